@@ -1,0 +1,71 @@
+# Everything a person or a CI job does with this project. A bare machine needs Python 3.11 (or newer) and make.
+# Two stamps in .venv remember what is installed: `run` (the runtime only) and `dev` (everything tests need).
+
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Only expanded when .venv has to be made; a name that is there but too old or not runnable is passed over.
+PYTHON ?= $(shell for p in python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+
+TEST_PROCESSES ?= 2
+SOAK ?= 20
+
+RUN_STAMP := $(VENV)/.installed-run
+DEV_STAMP := $(VENV)/.installed-dev
+
+# uv is the fast way; it does not read pip's settings, so where only pip knows the package index, pip does the same work.
+define install_pinned
+	@echo "installing $(1) with the versions of constraints.txt"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --constraints constraints.txt --build-constraints constraints.txt --editable '$(1)' \
+		|| PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)'
+endef
+
+.PHONY: help install run test check bench soak constraints
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(DEV_STAMP) ## make .venv with everything, pinned, editable
+
+run: $(RUN_STAMP) ## start the API and its workers on http://127.0.0.1:8000 (ARGS="--port 9000" is passed on)
+	@exec $(BIN)/hyperplane serve $(ARGS)
+
+test: check ## the quality gates, then every test (SQLite and a PostgreSQL that the tests start)
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
+
+check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports --no-logo
+
+bench: $(DEV_STAMP) ## side-by-side runs against peers, printed as ratios
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(DEV_STAMP) ## the property and fault tests with SOAK (default 20) times as many examples
+	HYPERPLANE_SOAK_EXAMPLES=$(SOAK) $(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal tests/property tests/fault $(ARGS)
+
+# hatchling and uv are what the installation itself runs on, so they are pinned in the same file.
+constraints: $(RUN_STAMP) ## resolve the pins of constraints.txt anew
+	printf 'hatchling\nuv\n' | $(BIN)/uv pip compile --upgrade --all-extras --no-annotate --no-header \
+		--no-emit-index-url --no-emit-find-links --python-version 3.11 --output-file constraints.txt pyproject.toml -
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Hyperplane needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Hyperplane needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(call install_pinned,.)
+	@touch $@
+
+# What tests need contains what running needs.
+$(DEV_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(call install_pinned,.[dev])
+	@touch $@ $(RUN_STAMP)

@@ -1,0 +1,199 @@
+"""The command `hyperplane`. Each command imports what it needs, so that the others start fast."""
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.config import PREFIX, Settings, setting_sources, unknown_variables
+
+if TYPE_CHECKING:
+    from app.db import Database
+
+main = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Linear support vector machines as a service. Settings are HYPERPLANE_* variables; see `config`.",
+)
+keys = typer.Typer(no_args_is_help=True, help="API keys: make, list, revoke.")
+main.add_typer(keys, name="keys")
+
+DataDir = Annotated[Path | None, typer.Option(help="folder for blobs and, by default, the database")]
+
+
+@main.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="address to bind")] = None,
+    port: Annotated[int | None, typer.Option(help="port to bind")] = None,
+    data_dir: DataDir = None,
+    workers: Annotated[int | None, typer.Option(help="training processes; 0: only the API")] = None,
+) -> None:
+    """Migrate, then run the API and its workers until Ctrl-C."""
+    from app.launcher import launch
+
+    raise typer.Exit(launch(_settings(host=host, port=port, data_dir=data_dir, workers=workers)))
+
+
+@main.command()
+def worker(
+    data_dir: DataDir = None,
+    workers: Annotated[int | None, typer.Option(help="training processes")] = None,
+    exit_with_stdin: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Run only the workers; several machines may share one database and storage."""
+    from app.launcher import stop_when_stdin_closes
+    from app.worker.supervisor import Supervisor
+
+    settings = _settings(data_dir=data_dir, workers=workers)
+    if exit_with_stdin:
+        stop_when_stdin_closes()
+    Supervisor(settings).run()
+
+
+@main.command(hidden=True)
+def api(exit_with_stdin: Annotated[bool, typer.Option(hidden=True)] = False) -> None:
+    """Run only the HTTP process, as `serve` does."""
+    import uvicorn
+
+    from app.launcher import stop_when_stdin_closes
+    from app.main import create_app
+
+    settings = _settings()
+    if exit_with_stdin:
+        stop_when_stdin_closes()
+    uvicorn.run(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_level=settings.log_level if settings.log_level != "info" else "warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(settings.drain_seconds),
+    )
+
+
+@main.command()
+def migrate(data_dir: DataDir = None) -> None:
+    """Bring the database's schema to this version."""
+    from app.db import Database
+    from app.db.migrate import upgrade
+
+    database = Database(_settings(data_dir=data_dir).resolved_database_url)
+    upgrade(database)
+    typer.echo(f"{database.url.render_as_string(hide_password=True)} is at the newest schema")
+
+
+@main.command()
+def demo(
+    url: Annotated[str | None, typer.Option(envvar="HYPERPLANE_URL", help="a running server")] = None,
+    api_key: Annotated[str | None, typer.Option(envvar="HYPERPLANE_API_KEY", help="its key")] = None,
+) -> None:
+    """Upload a bundled CSV, train, wait and predict; starts a temporary server if none runs."""
+    from app.demo import run_demo
+
+    raise typer.Exit(run_demo(url, api_key, _settings()))
+
+
+@main.command()
+def config(data_dir: DataDir = None) -> None:
+    """Print every setting, its value and where the value comes from."""
+    from sqlalchemy.engine import make_url
+
+    settings = _settings(data_dir=data_dir)
+    for name, source in setting_sources().items():
+        value = getattr(settings, name)
+        if name == "database_url":
+            value = make_url(settings.resolved_database_url).render_as_string(hide_password=True)
+        typer.echo(f"{PREFIX}{name.upper():24} {value!s:40} ({source})")
+    for name in unknown_variables():
+        typer.echo(f"warning: {name} is set, but there is no such setting", err=True)
+
+
+@main.command()
+def verify(data_dir: DataDir = None) -> None:
+    """Re-hash every stored file and check every row against its files. Exit code 1 if anything is wrong."""
+    from app.verify import verify_storage
+
+    report = verify_storage(_settings(data_dir=data_dir))
+    for line in report.lines():
+        typer.echo(line)
+    raise typer.Exit(0 if report.sound else 1)
+
+
+@keys.command("create")
+def create_key(
+    admin: Annotated[bool, typer.Option("--admin", help="may do everything")] = False,
+    scope: Annotated[list[str] | None, typer.Option(help="read, write or predict; may be repeated")] = None,
+    name: Annotated[str | None, typer.Option(help="whom it is for")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Make a key and print it; it is shown only once."""
+    from typing import cast
+
+    from app.keys import service
+
+    scopes = ["admin"] if admin else (scope or [])
+    if not scopes or not {"admin", "read", "write", "predict"}.issuperset(scopes):
+        typer.echo("say --admin, or --scope read|write|predict (may be repeated)", err=True)
+        raise typer.Exit(2)
+    with _database(data_dir).write() as session:
+        typer.echo(service.create(session, name, cast("list[service.Scope]", scopes)))
+
+
+@keys.command("list")
+def list_keys(data_dir: DataDir = None) -> None:
+    """List keys; secrets are not stored and cannot be shown."""
+    from app.keys import service
+
+    with _database(data_dir).read() as session:
+        for key in service.list_all(session):
+            state = f"revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else "active"
+            typer.echo(f"{key.id}  {state:18}  {','.join(key.scopes):20}  {key.name or ''}")
+
+
+@keys.command("revoke")
+def revoke_key(key_id: str, data_dir: DataDir = None) -> None:
+    """Make a key invalid; a running server notices within two seconds."""
+    from app.errors import NotFound
+    from app.keys import service
+
+    try:
+        with _database(data_dir).write() as session:
+            service.revoke(session, key_id)
+    except NotFound as error:
+        typer.echo(error.detail, err=True)
+        raise typer.Exit(1) from error
+
+
+def _settings(**flags: object) -> Settings:
+    """Settings of this run. Flags become variables, so that child processes see them too."""
+    for name, value in flags.items():
+        if value is not None:
+            os.environ[PREFIX + name.upper()] = str(value)
+    from pydantic import ValidationError
+
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        for item in error.errors():
+            typer.echo(f"{PREFIX}{str(item['loc'][0]).upper()}: {item['msg']}", err=True)
+        raise typer.Exit(2) from None
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    return settings
+
+
+def _database(data_dir: Path | None) -> "Database":
+    from app.db import Database
+    from app.db.migrate import upgrade
+
+    database = Database(_settings(data_dir=data_dir).resolved_database_url)
+    upgrade(database)
+    return database
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Datasets: uploaded once, parsed once, then immutable arrays that workers map."""

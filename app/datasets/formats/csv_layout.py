@@ -1,0 +1,249 @@
+"""The parts of CSV that need Python's own reader: the header, what column is what, and exact places.
+
+`find_layout` reads the first record and decides; `find_faults` walks a refused file cell by cell.
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Literal
+
+from .table import (
+    ErrorLog,
+    FileError,
+    FileWarning,
+    InvalidFile,
+    InvalidOption,
+    ReadOptions,
+    excerpt,
+    plural,
+)
+from .text import MAX_LINE_BYTES, text_lines
+
+__all__ = ["NOT_FINITE", "NUMBER", "Layout", "find_faults", "find_layout"]
+
+NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
+NOT_FINITE = re.compile(r"[ \t]*[+-]?(?:nan|inf|infinity)[ \t]*", re.IGNORECASE)
+NUMBER_CHARACTERS = re.compile(r"[0-9eE+\-. \t]*")
+LINE_END = re.compile(r"\r\n|\r|\n")
+SHOWN_COLUMNS = 5
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which field of a record is what, by position, and where the data begin."""
+
+    delimiter: str
+    names: list[str] | None
+    n_columns: int
+    target: int
+    weight: int | None
+    features: list[int]
+    first_record_bytes: int
+    body_start: int  # byte offset of the first record of data
+    body_line: int  # number of the physical line there
+
+    @property
+    def numbers(self) -> list[int]:
+        return self.features if self.weight is None else [*self.features, self.weight]
+
+
+def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) -> tuple[Layout, list[FileWarning]]:
+    first, line, n_bytes, n_lines = _read_first_record(path, start, delimiter)
+    if len(first) < 2:
+        _refuse_one_column(first[0], line, delimiter)
+    has_header, warnings = _decide_header(first, options.header)
+    names = first if has_header else None
+    if names is not None:
+        _check_names_differ(names, line)
+    n_columns = len(first)
+    target = _resolve("target", options.target or str(n_columns - 1), names, n_columns)
+    weight = None if options.weight is None else _resolve("weight", options.weight, names, n_columns)
+    ignored = {_resolve("ignore", column, names, n_columns) for column in options.ignore}
+    if weight == target:
+        raise InvalidOption("weight", "The weight and the target are the same column.")
+    if target in ignored:
+        raise InvalidOption("ignore", "The target cannot be ignored.")
+    if weight in ignored:
+        raise InvalidOption("ignore", "The weight cannot be ignored.")
+    features = [j for j in range(n_columns) if j not in ignored and j not in (target, weight)]
+    if not features:
+        raise InvalidOption("ignore" if ignored else "weight", "It leaves no column for the features.")
+    if names is not None:
+        _check_names_present(names, features, line)
+    layout = Layout(
+        delimiter=delimiter,
+        names=names,
+        n_columns=n_columns,
+        target=target,
+        weight=weight,
+        features=features,
+        first_record_bytes=n_bytes,
+        body_start=start + n_bytes if has_header else start,
+        body_line=1 + n_lines if has_header else 1,
+    )
+    return layout, warnings
+
+
+def find_faults(path: Path, layout: Layout, skip_rows: int = 0, numeric_labels: bool = False) -> ErrorLog:
+    """Every fault of the rows behind the first `skip_rows`, with its physical line and its field."""
+    log = ErrorLog()
+    lines = text_lines(path, layout.body_start, layout.body_line)
+    line = layout.body_line
+    row = 0
+    with _long_fields_allowed():
+        records = csv.reader(lines, delimiter=layout.delimiter)
+        for record in records:
+            first_line, line = line, layout.body_line + records.line_num
+            row += bool(record)
+            if not record or row <= skip_rows or log.full:
+                continue
+            if len(record) != layout.n_columns:
+                _log_field_count(log, first_line, len(record), layout)
+            elif not _is_clean(record, layout, numeric_labels):
+                _log_cells(log, first_line, record, layout, numeric_labels)
+    return log
+
+
+@contextmanager
+def _long_fields_allowed() -> Iterator[None]:
+    """Python's limit on a field is global and lower than ours on a line."""
+    limit = csv.field_size_limit(MAX_LINE_BYTES)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _read_first_record(path: Path, start: int, delimiter: str) -> tuple[list[str], int, int, int]:
+    """The first record that is not blank, its line, and the bytes and lines up to its end."""
+    n_bytes = 0
+
+    def counted_lines() -> Iterator[str]:
+        nonlocal n_bytes
+        for text in text_lines(path, start):
+            n_bytes += len(text.encode())
+            yield text
+
+    line = 1
+    with _long_fields_allowed():
+        records = csv.reader(counted_lines(), delimiter=delimiter)
+        for record in records:
+            if record:
+                return record, line, n_bytes, records.line_num
+            line = records.line_num + 1
+    raise InvalidFile([FileError(None, None, "empty_file", "The file has no text in it.")])
+
+
+def _refuse_one_column(cell: str, line: int, delimiter: str) -> None:
+    detail = f"The file has one column when split at {excerpt(delimiter)}; a label and features are needed."
+    for other in ("\t", ";", ",", "|", " "):
+        if other != delimiter and other in cell:
+            detail += f" It may be delimited by {excerpt(other)}: set delimiter."
+            break
+    raise InvalidFile([FileError(line, 1, "one_column", detail)])
+
+
+def _decide_header(first: list[str], header: Literal["auto", "true", "false"]) -> tuple[bool, list[FileWarning]]:
+    if header != "auto":
+        return header == "true", []
+    number = next((cell for cell in first if _looks_numeric(cell)), None)
+    if number is None:
+        detail = "No cell of the first line is a number: it was taken as the column names."
+        return True, [FileWarning("header_guessed", detail)]
+    detail = f"The first line holds a number, {excerpt(number)}: it was taken as data."
+    return False, [FileWarning("header_guessed", detail)]
+
+
+def _looks_numeric(cell: str) -> bool:
+    """Also true of nan, 1_000 and the like: a line of data must not pass for a header."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_names_differ(names: list[str], line: int) -> None:
+    log = ErrorLog()
+    first_seen: dict[str, int] = {}
+    for j, name in enumerate(names):
+        k = first_seen.setdefault(name, j)
+        if name and k != j:
+            log.add(line, j + 1, "duplicate_name", f"Columns {k + 1} and {j + 1} are both named {excerpt(name)}.")
+    log.raise_if_any()
+
+
+def _check_names_present(names: list[str], features: list[int], line: int) -> None:
+    log = ErrorLog()
+    for j in features:
+        if not names[j]:
+            detail = f"Column {j + 1} has no name; name it, or leave it out by ignore={j}."
+            log.add(line, j + 1, "missing_name", detail)
+    log.raise_if_any()
+
+
+def _resolve(field: str, column: str, names: list[str] | None, n_columns: int) -> int:
+    """The position of a column given by name or, where no name matches, by number from 0."""
+    if names is not None and column in names:
+        return names.index(column)
+    if re.fullmatch(r"-?[0-9]{1,9}", column) and -n_columns <= int(column) < n_columns:
+        return int(column) % n_columns
+    if names is None:
+        known = f"There is no header; the columns are 0 to {n_columns - 1}."
+    else:
+        shown = ", ".join(excerpt(name) for name in names[:SHOWN_COLUMNS])
+        known = f"The columns are {shown}" + (f" and {n_columns - SHOWN_COLUMNS} more." if n_columns > 5 else ".")
+    raise InvalidOption(field, f"There is no column {excerpt(column)}. {known}")
+
+
+def _is_clean(record: list[str], layout: Layout, numeric_labels: bool) -> bool:
+    """A cheap test that only a record without a fault passes."""
+    cells = [record[j] for j in layout.numbers]
+    if numeric_labels:
+        cells.append(record[layout.target])
+    if not record[layout.target].strip(" \t") or (layout.weight is not None and "-" in record[layout.weight]):
+        return False
+    try:
+        total = sum(map(float, cells))
+    except ValueError:
+        return False
+    return isfinite(total) and NUMBER_CHARACTERS.fullmatch("".join(cells)) is not None
+
+
+def _log_field_count(log: ErrorLog, line: int, found: int, layout: Layout) -> None:
+    model = "the header" if layout.names else "the first line"
+    detail = f"The line has {plural(found, 'field')}; {model} has {layout.n_columns}."
+    log.add(line, min(found, layout.n_columns) + 1, "wrong_field_count", detail)
+
+
+def _log_cells(log: ErrorLog, line: int, record: list[str], layout: Layout, numeric_labels: bool) -> None:
+    numbers = set(layout.numbers)
+    for j, cell in enumerate(record):
+        is_target = j == layout.target
+        if j in numbers or is_target:
+            name = f"Column {j + 1}" + (f" ({excerpt(layout.names[j])})" if layout.names else "")
+            fault = _judge_cell(cell, must_be_number=not is_target or numeric_labels)
+            if fault is None and j == layout.weight and float(cell) < 0:
+                fault = "negative_weight", f"has the weight {excerpt(cell)}; weights must not be negative"
+            if fault is not None:
+                log.add(line, j + 1, fault[0], f"{name} {fault[1]}.")
+        line += len(LINE_END.findall(cell))
+
+
+def _judge_cell(cell: str, must_be_number: bool) -> tuple[str, str] | None:
+    if not cell.strip(" \t"):
+        return "missing_value", "is empty"
+    if not must_be_number:
+        return None
+    if NOT_FINITE.fullmatch(cell):
+        return "not_finite", f"has {excerpt(cell)}; only finite numbers are accepted"
+    if not NUMBER.fullmatch(cell):
+        return "not_a_number", f"has {excerpt(cell)}, which is not a number"
+    if not isfinite(float(cell)):
+        return "not_finite", f"has {excerpt(cell)}, which is beyond the range of a 64-bit float"
+    return None

@@ -1,0 +1,193 @@
+"""What must hold of a delimited text file before anyone parses it: its encoding and its quotes.
+
+One pass over the bytes, block by block, at memory speed. It also counts what the CSV reader needs
+to know beforehand: whether there are quotes, and how many lines there can be at most.
+"""
+
+import codecs
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from .table import FileError, InvalidFile
+
+__all__ = ["MAX_LINE_BYTES", "TextScan", "scan_text", "skip_byte_order_mark", "text_lines"]
+
+BLOCK_BYTES = 4 << 20
+MAX_LINE_BYTES = 64 << 20
+QUOTE = ord('"')
+
+
+@dataclass(frozen=True)
+class TextScan:
+    """`start` is the first byte after a byte order mark, `max_lines` an upper bound of the lines."""
+
+    start: int
+    max_lines: int
+    has_quotes: bool
+
+
+def skip_byte_order_mark(head: bytes) -> int:
+    """The offset of the text behind a UTF-8 mark; UTF-16 and UTF-32 are refused."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        detail = "The file is UTF-16 or UTF-32; convert it to UTF-8."
+        raise InvalidFile([FileError(1, 1, "not_utf8", detail)])
+    return len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
+
+
+def text_lines(path: Path, start: int, first_line: int = 1, encoding: str = "utf-8") -> Iterator[str]:
+    """The physical lines from byte `start` on, each with its line end (LF, CR LF or CR).
+
+    A line above 64 MiB is refused, so that one without an end cannot take the memory.
+    """
+    with path.open("rb") as raw:
+        raw.seek(start)
+        text = io.TextIOWrapper(raw, encoding=encoding, newline="")
+        number = first_line
+        while line := text.readline(MAX_LINE_BYTES):
+            if len(line) == MAX_LINE_BYTES and not line.endswith(("\n", "\r")):
+                detail = f"The line is longer than {MAX_LINE_BYTES >> 20} MiB."
+                raise InvalidFile([FileError(number, None, "line_too_long", detail)])
+            yield line
+            number += 1
+
+
+def scan_text(path: Path, delimiter: str) -> TextScan:
+    """Check NUL bytes, UTF-8 and quoting of a delimited file; raise InvalidFile at the first fault."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    quotes = _QuoteCheck(delimiter)
+    ends = 0
+    last_byte = b""
+    with path.open("rb") as file:
+        start = offset = skip_byte_order_mark(file.read(4))
+        file.seek(start)
+        while block := file.read(BLOCK_BYTES):
+            # In this order, because finding a misplaced quote's field needs text without NUL.
+            nul = block.find(b"\0")
+            not_utf8 = _find_undecodable(decoder, block, offset)
+            if nul >= 0 and (not_utf8 is None or offset + nul < not_utf8):
+                _refuse(path, start, offset + nul, delimiter, "nul_byte", "is NUL, which no text has")
+            if not_utf8 is not None:
+                _refuse(path, start, not_utf8, delimiter, "not_utf8", "is not valid UTF-8")
+            misplaced = quotes.check(block, offset)
+            if misplaced is not None:
+                _refuse_quote(path, start, misplaced, delimiter)
+            ends += block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
+            offset += len(block)
+            last_byte = block[-1:]
+    not_utf8 = _find_undecodable(decoder, b"", offset, final=True)
+    if not_utf8 is not None:
+        _refuse(path, start, not_utf8, delimiter, "not_utf8", "is not valid UTF-8")
+    misplaced = quotes.unclosed()
+    if misplaced is not None:
+        _refuse_quote(path, start, misplaced, delimiter)
+    return TextScan(start, ends + (last_byte not in (b"\n", b"\r")), quotes.seen)
+
+
+def _find_undecodable(decoder: codecs.IncrementalDecoder, block: bytes, offset: int, final: bool = False) -> int | None:
+    pending = len(decoder.getstate()[0])
+    if block.isascii() and not pending:
+        return None
+    try:
+        decoder.decode(block, final)
+    except UnicodeDecodeError as error:
+        return offset - pending + error.start
+    return None
+
+
+def _refuse_quote(path: Path, start: int, offset: int, delimiter: str) -> NoReturn:
+    complaint = (
+        "is a quote that does not enclose a whole field; quote the field from end to end "
+        "and double the quotes inside it"
+    )
+    _refuse(path, start, offset, delimiter, "bad_quote", complaint)
+
+
+def _refuse(path: Path, start: int, offset: int, delimiter: str, code: str, complaint: str) -> NoReturn:
+    """Raise for the byte at `offset`. Slow: reads again what is before it, to count lines and fields."""
+    line = field = 1
+    byte = offset - start + 1
+    position = start
+    truncated = _cut_lines(path, start, offset)
+    limit = csv.field_size_limit(MAX_LINE_BYTES)
+    try:
+        records = csv.reader(truncated, delimiter=delimiter)
+        for record in records:
+            field = len(record)
+    finally:
+        csv.field_size_limit(limit)
+    for text in text_lines(path, start, encoding="latin-1"):
+        if position + len(text) > offset:
+            byte = offset - position + 1
+            break
+        position += len(text)
+        line += 1
+    raise InvalidFile([FileError(line, field, code, f"Byte {byte} of the line {complaint}.")])
+
+
+def _cut_lines(path: Path, start: int, offset: int) -> Iterator[str]:
+    """The lines before `offset`, ended by one character that stands for the byte there."""
+    position = start
+    for text in text_lines(path, start, encoding="latin-1"):
+        if position + len(text) > offset:
+            yield text[: offset - position] + "x"
+            return
+        yield text
+        position += len(text)
+    yield "x"
+
+
+class _QuoteCheck:
+    """Finds quotes that do not enclose a whole field, where readers of CSV disagree.
+
+    In well-formed text quotes alternate: an opening one follows a delimiter, a line end or the
+    closing one just before it (a doubled quote); a closing one is followed by one of the same.
+    """
+
+    def __init__(self, delimiter: str) -> None:
+        self._neighbours = np.zeros(256, dtype=np.bool_)
+        self._neighbours[[ord(delimiter), ord("\r"), ord("\n"), QUOTE]] = True
+        self._inside = False  # of a quoted field, at the end of the last block
+        self._opened_at = 0
+        self._last_byte = ord("\n")
+        self._closed_at_end: int | None = None  # a closing quote that was the last byte of its block
+        self.seen = False
+
+    def check(self, block: bytes, offset: int) -> int | None:
+        """The offset of the first misplaced quote, if any."""
+        closed_at_end, self._closed_at_end = self._closed_at_end, None
+        if closed_at_end is not None and not self._neighbours[block[0]]:
+            return closed_at_end
+        if QUOTE in block:
+            self.seen = True
+            misplaced = self._check_places(np.frombuffer(block, dtype=np.uint8), offset)
+            if misplaced is not None:
+                return misplaced
+        self._last_byte = block[-1]
+        return None
+
+    def _check_places(self, buffer: npt.NDArray[np.uint8], offset: int) -> int | None:
+        places = np.flatnonzero(buffer == QUOTE)
+        opening = np.arange(len(places)) % 2 == int(self._inside)
+        before = np.where(places > 0, buffer[places - 1], self._last_byte)
+        at_end = places == len(buffer) - 1
+        after = buffer[np.where(at_end, 0, places + 1)]
+        fine = np.where(opening, self._neighbours[before], at_end | self._neighbours[after])
+        if not fine.all():
+            return offset + int(places[np.argmin(fine)])
+        if opening.any():
+            self._opened_at = offset + int(places[opening][-1])
+        self._inside = bool(opening[-1])
+        if at_end[-1] and not self._inside:
+            self._closed_at_end = offset + len(buffer) - 1
+        return None
+
+    def unclosed(self) -> int | None:
+        """The offset of a quote that is never closed, if any."""
+        return self._opened_at if self._inside else None

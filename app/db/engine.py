@@ -1,0 +1,100 @@
+"""One engine a process and one unit of work an edge: `with database.write() as session: ...` commits once.
+
+SQLite: writers take the lock when they begin (`BEGIN IMMEDIATE`), so two of them wait instead of
+deadlocking, and `synchronous=FULL` makes a committed answer durable. WAL is used only from SQLite
+3.51.3 on: older versions can corrupt a WAL that several processes write or checkpoint at once.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from sqlalchemy import DateTime, Dialect, create_engine, event, func, select
+from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.orm import Session
+from sqlalchemy.types import TypeDecorator
+
+SAFE_WAL_VERSION = (3, 51, 3)
+LOCK_WAIT_MS = 30_000
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware UTC time in Python on both databases (SQLite itself stores no zone)."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a zone reached the database")
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Database:
+    """Hands out sessions. `read()` never writes; `write()` commits when its block ends without an error."""
+
+    def __init__(self, url: str) -> None:
+        self.url = make_url(url)
+        self.engine = _create_engine(str(url))
+        self._readers = self.engine.execution_options(sqlite_begin="BEGIN")
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        with Session(self._readers, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        with Session(self.engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def current_time(session: Session) -> datetime:
+    """The clock that leases are judged by: the server's on PostgreSQL, this machine's on SQLite."""
+    if session.get_bind().dialect.name == "postgresql":
+        answer = session.scalar(select(func.clock_timestamp()))
+        assert isinstance(answer, datetime)
+        return answer.astimezone(UTC)
+    return datetime.now(UTC)
+
+
+def _create_engine(url: str) -> Engine:
+    # NaN is not JSON: it must fail here, not in a client.
+    serialize = partial(json.dumps, allow_nan=False, separators=(",", ":"))
+    if make_url(url).get_backend_name() != "sqlite":
+        return create_engine(url, json_serializer=serialize, pool_pre_ping=True, pool_size=10, max_overflow=30)
+    engine = create_engine(url, json_serializer=serialize, pool_size=10, max_overflow=30)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver would begin transactions by itself, deferred
+    journal = "WAL" if sqlite3.sqlite_version_info >= SAFE_WAL_VERSION else "TRUNCATE"
+    for pragma in (
+        f"busy_timeout={LOCK_WAIT_MS}",
+        f"journal_mode={journal}",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE"))

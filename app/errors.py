@@ -1,0 +1,214 @@
+"""Every error that reaches a client, and the one place that turns errors into HTTP.
+
+    AppError
+    ├── Unparsable 400      ├── Conflict 409              ├── Invalid 422
+    ├── Unauthorized 401    ├── PayloadTooLarge 413       ├── Unavailable 503
+    ├── Forbidden 403       ├── UnsupportedMediaType 415  └── StorageFull 507
+    └── NotFound 404
+
+Answers are RFC 9457 problem documents. They never hold a stack trace or the client's raw input.
+"""
+
+import errno
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from sqlalchemy.exc import DBAPIError, OperationalError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+log = logging.getLogger(__name__)
+
+RETRYABLE_STATUSES = frozenset({429, 503, 507})
+
+
+class ErrorItem(BaseModel):
+    """One thing that is wrong: a field of the request, or a place in an uploaded file."""
+
+    field: str | None = Field(None, description="the field of the request, dotted")
+    line: int | None = Field(None, description="line of the uploaded file, from 1")
+    column: int | None = Field(None, description="column of that line, from 1")
+    code: str
+    detail: str
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem document, media type application/problem+json."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[dict[str, Any]] = []
+    request_id: str | None = None
+    retryable: bool
+    error: str = Field(description="the same as detail, for Open Inference Protocol clients")
+
+
+class AppError(Exception):
+    """A refusal with a name. Services raise these; endpoints do not catch them."""
+
+    status = 500
+    code = "internal"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str | None = None,
+        errors: Sequence[ErrorItem] = (),
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.code = code or type(self).code
+        self.errors = list(errors)
+        self.headers = headers or {}
+
+
+class Unparsable(AppError):
+    status, code = 400, "unparsable"
+
+
+class Unauthorized(AppError):
+    status, code = 401, "unauthorized"
+
+
+class Forbidden(AppError):
+    status, code = 403, "forbidden"
+
+
+class NotFound(AppError):
+    status, code = 404, "not_found"
+
+
+class Conflict(AppError):
+    status, code = 409, "conflict"
+
+
+class PayloadTooLarge(AppError):
+    status, code = 413, "payload_too_large"
+
+
+class UnsupportedMediaType(AppError):
+    status, code = 415, "unsupported_media_type"
+
+
+class Invalid(AppError):
+    status, code = 422, "invalid"
+
+
+class Unavailable(AppError):
+    status, code = 503, "unavailable"
+
+
+class StorageFull(AppError):
+    status, code = 507, "storage_full"
+
+
+def invalid_field(field: str, code: str, detail: str) -> Invalid:
+    """The commonest refusal: one field holds something that cannot be."""
+    return Invalid(f"{field}: {detail}", code=code, errors=[ErrorItem(field=field, code=code, detail=detail)])
+
+
+def problem_response(error: AppError, request_id: str | None) -> JSONResponse:
+    body = Problem(
+        type=f"urn:hyperplane:problem:{error.code}",
+        title=HTTPStatus(error.status).phrase,
+        status=error.status,
+        detail=error.detail,
+        code=error.code,
+        errors=[item.model_dump(exclude_none=True) for item in error.errors],
+        request_id=request_id,
+        retryable=error.status in RETRYABLE_STATUSES,
+        error=error.detail,
+    )
+    headers = dict(error.headers)
+    if error.status in RETRYABLE_STATUSES:
+        headers.setdefault("Retry-After", "1")
+    return JSONResponse(
+        body.model_dump(), status_code=error.status, headers=headers, media_type="application/problem+json"
+    )
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI declarations for the refusals of a route; those of the guard are always among them."""
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    every = sorted({401, 403, 422, 503, *statuses})
+    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in every}
+
+
+def install_handlers(app: FastAPI) -> None:
+    @app.exception_handler(AppError)
+    async def on_app_error(request: Request, error: AppError) -> JSONResponse:
+        return _respond(request, error)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_validation_error(request: Request, error: RequestValidationError) -> JSONResponse:
+        return _respond(request, _from_validation(error))
+
+    @app.exception_handler(HTTPException)
+    async def on_http_exception(request: Request, error: HTTPException) -> JSONResponse:
+        return _respond(request, _from_http(error))
+
+    @app.exception_handler(DBAPIError)
+    async def on_database_error(request: Request, error: DBAPIError) -> JSONResponse:
+        if isinstance(error, OperationalError) or error.connection_invalidated:
+            log.warning("database unavailable: %s", error.orig)
+            return _respond(request, Unavailable("The database does not answer; try again."))
+        raise error
+
+    @app.exception_handler(OSError)
+    async def on_os_error(request: Request, error: OSError) -> JSONResponse:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return _respond(request, StorageFull("The disk is full; nothing was stored."))
+        raise error
+
+    @app.exception_handler(ClientDisconnect)
+    async def on_disconnect(request: Request, error: ClientDisconnect) -> JSONResponse:
+        return _respond(request, Unparsable("The connection broke off before the body was complete."))
+
+    @app.exception_handler(Exception)
+    async def on_anything_else(request: Request, error: Exception) -> JSONResponse:
+        return _respond(request, AppError("Something failed on our side; the log has the request id."))
+
+
+def _respond(request: Request, error: AppError) -> JSONResponse:
+    return problem_response(error, getattr(request.state, "request_id", None))
+
+
+def _from_validation(error: RequestValidationError) -> AppError:
+    items = [_item_from_pydantic(raw) for raw in error.errors()]
+    first = items[0]
+    if first.code == "json_invalid":
+        return Unparsable(f"The body is not JSON: {first.detail}.")
+    detail = f"{first.field}: {first.detail}" if first.field else first.detail
+    if len(items) > 1:
+        detail += f" (and {len(items) - 1} more)"
+    return Invalid(detail, errors=items)
+
+
+def _item_from_pydantic(raw: Any) -> ErrorItem:
+    place = [str(part) for part in raw["loc"] if part not in ("body", "query", "path", "header")]
+    code, message = str(raw["type"]), str(raw["msg"])
+    if code == "json_invalid":
+        offset = raw["loc"][-1] if raw["loc"] else "?"
+        return ErrorItem(code=code, detail=f"{raw.get('ctx', {}).get('error', message)} at character {offset}")
+    if code == "extra_forbidden":
+        message = "is not a field of this request"
+    return ErrorItem(field=".".join(place) or None, code=code, detail=message.removeprefix("Value error, "))
+
+
+def _from_http(error: HTTPException) -> AppError:
+    codes = {404: "not_found", 405: "method_not_allowed", 400: "unparsable", 413: "payload_too_large"}
+    problem = AppError(str(error.detail), headers=dict(error.headers or {}))
+    problem.status = error.status_code
+    problem.code = codes.get(error.status_code, "http_error")
+    return problem

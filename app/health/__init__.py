@@ -1,0 +1,1 @@
+"""Health: is the process alive, can it do its work."""

@@ -1,0 +1,57 @@
+"""`/livez` needs nothing; `/readyz` looks at everything that an answer depends on."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+from sqlalchemy import text
+
+from app.db.migrate import is_current
+from app.deps import Context, InContext
+
+router = APIRouter(tags=["health"])
+
+
+class Liveness(BaseModel):
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(BaseModel):
+    status: Literal["ready", "not_ready"]
+    checks: dict[str, str]
+
+
+@router.get("/livez", operation_id="livez")
+async def livez() -> Liveness:
+    return Liveness()
+
+
+@router.get(
+    "/readyz",
+    operation_id="readyz",
+    responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
+)
+def readyz(request: Request, response: Response, context: InContext) -> Readiness:
+    """Database reachable, schema current, storage writable, parser compiled."""
+    checks = {
+        "database": _outcome(lambda: _ping(context)),
+        "migrations": _outcome(lambda: None if is_current(context.database) else "not at head"),
+        "storage": _outcome(context.blobs.check_writable),
+        "kernels": "ok" if request.app.state.ingestor.warm else "compiling",
+    }
+    ready = all(outcome == "ok" for outcome in checks.values())
+    response.status_code = 200 if ready else 503
+    return Readiness(status="ready" if ready else "not_ready", checks=checks)
+
+
+def _ping(context: Context) -> None:
+    with context.database.read() as session:
+        session.execute(text("SELECT 1"))
+
+
+def _outcome(check: Callable[[], str | None]) -> str:
+    try:
+        return check() or "ok"
+    except Exception as error:
+        return f"failed: {type(error).__name__}"

@@ -1,0 +1,34 @@
+"""Typed ids that sort by time: `job_` + 48 bits of milliseconds + 80 random bits, in Crockford base 32."""
+
+import re
+import secrets
+import threading
+import time
+from typing import Literal
+
+Kind = Literal["ds", "job", "mdl", "evt", "key", "wrk", "req"]
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_LENGTH = 26
+_LOOKS_LIKE_ID = re.compile(rf"^[a-z]+_[{_ALPHABET}]{{{_LENGTH}}}$")
+
+_lock = threading.Lock()
+_last = 0
+
+
+def new_id(kind: Kind) -> str:
+    """A fresh id; ids of one process are strictly increasing, also within a millisecond."""
+    global _last
+    with _lock:
+        number = max((time.time_ns() // 1_000_000 << 80) | secrets.randbits(80), _last + 1)
+        _last = number
+    digits = (_ALPHABET[number >> shift & 31] for shift in range(5 * (_LENGTH - 1), -1, -5))
+    return f"{kind}_{''.join(digits)}"
+
+
+def is_id(kind: Kind, text: str) -> bool:
+    return text.startswith(f"{kind}_") and looks_like_id(text)
+
+
+def looks_like_id(text: str) -> bool:
+    return _LOOKS_LIKE_ID.match(text) is not None

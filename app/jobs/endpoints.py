@@ -1,0 +1,122 @@
+"""`/v1/jobs`: submit work, watch it, stop it."""
+
+import re
+import time
+from typing import Annotated, Any
+
+from anyio import sleep
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from app.deps import (
+    MAX_WAIT_SECONDS,
+    Context,
+    InContext,
+    InPage,
+    Listing,
+    json_only,
+    label_parameters,
+    listing,
+)
+from app.errors import problems
+from app.jobs import service
+from app.jobs.schemas import Event, Job, JobSummary, Trace, TrainRequest
+from app.jobs.state import JobStatus
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(json_only)])
+
+FIRST_LOOK_SECONDS = 0.02
+SLOWEST_LOOK_SECONDS = 0.5
+
+Wait = Annotated[
+    float,
+    Query(ge=0, le=MAX_WAIT_SECONDS, description="answer when the job is done, or after this many seconds"),
+]
+
+
+@router.post("", status_code=201, operation_id="create_job", responses=problems(400, 413, 415))
+async def create_job(
+    body: TrainRequest,
+    context: InContext,
+    response: Response,
+    prefer: Annotated[str | None, Header(description="`wait=N`: answer when the job is done")] = None,
+) -> Job:
+    """Queue a job. The answer comes at once, or, with `Prefer: wait=N`, when it is done or N seconds are over."""
+
+    def submit() -> dict[str, Any]:
+        with context.database.write() as session:
+            job = service.submit(session, body)
+            session.flush()
+            return service.show(session, job)
+
+    shown = await run_in_threadpool(submit)
+    response.headers["Location"] = f"/v1/jobs/{shown['id']}"
+    if wanted := _preferred_wait(prefer):
+        shown = await _wait_until_done(context, shown["id"], wanted)
+    return Job.model_validate(shown)
+
+
+@router.get("", operation_id="list_jobs", responses=problems())
+def list_jobs(
+    context: InContext, page: InPage, request: Request, response: Response, status: JobStatus | None = None
+) -> Listing[JobSummary]:
+    """Jobs, newest first. Filter by `status` and by `label.k=v`."""
+    with context.database.read() as session:
+        rows = service.list_newest(session, page.limit + 1, page.cursor_id, status, label_parameters(request))
+        return Listing[JobSummary].model_validate(listing(request, response, page, rows, service.summarize))
+
+
+@router.get("/{job_id}", operation_id="get_job", responses=problems(404))
+async def get_job(job_id: str, context: InContext, wait: Wait = 0) -> Job:
+    """One job; with `wait=N` a long poll. Decide on `done`, not on `status`."""
+    return Job.model_validate(await _wait_until_done(context, job_id, wait))
+
+
+@router.post("/{job_id}/cancel", operation_id="cancel_job", responses=problems(404, 409, 415))
+def cancel_job(job_id: str, context: InContext) -> Job:
+    """Stop a job and keep nothing of it. A running one ends within about a second."""
+    with context.database.write() as session:
+        return Job.model_validate(service.show(session, service.cancel(session, job_id)))
+
+
+@router.get("/{job_id}/events", operation_id="list_job_events", responses=problems(404))
+def list_job_events(
+    job_id: str, context: InContext, page: InPage, request: Request, response: Response
+) -> Listing[Event]:
+    """What happened to the job, oldest first."""
+    with context.database.read() as session:
+        rows = service.list_events(session, job_id, page.limit + 1, page.cursor_id)
+        return Listing[Event].model_validate(listing(request, response, page, rows, _show_event))
+
+
+@router.get("/{job_id}/trace", operation_id="get_job_trace", responses=problems(404))
+def get_job_trace(job_id: str, context: InContext) -> Trace:
+    """The convergence curve so far: objective, bound and gap against seconds and passes."""
+    with context.database.read() as session:
+        job = service.get(session, job_id, with_trace=True)
+        return Trace(job_id=job.id, tol=job.spec["tol"], data=job.trace)
+
+
+def _show_event(row: Any) -> dict[str, Any]:
+    return {"id": row.id, "type": row.type, "data": row.data, "created_at": row.created_at}
+
+
+async def _wait_until_done(context: Context, job_id: str, seconds: float) -> dict[str, Any]:
+    def look() -> dict[str, Any]:
+        with context.database.read() as session:
+            return service.show(session, service.get(session, job_id))
+
+    deadline = time.monotonic() + seconds
+    pause = FIRST_LOOK_SECONDS
+    while True:
+        shown = await run_in_threadpool(look)
+        left = deadline - time.monotonic()
+        if shown["done"] or left <= 0:
+            return shown
+        await sleep(min(pause, left))
+        pause = min(pause * 1.5, SLOWEST_LOOK_SECONDS)
+
+
+def _preferred_wait(prefer: str | None) -> float:
+    match = re.search(r"\bwait=(\d{1,9})\b", prefer or "")
+    return min(float(match[1]), MAX_WAIT_SECONDS) if match else 0.0

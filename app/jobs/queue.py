@@ -1,0 +1,141 @@
+"""The worker's side of the queue: claim, keep, report, and end a job, each in the caller's unit of work.
+
+Every function after `claim_next` takes the claim and changes nothing unless it still holds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.db.engine import current_time
+from app.db.tables import JobRow
+from app.jobs import repository
+from app.jobs.repository import Claim
+from app.jobs.state import JobStatus
+
+MAX_WORKER_DEATHS = 3
+
+
+class LeaseLost(Exception):
+    """The job belongs to somebody else now: drop the work, write nothing."""
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """What a heartbeat learned: claims that are gone, claims whose client wants them stopped."""
+
+    lost: Sequence[Claim]
+    cancelled: Sequence[Claim]
+
+
+def claim_next(session: Session, owner: str, lease_seconds: float) -> Claim | None:
+    return repository.claim(session, owner, lease_seconds)
+
+
+def is_waiting(session: Session) -> bool:
+    """Whether a claim would find a job: a look that takes no lock."""
+    return repository.any_queued(session)
+
+
+def cancelled(session: Session, claims: Sequence[Claim]) -> list[Claim]:
+    """Which of these running jobs their client wants stopped."""
+    return repository.cancelled_claims(session, claims)
+
+
+def heartbeat(session: Session, claims: Sequence[Claim], lease_seconds: float) -> Pulse:
+    lost = repository.extend_leases(session, claims, lease_seconds)
+    return Pulse(lost, repository.cancelled_claims(session, claims))
+
+
+def load(session: Session, claim: Claim) -> JobRow:
+    job = repository.get(session, claim.job_id)
+    if job is None or job.fence != claim.fence or job.status != JobStatus.RUNNING:
+        raise LeaseLost
+    return job
+
+
+def report_progress(
+    session: Session, claim: Claim, point: dict[str, Any], progress: float, trace: list[dict[str, Any]]
+) -> None:
+    figures = {name: point[name] for name in ("iterations", "passes", "primal", "dual_bound", "relative_gap")}
+    _write(session, claim, "job.progress", point, progress=progress, trace=trace, **figures)
+
+
+def succeed(session: Session, claim: Claim, model_id: str, result: dict[str, Any], **figures: Any) -> None:
+    """Finish the job. The model's row is inserted in the same transaction, by the caller, after this check."""
+    _end(session, claim, JobStatus.SUCCEEDED, model_id=model_id, result=result, progress=1.0, **figures)
+
+
+def fail(session: Session, claim: Claim, error: dict[str, Any]) -> None:
+    _end(session, claim, JobStatus.FAILED, error=error)
+
+
+def cancel(session: Session, claim: Claim) -> None:
+    _end(session, claim, JobStatus.CANCELLED)
+
+
+def release(session: Session, claim: Claim) -> None:
+    """Give the job back unharmed: the worker is leaving, not the job failing."""
+    _requeue(session, claim, "released")
+
+
+def worker_died(session: Session, claim: Claim) -> None:
+    """Count a death against the job: requeue it, or fail it when it has taken three workers with it."""
+    job = load(session, claim)
+    deaths = job.worker_deaths + 1
+    if job.cancel_requested:
+        cancel(session, claim)
+    elif deaths >= MAX_WORKER_DEATHS:
+        message = f"{deaths} worker processes died while running this job"
+        error = {"code": "worker_died", "message": message, "param": None}
+        _end(session, claim, JobStatus.FAILED, worker_deaths=deaths, error=error)
+    else:
+        _requeue(session, claim, "worker_died", worker_deaths=deaths)
+
+
+def requeue_expired(session: Session) -> list[Claim]:
+    """Take back the jobs of workers that fell silent; any supervisor may do this for all."""
+    taken = []
+    for claim in repository.expired(session):
+        try:
+            worker_died(session, claim)
+            taken.append(claim)
+        except LeaseLost:
+            continue
+    return taken
+
+
+def _requeue(session: Session, claim: Claim, reason: str, **values: Any) -> None:
+    _write(
+        session,
+        claim,
+        "job.queued",
+        {"reason": reason},
+        status=JobStatus.QUEUED,
+        lease_owner=None,
+        lease_expires_at=None,
+        progress=0.0,
+        **values,
+    )
+
+
+def _end(session: Session, claim: Claim, status: JobStatus, **values: Any) -> None:
+    _write(
+        session,
+        claim,
+        f"job.{status}",
+        {name: values[name] for name in ("model_id", "error") if name in values},
+        status=status,
+        lease_owner=None,
+        lease_expires_at=None,
+        finished_at=current_time(session),
+        **values,
+    )
+
+
+def _write(session: Session, claim: Claim, event: str, data: dict[str, Any], **values: Any) -> None:
+    if not repository.update_claimed(session, claim, **values):
+        raise LeaseLost
+    repository.append_event(session, claim.job_id, event, data)

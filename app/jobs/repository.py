@@ -1,0 +1,153 @@
+"""The SQL of jobs and their events. Every write to a running job is fenced: it names the claim it belongs to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session, undefer
+
+from app.db.engine import current_time
+from app.db.tables import EventRow, JobRow
+from app.ids import new_id
+from app.jobs.state import JobStatus, check_transition
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One worker's right to one job: valid while the job's fence is still this one."""
+
+    job_id: str
+    fence: int
+
+
+def insert(session: Session, job: JobRow) -> None:
+    session.add(job)
+    session.flush()
+    append_event(session, job.id, "job.queued", {})
+
+
+def get(session: Session, job_id: str, *, with_trace: bool = False) -> JobRow | None:
+    options = [undefer(JobRow.trace)] if with_trace else []
+    return session.get(JobRow, job_id, options=options)
+
+
+def list_newest(
+    session: Session, limit: int, before_id: str | None, status: str | None, labels: dict[str, str]
+) -> Sequence[JobRow]:
+    query = select(JobRow).order_by(JobRow.id.desc()).limit(limit)
+    if before_id is not None:
+        query = query.where(JobRow.id < before_id)
+    if status is not None:
+        query = query.where(JobRow.status == status)
+    for key, value in labels.items():
+        query = query.where(JobRow.labels[key].as_string() == value)
+    return session.scalars(query).all()
+
+
+def queue_position(session: Session, job: JobRow) -> int:
+    """How many jobs are served before this one."""
+    ahead = (JobRow.priority > job.priority) | ((JobRow.priority == job.priority) & (JobRow.id < job.id))
+    query = select(func.count()).where(JobRow.status == JobStatus.QUEUED, ahead)
+    return session.scalar(query) or 0
+
+
+def count_unfinished_on(session: Session, dataset_id: str) -> int:
+    active = (JobStatus.QUEUED, JobStatus.RUNNING)
+    query = select(func.count()).where(JobRow.dataset_id == dataset_id, JobRow.status.in_(active))
+    return session.scalar(query) or 0
+
+
+def any_queued(session: Session) -> bool:
+    return session.scalar(select(JobRow.id).where(JobRow.status == JobStatus.QUEUED).limit(1)) is not None
+
+
+def claim(session: Session, owner: str, lease_seconds: float) -> Claim | None:
+    """Take the next queued job in one statement; no two workers ever get the same one."""
+    now = current_time(session)
+    waiting = (
+        select(JobRow.id)
+        .where(JobRow.status == JobStatus.QUEUED)
+        .order_by(JobRow.priority.desc(), JobRow.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)  # says nothing on SQLite, whose writers are alone anyway
+        .scalar_subquery()
+    )
+    statement = (
+        update(JobRow)
+        .where(JobRow.id == waiting)
+        .values(
+            status=JobStatus.RUNNING,
+            fence=JobRow.fence + 1,
+            attempt=JobRow.attempt + 1,
+            lease_owner=owner,
+            lease_expires_at=now + timedelta(seconds=lease_seconds),
+            started_at=func.coalesce(JobRow.started_at, now),
+        )
+        .returning(JobRow.id, JobRow.fence, JobRow.attempt)
+        .execution_options(synchronize_session=False)
+    )
+    row = session.execute(statement).first()
+    if row is None:
+        return None
+    append_event(session, row.id, "job.running", {"attempt": row.attempt})
+    return Claim(row.id, row.fence)
+
+
+def extend_leases(session: Session, claims: Sequence[Claim], lease_seconds: float) -> list[Claim]:
+    """Renew these claims; returns the ones that are no longer ours."""
+    expires = current_time(session) + timedelta(seconds=lease_seconds)
+    return [one for one in claims if not update_claimed(session, one, lease_expires_at=expires)]
+
+
+def cancelled_claims(session: Session, claims: Sequence[Claim]) -> list[Claim]:
+    """Which of these running jobs a client wants stopped."""
+    by_id = {one.job_id: one for one in claims}
+    query = select(JobRow.id).where(JobRow.id.in_(by_id), JobRow.cancel_requested)
+    return [by_id[job_id] for job_id in session.scalars(query)]
+
+
+def expired(session: Session) -> list[Claim]:
+    """Running jobs whose worker has been silent for a whole lease."""
+    query = select(JobRow.id, JobRow.fence).where(
+        JobRow.status == JobStatus.RUNNING, JobRow.lease_expires_at < current_time(session)
+    )
+    return [Claim(row.id, row.fence) for row in session.execute(query)]
+
+
+def update_claimed(session: Session, held: Claim, **values: Any) -> bool:
+    """Write to a running job, if the claim still holds. False: somebody else has the job now."""
+    return _update(session, held.job_id, JobStatus.RUNNING, values, fence=held.fence)
+
+
+def cancel_queued(session: Session, job_id: str) -> bool:
+    """Cancel a job that no worker has; False if one has taken it meanwhile."""
+    values = {"status": JobStatus.CANCELLED, "finished_at": current_time(session)}
+    return _update(session, job_id, JobStatus.QUEUED, values)
+
+
+def request_cancel(session: Session, job_id: str) -> bool:
+    return _update(session, job_id, JobStatus.RUNNING, {"cancel_requested": True})
+
+
+def _update(session: Session, job_id: str, before: JobStatus, values: dict[str, Any], fence: int | None = None) -> bool:
+    if "status" in values:
+        check_transition(before, values["status"])
+    statement = update(JobRow).where(JobRow.id == job_id, JobRow.status == before)
+    if fence is not None:
+        statement = statement.where(JobRow.fence == fence)
+    written = statement.values(**values).returning(JobRow.id).execution_options(synchronize_session=False)
+    return session.execute(written).first() is not None
+
+
+def append_event(session: Session, job_id: str, kind: str, data: dict[str, Any]) -> None:
+    moment: datetime = current_time(session)
+    session.add(EventRow(id=new_id("evt"), job_id=job_id, type=kind, data=data, created_at=moment))
+
+
+def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:
+    query = select(EventRow).where(EventRow.job_id == job_id).order_by(EventRow.id).limit(limit)
+    if after_id is not None:
+        query = query.where(EventRow.id > after_id)
+    return session.scalars(query).all()

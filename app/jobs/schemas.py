@@ -1,0 +1,138 @@
+"""The shapes of a job over HTTP."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.names import Labels, Name, Text
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+
+
+class Body(BaseModel):
+    """A request body: a field that is not known is an error, so that a typing mistake is not a default."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class SplitByShare(Body):
+    """Hold out a share of the rows for testing."""
+
+    test: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    seed: Seed = 0
+    stratify: bool = True
+
+
+class SplitByDataset(Body):
+    """Test on another dataset."""
+
+    test_dataset_id: Text
+
+
+class Stop(Body):
+    """Limits; what is reached first ends the run."""
+
+    seconds: Positive | None = None
+    passes: Annotated[int, Field(ge=1, le=10**9)] | None = None
+
+
+class TrainRequest(Body):
+    """A training job. `GET /v1/solvers` lists the solvers and what each supports."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"dataset_id": "ds_…", "model": "radar", "split": {"test": 0.2}}]}
+    )
+
+    type: Literal["train"] = "train"
+    dataset_id: Text
+    model: Name | None = Field(None, description="the model's name; default: the dataset's name")
+    task: Text = "auto"
+    solver: Text = "auto"
+    solver_options: dict[str, Any] = {}
+    loss: Text = "auto"
+    p: Annotated[float, Field(ge=1, le=2)] | None = None
+    C: Positive = 1.0
+    c_scale: Text = "sum"
+    bias: Text = "regularized"
+    bias_scale: Positive = 1.0
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = None
+    split: SplitByDataset | SplitByShare | None = None
+    tol: Positive = 1e-3
+    stop: Stop = Stop()
+    on_limit: Literal["keep_best", "fail"] = Field(
+        "keep_best", description="what a limit of `stop` that is reached before `tol` means"
+    )
+    seed: Seed = 0
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    labels: Labels = {}
+
+
+class JobError(BaseModel):
+    code: str
+    message: str
+    param: str | None = None
+
+
+class Job(BaseModel):
+    id: str
+    type: str
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    done: bool
+    progress: float = Field(description="0 to 1, judged by the gap on a logarithmic scale")
+    queue_position: int | None = Field(description="jobs that are served before this one; null once it runs")
+    attempt: int
+    dataset_id: str
+    model: str
+    iterations: int
+    passes: int
+    primal: float | None
+    dual_bound: float | None
+    relative_gap: float | None
+    model_id: str | None
+    result: dict[str, Any] | None
+    error: JobError | None
+    spec: dict[str, Any]
+    labels: dict[str, str]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class JobSummary(BaseModel):
+    id: str
+    type: str
+    status: str
+    done: bool
+    progress: float
+    dataset_id: str
+    model: str
+    model_id: str | None
+    relative_gap: float | None
+    error: JobError | None
+    labels: dict[str, str]
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class Event(BaseModel):
+    id: str
+    type: str
+    data: dict[str, Any]
+    created_at: datetime
+
+
+class TracePoint(BaseModel):
+    seconds: float
+    iterations: int
+    passes: int
+    primal: float | None
+    dual_bound: float | None
+    relative_gap: float | None
+
+
+class Trace(BaseModel):
+    job_id: str
+    tol: float
+    data: list[TracePoint]

@@ -1,0 +1,1 @@
+"""API keys, and the guard that asks for them."""

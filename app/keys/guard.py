@@ -1,0 +1,151 @@
+"""The gate in front of every route: request id, size limit, foreign origins, keys. Plain ASGI, deny by default.
+
+Open without a key: the health routes, and everything while no key exists and the service is bound
+to loopback. Once a key exists it is asked for, on loopback too.
+"""
+
+import time
+from collections.abc import MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.config import LOOPBACK_HOSTS, Settings
+from app.db import Database
+from app.errors import AppError, Forbidden, PayloadTooLarge, Unauthorized, problem_response
+from app.ids import new_id
+from app.keys import service
+
+OPEN_PATHS = frozenset({"/livez", "/readyz"})
+UPLOAD_PATH = "/v1/datasets"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+# How long an answer about a key is believed: a revoked key stops working after at most this.
+KEY_TRUST_SECONDS = 2.0
+MAX_REMEMBERED_KEYS = 10_000
+
+
+class Guard:
+    """ASGI middleware; a refusal never reaches the application."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, database: Database) -> None:
+        self._app = app
+        self._settings = settings
+        self._database = database
+        self._scopes: dict[str, tuple[float, frozenset[str] | None]] = {}
+        self._open: tuple[float, bool] = (0.0, False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = new_id("req")
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            await send(message)
+
+        headers = Headers(scope=scope)
+        limit = self._settings.max_upload_bytes if scope["path"] == UPLOAD_PATH else self._settings.max_json_bytes
+        try:
+            _check_length(headers, limit)
+            _check_host(headers, self._settings)
+            _check_origin(scope, headers)
+            await self._check_key(scope, headers)
+        except AppError as error:
+            await problem_response(error, request_id)(scope, receive, send_with_id)
+            return
+        await self._app(scope, _limited(receive, limit), send_with_id)
+
+    async def _check_key(self, scope: Scope, headers: Headers) -> None:
+        if scope["path"] in OPEN_PATHS or await self._is_open():
+            return
+        challenge = {"WWW-Authenticate": 'Bearer realm="hyperplane"'}
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not token:
+            raise Unauthorized("Send an API key: Authorization: Bearer key_….secret", headers=challenge)
+        granted = await self._granted(token.strip())
+        if granted is None:
+            raise Unauthorized("The API key is not valid.", headers=challenge)
+        needed = _needed_scope(scope)
+        if needed not in granted and "admin" not in granted:
+            raise Forbidden(f"The API key lacks the scope '{needed}'.", code="missing_scope")
+
+    async def _is_open(self) -> bool:
+        if not self._settings.bound_to_loopback:
+            return False
+        trusted_until, is_open = self._open
+        if time.monotonic() >= trusted_until:
+            is_open = not await run_in_threadpool(self._any_key)
+            self._open = (time.monotonic() + KEY_TRUST_SECONDS, is_open)
+        return is_open
+
+    async def _granted(self, token: str) -> frozenset[str] | None:
+        trusted_until, granted = self._scopes.get(token, (0.0, None))
+        if time.monotonic() >= trusted_until:
+            granted = await run_in_threadpool(self._authenticate, token)
+            if len(self._scopes) >= MAX_REMEMBERED_KEYS:
+                self._scopes.clear()
+            self._scopes[token] = (time.monotonic() + KEY_TRUST_SECONDS, granted)
+        return granted
+
+    def _any_key(self) -> bool:
+        with self._database.read() as session:
+            return service.any_active(session)
+
+    def _authenticate(self, token: str) -> frozenset[str] | None:
+        with self._database.read() as session:
+            return service.authenticate(session, token)
+
+
+def _needed_scope(scope: Scope) -> str:
+    if scope["path"].endswith("/predict"):
+        return "predict"
+    return "read" if scope["method"] in SAFE_METHODS else "write"
+
+
+def _check_host(headers: Headers, settings: Settings) -> None:
+    """On loopback only loopback's names are answered: a page that rebinds its own name to us is not."""
+    if settings.bound_to_loopback and _host_name(headers.get("host", "")) not in (*LOOPBACK_HOSTS, None):
+        raise Forbidden("This service answers on loopback only; the Host header names another host.")
+
+
+def _check_origin(scope: Scope, headers: Headers) -> None:
+    """A browser on a foreign page may not change anything here, key or not."""
+    if scope["method"] in SAFE_METHODS:
+        return
+    origin = headers.get("origin")
+    foreign = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    if foreign or headers.get("sec-fetch-site", "").lower() == "cross-site":
+        raise Forbidden("A change from a foreign origin is refused.", code="foreign_origin")
+
+
+def _check_length(headers: Headers, limit: int) -> None:
+    length = headers.get("content-length", "")
+    if length.isdigit() and int(length[:30]) > limit:
+        raise PayloadTooLarge(f"The body may have {limit} bytes.")
+
+
+def _host_name(host: str) -> str | None:
+    return urlsplit(f"//{host}").hostname
+
+
+def _limited(receive: Receive, limit: int) -> Receive:
+    """Count the bytes that really arrive; a chunked body says no length."""
+    received = 0
+
+    async def counted() -> MutableMapping[str, Any]:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise HTTPException(413, f"The body may have {limit} bytes.")
+        return message
+
+    return counted

@@ -1,0 +1,171 @@
+"""`hyperplane serve`: one parent, two children (the API and the workers), each restarted when it dies.
+
+The children hold the other end of a pipe to the parent as their standard input: when the parent is
+gone, however it went, they stop as if told to.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+
+from app.config import Settings
+from app.db import Database
+from app.db.migrate import upgrade
+from app.keys import service as keys
+
+START_SECONDS = 60.0
+CALM_SECONDS = 10.0  # a child that lived this long before it died is restarted at once
+LOOK_SECONDS = 0.1
+
+
+@dataclass
+class Child:
+    """One of the two processes, under its name in our messages."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    early_deaths: int = 0
+
+    def start(self) -> None:
+        self.started_at = time.monotonic()
+        self.process = subprocess.Popen(self.command, env=self.environment, stdin=subprocess.PIPE)
+
+    def poll(self) -> int | None:
+        return self.process.poll() if self.process else None
+
+    def signal(self, number: int) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def wait(self, seconds: float) -> None:
+        if self.process is None:
+            return
+        try:
+            self.process.wait(max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def revive(self) -> None:
+        """Start again after an unexpected death, slower each time it dies young."""
+        lived = time.monotonic() - self.started_at
+        self.early_deaths = 0 if lived > CALM_SECONDS else self.early_deaths + 1
+        time.sleep(min(5.0, 0.2 * 2**self.early_deaths) if self.early_deaths else 0.0)
+        self.start()
+
+
+def launch(settings: Settings) -> int:
+    """Run the service until a signal ends it; returns the exit code."""
+    database = Database(settings.resolved_database_url)
+    upgrade(database)
+    with database.read() as session:
+        has_key = keys.any_active(session)
+    database.close()
+    if not settings.bound_to_loopback and not has_key:
+        print(
+            f"hyperplane: refusing to bind {settings.host} without an API key: anybody could use the service.\n"
+            "Make a key first:  hyperplane keys create --admin",
+            file=sys.stderr,
+        )
+        return 2
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    children = _children(settings)
+    for child in children:
+        child.start()
+    try:
+        if not _wait_until_ready(settings, children[0], stopping):
+            return 0 if stopping.is_set() else 1
+        _print_welcome(settings, has_key)
+        _watch(children, stopping)
+        return 0
+    finally:
+        _stop(children, settings.drain_seconds + 2.0)
+
+
+def stop_when_stdin_closes() -> None:
+    """End this process like SIGTERM would once nobody holds the other end of standard input."""
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+def server_answers(url: str, path: str = "/readyz") -> bool:
+    try:
+        with urllib.request.urlopen(url + path, timeout=5) as response:
+            return bool(response.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def base_url(settings: Settings) -> str:
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def _children(settings: Settings) -> list[Child]:
+    environment = settings.environment()
+
+    def child(name: str) -> Child:
+        return Child(name, [sys.executable, "-m", "app.cli", name, "--exit-with-stdin"], environment)
+
+    return [child("api"), child("worker")] if settings.workers else [child("api")]
+
+
+def _wait_until_ready(settings: Settings, api: Child, stopping: threading.Event) -> bool:
+    deadline = time.monotonic() + START_SECONDS
+    while not stopping.wait(LOOK_SECONDS):
+        if (code := api.poll()) is not None:
+            print(f"hyperplane: the API ended at its start with code {code}", file=sys.stderr)
+            return False
+        if server_answers(base_url(settings)):
+            return True
+        if time.monotonic() > deadline:
+            print(f"hyperplane: not ready after {START_SECONDS:.0f} s, going on", file=sys.stderr)
+            return True
+    return False
+
+
+def _print_welcome(settings: Settings, has_key: bool) -> None:
+    url = base_url(settings)
+    key = ' -H "Authorization: Bearer $HYPERPLANE_API_KEY"' if has_key else ""
+    print(
+        f"Hyperplane is ready: {url}\n"
+        f"API documentation:   {url}/docs\n"
+        f"Try it:              curl -s {url}/v1/solvers{key}\n"
+        f"Data folder:         {settings.data_dir.resolve()}   (Ctrl-C stops the service)",
+        flush=True,
+    )
+
+
+def _watch(children: list[Child], stopping: threading.Event) -> None:
+    while not stopping.wait(LOOK_SECONDS):
+        for child in children:
+            if (code := child.poll()) is not None:
+                print(
+                    f"hyperplane: the {child.name} process died (code {code}); starting it again",
+                    file=sys.stderr,
+                )
+                child.revive()
+
+
+def _stop(children: list[Child], patience_seconds: float) -> None:
+    deadline = time.monotonic() + patience_seconds
+    for child in children:
+        child.signal(signal.SIGTERM)
+    for child in children:
+        child.wait(deadline - time.monotonic())

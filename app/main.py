@@ -1,0 +1,95 @@
+"""The HTTP application: made from settings, owns its context from start to end."""
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import Depends, FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
+from swagger_ui_bundle import swagger_ui_path
+
+from app import __version__
+from app.config import Settings
+from app.datasets import endpoints as datasets
+from app.datasets.ingest import Ingestor
+from app.db import Database
+from app.deps import Context, known_query_only
+from app.errors import Problem, install_handlers
+from app.health import endpoints as health
+from app.jobs import catalogue
+from app.jobs import endpoints as jobs
+from app.keys.guard import Guard
+from app.models import endpoints as models
+from app.predictions import endpoints as predictions
+from app.predictions.served import ServedModels
+from app.storage import BlobStore
+
+DESCRIPTION = """\
+Linear support vector machines as a service: upload a dataset, post a training job, watch it
+converge, call predict. Every model carries a certificate: a bound on how far it can be from the
+optimum, recomputed independently of the solver that found it.
+"""
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    settings = settings or Settings()
+    database = Database(settings.resolved_database_url)
+    blobs = BlobStore(settings.data_dir)
+    ingestor = Ingestor(settings.data_dir)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        threading.Thread(target=ingestor.warm_up, daemon=True, name="warm-up").start()
+        yield
+        database.close()
+
+    app = FastAPI(
+        title="Hyperplane",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        dependencies=[Depends(known_query_only)],
+    )
+    app.state.context = Context(settings, database, blobs)
+    app.state.ingestor = ingestor
+    app.state.served_models = ServedModels(database, blobs, settings.model_cache_bytes)
+    app.add_middleware(Guard, settings=settings, database=database)
+    install_handlers(app)
+    for module in (health, datasets, jobs, models, predictions, catalogue):
+        app.include_router(module.router)
+    _add_docs(app)
+    return app
+
+
+def _add_docs(app: FastAPI) -> None:
+    """Swagger UI from files of an installed package: it works without the internet."""
+    app.mount("/docs/assets", StaticFiles(directory=swagger_ui_path), name="docs-assets")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return get_swagger_ui_html(
+            openapi_url="/openapi.json",
+            title="Hyperplane API",
+            swagger_js_url="/docs/assets/swagger-ui-bundle.js",
+            swagger_css_url="/docs/assets/swagger-ui.css",
+            swagger_favicon_url="/docs/assets/favicon-32x32.png",
+        )
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> RedirectResponse:
+        return RedirectResponse("/docs")
+
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = generate()
+        schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        document["components"]["schemas"].setdefault("Problem", schema)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

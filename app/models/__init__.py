@@ -1,0 +1,1 @@
+"""Models: immutable files with a certificate, registered by name and version."""

@@ -1,0 +1,116 @@
+"""The model file: a JSON header and raw little-endian arrays. Nothing in it is ever executed.
+
+bytes 0-7    magic "HYPRPLN1"
+bytes 8-15   length of the header, unsigned 64 bit little-endian
+header       JSON, UTF-8, checked against `Header` before anything else is believed
+arrays       each from a multiple of 64 bytes, so that a map of the file is aligned
+"""
+
+import json
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+MAGIC = b"HYPRPLN1"
+PREFIX_BYTES = 16
+ALIGNMENT = 64
+MAX_HEADER_BYTES = 1 << 30
+
+Array = np.ndarray[Any, Any]
+
+
+class CorruptModel(Exception):
+    """The file is not a model file, or not one that this version can read."""
+
+
+class ArrayEntry(BaseModel):
+    dtype: Literal["<f8"]
+    shape: list[int]
+    offset: int
+
+
+class Header(BaseModel):
+    """What a prediction needs, and the model's card for whoever holds only the file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["hyperplane-model"] = "hyperplane-model"
+    version: Literal[1] = 1
+    task: Literal["binary"]
+    classes: list[str | int | float]
+    n_features: int
+    feature_names: list[str] | None
+    card: dict[str, Any]
+    arrays: dict[str, ArrayEntry] = {}
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A model read from disk; its arrays are views of the mapped file."""
+
+    header: Header
+    coef: Array
+    intercept: float
+    bytes: int
+
+
+def encode(header: Header, arrays: dict[str, Array]) -> bytes:
+    """The whole file as bytes. Offsets are relative to the first aligned byte behind the header."""
+    entries, blocks, offset = {}, [], 0
+    for name, array in arrays.items():
+        block = np.ascontiguousarray(array, dtype="<f8").tobytes()
+        entries[name] = ArrayEntry(dtype="<f8", shape=list(array.shape), offset=offset)
+        blocks.append(_padded(block))
+        offset += len(blocks[-1])
+    described = header.model_copy(update={"arrays": entries})
+    text = json.dumps(described.model_dump(), allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
+    return _padded(MAGIC + struct.pack("<Q", len(text)) + text) + b"".join(blocks)
+
+
+def read(path: Path) -> ModelFile:
+    """Map a model file. Everything that it says about itself is checked against its size first."""
+    with path.open("rb") as file:
+        try:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:
+            raise CorruptModel("the file is empty") from None
+    if content[:8] != MAGIC or len(content) < PREFIX_BYTES:
+        raise CorruptModel("the file does not start like a model")
+    (length,) = struct.unpack("<Q", content[8:PREFIX_BYTES])
+    if length > min(MAX_HEADER_BYTES, len(content) - PREFIX_BYTES):
+        raise CorruptModel("the header is longer than the file")
+    try:
+        header = Header.model_validate_json(content[PREFIX_BYTES : PREFIX_BYTES + length])
+    except ValidationError as error:
+        raise CorruptModel(f"the header is wrong in {error.error_count()} place(s)") from error
+    start = _aligned(PREFIX_BYTES + length)
+    coef = _view(content, start, header, "coef", [header.n_features])
+    intercept = _view(content, start, header, "intercept", [1])
+    return ModelFile(header, coef, float(intercept[0]), len(content))
+
+
+def _view(content: mmap.mmap, start: int, header: Header, name: str, shape: list[int]) -> Array:
+    entry = header.arrays.get(name)
+    if entry is None or entry.shape != shape:
+        raise CorruptModel(f"the array {name} is missing or has another shape")
+    count = int(np.prod(shape))
+    first = start + entry.offset
+    if entry.offset < 0 or first + 8 * count > len(content):
+        raise CorruptModel(f"the array {name} lies outside the file")
+    view = np.frombuffer(content, dtype="<f8", count=count, offset=first)
+    if not np.isfinite(view).all():
+        raise CorruptModel(f"the array {name} holds a value that is not finite")
+    return view.reshape(shape)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _padded(block: bytes) -> bytes:
+    return block.ljust(_aligned(len(block)), b"\0")

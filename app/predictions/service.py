@@ -1,0 +1,138 @@
+"""From a JSON body to an answer: rows in three shapes, one dot product each."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from app.errors import Invalid, Unparsable, invalid_field
+from app.predictions.served import ServedModel
+
+Array = np.ndarray[Any, Any]
+
+RETURNABLE = ("label", "score")
+
+
+class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
+    instances: list[Any]
+    wanted: list[str] = msgspec.field(default_factory=lambda: list(RETURNABLE), name="return")
+
+
+class SparseRow(msgspec.Struct, forbid_unknown_fields=True):
+    indices: list[int]
+    values: list[float]
+
+
+_decode = msgspec.json.Decoder(PredictBody).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def predict(model: ServedModel, body: bytes) -> bytes:
+    """Answer one request; raises Unparsable for what is not JSON and Invalid for what names no row."""
+    request = _read(body)
+    scores = _scores(model, request.instances)
+    if not np.isfinite(scores).all():
+        raise invalid_field("instances", "overflow", "a score is too large to be a number")
+    columns: dict[str, list[Any]] = {}
+    if "label" in request.wanted:
+        classes = model.file.header.classes
+        columns["label"] = [classes[1] if score > 0 else classes[0] for score in scores]
+    if "score" in request.wanted:
+        columns["score"] = scores.tolist()
+    names = tuple(columns)
+    predictions = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return _encode({"model": model.id, "name": model.name, "version": model.version, "predictions": predictions})
+
+
+def _read(body: bytes) -> PredictBody:
+    try:
+        request = _decode(body)
+    except msgspec.ValidationError as error:
+        raise Invalid(str(error), code="invalid_body") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unparsable(f"The body is not JSON: {error}.") from error
+    if not request.instances:
+        raise invalid_field("instances", "empty", "give at least one row")
+    for name in request.wanted:
+        if name not in RETURNABLE:
+            raise invalid_field("return", "unknown_output", f"this model returns: {', '.join(RETURNABLE)}")
+    return request
+
+
+def _scores(model: ServedModel, instances: list[Any]) -> Array:
+    if all(type(row) is list for row in instances):
+        return _dense(model, instances) @ model.file.coef + model.file.intercept
+    scores = np.empty(len(instances))
+    for number, row in enumerate(instances):
+        if type(row) is list:
+            indices, values = slice(None), _dense(model, [row], number)[0]
+        elif type(row) is dict and row.keys() == {"indices", "values"} and "indices" not in model.index_of:
+            indices, values = _sparse(model, number, row)
+        elif type(row) is dict:
+            indices, values = _named(model, number, row)
+        else:
+            raise _bad_row(number, "wrong_type", "a row is a list, {name: value} or {indices, values}")
+        scores[number] = values @ model.file.coef[indices] + model.file.intercept
+    return scores
+
+
+def _dense(model: ServedModel, rows: list[list[Any]], first: int = 0) -> Array:
+    width = model.file.header.n_features
+    for number, row in enumerate(rows, first):
+        if len(row) != width:
+            raise _bad_row(number, "wrong_width", f"has {len(row)} values, the model has {width} features")
+    try:
+        matrix = msgspec.convert(rows, list[list[float]])
+        table = np.array(matrix, dtype=np.float64)
+    except (msgspec.ValidationError, OverflowError):
+        table = np.full((len(rows), width), np.nan)
+    if not np.isfinite(table).all():
+        raise _first_bad_value(rows, first)
+    return table
+
+
+def _sparse(model: ServedModel, number: int, row: dict[str, Any]) -> tuple[Any, Array]:
+    try:
+        entries = msgspec.convert(row, SparseRow)
+        indices, values = (
+            np.array(entries.indices, dtype=np.int64),
+            np.array(entries.values, dtype=np.float64),
+        )
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise _bad_row(number, "wrong_type", "indices must be integers and values numbers") from error
+    width = model.file.header.n_features
+    if len(indices) != len(values):
+        raise _bad_row(number, "wrong_width", f"{len(indices)} indices but {len(values)} values")
+    if len(indices) and (indices.min() < 0 or indices.max() >= width):
+        raise _bad_row(number, "unknown_feature", f"indices must be from 0 to {width - 1}")
+    if len(np.unique(indices)) != len(indices):
+        raise _bad_row(number, "duplicate_feature", "an index is given twice")
+    if not np.isfinite(values).all():
+        raise _bad_row(number, "not_finite", "values must be finite numbers")
+    return indices, values
+
+
+def _named(model: ServedModel, number: int, row: dict[str, Any]) -> tuple[Any, Array]:
+    """A row by feature names: all of them, so that a misspelt one is found and not read as a zero."""
+    if not model.index_of:
+        raise _bad_row(number, "unnamed_features", "the model's features have no names; send a list")
+    if unknown := [name for name in row if name not in model.index_of]:
+        raise _bad_row(number, "unknown_feature", f"the model has no feature {unknown[0][:64]!r}")
+    if missing := [name for name in model.index_of if name not in row]:
+        raise _bad_row(number, "missing_feature", f"the feature {missing[0]!r} is missing")
+    return slice(None), _dense(model, [[row[name] for name in model.index_of]], number)[0]
+
+
+def _first_bad_value(rows: list[list[Any]], first: int) -> Invalid:
+    for number, row in enumerate(rows, first):
+        for position, value in enumerate(row):
+            field = f"instances[{number}][{position}]"
+            if value is None:
+                return invalid_field(field, "missing_value", "a value is missing")
+            if type(value) not in (int, float) or abs(value) > np.finfo(np.float64).max:
+                return invalid_field(field, "not_a_number", "must be a finite number")
+    raise AssertionError("a row was refused for no reason")
+
+
+def _bad_row(number: int, code: str, detail: str) -> Invalid:
+    return invalid_field(f"instances[{number}]", code, detail)

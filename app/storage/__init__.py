@@ -1,0 +1,5 @@
+"""Blobs: immutable files named by the SHA-256 of their content."""
+
+from app.storage.blobs import BlobStore, StagedBlob
+
+__all__ = ["BlobStore", "StagedBlob"]

@@ -1,0 +1,75 @@
+"""`hyperplane verify`: does everything that the database names exist, unchanged, and is nothing else there?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sqlalchemy import select
+
+from app.config import Settings
+from app.db import Database
+from app.db.tables import DatasetRow, ModelRow
+from app.models import file
+from app.storage import BlobStore
+from app.storage import repository as ownership
+
+
+@dataclass
+class Report:
+    blobs: int = 0
+    datasets: int = 0
+    models: int = 0
+    faults: list[str] = field(default_factory=list)
+    unowned: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        return not self.faults
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.blobs} files, {self.datasets} datasets, {self.models} models checked"
+        if self.unowned:
+            yield f"{len(self.unowned)} files have no owner; the next sweep removes them"
+        yield from self.faults
+        yield "everything is sound" if self.sound else f"{len(self.faults)} fault(s)"
+
+
+def verify_storage(settings: Settings) -> Report:
+    """Re-hash every file, then check every row's files against it."""
+    database, blobs = Database(settings.resolved_database_url), BlobStore(settings.data_dir)
+    report = Report()
+    with database.read() as session:
+        owners = ownership.owners(session)
+        datasets = session.scalars(select(DatasetRow)).all()
+        models = session.scalars(select(ModelRow)).all()
+    intact = set()
+    for sha256 in blobs:
+        report.blobs += 1
+        if blobs.is_intact(sha256):
+            intact.add(sha256)
+            if sha256 not in owners:
+                report.unowned.append(sha256)
+        else:
+            report.faults.append(f"file {sha256}: its bytes are not what its name says")
+    needs = {row.id: [row.sha256, *row.arrays.values()] for row in datasets}
+    needs |= {row.id: [row.blob] for row in models}
+    for row_id, needed in needs.items():
+        for sha256 in needed:
+            if sha256 not in intact:
+                report.faults.append(f"{row_id}: file {sha256} is missing or damaged")
+            if row_id not in owners.get(sha256, ()):
+                report.faults.append(f"{row_id}: file {sha256} is not recorded as its own")
+    for row in models:
+        report.faults += _model_faults(blobs, row) if row.blob in intact else []
+    report.datasets, report.models = len(datasets), len(models)
+    database.close()
+    return report
+
+
+def _model_faults(blobs: BlobStore, model: ModelRow) -> list[str]:
+    try:
+        stored = file.read(blobs.path(model.blob))
+    except file.CorruptModel as error:
+        return [f"{model.id}: {error}"]
+    if stored.header.card != model.card:
+        return [f"{model.id}: the card in its file is not the one in the database"]
+    return []

@@ -1,0 +1,88 @@
+"""How far a solve is: reports thinned to a curve, and to a write every half second."""
+
+import logging
+import math
+import time
+from typing import Any
+
+from sqlalchemy.exc import OperationalError
+
+import solvers
+from app.db import Database
+from app.jobs import queue
+from app.jobs.repository import Claim
+
+log = logging.getLogger(__name__)
+
+WRITE_EVERY_SECONDS = 0.5
+MAX_TRACE_POINTS = 200
+
+
+class Progress:
+    """Collects a solver's reports; the latest goes to the job's row so that clients can watch."""
+
+    def __init__(self, database: Database, claim: Claim, tol: float) -> None:
+        self._database = database
+        self._claim = claim
+        self._tol = tol
+        self._first_gap: float | None = None
+        self._progress = 0.0
+        self._points: list[dict[str, Any]] = []
+        self._next_write = time.monotonic() + WRITE_EVERY_SECONDS
+
+    def report(self, report: solvers.StepReport) -> None:
+        """Take one report. Raises LeaseLost if the job is no longer ours."""
+        point = _point(report, report)
+        self._points.append(point)
+        if len(self._points) > 2 * MAX_TRACE_POINTS:
+            self._points = thinned(self._points)
+        self._advance(point["relative_gap"])
+        if time.monotonic() < self._next_write:
+            return
+        try:
+            with self._database.write() as session:
+                queue.report_progress(session, self._claim, point, self._progress, thinned(self._points))
+        except OperationalError as error:  # watching is not worth the work: the solve goes on
+            log.warning("progress of %s not written: %s", self._claim.job_id, error.orig)
+        self._next_write = time.monotonic() + WRITE_EVERY_SECONDS
+
+    def final_figures(self, result: solvers.SolveResult) -> dict[str, Any]:
+        """The job's columns at its end; the last point of the curve is the certificate itself."""
+        last = _point(result, result.certificate)
+        figures = {name: value for name, value in last.items() if name != "seconds"}
+        return {**figures, "trace": [*thinned(self._points), last]}
+
+    def _advance(self, gap: float | None) -> None:
+        """The share of the way from the first gap to `tol`, on a logarithmic scale; it never goes back."""
+        if gap is None or gap <= 0:
+            return
+        if self._first_gap is None:
+            self._first_gap = max(gap, self._tol)
+        way = math.log(self._first_gap / self._tol)
+        share = 1.0 - math.log(max(gap, self._tol) / self._tol) / way if way > 0 else 1.0
+        self._progress = max(self._progress, min(share, 0.99))
+
+
+def thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most MAX_TRACE_POINTS of them, evenly, first and last among them."""
+    if len(points) <= MAX_TRACE_POINTS:
+        return points
+    step = (len(points) - 1) / (MAX_TRACE_POINTS - 1)
+    return [points[round(step * index)] for index in range(MAX_TRACE_POINTS)]
+
+
+def _point(
+    counts: solvers.StepReport | solvers.SolveResult, bounds: solvers.StepReport | solvers.Certificate
+) -> dict[str, Any]:
+    return {
+        "seconds": counts.seconds,
+        "iterations": counts.iterations,
+        "passes": counts.passes,
+        "primal": _finite(bounds.primal),
+        "dual_bound": _finite(bounds.dual_bound),
+        "relative_gap": _finite(bounds.relative_gap),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None

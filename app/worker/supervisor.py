@@ -1,0 +1,215 @@
+"""The supervisor: owns the slots, claims jobs for them, keeps their leases, and outlives their deaths.
+
+It does no numeric work, so a busy kernel cannot keep it from its heartbeat. All of its state can be
+lost: jobs are in the database, and the lease of a dead supervisor runs out.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from app.config import Settings
+from app.db import Database
+from app.ids import new_id
+from app.jobs import queue
+from app.jobs.queue import LeaseLost
+from app.jobs.repository import Claim
+from app.storage import BlobStore
+from app.storage import repository as ownership
+from app.worker.execute import StopReason
+from app.worker.slot import DONE, GIVE_BACK, READY, Slot
+
+log = logging.getLogger(__name__)
+
+PRELOAD = "app.worker.preload"
+KILL_AFTER_SECONDS = 5.0  # a process that does not react to a stop for this long is killed
+SWEEP_EVERY_SECONDS = 600.0
+CANCEL_LOOK_SECONDS = 0.3
+DATABASE_PAUSE_SECONDS = 1.0
+
+
+class Every:
+    """Says when something that happens every so many seconds is due."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next = 0.0
+
+    def due(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
+
+    def hurry(self) -> None:
+        self._next = 0.0
+
+
+class Supervisor:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._database = Database(settings.resolved_database_url)
+        self._blobs = BlobStore(settings.data_dir)
+        self._id = new_id("wrk")
+        self._processes = multiprocessing.get_context("forkserver")
+        self._processes.set_forkserver_preload([PRELOAD])
+        self._threads = max(1, (os.cpu_count() or 1) // max(1, settings.workers))
+        self._slots: list[Slot] = []
+        self._unsettled: list[tuple[Claim, Callable[[Any, Claim], None]]] = []
+        self._drain_until: float | None = None
+        self._heartbeat = Every(settings.heartbeat_seconds)
+        self._cancel_look = Every(CANCEL_LOOK_SECONDS)
+        self._sweep = Every(SWEEP_EVERY_SECONDS)
+        self._claim_look = Every(settings.poll_seconds)
+        self._database_back_at = 0.0
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then drain: running jobs go back to the queue."""
+        signal.signal(signal.SIGTERM, self._on_stop_signal)
+        signal.signal(signal.SIGINT, self._on_stop_signal)
+        log.info("%s starts with %d slot(s)", self._id, self._settings.workers)
+        self._slots = [self._new_slot() for _ in range(self._settings.workers)]
+        while not self._drained():
+            self._wait()
+            self._collect()
+            self._with_database(self._settle)
+            if self._heartbeat.due():
+                self._with_database(self._keep_leases)
+            if self._cancel_look.due():
+                self._with_database(self._look_for_cancels)
+            if self._drain_until is not None:
+                self._stop(self._claims(), "drain")
+            else:
+                self._with_database(self._claim)
+                if self._sweep.due():
+                    self._with_database(self._delete_unowned)
+            self._kill_the_deaf()
+        for slot in self._slots:
+            slot.end()
+        self._database.close()
+        log.info("%s has drained", self._id)
+
+    def _new_slot(self) -> Slot:
+        return Slot(self._processes, self._settings, self._threads)
+
+    def _on_stop_signal(self, _number: int, _frame: object) -> None:
+        if self._drain_until is None:
+            self._drain_until = time.monotonic() + self._settings.drain_seconds
+
+    def _drained(self) -> bool:
+        if self._drain_until is None:
+            return False
+        finished = not self._unsettled and all(slot.claim is None for slot in self._slots)
+        return finished or time.monotonic() >= self._drain_until
+
+    def _wait(self) -> None:
+        """Sleep until a process says something or dies, or it is time to look at the database."""
+        signs: list[Any] = [slot.pipe for slot in self._slots]
+        signs += [slot.process.sentinel for slot in self._slots]
+        wait(signs, timeout=self._settings.poll_seconds)
+
+    def _collect(self) -> None:
+        for slot in list(self._slots):
+            try:
+                while slot.pipe.poll():
+                    self._on_message(slot, slot.pipe.recv())
+            except (EOFError, OSError):
+                pass  # the process is dead or dying; its sentinel says so below
+            if not slot.process.is_alive():
+                self._on_death(slot)
+
+    def _on_message(self, slot: Slot, message: str) -> None:
+        if message == READY:
+            slot.ready = True
+        elif slot.claim is not None:
+            if message == GIVE_BACK:
+                self._unsettled.append((slot.claim, queue.release))
+            else:
+                assert message == DONE
+            slot.claim = None
+        self._claim_look.hurry()  # a slot is free
+
+    def _on_death(self, slot: Slot) -> None:
+        log.warning("worker process %s died (exit code %s)", slot.process.pid, slot.process.exitcode)
+        if slot.claim is not None:
+            outcome = queue.release if slot.stop_reason == "drain" else queue.worker_died
+            self._unsettled.append((slot.claim, outcome))
+        slot.end()
+        self._slots.remove(slot)
+        if self._drain_until is None:
+            self._slots.append(self._new_slot())
+
+    def _with_database(self, act: Callable[[], None]) -> None:
+        """Do something with the database; if it does not answer, say so and try again later."""
+        if time.monotonic() < self._database_back_at:
+            return
+        try:
+            act()
+        except DBAPIError as error:
+            log.warning("the database does not answer: %s", error.orig)
+            self._database_back_at = time.monotonic() + DATABASE_PAUSE_SECONDS
+
+    def _settle(self) -> None:
+        """Write down what became of jobs whose process could not do so itself."""
+        while self._unsettled:
+            claim, outcome = self._unsettled[0]
+            try:
+                with self._database.write() as session:
+                    outcome(session, claim)
+            except LeaseLost:
+                pass
+            self._unsettled.pop(0)
+
+    def _keep_leases(self) -> None:
+        with self._database.write() as session:
+            pulse = queue.heartbeat(session, self._claims(), self._settings.lease_seconds)
+            for claim in queue.requeue_expired(session):
+                log.warning("%s: its worker fell silent, queued again", claim.job_id)
+        self._stop(pulse.lost, "lost")
+        self._stop(pulse.cancelled, "cancel")
+
+    def _look_for_cancels(self) -> None:
+        if claims := self._claims():
+            with self._database.read() as session:
+                self._stop(queue.cancelled(session, claims), "cancel")
+
+    def _claim(self) -> None:
+        if not any(slot.idle for slot in self._slots) or not self._claim_look.due():
+            return
+        with self._database.read() as session:
+            if not queue.is_waiting(session):
+                return
+        for slot in self._slots:
+            if slot.idle:
+                with self._database.write() as session:
+                    claim = queue.claim_next(session, self._id, self._settings.lease_seconds)
+                if claim is None:
+                    return
+                slot.start(claim)
+
+    def _delete_unowned(self) -> None:
+        with self._database.read() as session:
+            owned = ownership.owners(session)
+        if freed := self._blobs.sweep(owned, self._settings.sweep_grace_seconds):
+            log.info("swept %d bytes that nobody owned", freed)
+
+    def _stop(self, claims: Sequence[Claim], reason: StopReason) -> None:
+        for slot in self._slots:
+            if slot.claim in claims:
+                slot.stop(reason)
+
+    def _claims(self) -> list[Claim]:
+        return [slot.claim for slot in self._slots if slot.claim is not None]
+
+    def _kill_the_deaf(self) -> None:
+        for slot in self._slots:
+            if slot.is_deaf(KILL_AFTER_SECONDS):
+                slot.process.kill()

@@ -1,0 +1,27 @@
+"""Linear support vector machines: one problem statement, many methods, every answer certified.
+
+result = solvers.train(X, y, loss="squared_hinge", C=1.0, tol=1e-4)
+result.coef, result.intercept, result.certificate.relative_gap
+"""
+
+from .errors import InvalidOptions, InvalidProblem, SolverError, UnknownSolver, UnsupportedProblem
+from .problem import Problem
+from .result import Certificate, SolveResult, Status, StepReport
+from .training import available, check, train, warm_up
+
+__all__ = [
+    "Certificate",
+    "InvalidOptions",
+    "InvalidProblem",
+    "Problem",
+    "SolveResult",
+    "SolverError",
+    "Status",
+    "StepReport",
+    "UnknownSolver",
+    "UnsupportedProblem",
+    "available",
+    "check",
+    "train",
+    "warm_up",
+]

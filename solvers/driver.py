@@ -1,0 +1,246 @@
+"""The only outer loop: steps a method until it is certified, told to stop, out of budget or stuck.
+
+A method's cheap estimate of its gap only decides when a certificate is worth its two passes over the
+data; what is reported as converged has been certified.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .certificate import certify, minimising_bias
+from .checks import real_number, whole_number
+from .errors import InvalidOptions
+from .problem import Problem
+from .protocol import Method, Point, Progress, Start
+from .result import Certificate, SolveResult, State, Status, StepReport
+
+__all__ = ["Callback", "Limits", "solve"]
+
+Callback = Callable[[StepReport], object]
+"""Called after every step; returning True (the value itself) stops the run."""
+
+TRACE_POINTS = 512
+STALL_STEPS = 200
+STALL_GAIN = 1e-14
+"""A run is stuck if this many steps gain less than this relative amount by every measure it has."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop."""
+
+    tol: float
+    max_seconds: float | None
+    max_passes: int | None
+
+    @classmethod
+    def checked(cls, *, tol: object, max_seconds: object, max_passes: object) -> "Limits":
+        return cls(
+            tol=real_number(tol, "tol", InvalidOptions, above=0.0),
+            max_seconds=None
+            if max_seconds is None
+            else real_number(max_seconds, "max_seconds", InvalidOptions, above=0.0),
+            max_passes=None if max_passes is None else whole_number(max_passes, "max_passes", InvalidOptions, low=1),
+        )
+
+
+def solve(
+    method: Method,
+    limits: Limits,
+    *,
+    seed: int,
+    start: Start,
+    callback: Callback | None,
+    started: float,
+) -> SolveResult:
+    """Run the method from `start` and return its best point; `started` is when the clock began."""
+    problem = method.problem
+    judge = _Judge(problem, limits.tol)
+    trace = _Trace()
+    stall = _StallWatch()
+    state = method.init(seed, start)
+
+    def capture() -> State:
+        return _copied(method.name, state)
+
+    status: Status | None = None
+    while status is None:
+        progress = method.step(state, judge.target)
+        certificate = None
+        if progress.finished is Status.NONFINITE:
+            status = Status.NONFINITE
+        elif judge.is_worth_certifying(progress):
+            certificate = judge.certify(method.extract(state), progress.passes)
+            if judge.converged:
+                status = Status.CONVERGED
+        report = _report(progress, certificate, time.perf_counter() - started, capture)
+        trace.add(report)
+        wants_stop = callback is not None and callback(report) is True
+        if status is None:
+            if wants_stop:
+                status = Status.STOPPED
+            elif progress.finished is not None:
+                status = progress.finished
+            elif limits.max_passes is not None and progress.passes >= limits.max_passes:
+                status = Status.PASS_LIMIT
+            elif limits.max_seconds is not None and report.seconds >= limits.max_seconds:
+                status = Status.TIME_LIMIT
+            elif stall.is_stuck(progress):
+                status = Status.STALLED
+
+    if status not in (Status.CONVERGED, Status.NONFINITE) and judge.certified_at != progress.passes:
+        judge.certify(method.extract(state), progress.passes)
+        if judge.converged:
+            status = Status.CONVERGED
+    point, certificate = judge.best()
+    seconds = time.perf_counter() - started
+    trace.add(_report(progress, certificate, seconds, None))
+    setting = problem.setting
+    return SolveResult(
+        coef=point.coef,
+        intercept=point.intercept,
+        classes=problem.classes,
+        thresholds=None,
+        status=status,
+        certificate=certificate,
+        iterations=progress.iterations,
+        passes=progress.passes,
+        seconds=seconds,
+        certificate_seconds=judge.seconds,
+        trace=trace.points,
+        state=capture(),
+        solver=method.name,
+        task=setting.task,
+        loss=setting.loss,
+        bias=setting.bias,
+        seed=seed,
+        threads=1,
+    )
+
+
+class _Judge:
+    """Certifies points, keeps the best, and learns how far the method's own estimate can be trusted."""
+
+    def __init__(self, problem: Problem, tol: float) -> None:
+        self.problem = problem
+        self.tol = tol
+        self.target = tol
+        """The estimate at which a certificate is worth computing."""
+        self.certified_at = -1
+        self.seconds = 0.0
+        self._kept: tuple[Point, Certificate] | None = None
+        self._failures = 0
+        self._not_before = 0
+
+    @property
+    def converged(self) -> bool:
+        if self._kept is None:
+            return False
+        gap = self._kept[1].relative_gap
+        return gap is not None and gap <= self.tol
+
+    def is_worth_certifying(self, progress: Progress) -> bool:
+        estimate = progress.gap_estimate
+        return estimate is not None and estimate <= self.target and progress.passes >= self._not_before
+
+    def certify(self, point: Point, passes: int) -> Certificate:
+        began = time.perf_counter()
+        problem = self.problem
+        if problem.setting.bias == "free":
+            scores = np.empty(problem.data.n_rows)
+            problem.data.margins(point.coef, scores)
+            point = point._replace(intercept=minimising_bias(problem, scores))
+        certificate = certify(problem, point.coef, point.intercept, point.alpha)
+        self.certified_at = passes
+        self._keep(point, certificate)
+        gap = certificate.relative_gap
+        if gap is None or gap > self.tol:
+            # The estimate was too bright by gap / target: ask for that much more next time. Waiting
+            # longer after each failure bounds what failed certificates can cost.
+            self._failures += 1
+            self._not_before = passes + 2**self._failures
+            self.target *= max(0.1, 0.9 * self.tol / gap) if gap else 0.1
+        self.seconds += time.perf_counter() - began
+        return certificate
+
+    def best(self) -> tuple[Point, Certificate]:
+        if self._kept is not None:
+            return self._kept
+        # Nothing finite was ever reached: the zero vector with alpha = 0 is a point and a bound.
+        nothing = Point(np.zeros(self.problem.data.n_features), 0.0, np.zeros(self.problem.data.n_rows))
+        return nothing, certify(self.problem, *nothing)
+
+    def _keep(self, point: Point, certificate: Certificate) -> None:
+        """Lowest primal and highest bound so far; the two may stem from different points."""
+        if self._kept is None:
+            self._kept = point, certificate
+            return
+        kept_point, kept = self._kept
+        if certificate.primal < kept.primal:
+            kept_point, primal, source = point, certificate.primal, certificate.method
+        else:
+            primal, source = kept.primal, kept.method
+        bounds = [bound for bound in (kept.dual_bound, certificate.dual_bound) if bound is not None]
+        if not bounds:
+            self._kept = kept_point, Certificate(primal, None, None, None, source)
+            return
+        gap = max(0.0, primal - max(bounds))
+        relative = gap / max(primal, 1e-12 * self.problem.total_cost)
+        self._kept = kept_point, Certificate(primal, max(bounds), gap, relative, source)
+
+
+class _StallWatch:
+    """Notices when neither bound nor estimate has moved for a long time."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._bound = -np.inf
+        self._estimate = np.inf
+
+    def is_stuck(self, progress: Progress) -> bool:
+        bound = -np.inf if progress.dual_bound is None else progress.dual_bound
+        estimate = np.inf if progress.gap_estimate is None else progress.gap_estimate
+        if bound > self._bound + STALL_GAIN * abs(bound) or estimate < 0.5 * self._estimate:
+            self._bound, self._estimate = max(bound, self._bound), min(estimate, self._estimate)
+            self._steps = 0
+        else:
+            self._steps += 1
+        return self._steps >= STALL_STEPS
+
+
+class _Trace:
+    """The convergence curve, thinned by halves so that its length stays bounded."""
+
+    def __init__(self) -> None:
+        self.points: list[StepReport] = []
+        self._every = 1
+        self._seen = 0
+
+    def add(self, report: StepReport) -> None:
+        if report.certified or self._seen % self._every == 0:
+            self.points.append(report.without_capture())
+            if len(self.points) >= TRACE_POINTS:
+                self.points = self.points[::2]
+                self._every *= 2
+        self._seen += 1
+
+
+def _report(
+    progress: Progress, certificate: Certificate | None, seconds: float, capture: Callable[[], State] | None
+) -> StepReport:
+    if certificate is not None:
+        figures = certificate.primal, certificate.dual_bound, certificate.relative_gap
+    else:
+        figures = progress.primal, progress.dual_bound, progress.gap_estimate
+    return StepReport(progress.iterations, progress.passes, seconds, *figures, certificate is not None, capture)
+
+
+def _copied(solver: str, state: State) -> State:
+    copied: dict[str, Any] = {
+        name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()
+    }
+    return {"solver": solver, **copied}

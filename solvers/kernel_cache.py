@@ -1,0 +1,53 @@
+"""Compiles kernels ahead of use, and recovers from damaged files in numba's on-disk cache.
+
+A process that is killed, or a disk that fills up, can leave a truncated cache file behind; numba then
+raises from inside the first call of that kernel, in every process, until someone deletes the file.
+"""
+
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["cache_files", "warm"]
+
+
+def warm(kernels: Sequence[Any], call: Callable[[], object]) -> None:
+    """Run `call`, which uses the kernels; if damaged cache files break it, delete those and run it again."""
+    try:
+        call()
+    except Exception:
+        damaged = [kernel for kernel in kernels if _is_damaged(kernel)]
+        if not damaged:
+            raise
+        for kernel in damaged:
+            for file in cache_files(kernel):
+                file.unlink(missing_ok=True)
+        call()
+
+
+def cache_files(kernel: Any) -> list[Path]:
+    """The files in which numba keeps compiled versions of one kernel."""
+    function = kernel.py_func
+    source = Path(function.__code__.co_filename).stem
+    prefix = f"{source}.{function.__qualname__}-{function.__code__.co_firstlineno}."
+    folder = Path(kernel.stats.cache_path)
+    if not folder.is_dir():
+        return []
+    return sorted(file for file in folder.iterdir() if file.name.startswith(prefix))
+
+
+def _is_damaged(kernel: Any) -> bool:
+    return any(not _is_readable(file) for file in cache_files(kernel))
+
+
+def _is_readable(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            pickle.load(stream)
+            if file.suffix == ".nbi":  # the version, then the index itself
+                pickle.load(stream)
+    except Exception:
+        # Unpickling broken bytes can raise anything at all; each means the same here.
+        return False
+    return True

@@ -1,0 +1,175 @@
+"""What a method is: a class in `solvers/methods/` that says what it can do and how it takes a step.
+
+    method = SomeMethod(problem, options)      derived constants only, nothing that changes
+    state  = method.init(seed, start)          everything that changes, as arrays and scalars
+    while the driver wants more:
+        progress = method.step(state, target)  at most about one pass over the data
+    point = method.extract(state)
+
+The state can be stored and given back as `start`: the method then goes on from there. A method never
+decides that it has converged; it estimates its gap, and the driver has the certificate computed.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from .checks import one_of, real_number, whole_number
+from .errors import InvalidOptions, UnsupportedProblem
+from .problem import Problem
+from .result import State, Status
+from .rows import Floats
+from .setting import Setting
+
+__all__ = ["Method", "Option", "Point", "Progress", "Start"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting of one method only, with its type, range and default."""
+
+    name: str
+    kind: type[bool] | type[int] | type[float] | type[str]
+    default: bool | int | float | str
+    description: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def checked(self, value: object) -> bool | int | float | str:
+        argument = f"options.{self.name}"
+        if self.kind is bool:
+            if not isinstance(value, bool):
+                raise InvalidOptions(argument, f"must be true or false, not {value!r:.60}")
+            return value
+        if self.kind is str:
+            return one_of(value, argument, InvalidOptions, self.choices)
+        low, high = self.low, self.high
+        if self.kind is int:
+            return whole_number(
+                value, argument, InvalidOptions, low=int(low or 0), high=None if high is None else int(high)
+            )
+        return real_number(
+            value,
+            argument,
+            InvalidOptions,
+            low=float("-inf") if low is None else low,
+            high=float("inf") if high is None else high,
+        )
+
+    def described(self) -> dict[str, Any]:
+        return {
+            "type": {bool: "boolean", int: "integer", float: "number", str: "string"}[self.kind],
+            "default": self.default,
+            "minimum": self.low,
+            "maximum": self.high,
+            "choices": list(self.choices) or None,
+            "description": self.description,
+        }
+
+
+class Start(NamedTuple):
+    """Where to start from: a method's own earlier state, or any weights."""
+
+    state: State | None = None
+    coef: Floats | None = None
+    intercept: float = 0.0
+
+
+class Progress(NamedTuple):
+    """A method's own view of where it stands."""
+
+    iterations: int
+    passes: int
+    """Full reads of X so far."""
+    primal: float | None
+    dual_bound: float | None
+    gap_estimate: float | None
+    """The relative gap as far as the method can tell cheaply; null if it cannot tell now."""
+    finished: Status | None = None
+    """Set if the method cannot or, by its own rule, will not go on."""
+
+
+class Point(NamedTuple):
+    """An answer, with a dual point that bounds how wrong it is if the method has one."""
+
+    coef: Floats
+    intercept: float
+    alpha: Floats | None
+
+
+class Method(ABC):
+    """One algorithm."""
+
+    name: ClassVar[str]
+    tasks: ClassVar[tuple[str, ...]]
+    losses: ClassVar[tuple[str, ...]]
+    biases: ClassVar[tuple[str, ...]]
+    options: ClassVar[tuple[Option, ...]] = ()
+    paper: ClassVar[str]
+    notes: ClassVar[str]
+    exact: ClassVar[bool] = True
+    """Whether it reaches any tolerance; if not, it still certifies honestly how far it came."""
+    kernels: ClassVar[tuple[Any, ...]] = ()
+    """The compiled functions of its file, for warm_up."""
+
+    def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
+        self.problem = problem
+        self.chosen = options
+
+    @classmethod
+    def missing(cls, setting: Setting) -> UnsupportedProblem | None:
+        """What this method lacks for a problem, as the error to raise; None if it lacks nothing."""
+        for argument, wanted, offered in (
+            ("task", setting.task, cls.tasks),
+            ("loss", setting.loss, cls.losses),
+            ("bias", setting.bias, cls.biases),
+        ):
+            if wanted not in offered:
+                return UnsupportedProblem(
+                    argument, f"solver {cls.name} cannot do {wanted}; it can do {', '.join(offered)}"
+                )
+        return None
+
+    @classmethod
+    def supports(cls, setting: Setting) -> bool:
+        return cls.missing(setting) is None
+
+    @classmethod
+    def checked_options(cls, given: object) -> dict[str, Any]:
+        """Every option of the method, as given or by default."""
+        if given is None:
+            given = {}
+        if not isinstance(given, Mapping):
+            raise InvalidOptions("options", "must be a table from option name to value")
+        known = {option.name: option for option in cls.options}
+        for name in given:
+            if name not in known:
+                accepted = ", ".join(known) or "none"
+                raise InvalidOptions("options", f"solver {cls.name} has no option {name!r:.60}; it has: {accepted}")
+        return {name: option.checked(given.get(name, option.default)) for name, option in known.items()}
+
+    @classmethod
+    def described(cls) -> dict[str, Any]:
+        return {
+            "tasks": list(cls.tasks),
+            "losses": list(cls.losses),
+            "biases": list(cls.biases),
+            "options": {option.name: option.described() for option in cls.options},
+            "exact": cls.exact,
+            "paper": cls.paper,
+            "notes": cls.notes,
+        }
+
+    @abstractmethod
+    def init(self, seed: int, start: Start) -> State:
+        """The state before the first step."""
+
+    @abstractmethod
+    def step(self, state: State, target: float) -> Progress:
+        """Change the state by a bounded amount of work; `target` is the relative gap worth reporting."""
+
+    @abstractmethod
+    def extract(self, state: State) -> Point:
+        """The answer as it stands, as copies."""

@@ -1,0 +1,59 @@
+"""Finds the methods: every class in `solvers/methods/*.py` that is a `Method`, by its name."""
+
+import importlib
+import pkgutil
+from functools import cache
+from types import MappingProxyType
+
+from . import methods
+from .errors import UnknownSolver, UnsupportedProblem
+from .protocol import Method
+from .setting import Setting
+
+__all__ = ["choose", "registered"]
+
+PREFERRED = ("dcd",)
+"""What "auto" tries first; after these, any exact method, by name."""
+
+
+@cache
+def registered() -> MappingProxyType[str, type[Method]]:
+    """All methods by name."""
+    found: dict[str, type[Method]] = {}
+    for module_info in pkgutil.iter_modules(methods.__path__):
+        module = importlib.import_module(f"{methods.__name__}.{module_info.name}")
+        for member in vars(module).values():
+            if isinstance(member, type) and issubclass(member, Method) and member.__module__ == module.__name__:
+                found[member.name] = member
+    return MappingProxyType(dict(sorted(found.items())))
+
+
+def choose(solver: object, setting: Setting) -> type[Method]:
+    """The named method, or for "auto" the best that supports the setting."""
+    by_name = registered()
+    if solver == "auto":
+        for name in (*PREFERRED, *by_name):
+            method = by_name[name]
+            if method.exact and method.supports(setting):
+                return method
+        raise _nothing_supports(setting)
+    if not isinstance(solver, str) or solver not in by_name:
+        raise UnknownSolver("solver", f"there is no solver {solver!r:.60}; choose auto or one of {', '.join(by_name)}")
+    missing = by_name[solver].missing(setting)
+    if missing is not None:
+        able = [name for name, method in by_name.items() if method.supports(setting)]
+        hint = f"; solver {' or '.join(able)} can" if able else ""
+        raise type(missing)(missing.argument, f"{missing.message}{hint}")
+    return by_name[solver]
+
+
+def _nothing_supports(setting: Setting) -> UnsupportedProblem:
+    """Names the one choice to change if there is one, and what can be had instead."""
+    for argument, attribute in (("loss", "losses"), ("bias", "biases"), ("task", "tasks")):
+        wanted = getattr(setting, argument)
+        offered = {choice for method in registered().values() for choice in getattr(method, attribute)}
+        if wanted not in offered:
+            return UnsupportedProblem(argument, f"no solver can do {wanted} yet; use {' or '.join(sorted(offered))}")
+    return UnsupportedProblem(
+        "solver", f"no solver can do loss {setting.loss} with bias {setting.bias} on this data yet"
+    )

@@ -1,0 +1,127 @@
+"""What training returns: why it stopped, how good the answer provably is, and the answer.
+
+Prediction here needs numpy (and scipy for sparse rows) only, never a compiled kernel.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from .errors import InvalidProblem
+
+__all__ = ["Certificate", "SolveResult", "State", "Status", "StepReport"]
+
+State = dict[str, Any]
+"""A method's resumable state: arrays, numbers and text by name, nothing else."""
+
+ROWS_A_BLOCK = 65_536
+
+
+class Status(enum.StrEnum):
+    """Why training stopped.
+
+    running > converged     the certified relative gap is at most tol
+            > pass_limit    max_passes were read
+            > time_limit    max_seconds are over
+            > stopped       the callback, or the method's own stopping rule, said so
+            > stalled       the method can make no more progress in this precision
+            > nonfinite     numbers overflowed; the answer is the best point before that
+    """
+
+    CONVERGED = "converged"
+    PASS_LIMIT = "pass_limit"
+    TIME_LIMIT = "time_limit"
+    STOPPED = "stopped"
+    STALLED = "stalled"
+    NONFINITE = "nonfinite"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far from optimal the returned point can be, recomputed by code that is not the solver's own."""
+
+    primal: float
+    dual_bound: float | None
+    """A proven lower bound of the optimum; null if none is known."""
+    gap: float | None
+    relative_gap: float | None
+    """gap / max(primal, 1e-12 sum_i C_i)"""
+    method: str
+    """Where the dual point came from."""
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """Where training stands after a step."""
+
+    iterations: int
+    passes: int
+    seconds: float
+    primal: float | None
+    dual_bound: float | None
+    relative_gap: float | None
+    certified: bool = False
+    """True: recomputed independently. False: the method's own running estimate."""
+    capture: Callable[[], State] | None = field(default=None, repr=False, compare=False)
+
+    def snapshot(self) -> State:
+        """A copy of the method's state, to be given to `warm_start` later. Only inside the callback."""
+        if self.capture is None:
+            raise RuntimeError("a snapshot can only be taken inside the callback")
+        return self.capture()
+
+    def without_capture(self) -> "StepReport":
+        return replace(self, capture=None)
+
+
+@dataclass(frozen=True, eq=False)
+class SolveResult:
+    """A trained model with its certificate."""
+
+    coef: NDArray[np.float64]
+    intercept: float
+    classes: NDArray[Any]
+    thresholds: NDArray[np.float64] | None
+    """Of ordinal models; null for others."""
+    status: Status
+    certificate: Certificate
+    iterations: int
+    passes: int
+    seconds: float
+    certificate_seconds: float
+    """The part of `seconds` that went into certificates."""
+    trace: list[StepReport]
+    state: State
+    solver: str
+    task: str
+    loss: str
+    bias: str
+    seed: int
+    threads: int
+
+    @property
+    def converged(self) -> bool:
+        return self.status is Status.CONVERGED
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """One score a row; positive means `classes[1]`."""
+        rows = X if scipy.sparse.issparse(X) else np.asarray(X)
+        if rows.ndim != 2 or rows.shape[1] != self.coef.shape[-1]:
+            raise InvalidProblem("X", f"has shape {rows.shape}; rows of {self.coef.shape[-1]} features are needed")
+        if scipy.sparse.issparse(rows):
+            return np.asarray(rows @ self.coef, dtype=np.float64) + self.intercept
+        scores = np.empty(rows.shape[0])
+        # In blocks: a float32 or integer table is widened a block at a time, not whole.
+        for start in range(0, rows.shape[0], ROWS_A_BLOCK):
+            block = slice(start, start + ROWS_A_BLOCK)
+            scores[block] = rows[block] @ self.coef
+        return scores + self.intercept
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The label of each row, as the labels were given."""
+        return self.classes[(self.decision_function(X) > 0.0).astype(np.intp)]

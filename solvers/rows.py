@@ -1,0 +1,299 @@
+"""The data views: the rows of X as every pass over the data sees them.
+
+A view holds X as it came (float32 or float64, CSR or dense C-ordered, in memory or memory-mapped)
+without a copy, and offers the two products that any method needs, in float64. Methods that work row by
+row use the arrays of `CsrRows` and `DenseRows` directly. Arrays that enter kernels are read-only views:
+numba types a read-only array differently, so ordinary and memory-mapped data share one compiled version.
+Column numbers are unsigned, which spares kernels the test for negative indices.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numba import njit
+from numpy.typing import NDArray
+
+from .errors import InvalidProblem
+
+__all__ = ["KERNELS", "CsrRows", "DenseRows", "Floats", "Rows", "as_rows", "read_only"]
+
+Floats = NDArray[np.float64]
+Array = NDArray[Any]
+
+
+class Rows(ABC):
+    """n_rows x n_features numbers that can be read in row order."""
+
+    n_rows: int
+    n_features: int
+    stored_entries: int
+    sparse: bool
+
+    @abstractmethod
+    def margins(self, w: Floats, out: Floats) -> None:
+        """out[i] = x_i . w"""
+
+    @abstractmethod
+    def weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        """out = sum_i v_i x_i"""
+
+    @abstractmethod
+    def squared_norms(self) -> Floats:
+        """|x_i|^2 for every row."""
+
+    @abstractmethod
+    def _first_nonfinite(self) -> tuple[int, int]:
+        """(row, column) of the first NaN or infinity, (-1, -1) if there is none."""
+
+    def reject_unusable_values(self) -> None:
+        """Raise for the first value that no method could use, by row and column."""
+        row, column = self._first_nonfinite()
+        if row >= 0:
+            raise InvalidProblem(
+                "X",
+                f"row {row}, column {column} (counted from 0) is NaN or infinite; impute or drop such values first",
+            )
+
+
+class CsrRows(Rows):
+    """Compressed sparse rows: entries `starts[i]` to `starts[i + 1]` of `values` and `columns` are row i."""
+
+    sparse = True
+
+    def __init__(self, values: Array, columns: Array, starts: Array, shape: tuple[int, int]) -> None:
+        self.n_rows, self.n_features = shape
+        self.stored_entries = values.size
+        self.values = read_only(values)
+        self.columns = read_only(columns.view(np.uint64 if columns.itemsize == 8 else np.uint32))
+        self.starts = read_only(starts)
+
+    def margins(self, w: Floats, out: Floats) -> None:
+        _margins_csr(self.values, self.columns, self.starts, read_only(w), out)
+
+    def weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        _column_sums_csr(self.values, self.columns, self.starts, read_only(v), out)
+
+    def squared_norms(self) -> Floats:
+        out = np.empty(self.n_rows)
+        _squared_norms_csr(self.values, self.starts, out)
+        return out
+
+    def _first_nonfinite(self) -> tuple[int, int]:
+        entry = _first_nonfinite_entry(self.values)
+        if entry < 0:
+            return -1, -1
+        row = int(np.searchsorted(self.starts, entry, side="right")) - 1
+        return row, int(self.columns[entry])
+
+
+class DenseRows(Rows):
+    """A C-ordered array."""
+
+    sparse = False
+
+    def __init__(self, values: Array) -> None:
+        self.n_rows, self.n_features = values.shape
+        self.stored_entries = values.size
+        self.values = read_only(values)
+
+    def margins(self, w: Floats, out: Floats) -> None:
+        _margins_dense(self.values, read_only(w), out)
+
+    def weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        _column_sums_dense(self.values, read_only(v), out)
+
+    def squared_norms(self) -> Floats:
+        out = np.empty(self.n_rows)
+        _squared_norms_dense(self.values, out)
+        return out
+
+    def _first_nonfinite(self) -> tuple[int, int]:
+        entry = _first_nonfinite_entry(self.values.reshape(-1))
+        return (-1, -1) if entry < 0 else divmod(int(entry), self.n_features)
+
+
+def read_only(array: Array) -> Array:
+    """The same memory, not writable through the view."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def as_rows(X: object) -> Rows:
+    """The view of a numpy array, a scipy sparse matrix, or a view itself; every value is checked."""
+    if isinstance(X, Rows):
+        rows = X
+    elif scipy.sparse.issparse(X):
+        rows = _csr_rows(X)
+    else:
+        rows = _dense_rows(X)
+    if rows.n_rows == 0:
+        raise InvalidProblem("X", "has no rows; at least one row of each of two classes is needed")
+    if rows.n_features == 0:
+        raise InvalidProblem("X", "has no columns; at least one feature is needed")
+    rows.reject_unusable_values()
+    return rows
+
+
+def _dense_rows(X: object) -> DenseRows:
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind in "OUS":
+            array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidProblem("X", "is not a table of numbers; encode text and categories first") from None
+    if array.dtype.kind not in "fiub":
+        raise InvalidProblem("X", f"holds {array.dtype} values; real numbers are needed")
+    if array.ndim != 2:
+        raise InvalidProblem("X", f"has {array.ndim} dimensions; rows x features, that is 2, are needed")
+    return DenseRows(np.require(array, dtype=_kept_dtype(array.dtype), requirements=["C", "A"]))
+
+
+def _csr_rows(X: Any) -> CsrRows:
+    if X.ndim != 2:
+        raise InvalidProblem("X", f"has {X.ndim} dimensions; rows x features, that is 2, are needed")
+    if X.dtype.kind not in "fiub":
+        raise InvalidProblem("X", f"holds {X.dtype} values; real numbers are needed")
+    matrix = X.tocsr()
+    n_rows, n_features = map(int, matrix.shape)
+    if matrix.indices.itemsize == 8 and matrix.indices.size:
+        # Checked before they are narrowed to 32 bits, where a wrong number could wrap into a right one.
+        if matrix.indices.min() < 0 or matrix.indices.max() >= n_features:
+            raise InvalidProblem("X", f"is not a valid CSR matrix: a column number is outside 0..{n_features - 1}")
+    rows = _csr_arrays(matrix, n_rows, n_features)
+    last_seen = np.full(n_features, -1, dtype=np.int64)
+    fault, row = _inspect_csr(rows.columns, rows.starts, last_seen)
+    if fault == _BAD_STARTS:
+        raise InvalidProblem("X", f"is not a valid CSR matrix: indptr is out of order at row {row}")
+    if fault == _BAD_COLUMN:
+        raise InvalidProblem(
+            "X", f"is not a valid CSR matrix: row {row} has a column number outside 0..{n_features - 1}"
+        )
+    if fault == _DUPLICATE_COLUMN:
+        # Squared norms need each column once; adding duplicates up means one copy, of such input only.
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+        rows = _csr_arrays(matrix, n_rows, n_features)
+    return rows
+
+
+def _csr_arrays(matrix: Any, n_rows: int, n_features: int) -> CsrRows:
+    index_dtype = np.int32 if n_features <= np.iinfo(np.int32).max else np.int64
+    # The slice drops spare room past the last entry, which scipy allows.
+    stored = max(0, min(int(matrix.indptr[-1]), matrix.data.size, matrix.indices.size))
+    return CsrRows(
+        np.require(matrix.data, dtype=_kept_dtype(matrix.dtype), requirements=["C", "A"])[:stored],
+        np.require(matrix.indices, dtype=index_dtype, requirements=["C", "A"])[:stored],
+        np.require(matrix.indptr, dtype=np.int64, requirements=["C", "A"]),
+        (n_rows, n_features),
+    )
+
+
+def _kept_dtype(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
+    return np.float32 if dtype == np.float32 else np.float64
+
+
+# --- kernels. w: weights, v: row multipliers, out: written by the kernel ------------------------------
+
+_SOUND, _BAD_STARTS, _BAD_COLUMN, _DUPLICATE_COLUMN = 0, 1, 2, 3
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _margins_csr(values: Array, columns: Array, starts: Array, w: Array, out: Array) -> None:
+    for i in range(starts.size - 1):
+        total = 0.0
+        for k in range(starts[i], starts[i + 1]):
+            total += values[k] * w[columns[k]]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def _column_sums_csr(values: Array, columns: Array, starts: Array, v: Array, out: Array) -> None:
+    out[:] = 0.0
+    for i in range(starts.size - 1):
+        multiplier = v[i]
+        if multiplier != 0.0:
+            for k in range(starts[i], starts[i + 1]):
+                out[columns[k]] += multiplier * values[k]
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _squared_norms_csr(values: Array, starts: Array, out: Array) -> None:
+    for i in range(starts.size - 1):
+        total = 0.0
+        for k in range(starts[i], starts[i + 1]):
+            total += np.float64(values[k]) * values[k]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def _inspect_csr(columns: Array, starts: Array, last_seen: Array) -> tuple[int, int]:
+    """(fault, row) of the worst fault: bad row pointers, bad column, then the same column twice in a row."""
+    if starts[0] != 0:
+        return _BAD_STARTS, 0
+    for i in range(starts.size - 1):
+        if starts[i + 1] < starts[i] or starts[i + 1] > columns.size:
+            return _BAD_STARTS, i
+    duplicate = -1
+    for i in range(starts.size - 1):
+        for k in range(starts[i], starts[i + 1]):
+            column = columns[k]
+            if column >= last_seen.size:
+                return _BAD_COLUMN, i
+            if last_seen[column] == i:
+                duplicate = i
+            last_seen[column] = i
+    if duplicate >= 0:
+        return _DUPLICATE_COLUMN, duplicate
+    return _SOUND, -1
+
+
+@njit(cache=True, nogil=True)
+def _first_nonfinite_entry(values: Array) -> int:
+    for k in range(values.size):
+        if not np.isfinite(values[k]):
+            return k
+    return -1
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _margins_dense(values: Array, w: Array, out: Array) -> None:
+    for i in range(values.shape[0]):
+        total = 0.0
+        for j in range(values.shape[1]):
+            total += values[i, j] * w[j]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def _column_sums_dense(values: Array, v: Array, out: Array) -> None:
+    out[:] = 0.0
+    for i in range(values.shape[0]):
+        multiplier = v[i]
+        if multiplier != 0.0:
+            for j in range(values.shape[1]):
+                out[j] += multiplier * values[i, j]
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _squared_norms_dense(values: Array, out: Array) -> None:
+    for i in range(values.shape[0]):
+        total = 0.0
+        for j in range(values.shape[1]):
+            total += np.float64(values[i, j]) * values[i, j]
+        out[i] = total
+
+
+KERNELS = (
+    _margins_csr,
+    _column_sums_csr,
+    _squared_norms_csr,
+    _inspect_csr,
+    _first_nonfinite_entry,
+    _margins_dense,
+    _column_sums_dense,
+    _squared_norms_dense,
+)

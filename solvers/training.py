@@ -1,0 +1,246 @@
+"""The package's entry points: what was asked for becomes a problem, a method and a run.
+
+`check` and `train` decide everything through `_plan`, so a configuration that `check` accepts is one
+that `train` runs, given data of that shape.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+import scipy.sparse
+
+from . import rows as rows_module
+from .checks import whole_number
+from .driver import Callback, Limits, solve
+from .errors import InvalidOptions, InvalidProblem
+from .kernel_cache import warm
+from .problem import build_problem, read_labels
+from .protocol import Method, Start
+from .registry import choose, registered
+from .result import SolveResult, State
+from .rows import Rows, as_rows
+from .setting import Setting, check_class_weight, resolve_setting
+
+__all__ = ["Plan", "available", "check", "train", "warm_up"]
+
+
+class Plan(TypedDict):
+    """What would run."""
+
+    solver: str
+    task: str
+    loss: str
+    bias: str
+
+
+def train(
+    X: Any,
+    y: Any,
+    solver: str = "auto",
+    task: str = "auto",
+    strategy: str = "ovr",
+    loss: str = "auto",
+    p: float | None = None,
+    C: float = 1.0,
+    c_scale: str = "sum",
+    bias: str = "regularized",
+    bias_scale: float = 1.0,
+    sample_weight: Any = None,
+    class_weight: Mapping[Any, float] | str | None = None,
+    groups: Any = None,
+    epsilon: float = 0.1,
+    tol: float = 1e-3,
+    max_seconds: float | None = None,
+    max_passes: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    warm_start: Any = None,
+    callback: Callback | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> SolveResult:
+    """Train on the rows of X (numpy array or scipy sparse matrix) with labels y; see docs/solvers.md.
+
+    `warm_start` takes an earlier result, its `state`, a vector of weights, or (weights, intercept).
+    `callback` is called with a `StepReport` after every pass; returning True stops the run, which then
+    returns its best point.
+    """
+    started = time.perf_counter()
+    data = as_rows(X)
+    labels = read_labels(y, task)
+    if labels.n_rows != data.n_rows:
+        raise InvalidProblem("y", f"has {labels.n_rows} labels for {data.n_rows} rows of X")
+    if groups is not None:
+        raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
+    if callback is not None and not callable(callback):
+        raise InvalidOptions("callback", "must be a function of one StepReport")
+    plan = _plan(
+        n_rows=data.n_rows,
+        n_features=data.n_features,
+        n_classes=labels.n_classes,
+        sparse=data.sparse,
+        solver=solver,
+        task=task,
+        strategy=strategy,
+        loss=loss,
+        p=p,
+        C=C,
+        c_scale=c_scale,
+        bias=bias,
+        bias_scale=bias_scale,
+        class_weight=class_weight,
+        epsilon=epsilon,
+        tol=tol,
+        max_seconds=max_seconds,
+        max_passes=max_passes,
+        seed=seed,
+        threads=threads,
+        options=options,
+    )
+    problem = build_problem(plan.setting, data, labels, sample_weight=sample_weight, class_weight=plan.class_weight)
+    method = plan.method(problem, plan.options)
+    start = _read_start(warm_start, plan.method, data)
+    return solve(method, plan.limits, seed=plan.seed, start=start, callback=callback, started=started)
+
+
+def check(
+    *,
+    n_rows: int,
+    n_features: int,
+    n_classes: int | None,
+    sparse: bool,
+    solver: str = "auto",
+    task: str = "auto",
+    strategy: str = "ovr",
+    loss: str = "auto",
+    p: float | None = None,
+    C: float = 1.0,
+    c_scale: str = "sum",
+    bias: str = "regularized",
+    bias_scale: float = 1.0,
+    class_weight: Mapping[Any, float] | str | None = None,
+    epsilon: float = 0.1,
+    tol: float = 1e-3,
+    max_seconds: float | None = None,
+    max_passes: int | None = None,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+) -> Plan:
+    """What `train` would run on data of this shape, or the error it would raise.
+
+    `n_classes` is None for real-valued labels.
+    """
+    plan = _plan(
+        n_rows=n_rows,
+        n_features=n_features,
+        n_classes=n_classes,
+        sparse=sparse,
+        solver=solver,
+        task=task,
+        strategy=strategy,
+        loss=loss,
+        p=p,
+        C=C,
+        c_scale=c_scale,
+        bias=bias,
+        bias_scale=bias_scale,
+        class_weight=class_weight,
+        epsilon=epsilon,
+        tol=tol,
+        max_seconds=max_seconds,
+        max_passes=max_passes,
+        seed=seed,
+        threads=None,
+        options=options,
+    )
+    setting = plan.setting
+    return Plan(solver=plan.method.name, task=setting.task, loss=setting.loss, bias=setting.bias)
+
+
+def available() -> dict[str, dict[str, Any]]:
+    """Every solver: tasks, losses, biases, options with types and ranges, paper, notes."""
+    return {name: method.described() for name, method in registered().items()}
+
+
+def warm_up() -> None:
+    """Compile every kernel for the dtypes in use, or load it from numba's cache; mends a damaged cache."""
+    kernels = (*rows_module.KERNELS, *(kernel for method in registered().values() for kernel in method.kernels))
+    warm(kernels, _run_every_kernel)
+
+
+class _Planned(NamedTuple):
+    setting: Setting
+    method: type[Method]
+    options: dict[str, Any]
+    limits: Limits
+    class_weight: Mapping[object, float] | str | None
+    seed: int
+
+
+def _plan(
+    *,
+    solver: object,
+    class_weight: object,
+    tol: object,
+    max_seconds: object,
+    max_passes: object,
+    seed: object,
+    threads: object,
+    options: object,
+    **definition: Any,
+) -> _Planned:
+    setting = resolve_setting(**definition)
+    method = choose(solver, setting)
+    if threads is not None:
+        whole_number(threads, "threads", InvalidOptions, low=1)
+    return _Planned(
+        setting=setting,
+        method=method,
+        options=method.checked_options(options),
+        limits=Limits.checked(tol=tol, max_seconds=max_seconds, max_passes=max_passes),
+        class_weight=check_class_weight(class_weight),
+        seed=whole_number(seed, "seed", InvalidOptions, low=0, high=2**63 - 1),
+    )
+
+
+def _read_start(warm_start: Any, method: type[Method], data: Rows) -> Start:
+    if warm_start is None:
+        return Start()
+    if isinstance(warm_start, SolveResult):
+        if _is_state_for(warm_start.state, method, data):
+            return Start(state=warm_start.state)
+        warm_start = warm_start.coef, warm_start.intercept
+    if isinstance(warm_start, Mapping):
+        if warm_start.get("solver") != method.name:
+            raise InvalidOptions("warm_start", f"is not a state of solver {method.name}; give weights instead")
+        return Start(state=dict(warm_start))
+    coef, intercept = warm_start if isinstance(warm_start, tuple) and len(warm_start) == 2 else (warm_start, 0.0)
+    try:
+        coef, intercept = np.array(coef, dtype=np.float64), float(intercept)
+    except (TypeError, ValueError):
+        raise InvalidOptions("warm_start", "must be a result, a state, weights or (weights, intercept)") from None
+    if coef.shape != (data.n_features,):
+        raise InvalidOptions(
+            "warm_start", f"has weights of shape {coef.shape}; {data.n_features} features need as many weights"
+        )
+    if not (np.isfinite(coef).all() and np.isfinite(intercept)):
+        raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
+    return Start(coef=coef, intercept=intercept)
+
+
+def _is_state_for(state: State, method: type[Method], data: Rows) -> bool:
+    """Whether a result's state can go on here; the same model may also start a run on other rows."""
+    alpha = state.get("alpha")
+    return state.get("solver") == method.name and (alpha is None or np.shape(alpha) == (data.n_rows,))
+
+
+def _run_every_kernel() -> None:
+    y = [0, 1, 1, 0]
+    for dtype in (np.float64, np.float32):
+        dense = np.array([[0, 1], [1, 0], [2, 1], [0, 3]], dtype=dtype)
+        for X in (dense, scipy.sparse.csr_array(dense)):
+            for name, method in registered().items():
+                for loss in method.losses:
+                    for bias in method.biases:
+                        train(X, y, solver=name, loss=loss, bias=bias, p=1.5 if loss == "hinge_p" else None)

@@ -1,0 +1,1 @@
+"""Hyperplane's tests: unit, property, contract, e2e and fault, with what they share beside this file."""
