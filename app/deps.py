@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Query, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from app.config import Settings
@@ -41,7 +42,7 @@ async def known_query_only(request: Request) -> None:
     """A misspelt query parameter is an error, not a silent default. `label.k=v` may have any k."""
     if not request.url.query:
         return
-    known = {field.alias for field in request.scope["route"].dependant.query_params}
+    known = _query_names(request.scope["route"])
     unknown = [name for name in request.query_params if name not in known and not name.startswith("label.")]
     if unknown:
         items = [ErrorItem(field=name, code="unknown_parameter", detail="unknown") for name in unknown]
@@ -51,6 +52,15 @@ async def known_query_only(request: Request) -> None:
             code="unknown_parameter",
             errors=items,
         )
+
+
+def _query_names(route: APIRoute) -> frozenset[str]:
+    pending, names = [route.dependant], set()
+    while pending:
+        dependant = pending.pop()
+        names |= {field.alias for field in dependant.query_params}
+        pending += dependant.dependencies
+    return frozenset(names)
 
 
 def label_parameters(request: Request) -> dict[str, str]:

@@ -131,6 +131,8 @@ def problem_response(error: AppError, request_id: str | None) -> JSONResponse:
         error=error.detail,
     )
     headers = dict(error.headers)
+    if request_id is not None:  # the answer to a crash does not pass the guard, which sets it on all others
+        headers["X-Request-Id"] = request_id
     if error.status in RETRYABLE_STATUSES:
         headers.setdefault("Retry-After", "1")
     return JSONResponse(
@@ -143,6 +145,14 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     every = sorted({401, 403, 422, 503, *statuses})
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in every}
+
+
+def from_database_error(error: DBAPIError) -> AppError:
+    """The refusal that a client sees when the database is away; any other error is a fault of ours."""
+    if isinstance(error, OperationalError) or error.connection_invalidated:
+        log.warning("database unavailable: %s", error.orig)
+        return Unavailable("The database does not answer; try again.")
+    raise error
 
 
 def install_handlers(app: FastAPI) -> None:
@@ -160,10 +170,7 @@ def install_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(DBAPIError)
     async def on_database_error(request: Request, error: DBAPIError) -> JSONResponse:
-        if isinstance(error, OperationalError) or error.connection_invalidated:
-            log.warning("database unavailable: %s", error.orig)
-            return _respond(request, Unavailable("The database does not answer; try again."))
-        raise error
+        return _respond(request, from_database_error(error))
 
     @app.exception_handler(OSError)
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:

@@ -10,7 +10,7 @@ Kind = Literal["ds", "job", "mdl", "evt", "key", "wrk", "req"]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
-_LOOKS_LIKE_ID = re.compile(rf"^[a-z]+_[{_ALPHABET}]{{{_LENGTH}}}$")
+_LOOKS_LIKE_ID = re.compile(rf"[a-z]+_[{_ALPHABET}]{{{_LENGTH}}}")
 
 _lock = threading.Lock()
 _last = 0
@@ -31,4 +31,4 @@ def is_id(kind: Kind, text: str) -> bool:
 
 
 def looks_like_id(text: str) -> bool:
-    return _LOOKS_LIKE_ID.match(text) is not None
+    return _LOOKS_LIKE_ID.fullmatch(text) is not None

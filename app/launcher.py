@@ -121,7 +121,9 @@ def _children(settings: Settings) -> list[Child]:
     environment = settings.environment()
 
     def child(name: str) -> Child:
-        return Child(name, [sys.executable, "-m", "app.cli", name, "--exit-with-stdin"], environment)
+        # not `-m app.cli`: every process of a forkserver would import that module anew
+        start = [sys.executable, "-c", "from app.cli import main; main()"]
+        return Child(name, [*start, name, "--exit-with-stdin"], environment)
 
     return [child("api"), child("worker")] if settings.workers else [child("api")]
 

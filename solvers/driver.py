@@ -24,9 +24,9 @@ Callback = Callable[[StepReport], object]
 """Called after every step; returning True (the value itself) stops the run."""
 
 TRACE_POINTS = 512
-STALL_STEPS = 200
+STALL_STEPS = 500
 STALL_GAIN = 1e-14
-"""A run is stuck if this many steps gain less than this relative amount by every measure it has."""
+"""A run is stuck if so many steps neither raise the bound by this relative amount nor lower the gap."""
 
 
 @dataclass(frozen=True)
@@ -194,21 +194,27 @@ class _Judge:
 
 
 class _StallWatch:
-    """Notices when neither bound nor estimate has moved for a long time."""
+    """Notices when nothing that a method reports has moved for a long time.
+
+    The gap is watched beside the bound: close to the optimum the bound moves by the square of what is
+    left, so it stands still in floating point while the gap is still closing.
+    """
 
     def __init__(self) -> None:
         self._steps = 0
         self._bound = -np.inf
-        self._estimate = np.inf
+        self._gaps = [np.inf, np.inf]
 
     def is_stuck(self, progress: Progress) -> bool:
-        bound = -np.inf if progress.dual_bound is None else progress.dual_bound
-        estimate = np.inf if progress.gap_estimate is None else progress.gap_estimate
-        if bound > self._bound + STALL_GAIN * abs(bound) or estimate < 0.5 * self._estimate:
-            self._bound, self._estimate = max(bound, self._bound), min(estimate, self._estimate)
-            self._steps = 0
-        else:
-            self._steps += 1
+        moved = False
+        bound, primal = progress.dual_bound, progress.primal
+        if bound is not None and bound > self._bound + STALL_GAIN * abs(bound):
+            self._bound, moved = bound, True
+        running_gap = None if bound is None or primal is None else primal - bound
+        for k, gap in enumerate((progress.gap_estimate, running_gap)):
+            if gap is not None and gap < 0.99 * self._gaps[k]:
+                self._gaps[k], moved = gap, True
+        self._steps = 0 if moved else self._steps + 1
         return self._steps >= STALL_STEPS
 
 
@@ -232,10 +238,9 @@ class _Trace:
 def _report(
     progress: Progress, certificate: Certificate | None, seconds: float, capture: Callable[[], State] | None
 ) -> StepReport:
+    figures = progress.primal, progress.dual_bound, progress.gap_estimate
     if certificate is not None:
         figures = certificate.primal, certificate.dual_bound, certificate.relative_gap
-    else:
-        figures = progress.primal, progress.dual_bound, progress.gap_estimate
     return StepReport(progress.iterations, progress.passes, seconds, *figures, certificate is not None, capture)
 
 

@@ -139,7 +139,9 @@ def _sample_multipliers(sample_weight: object, n_rows: int) -> Floats:
         )
     if not weights.any():
         raise InvalidProblem("sample_weight", "is zero everywhere; at least one row must count")
-    if not np.isfinite(weights.sum()):
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total):
         raise InvalidProblem("sample_weight", "adds up to infinity; use smaller weights")
     return weights
 

@@ -110,10 +110,11 @@ class SolveResult:
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """One score a row; positive means `classes[1]`."""
-        rows = X if scipy.sparse.issparse(X) else np.asarray(X)
+        is_sparse = scipy.sparse.issparse(X)
+        rows: Any = X if is_sparse else np.asarray(X)
         if rows.ndim != 2 or rows.shape[1] != self.coef.shape[-1]:
             raise InvalidProblem("X", f"has shape {rows.shape}; rows of {self.coef.shape[-1]} features are needed")
-        if scipy.sparse.issparse(rows):
+        if is_sparse:
             return np.asarray(rows @ self.coef, dtype=np.float64) + self.intercept
         scores = np.empty(rows.shape[0])
         # In blocks: a float32 or integer table is widened a block at a time, not whole.

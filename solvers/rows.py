@@ -158,10 +158,10 @@ def _csr_rows(X: Any) -> CsrRows:
         raise InvalidProblem("X", f"holds {X.dtype} values; real numbers are needed")
     matrix = X.tocsr()
     n_rows, n_features = map(int, matrix.shape)
-    if matrix.indices.itemsize == 8 and matrix.indices.size:
-        # Checked before they are narrowed to 32 bits, where a wrong number could wrap into a right one.
-        if matrix.indices.min() < 0 or matrix.indices.max() >= n_features:
-            raise InvalidProblem("X", f"is not a valid CSR matrix: a column number is outside 0..{n_features - 1}")
+    indices = matrix.indices
+    # Wide ones are checked before they are narrowed, where a wrong number could wrap into a right one.
+    if indices.itemsize == 8 and indices.size and (indices.min() < 0 or indices.max() >= n_features):
+        raise InvalidProblem("X", f"is not a valid CSR matrix: a column number is outside 0..{n_features - 1}")
     rows = _csr_arrays(matrix, n_rows, n_features)
     last_seen = np.full(n_features, -1, dtype=np.int64)
     fault, row = _inspect_csr(rows.columns, rows.starts, last_seen)

@@ -70,10 +70,10 @@ def resolve_setting(
     strategy = one_of(strategy, "strategy", InvalidProblem, STRATEGIES)
     loss, exponent = _resolve_loss(loss, p, task)
     if task not in SUPPORTED_TASKS:
-        classes = "real-valued labels" if n_classes is None else f"{n_classes} classes"
+        seen = f" (the labels have {n_classes} classes)" if task == "multiclass" else ""
         raise UnsupportedProblem(
             "task",
-            f"{task} ({classes}) is not available yet; today labels of exactly two classes work, "
+            f"{task}{seen} is not available yet; today labels of exactly two classes work, "
             "with task 'binary' or 'auto'",
         )
     return Setting(

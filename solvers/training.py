@@ -238,7 +238,7 @@ def _is_state_for(state: State, method: type[Method], data: Rows) -> bool:
 def _run_every_kernel() -> None:
     y = [0, 1, 1, 0]
     for dtype in (np.float64, np.float32):
-        dense = np.array([[0, 1], [1, 0], [2, 1], [0, 3]], dtype=dtype)
+        dense: Any = np.array([[0, 1], [1, 0], [2, 1], [0, 3]], dtype=dtype)
         for X in (dense, scipy.sparse.csr_array(dense)):
             for name, method in registered().items():
                 for loss in method.losses:

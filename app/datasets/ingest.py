@@ -5,26 +5,15 @@ The child comes from a forkserver that has the parser's kernels compiled, so it 
 
 import multiprocessing
 import threading
-from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from app.datasets import formats
-from app.datasets.formats import Format, InvalidFile, InvalidOption, ReadOptions, Table
+from app.datasets import parse
+from app.datasets.formats import Format, InvalidFile, InvalidOption, ReadOptions
+from app.datasets.parse import Parsed
 from app.errors import AppError, ErrorItem, Invalid, invalid_field
-from app.storage import BlobStore
 
 PRELOAD = "app.datasets.preload"
-
-
-@dataclass(frozen=True)
-class Ingested:
-    """A parsed dataset: its arrays are blobs already, its description is plain data for the row."""
-
-    arrays: dict[str, str]  # array name > sha256
-    sizes: dict[str, int]  # sha256 > bytes
-    description: dict[str, Any]  # columns of DatasetRow
 
 
 class Ingestor:
@@ -39,17 +28,17 @@ class Ingestor:
 
     def warm_up(self) -> None:
         """Start the forkserver and wait until it has compiled its kernels."""
-        child = self._processes.Process(target=_do_nothing, daemon=True)
+        child = self._processes.Process(target=parse.do_nothing, daemon=True)
         child.start()
         child.join()
         self.warm = child.exitcode == 0
 
-    def ingest(self, path: Path, file_format: Format, options: ReadOptions) -> Ingested:
+    def ingest(self, path: Path, file_format: Format, options: ReadOptions) -> Parsed:
         """Parse a file (blocking). Raises Invalid with every place that is wrong."""
         with self._slots:
             ours, theirs = self._processes.Pipe(duplex=False)
             arguments = (theirs, self._blob_root, path, file_format, options)
-            child = self._processes.Process(target=_child, args=arguments, daemon=True)
+            child = self._processes.Process(target=parse.parse, args=arguments, daemon=True)
             child.start()
             theirs.close()
             try:
@@ -68,40 +57,5 @@ class Ingestor:
             raise invalid_field(outcome.field, "invalid_option", outcome.detail) from outcome
         if isinstance(outcome, BaseException):
             raise outcome
-        assert isinstance(outcome, Ingested)
+        assert isinstance(outcome, Parsed)
         return outcome
-
-
-def _do_nothing() -> None:
-    return
-
-
-def _child(reply: Connection, blob_root: Path, path: Path, file_format: Format, options: ReadOptions) -> None:
-    try:
-        table = formats.read(path, file_format, options)
-        reply.send(_store(BlobStore(blob_root), table))
-    except (InvalidFile, InvalidOption, OSError, MemoryError) as error:
-        reply.send(error)
-
-
-def _store(blobs: BlobStore, table: Table) -> Ingested:
-    arrays = {name: blobs.put_array(array) for name, array in table.arrays.items()}
-    description = {
-        "n_rows": table.n_rows,
-        "n_features": table.n_features,
-        "nnz": table.nnz,
-        "storage": table.storage,
-        "task_hint": table.task_hint,
-        "label_names": table.labels,
-        "classes": [{"label": label, "count": count} for label, count in table.class_counts],
-        "columns": _columns(table),
-        "warnings": [asdict(warning) for warning in table.warnings],
-    }
-    return Ingested(arrays, {sha256: blobs.size(sha256) for sha256 in arrays.values()}, description)
-
-
-def _columns(table: Table) -> list[dict[str, str]]:
-    if table.feature_names is None:
-        return []
-    columns = [{"name": name, "role": "feature"} for name in table.feature_names]
-    return [*columns, {"name": table.target, "role": "target"}] if table.target else columns

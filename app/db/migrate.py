@@ -29,8 +29,8 @@ def upgrade(database: Database) -> None:
 
 def is_current(database: Database) -> bool:
     """Whether the schema is exactly the one that this code was written for."""
-    with database.engine.connect() as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
+    with database.read() as session:  # a look must not wait for a writer of SQLite
+        current = MigrationContext.configure(session.connection()).get_current_revision()
     return current == ScriptDirectory.from_config(_config()).get_current_head()
 
 

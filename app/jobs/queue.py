@@ -49,8 +49,8 @@ def heartbeat(session: Session, claims: Sequence[Claim], lease_seconds: float) -
     return Pulse(lost, repository.cancelled_claims(session, claims))
 
 
-def load(session: Session, claim: Claim) -> JobRow:
-    job = repository.get(session, claim.job_id)
+def load(session: Session, claim: Claim, *, lock: bool = False) -> JobRow:
+    job = repository.get(session, claim.job_id, lock=lock)
     if job is None or job.fence != claim.fence or job.status != JobStatus.RUNNING:
         raise LeaseLost
     return job
@@ -78,12 +78,15 @@ def cancel(session: Session, claim: Claim) -> None:
 
 def release(session: Session, claim: Claim) -> None:
     """Give the job back unharmed: the worker is leaving, not the job failing."""
-    _requeue(session, claim, "released")
+    if load(session, claim, lock=True).cancel_requested:
+        cancel(session, claim)
+    else:
+        _requeue(session, claim, "released")
 
 
 def worker_died(session: Session, claim: Claim) -> None:
     """Count a death against the job: requeue it, or fail it when it has taken three workers with it."""
-    job = load(session, claim)
+    job = load(session, claim, lock=True)
     deaths = job.worker_deaths + 1
     if job.cancel_requested:
         cancel(session, claim)

@@ -28,9 +28,10 @@ def insert(session: Session, job: JobRow) -> None:
     append_event(session, job.id, "job.queued", {})
 
 
-def get(session: Session, job_id: str, *, with_trace: bool = False) -> JobRow | None:
+def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool = False) -> JobRow | None:
+    """A job; with `lock` nobody else changes it before this unit of work ends."""
     options = [undefer(JobRow.trace)] if with_trace else []
-    return session.get(JobRow, job_id, options=options)
+    return session.get(JobRow, job_id, options=options, with_for_update=lock or None, populate_existing=lock)
 
 
 def list_newest(
@@ -109,9 +110,11 @@ def cancelled_claims(session: Session, claims: Sequence[Claim]) -> list[Claim]:
 
 
 def expired(session: Session) -> list[Claim]:
-    """Running jobs whose worker has been silent for a whole lease."""
-    query = select(JobRow.id, JobRow.fence).where(
-        JobRow.status == JobStatus.RUNNING, JobRow.lease_expires_at < current_time(session)
+    """Running jobs whose worker has been silent for a whole lease; one that is being written to is not silent."""
+    query = (
+        select(JobRow.id, JobRow.fence)
+        .where(JobRow.status == JobStatus.RUNNING, JobRow.lease_expires_at < current_time(session))
+        .with_for_update(skip_locked=True)
     )
     return [Claim(row.id, row.fence) for row in session.execute(query)]
 

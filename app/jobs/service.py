@@ -42,8 +42,8 @@ def submit(session: Session, request: TrainRequest) -> JobRow:
     return job
 
 
-def get(session: Session, job_id: str, *, with_trace: bool = False) -> JobRow:
-    job = repository.get(session, job_id, with_trace=with_trace) if is_id("job", job_id) else None
+def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool = False) -> JobRow:
+    job = repository.get(session, job_id, with_trace=with_trace, lock=lock) if is_id("job", job_id) else None
     if job is None:
         raise NotFound("There is no such job.")
     return job
@@ -68,7 +68,7 @@ def list_newest(
 
 def cancel(session: Session, job_id: str) -> JobRow:
     """Queued: ended at once. Running: its worker is told. Ended already: a conflict, unless it was by cancel."""
-    job = get(session, job_id)
+    job = get(session, job_id, lock=True)
     if repository.cancel_queued(session, job_id):
         repository.append_event(session, job_id, "job.cancelled", {})
     elif repository.request_cancel(session, job_id):

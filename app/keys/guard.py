@@ -4,11 +4,13 @@ Open without a key: the health routes, and everything while no key exists and th
 to loopback. Once a key exists it is asked for, on loopback too.
 """
 
+import re
 import time
 from collections.abc import MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
+from sqlalchemy.exc import DBAPIError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -16,12 +18,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.config import LOOPBACK_HOSTS, Settings
 from app.db import Database
-from app.errors import AppError, Forbidden, PayloadTooLarge, Unauthorized, problem_response
+from app.errors import (
+    AppError,
+    Forbidden,
+    PayloadTooLarge,
+    Unauthorized,
+    Unparsable,
+    from_database_error,
+    problem_response,
+)
 from app.ids import new_id
 from app.keys import service
 
 OPEN_PATHS = frozenset({"/livez", "/readyz"})
 UPLOAD_PATH = "/v1/datasets"
+PREDICT_PATH = re.compile(r"/v1/models/[^/]+/predict")
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 # How long an answer about a key is believed: a revoked key stops working after at most this.
@@ -60,6 +71,9 @@ class Guard:
             await self._check_key(scope, headers)
         except AppError as error:
             await problem_response(error, request_id)(scope, receive, send_with_id)
+            return
+        except DBAPIError as error:  # here, because the application's handlers are behind this gate
+            await problem_response(from_database_error(error), request_id)(scope, receive, send_with_id)
             return
         await self._app(scope, _limited(receive, limit), send_with_id)
 
@@ -105,7 +119,7 @@ class Guard:
 
 
 def _needed_scope(scope: Scope) -> str:
-    if scope["path"].endswith("/predict"):
+    if scope["method"] == "POST" and PREDICT_PATH.fullmatch(scope["path"]):
         return "predict"
     return "read" if scope["method"] in SAFE_METHODS else "write"
 
@@ -121,19 +135,26 @@ def _check_origin(scope: Scope, headers: Headers) -> None:
     if scope["method"] in SAFE_METHODS:
         return
     origin = headers.get("origin")
-    foreign = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    foreign = origin is not None and _split("Origin", origin).netloc.lower() != headers.get("host", "").lower()
     if foreign or headers.get("sec-fetch-site", "").lower() == "cross-site":
         raise Forbidden("A change from a foreign origin is refused.", code="foreign_origin")
 
 
 def _check_length(headers: Headers, limit: int) -> None:
     length = headers.get("content-length", "")
-    if length.isdigit() and int(length[:30]) > limit:
+    if length.isdecimal() and int(length[:30]) > limit:
         raise PayloadTooLarge(f"The body may have {limit} bytes.")
 
 
 def _host_name(host: str) -> str | None:
-    return urlsplit(f"//{host}").hostname
+    return _split("Host", f"//{host}").hostname
+
+
+def _split(header: str, address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError:
+        raise Unparsable(f"The {header} header is not an address.") from None
 
 
 def _limited(receive: Receive, limit: int) -> Receive:

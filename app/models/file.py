@@ -2,22 +2,24 @@
 
 bytes 0-7    magic "HYPRPLN1"
 bytes 8-15   length of the header, unsigned 64 bit little-endian
+bytes 16-47  SHA-256 of all bytes behind it: a damaged file is never served
 header       JSON, UTF-8, checked against `Header` before anything else is believed
 arrays       each from a multiple of 64 bytes, so that a map of the file is aligned
 """
 
+import hashlib
 import json
 import mmap
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 MAGIC = b"HYPRPLN1"
-PREFIX_BYTES = 16
+PREFIX = struct.Struct("<8sQ32s")  # magic, length of the header, SHA-256 of the rest
 ALIGNMENT = 64
 MAX_HEADER_BYTES = 1 << 30
 
@@ -43,7 +45,7 @@ class Header(BaseModel):
     version: Literal[1] = 1
     task: Literal["binary"]
     classes: list[str | int | float]
-    n_features: int
+    n_features: Annotated[int, Field(ge=1)]
     feature_names: list[str] | None
     card: dict[str, Any]
     arrays: dict[str, ArrayEntry] = {}
@@ -69,7 +71,8 @@ def encode(header: Header, arrays: dict[str, Array]) -> bytes:
         offset += len(blocks[-1])
     described = header.model_copy(update={"arrays": entries})
     text = json.dumps(described.model_dump(), allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
-    return _padded(MAGIC + struct.pack("<Q", len(text)) + text) + b"".join(blocks)
+    body = text.ljust(_start(len(text)) - PREFIX.size, b"\0") + b"".join(blocks)
+    return PREFIX.pack(MAGIC, len(text), hashlib.sha256(body).digest()) + body
 
 
 def read(path: Path) -> ModelFile:
@@ -79,16 +82,19 @@ def read(path: Path) -> ModelFile:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:
             raise CorruptModel("the file is empty") from None
-    if content[:8] != MAGIC or len(content) < PREFIX_BYTES:
+    if content[: len(MAGIC)] != MAGIC or len(content) < PREFIX.size:
         raise CorruptModel("the file does not start like a model")
-    (length,) = struct.unpack("<Q", content[8:PREFIX_BYTES])
-    if length > min(MAX_HEADER_BYTES, len(content) - PREFIX_BYTES):
+    _, length, digest = PREFIX.unpack_from(content)
+    if length > min(MAX_HEADER_BYTES, len(content) - PREFIX.size):
         raise CorruptModel("the header is longer than the file")
+    with memoryview(content) as whole, whole[PREFIX.size :] as body:
+        if hashlib.sha256(body).digest() != digest:
+            raise CorruptModel("the bytes are not the ones that were written")
     try:
-        header = Header.model_validate_json(content[PREFIX_BYTES : PREFIX_BYTES + length])
+        header = Header.model_validate_json(content[PREFIX.size : PREFIX.size + length])
     except ValidationError as error:
         raise CorruptModel(f"the header is wrong in {error.error_count()} place(s)") from error
-    start = _aligned(PREFIX_BYTES + length)
+    start = _start(length)
     coef = _view(content, start, header, "coef", [header.n_features])
     intercept = _view(content, start, header, "intercept", [1])
     return ModelFile(header, coef, float(intercept[0]), len(content))
@@ -106,6 +112,11 @@ def _view(content: mmap.mmap, start: int, header: Header, name: str, shape: list
     if not np.isfinite(view).all():
         raise CorruptModel(f"the array {name} holds a value that is not finite")
     return view.reshape(shape)
+
+
+def _start(header_bytes: int) -> int:
+    """Where the arrays begin."""
+    return _aligned(PREFIX.size + header_bytes)
 
 
 def _aligned(size: int) -> int:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from app.datasets.schemas import Label
 
@@ -41,5 +40,7 @@ def _roc_auc(positive: Array, scores: Array) -> float | None:
     n_negative = len(positive) - n_positive
     if not n_positive or not n_negative:
         return None
-    rank_sum = float(rankdata(scores)[positive].sum())
+    _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
+    mean_rank = np.cumsum(count) - (count - 1) / 2
+    rank_sum = float(mean_rank[place][positive].sum())
     return (rank_sum - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)

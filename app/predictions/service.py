@@ -32,7 +32,8 @@ def predict(model: ServedModel, body: bytes) -> bytes:
     request = _read(body)
     scores = _scores(model, request.instances)
     if not np.isfinite(scores).all():
-        raise invalid_field("instances", "overflow", "a score is too large to be a number")
+        number = int(np.argmin(np.isfinite(scores)))
+        raise _bad_row(number, "overflow", "its score is too large to be a number")
     columns: dict[str, list[Any]] = {}
     if "label" in request.wanted:
         classes = model.file.header.classes
@@ -48,12 +49,15 @@ def _read(body: bytes) -> PredictBody:
     try:
         request = _decode(body)
     except msgspec.ValidationError as error:
-        raise Invalid(str(error), code="invalid_body") from error
+        detail, _, place = str(error).partition(" - at `$.")
+        raise invalid_field(place.removesuffix("`") or "body", "invalid_body", detail) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unparsable(f"The body is not JSON: {error}.") from error
+    except RecursionError as error:
+        raise Unparsable("The body is nested too deeply.") from error
     if not request.instances:
         raise invalid_field("instances", "empty", "give at least one row")
-    for name in request.wanted:
+    for name in request.wanted or [""]:
         if name not in RETURNABLE:
             raise invalid_field("return", "unknown_output", f"this model returns: {', '.join(RETURNABLE)}")
     return request

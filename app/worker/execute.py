@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numba
 import numpy as np
@@ -38,11 +38,10 @@ from app.models import service as models
 from app.models.metrics import binary_metrics
 from app.storage import BlobStore
 from app.worker.progress import Progress
+from app.worker.slot import StopReason
 from app.worker.split import split_rows
 
 log = logging.getLogger(__name__)
-
-StopReason = Literal["cancel", "drain", "lost"]
 
 
 class PermanentFailure(Exception):

@@ -4,6 +4,6 @@ Nothing here may start a thread: a fork would copy a process in the middle of so
 """
 
 import solvers
-from app.worker import execute, slot  # noqa: F401
+from app.worker import process  # noqa: F401
 
 solvers.warm_up()

@@ -1,25 +1,15 @@
 """One slot: a training process and the pipe to it. The process takes claims, one after another."""
 
-import logging
-import os
-import signal
 import time
 from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
-from typing import Any
-
-from threadpoolctl import threadpool_limits
+from typing import Literal
 
 from app.config import Settings
-from app.db import Database
 from app.jobs.repository import Claim
-from app.storage import BlobStore
-from app.worker.execute import Desk, StopReason, TransientFailure, execute
 
-log = logging.getLogger(__name__)
-
-LOWER_PRIORITY = 5  # training yields to the API when both want the processor
+StopReason = Literal["cancel", "drain", "lost"]
 
 READY, DONE, GIVE_BACK = "ready", "done", "give_back"
 
@@ -67,38 +57,6 @@ class Slot:
 
 
 def _main(pipe: Connection, settings: Settings, threads: int) -> None:
-    """The training process. It ends when the supervisor's end of the pipe closes, however that happens."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s worker %(process)d %(message)s")
-    os.nice(LOWER_PRIORITY)
-    desk = Desk(Database(settings.resolved_database_url), BlobStore(settings.data_dir), threads)
-    with threadpool_limits(threads):
-        pipe.send(READY)
-        while True:
-            try:
-                message: Any = pipe.recv()
-            except EOFError:
-                return
-            if isinstance(message, Claim):
-                pipe.send(_serve(desk, message, pipe))
+    from app.worker.process import serve  # numba and the solvers are the child's, not the supervisor's
 
-
-def _serve(desk: Desk, claim: Claim, pipe: Connection) -> str:
-    reason: StopReason | None = None
-
-    def stop_reason() -> StopReason | None:
-        nonlocal reason
-        if reason is None and wait([pipe], timeout=0):
-            try:
-                reason = pipe.recv()
-            except EOFError:
-                reason = "drain"
-        return reason
-
-    try:
-        execute(desk, claim, stop_reason)
-        return DONE
-    except TransientFailure as failure:
-        log.warning("%s: given back: %s", claim.job_id, failure)
-        return GIVE_BACK
+    serve(pipe, settings, threads)

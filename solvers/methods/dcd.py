@@ -13,18 +13,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from ..certificate import primal_floor
-from ..errors import InvalidOptions, InvalidProblem
-from ..problem import Problem
-from ..protocol import Method, Option, Point, Progress, Start
-from ..result import State, Status
-from ..rows import CsrRows, DenseRows, Floats, read_only
+from solvers.certificate import primal_floor
+from solvers.errors import InvalidOptions, InvalidProblem
+from solvers.problem import Problem
+from solvers.protocol import Method, Option, Point, Progress, Start
+from solvers.result import State, Status
+from solvers.rows import CsrRows, DenseRows, Floats, read_only
 
 __all__ = ["DualCoordinateDescent"]
 
@@ -34,20 +33,24 @@ _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carr
 _FAR, _NEAR = 8, 4  # how many rows ahead row numbers, then row contents, are prefetched
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+def _generate_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     """Ask the processor to load the index-th element of a contiguous array soon; no effect on values."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         address = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
-        builder.call(function, [address, number(0), number(3), number(1)])  # a read, all levels, data
+        prefetch_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        prefetch = builder.module.globals.get("llvm.prefetch.p0")
+        if prefetch is None:
+            prefetch = ir.Function(builder.module, prefetch_type, "llvm.prefetch.p0")
+        builder.call(prefetch, [address, number(0), number(3), number(1)])  # to read, all levels, data
         return context.get_dummy_value()
 
     return types.void(array, index), generate
+
+
+_prefetch: Any = intrinsic(_generate_prefetch)
 
 
 class DualCoordinateDescent(Method):
@@ -62,7 +65,7 @@ class DualCoordinateDescent(Method):
             float,
             0.0,
             "LIBLINEAR's own stopping rule: stop once the largest minus the smallest projected gradient "
-            "over all rows is at most this; 0 leaves stopping to the certified gap",
+            "over all rows is below this; 0 leaves stopping to the certified gap",
             low=0.0,
         ),
     )
@@ -86,6 +89,13 @@ class DualCoordinateDescent(Method):
         # Side by side, because a random row costs one cache miss for each array it is looked up in.
         self.constants = read_only(np.stack([problem.signs, problem.costs, diagonal, norms + diagonal], axis=1))
         self.counted = counted
+        data = problem.data
+        if isinstance(data, CsrRows):
+            self.rows = data.values, data.columns, data.starts
+        else:
+            assert isinstance(data, DenseRows)
+            nothing = read_only(np.empty(0, np.uint32)), read_only(np.empty(0, np.int64))
+            self.rows = data.values.reshape(-1), *nothing
 
     def init(self, seed: int, start: Start) -> State:
         order = np.flatnonzero(self.counted)
@@ -108,62 +118,9 @@ class DualCoordinateDescent(Method):
         return state
 
     def step(self, state: State, target: float) -> Progress:
-        visited = state["active"]
-        is_whole = visited == state["order"].size
-        active, pg_max, pg_min, gap, updates = self._run_epoch(state)
-        state["epochs"] += 1
-        state["rows_read"] += visited
-        dual = self._dual_value(state)
-        if not np.isfinite(dual):
-            return self._progress(state, None, None, None, Status.NONFINITE)
-        # With w = w(alpha) the gap is the sum of the rows' terms; each was taken when its row was visited.
-        primal = dual + gap
-        estimate = gap / max(primal, primal_floor(self.problem))
-        settled = updates == 0 or active == 0
-        finished = None
-        if is_whole:
-            if settled:
-                finished = Status.STALLED
-            elif pg_max - pg_min <= self.chosen["violation_tol"]:
-                finished = Status.STOPPED
-        if not self.chosen["shrinking"]:
-            return self._progress(state, primal, dual, estimate, finished)
-        if not is_whole and (estimate <= target or settled):
-            state["active"] = state["order"].size
-            state["pg_above"], state["pg_below"] = np.inf, -np.inf
-        else:
-            state["active"] = active
-            state["pg_above"] = pg_max if pg_max > 0.0 else np.inf
-            state["pg_below"] = pg_min if pg_min < 0.0 else -np.inf
-        return self._progress(state, primal, dual, estimate if is_whole else None, finished)
-
-    def extract(self, state: State) -> Point:
-        w = state["w"]
-        return Point(w[:-1].copy(), float(self.problem.bias_feature * w[-1]), state["alpha"].copy())
-
-    def _progress(
-        self,
-        state: State,
-        primal: float | None,
-        dual: float | None,
-        estimate: float | None,
-        finished: Status | None,
-    ) -> Progress:
-        passes = state["rows_read"] // self.problem.data.n_rows
-        return Progress(state["epochs"], passes, primal, dual, estimate, finished)
-
-    def _run_epoch(self, state: State) -> tuple[int, float, float, float, int]:
-        data = self.problem.data
-        if isinstance(data, CsrRows):
-            values, columns, starts = data.values, data.columns, data.starts
-        else:
-            assert isinstance(data, DenseRows)
-            values = data.values.reshape(-1)
-            columns, starts = read_only(np.empty(0, np.uint32)), read_only(np.empty(0, np.int64))
-        result: tuple[int, float, float, float, int] = _run_epoch(
-            values,
-            columns,
-            starts,
+        floor = primal_floor(self.problem)
+        active, pg_above, pg_below, epochs, visited, is_whole, gap, violation, updates, dual = _run_pass(
+            *self.rows,
             self.constants,
             self.problem.bias_feature,
             self.chosen["shrinking"],
@@ -174,12 +131,26 @@ class DualCoordinateDescent(Method):
             state["alpha"],
             state["w"],
             state["random_state"],
+            target,
+            floor,
         )
-        return result
+        state["active"], state["pg_above"], state["pg_below"] = active, pg_above, pg_below
+        state["epochs"] += epochs
+        state["rows_read"] += visited
+        passes = state["rows_read"] // self.problem.data.n_rows
+        if not np.isfinite(dual):
+            return Progress(state["epochs"], passes, None, None, None, Status.NONFINITE)
+        finished = None
+        if is_whole and updates == 0:
+            finished = Status.STALLED
+        elif is_whole and violation < self.chosen["violation_tol"]:
+            finished = Status.STOPPED
+        estimate = gap / max(dual + gap, floor) if is_whole else None
+        return Progress(state["epochs"], passes, dual + gap, dual, estimate, finished)
 
-    def _dual_value(self, state: State) -> float:
+    def extract(self, state: State) -> Point:
         w = state["w"]
-        return float(_linear_part(state["alpha"], self.constants) - 0.5 * (w @ w))
+        return Point(w[:-1].copy(), float(self.problem.bias_feature * w[-1]), state["alpha"].copy())
 
     def _approach(self, state: State, coef: Floats, intercept: float) -> None:
         """Start from the dual point that the optimality conditions suggest for these weights, shortened
@@ -199,7 +170,7 @@ class DualCoordinateDescent(Method):
 
     def _resume(self, state: State, earlier: State) -> None:
         """Go on from an earlier state; its alpha is a start for other costs, too."""
-        if any(np.shape(earlier.get(key)) != np.shape(state[key]) for key in ("alpha", "w")):
+        if any(key not in earlier or np.shape(earlier[key]) != np.shape(state[key]) for key in ("alpha", "w")):
             rows, features = self.problem.data.n_rows, self.problem.data.n_features
             raise InvalidOptions("warm_start", f"is not a state of dcd on {rows} rows x {features} features")
         alpha = np.clip(np.asarray(earlier["alpha"], dtype=np.float64), 0.0, self.upper)
@@ -223,7 +194,54 @@ class DualCoordinateDescent(Method):
         return w
 
 
-# --- kernels. y, a, U, C, D: y_i, alpha_i, its upper bound, C_i and D_ii of the row at hand ------------
+# --- kernels. y, a, U, C, D: y_i, alpha_i, its upper bound, C_i and D_ii of the row at hand; g: G, pg: PG ------------
+
+
+@njit(cache=True, nogil=True)
+def _run_pass(
+    values: Array,
+    columns: Array,
+    starts: Array,
+    constants: Array,
+    bias_feature: float,
+    shrinking: bool,
+    pg_above: float,
+    pg_below: float,
+    active: int,
+    order: Array,
+    alpha: Array,
+    w: Array,
+    random_state: Array,
+    target: float,
+    floor: float,
+) -> tuple[int, float, float, int, int, bool, float, float, int, float]:
+    """One epoch over all rows, or several over the active ones that together read no more.
+
+    The active rows are done with, and all rows wanted next, once their own share of the gap is below
+    the target. Returns (active, pg_above, pg_below, epochs, rows visited, whether the last epoch saw all
+    rows, the sum of its gap terms, its largest violation, its updates, dual objective).
+    """
+    size = order.size
+    dual = _dual_value(alpha, constants, w)
+    epochs, visited = 0, 0
+    while True:
+        is_whole = active == size
+        visited += active
+        epochs += 1
+        active, pg_max, pg_min, gap, updates = _run_epoch(
+            values, columns, starts, constants, bias_feature, shrinking, pg_above, pg_below,
+            active, order, alpha, w, random_state,
+        )  # fmt: skip
+        pg_above = pg_max if pg_max > 0.0 else np.inf
+        pg_below = pg_min if pg_min < 0.0 else -np.inf
+        is_solved = updates == 0 or gap <= target * max(dual + gap, floor)
+        if active == 0 or (is_solved and not is_whole):
+            active, pg_above, pg_below = size, np.inf, -np.inf
+        if is_whole or active == size or visited + active > size:
+            break
+    violation = max(pg_max, 0.0) - min(pg_min, 0.0)
+    dual = _dual_value(alpha, constants, w)
+    return active, pg_above, pg_below, epochs, visited, is_whole, gap, violation, updates, dual
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -274,22 +292,22 @@ def _run_epoch(
         past = first + d if dense else starts[i + 1]
         score = _dot_dense(values, first, w) if dense else _dot_sparse(values, columns, first, past, w)
         margin = y * (score + bias_feature * bias_weight)
-        G = margin - 1.0 + D * a
-        gap += _gap_term(margin, G, a, C, D)
-        if shrinking and ((a == 0.0 and G > pg_above) or (a == U and G < pg_below)):
+        g = margin - 1.0 + D * a
+        gap += _gap_term(margin, g, a, C, D)
+        if shrinking and ((a == 0.0 and g > pg_above) or (a == U and g < pg_below)):
             active -= 1
             order[s], order[active] = order[active], order[s]
             continue
         s += 1
-        PG = G
+        pg = g
         if a == 0.0:
-            PG = min(G, 0.0)
+            pg = min(g, 0.0)
         elif a == U:
-            PG = max(G, 0.0)
-        pg_max = max(pg_max, PG)
-        pg_min = min(pg_min, PG)
-        if abs(PG) > 1e-12:
-            alpha[i] = min(max(a - G / curvature, 0.0), U)
+            pg = max(g, 0.0)
+        pg_max = max(pg_max, pg)
+        pg_min = min(pg_min, pg)
+        if abs(pg) > 1e-12:
+            alpha[i] = min(max(a - g / curvature, 0.0), U)
             change = (alpha[i] - a) * y
             if change != 0.0:
                 updates += 1
@@ -319,10 +337,10 @@ def _shuffle(order: Array, active: int, random_state: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _gap_term(margin: float, G: float, a: float, C: float, D: float) -> float:
+def _gap_term(margin: float, g: float, a: float, C: float, D: float) -> float:
     """This row's term of the gap: C xi^p + conj(alpha) - alpha (1 - margin)."""
     if D > 0.0:
-        return G * G * C if margin < 1.0 else a * (0.5 * D * a + margin - 1.0)
+        return g * g * C if margin < 1.0 else a * (0.5 * D * a + margin - 1.0)
     return (C - a) * (1.0 - margin) if margin < 1.0 else a * (margin - 1.0)
 
 
@@ -343,12 +361,13 @@ def _dot_dense(values: Array, first: int, w: Array) -> float:
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _linear_part(alpha: Array, constants: Array) -> float:
-    """The dual objective without 1/2 |w|^2."""
+def _dual_value(alpha: Array, constants: Array, w: Array) -> float:
     total = 0.0
     for i in range(alpha.size):
         total += alpha[i] * (1.0 - 0.5 * constants[i, 2] * alpha[i])
+    for j in range(w.size):
+        total -= 0.5 * w[j] * w[j]
     return total
 
 
-DualCoordinateDescent.kernels = (_run_epoch, _linear_part)
+DualCoordinateDescent.kernels = (_run_pass,)

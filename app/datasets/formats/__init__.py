@@ -4,6 +4,7 @@ Readers are pure functions of a file and its options. They run in a child proces
 `InvalidFile` or `InvalidOption`, and load their libraries only when a file of their format comes.
 """
 
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -39,7 +40,7 @@ def read(path: Path, format: Format, options: ReadOptions) -> Table:
 
 def warm() -> None:
     """Compile what is compiled on first use and import what is slow to import."""
-    from . import csv, libsvm
+    import_module(".csv", __package__)
+    from .libsvm import warm as warm_libsvm
 
-    del csv
-    libsvm.warm()
+    warm_libsvm()

@@ -24,7 +24,7 @@ from .table import (
 )
 from .text import MAX_LINE_BYTES, text_lines
 
-__all__ = ["NOT_FINITE", "NUMBER", "Layout", "find_faults", "find_layout"]
+__all__ = ["NOT_FINITE", "NUMBER", "Layout", "find_faults", "find_layout", "read_records"]
 
 NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 NOT_FINITE = re.compile(r"[ \t]*[+-]?(?:nan|inf|infinity)[ \t]*", re.IGNORECASE)
@@ -92,21 +92,43 @@ def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) ->
 def find_faults(path: Path, layout: Layout, skip_rows: int = 0, numeric_labels: bool = False) -> ErrorLog:
     """Every fault of the rows behind the first `skip_rows`, with its physical line and its field."""
     log = ErrorLog()
-    lines = text_lines(path, layout.body_start, layout.body_line)
-    line = layout.body_line
-    row = 0
-    with _long_fields_allowed():
-        records = csv.reader(lines, delimiter=layout.delimiter)
-        for record in records:
-            first_line, line = line, layout.body_line + records.line_num
-            row += bool(record)
-            if not record or row <= skip_rows or log.full:
-                continue
-            if len(record) != layout.n_columns:
-                _log_field_count(log, first_line, len(record), layout)
-            elif not _is_clean(record, layout, numeric_labels):
-                _log_cells(log, first_line, record, layout, numeric_labels)
+    for row, (line, record) in enumerate(read_records(path, layout)):
+        if row < skip_rows or _is_clean(record, layout, numeric_labels):
+            continue
+        if len(record) != layout.n_columns:
+            _log_field_count(log, line, len(record), layout)
+        else:
+            _log_cells(log, line, record, layout, numeric_labels)
+        if log.full:
+            break
     return log
+
+
+def read_records(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+    """The physical line and the fields of every record of data that is not blank."""
+    line = layout.body_line
+    with _long_fields_allowed():
+        records = csv.reader(text_lines(path, layout.body_start, line), delimiter=layout.delimiter)
+        for record in records:
+            if record:
+                yield line, record
+            line = layout.body_line + records.line_num
+
+
+def _is_clean(record: list[str], layout: Layout, numeric_labels: bool = False) -> bool:
+    """A cheap test that no record with a fault passes; a few without one fail it."""
+    if len(record) != layout.n_columns or not record[layout.target].strip(" \t"):
+        return False
+    if layout.weight is not None and "-" in record[layout.weight]:
+        return False
+    cells = [record[j] for j in layout.numbers]
+    if numeric_labels:
+        cells.append(record[layout.target])
+    try:
+        total = sum(map(float, cells))
+    except ValueError:
+        return False
+    return isfinite(total) and NUMBER_CHARACTERS.fullmatch("".join(cells)) is not None
 
 
 @contextmanager
@@ -199,20 +221,6 @@ def _resolve(field: str, column: str, names: list[str] | None, n_columns: int) -
         shown = ", ".join(excerpt(name) for name in names[:SHOWN_COLUMNS])
         known = f"The columns are {shown}" + (f" and {n_columns - SHOWN_COLUMNS} more." if n_columns > 5 else ".")
     raise InvalidOption(field, f"There is no column {excerpt(column)}. {known}")
-
-
-def _is_clean(record: list[str], layout: Layout, numeric_labels: bool) -> bool:
-    """A cheap test that only a record without a fault passes."""
-    cells = [record[j] for j in layout.numbers]
-    if numeric_labels:
-        cells.append(record[layout.target])
-    if not record[layout.target].strip(" \t") or (layout.weight is not None and "-" in record[layout.weight]):
-        return False
-    try:
-        total = sum(map(float, cells))
-    except ValueError:
-        return False
-    return isfinite(total) and NUMBER_CHARACTERS.fullmatch("".join(cells)) is not None
 
 
 def _log_field_count(log: ErrorLog, line: int, found: int, layout: Layout) -> None:

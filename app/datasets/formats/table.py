@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "COUNTED_ERRORS",
+    "LISTED_ERRORS",
     "ErrorLog",
     "FileError",
     "FileWarning",

@@ -78,7 +78,7 @@ def scan_text(path: Path, delimiter: str) -> TextScan:
             misplaced = quotes.check(block, offset)
             if misplaced is not None:
                 _refuse_quote(path, start, misplaced, delimiter)
-            ends += block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
+            ends += _count_line_ends(block)
             offset += len(block)
             last_byte = block[-1:]
     not_utf8 = _find_undecodable(decoder, b"", offset, final=True)
@@ -88,6 +88,11 @@ def scan_text(path: Path, delimiter: str) -> TextScan:
     if misplaced is not None:
         _refuse_quote(path, start, misplaced, delimiter)
     return TextScan(start, ends + (last_byte not in (b"\n", b"\r")), quotes.seen)
+
+
+def _count_line_ends(block: bytes) -> int:
+    feeds = int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")))
+    return feeds if b"\r" not in block else feeds + block.count(b"\r") - block.count(b"\r\n")
 
 
 def _find_undecodable(decoder: codecs.IncrementalDecoder, block: bytes, offset: int, final: bool = False) -> int | None:

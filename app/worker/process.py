@@ -1,0 +1,54 @@
+"""The training process of one slot: waits for claims on its pipe and executes them."""
+
+import logging
+import signal
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from app.config import Settings
+from app.db import Database
+from app.jobs.repository import Claim
+from app.storage import BlobStore
+from app.worker.execute import Desk, TransientFailure, execute
+from app.worker.slot import DONE, GIVE_BACK, READY, StopReason
+
+log = logging.getLogger(__name__)
+
+
+def serve(pipe: Connection, settings: Settings, threads: int) -> None:
+    """Run claims, one after another. It ends when the supervisor's end of the pipe closes, however that happens."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s worker %(process)d %(message)s")
+    desk = Desk(Database(settings.resolved_database_url), BlobStore(settings.data_dir), threads)
+    with threadpool_limits(threads):
+        pipe.send(READY)
+        while True:
+            try:
+                message: Any = pipe.recv()
+            except EOFError:
+                return
+            if isinstance(message, Claim):
+                pipe.send(_run(desk, message, pipe))
+
+
+def _run(desk: Desk, claim: Claim, pipe: Connection) -> str:
+    reason: StopReason | None = None
+
+    def stop_reason() -> StopReason | None:
+        nonlocal reason
+        if reason is None and wait([pipe], timeout=0):
+            try:
+                reason = pipe.recv()
+            except EOFError:
+                reason = "drain"
+        return reason
+
+    try:
+        execute(desk, claim, stop_reason)
+        return DONE
+    except TransientFailure as failure:
+        log.warning("%s: given back: %s", claim.job_id, failure)
+        return GIVE_BACK

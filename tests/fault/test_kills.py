@@ -1,0 +1,130 @@
+"""Processes die: training processes, the supervisor, the API, the whole service. Jobs do not."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import fresh_database
+from tests.serving import Service, running_service, wait_until
+from tests.tables import csv_text, noisy_rows
+
+LEASE_SECONDS = 3.0
+SOLVE_SECONDS = 4.0
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with ExitStack() as stack:
+        url = None
+        if request.param == "postgresql":
+            url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
+        settings = {"lease_seconds": LEASE_SECONDS, "heartbeat_seconds": 0.5}
+        folder = tmp_path_factory.mktemp("service")
+        yield stack.enter_context(running_service(folder, url, workers=1, **settings))
+
+
+@pytest.fixture(scope="module")
+def dataset(service: Service) -> str:
+    uploaded: str = service.upload(csv_text(*noisy_rows(20_000, 30, seed=1, flipped=0.3)))["id"]
+    return uploaded
+
+
+def start_slow_job(service: Service, dataset: str) -> str:
+    """A job that computes for SOLVE_SECONDS and then succeeds with the best model so far; it runs when we return."""
+    job_id: str = service.submit(dataset, C=1000.0, tol=1e-12, stop={"seconds": SOLVE_SECONDS})["id"]
+    wait_until(lambda: service.job(job_id)["status"] == "running", 20, "the job to run")
+    return job_id
+
+
+def test_a_killed_training_process_costs_one_attempt(service: Service, dataset: str) -> None:
+    job_id = start_slow_job(service, dataset)
+    (victim,) = service.training_processes()
+    os.kill(victim, signal.SIGKILL)
+    ended = service.wait(job_id)
+    assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
+    events = [event["type"] for event in service.get(f"/v1/jobs/{job_id}/events")["data"]]
+    assert [kind for kind in events if kind != "job.progress"] == [
+        "job.queued",
+        "job.running",
+        "job.queued",
+        "job.running",
+        "job.succeeded",
+    ]
+
+
+def test_a_job_that_kills_three_processes_fails(service: Service, dataset: str) -> None:
+    job_id = start_slow_job(service, dataset)
+    for attempt in (1, 2, 3):
+        wait_until(
+            lambda attempt=attempt: (  # type: ignore[misc]
+                service.job(job_id)["status"] == "running" and service.job(job_id)["attempt"] == attempt
+            ),
+            20,
+            f"attempt {attempt}",
+        )
+        (victim,) = service.training_processes()
+        os.kill(victim, signal.SIGKILL)
+    ended = service.wait(job_id)
+    assert (ended["status"], ended["error"]["code"], ended["attempt"]) == ("failed", "worker_died", 3)
+
+
+def test_a_killed_supervisor_costs_one_lease(service: Service, dataset: str) -> None:
+    job_id = start_slow_job(service, dataset)
+    os.kill(service.child("worker"), signal.SIGKILL)
+    ended = service.wait(job_id)
+    assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
+
+
+def test_a_paused_worker_cannot_commit_what_is_no_longer_its_own(service: Service, dataset: str) -> None:
+    """The supervisor and its process sleep past their lease; they wake when another supervisor has the job."""
+    job_id = start_slow_job(service, dataset)
+    asleep = [service.child("worker"), *service.training_processes()]
+    environment = service.environment
+    for pid in asleep:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with running_service(
+            service.data_dir, environment.get("HYPERPLANE_DATABASE_URL"), workers=1, heartbeat_seconds=0.5
+        ) as other:
+            wait_until(lambda: service.job(job_id)["attempt"] == 2, 20, "the other supervisor to take the job")
+            for pid in asleep:
+                os.kill(pid, signal.SIGCONT)
+            ended = other.wait(job_id)
+    finally:
+        for pid in asleep:
+            os.kill(pid, signal.SIGCONT)
+    assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
+    mine = [one for one in service.get("/v1/models", limit=200)["data"] if one["name"] == ended["model"]]
+    assert [one["id"] for one in mine] == [ended["model_id"]]
+
+
+def test_a_killed_api_comes_back(service: Service, dataset: str) -> None:
+    job_id = start_slow_job(service, dataset)
+    os.kill(service.child("api"), signal.SIGKILL)
+    wait_until(service.is_ready, 60, "the API to come back")
+    assert service.wait(job_id)["attempt"] == 1
+
+
+def test_sigterm_gives_running_jobs_back(service: Service, dataset: str) -> None:
+    job_id = start_slow_job(service, dataset)
+    assert service.stop() < 10
+    service.start()
+    ended = service.wait(job_id)
+    assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
+
+
+def test_the_children_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
+    with running_service(tmp_path, workers=1) as service:
+        assert service.process is not None
+        family = [service.child("api"), service.child("worker"), *service.training_processes()]
+        service.process.kill()
+        service.process.wait()
+        deadline = time.monotonic() + 15
+        while any(Path(f"/proc/{pid}").exists() for pid in family) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert [pid for pid in family if Path(f"/proc/{pid}").exists()] == []

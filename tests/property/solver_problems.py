@@ -1,0 +1,118 @@
+"""Random training problems with the shapes and accidents that real data has, for the solver suite."""
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from tests.property.solver_reference import Dense, row_costs
+
+SOAK = int(os.environ.get("HYPERPLANE_SOAK_EXAMPLES", "1"))
+EXPONENTS = {"hinge": 1.0, "squared_hinge": 2.0}
+
+
+def examples(count):
+    """Hypothesis settings for `count` problems a test, multiplied when soaking."""
+    return settings(
+        max_examples=count * SOAK,
+        deadline=None,
+        derandomize=SOAK == 1,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem as a user would state it."""
+
+    X: np.ndarray
+    labels: np.ndarray
+    definition: dict[str, Any]
+    """Arguments of solvers.train that say what the problem is."""
+
+    def stored(self, storage, dtype):
+        X = self.X.astype(dtype)
+        return sp.csr_array(X) if storage == "csr" else X
+
+    def dense(self, dtype=np.float64):
+        """The definition's own form; `dtype` is what the solver was given, so rounding is the same."""
+        d = self.definition
+        return Dense(
+            X=self.X.astype(dtype).astype(np.float64),
+            signs=np.where(self.labels == np.unique(self.labels)[1], 1.0, -1.0),
+            costs=row_costs(
+                self.labels,
+                C=d["C"],
+                c_scale=d["c_scale"],
+                sample_weight=d["sample_weight"],
+                class_weight=d["class_weight"],
+            ),
+            p=EXPONENTS.get(d["loss"], d["p"]),
+            bias=d["bias"],
+            bias_scale=d["bias_scale"],
+        )
+
+    def with_rows(self, rows, *, sample_weight="same"):
+        """The same problem on chosen rows, in that order, repeats allowed."""
+        weights = self.definition["sample_weight"]
+        if isinstance(sample_weight, str):
+            sample_weight = None if weights is None else weights[rows]
+        return replace(
+            self,
+            X=self.X[rows],
+            labels=self.labels[rows],
+            definition={**self.definition, "sample_weight": sample_weight},
+        )
+
+    def changed(self, **definition):
+        return replace(self, definition={**self.definition, **definition})
+
+
+@st.composite
+def cases(draw, *, loss, bias, c_scale):
+    """Small problems: tall, wide or one column; separable or not; with every kind of awkward row."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1), label="seed"))
+    n = draw(st.integers(2, 40), label="rows")
+    d = draw(st.one_of(st.just(1), st.integers(1, 12), st.integers(30, 60)), label="columns")
+    X = random.standard_normal((n, d))
+    X[random.random((n, d)) > draw(st.sampled_from([1.0, 0.5, 0.1]), label="density")] = 0.0
+    X *= draw(st.sampled_from([1.0, 0.1, 3.0]), label="scale")
+    if draw(st.booleans(), label="constant column"):
+        X[:, random.integers(d)] = draw(st.sampled_from([1.0, -2.0]))
+    if draw(st.booleans(), label="empty column"):
+        X[:, random.integers(d)] = 0.0
+    if draw(st.booleans(), label="duplicate rows"):
+        X[random.integers(n, size=n // 2)] = X[random.integers(n)]
+    if draw(st.booleans(), label="empty row"):
+        X[random.integers(n)] = 0.0
+    score = X @ random.standard_normal(d)
+    if not draw(st.booleans(), label="separable"):
+        score = score + 2.0 * random.standard_normal(n)
+    positive = score > np.quantile(score, draw(st.sampled_from([0.5, 0.2, 0.9]), label="balance"))
+    positive[0], positive[1] = True, False
+    names = draw(st.sampled_from([(-1, 1), (0, 1), ("no", "yes"), (2.5, 7.5), (False, True)]), label="labels")
+    labels = np.where(positive, names[1], names[0])
+
+    sample_weight = None
+    if draw(st.booleans(), label="sample weights"):
+        sample_weight = random.choice([0.0, 0.5, 1.0, 3.0], size=n)
+        sample_weight[:2] = 1.0
+    class_weight = draw(
+        st.sampled_from([None, "balanced", {names[0]: 0.5, names[1]: 2.0}, {names[1]: 3.0}]), label="class weight"
+    )
+    C = draw(st.sampled_from([0.01, 0.3, 1.0, 10.0]), label="C")
+    definition = {
+        "loss": loss,
+        "p": draw(st.sampled_from([1.0, 1.1, 1.5, 2.0]), label="p") if loss == "hinge_p" else None,
+        "C": C * n if c_scale == "mean" else C,
+        "c_scale": c_scale,
+        "bias": bias,
+        "bias_scale": draw(st.sampled_from([1.0, 0.5, 4.0]), label="bias scale"),
+        "sample_weight": sample_weight,
+        "class_weight": class_weight,
+    }
+    return Case(X, labels, definition)

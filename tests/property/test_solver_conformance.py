@@ -1,0 +1,274 @@
+"""What every solver must show: one suite over the registry, run for every choice a solver claims.
+
+A new file in solvers/methods/ is picked up without a change here. A method that declares `exact = False`
+is held to honesty (its certificate) but not to the optimum.
+"""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import solvers
+from solvers.registry import registered
+from tests.property.solver_problems import cases, examples
+from tests.property.solver_reference import plain_dual, plain_primal, reference_interval
+
+TIGHT = 2e-7  # asked of the solver, so that its objective is within the 1e-6 that is asserted
+METHODS = [method for method in registered().values() if "binary" in method.tasks]
+CHOICES = [
+    pytest.param(method, loss, bias, id=f"{method.name}-{loss}-{bias}")
+    for method in METHODS
+    for loss, bias in itertools.product(method.losses, method.biases)
+]
+every_choice = pytest.mark.parametrize(("method", "loss", "bias"), CHOICES)
+every_method = pytest.mark.parametrize("method", [pytest.param(m, id=m.name) for m in METHODS])
+every_c_scale = pytest.mark.parametrize("c_scale", ["sum", "mean"])
+every_storage = pytest.mark.parametrize("storage", ["csr", "dense"])
+every_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+
+
+def run(case, method, *, storage="csr", dtype=np.float64, **arguments):
+    arguments = {"solver": method.name, "tol": TIGHT, "max_seconds": 20.0, **case.definition, **arguments}
+    return solvers.train(case.stored(storage, dtype), case.labels, **arguments)
+
+
+def floor_of(dense):
+    return 1e-12 * dense.costs.sum()
+
+
+def assert_honest(result, dense):
+    """The certificate is what anyone computes from the returned weights, and claims nothing untrue."""
+    certificate = result.certificate
+    tolerance = 1e-9 * max(1.0, certificate.primal)
+    assert abs(certificate.primal - plain_primal(dense, result.coef, result.intercept)) <= tolerance
+    assert certificate.gap >= 0.0
+    assert abs(certificate.primal - certificate.dual_bound - certificate.gap) <= tolerance
+    expected = certificate.gap / max(certificate.primal, floor_of(dense))
+    assert certificate.relative_gap == pytest.approx(expected, rel=1e-12)
+    alpha = result.state.get("alpha")
+    if alpha is not None and result.status is not solvers.Status.NONFINITE and len(certified(result)) == 1:
+        # With one certificate the bound is the value of the state's own dual point.
+        assert abs(certificate.dual_bound - plain_dual(dense, alpha)) <= tolerance
+
+
+def certified(result):
+    return {(point.passes, point.primal) for point in result.trace if point.certified}
+
+
+def assert_optimal(result, dense):
+    interval = reference_interval(dense)
+    scale = max(interval.high, floor_of(dense))
+    assert interval.high - interval.low <= 1e-7 * scale, "the reference itself is not tight enough to judge"
+    assert result.certificate.dual_bound <= interval.high + 1e-9 * scale
+    if result.status is not solvers.Status.CONVERGED:
+        raise AssertionError(f"not converged: {result.status}, {result.certificate}")
+    assert result.certificate.relative_gap <= TIGHT
+    assert result.certificate.primal - interval.low <= 1e-6 * scale
+    assert result.certificate.primal >= interval.low - 1e-9 * scale
+
+
+@every_choice
+@every_c_scale
+@every_storage
+@every_dtype
+def test_reaches_the_independent_optimum_with_an_honest_certificate(method, loss, bias, c_scale, storage, dtype):
+    @examples(10)
+    @given(case=cases(loss=loss, bias=bias, c_scale=c_scale))
+    def check(case):
+        dense = case.dense(dtype)
+        result = run(case, method, storage=storage, dtype=dtype)
+        assert_honest(result, dense)
+        if method.exact:
+            assert_optimal(result, dense)
+
+    check()
+
+
+@every_choice
+@every_c_scale
+def test_a_row_of_weight_two_is_the_row_twice(method, loss, bias, c_scale):
+    @examples(4)
+    @given(case=cases(loss=loss, bias=bias, c_scale=c_scale), data=st.data())
+    def check(case, data):
+        # Balanced class weights count rows, not weights, so the two would differ by definition.
+        case = case.changed(class_weight=None)
+        n = case.labels.size
+        copies = np.array(data.draw(st.lists(st.integers(1, 2), min_size=n, max_size=n)))
+        base = case.definition["sample_weight"]
+        base = np.ones(n) if base is None else base
+        weighted = case.changed(sample_weight=base * copies)
+        rows = np.repeat(np.arange(n), copies)
+        repeated = case.with_rows(rows, sample_weight=base[rows])
+        assert_same_optimum(run(weighted, method), run(repeated, method), method)
+
+    check()
+
+
+@every_choice
+def test_is_symmetric_in_labels_and_row_order(method, loss, bias):
+    @examples(4)
+    @given(case=cases(loss=loss, bias=bias, c_scale="sum"), data=st.data())
+    def check(case, data):
+        case = case.changed(class_weight=None)
+        result = run(case, method)
+        order = np.array(data.draw(st.permutations(range(case.labels.size))))
+        assert_same_optimum(result, run(case.with_rows(order), method), method)
+        low, high = np.unique(case.labels)
+        flipped_case = type(case)(case.X, np.where(case.labels == low, high, low), case.definition)
+        flipped = run(flipped_case, method)
+        assert_same_optimum(result, flipped, method)
+        if method.exact:
+            # P is 1-strongly convex in w: two points within g of the optimum are within 2 sqrt(2 g) in w.
+            distance = np.linalg.norm(result.coef + flipped.coef)
+            assert distance <= 2.0 * np.sqrt(2.0 * (result.certificate.gap + flipped.certificate.gap)) + 1e-9
+
+    check()
+
+
+def assert_same_optimum(first, second, method):
+    """Both intervals [bound, primal] contain the one optimum, so they overlap; exact methods' are short."""
+    scale = 1e-9 * max(1.0, first.certificate.primal)
+    assert first.certificate.dual_bound <= second.certificate.primal + scale
+    assert second.certificate.dual_bound <= first.certificate.primal + scale
+    if method.exact:
+        assert first.converged
+        assert second.converged
+
+
+def medium_problem(storage="csr", n=400, d=30, seed=5):
+    """Not separable and not trivial: every method needs several passes."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, d)) * (random.random((n, d)) < 0.4)
+    labels = np.where(X @ random.standard_normal(d) + random.standard_normal(n) > 0, "spam", "ham")
+    from scipy.sparse import csr_array
+
+    return (csr_array(X) if storage == "csr" else X), labels
+
+
+@every_choice
+@every_storage
+def test_the_same_seed_gives_the_same_bits(method, loss, bias, storage):
+    X, labels = medium_problem(storage)
+    arguments = {"solver": method.name, "loss": loss, "bias": bias, "tol": 1e-5, "max_passes": 200}
+    first, second = (solvers.train(X, labels, seed=3, **arguments) for _ in range(2))
+    assert first.coef.tobytes() == second.coef.tobytes()
+    assert first.intercept == second.intercept
+    assert first.certificate == second.certificate
+    assert (first.iterations, first.passes, first.seed) == (second.iterations, second.passes, 3)
+
+
+@every_choice
+def test_starting_at_the_solution_saves_passes(method, loss, bias):
+    X, labels = medium_problem()
+    arguments = {"solver": method.name, "loss": loss, "bias": bias, "tol": 1e-5, "max_seconds": 20.0}
+    cold = solvers.train(X, labels, **arguments)
+    for start in (cold, cold.state):
+        warm = solvers.train(X, labels, warm_start=start, **arguments)
+        assert warm.passes < cold.passes
+        assert warm.certificate.relative_gap <= max(1e-5, cold.certificate.relative_gap)
+    from_weights = solvers.train(X, labels, warm_start=(cold.coef, cold.intercept), **arguments)
+    assert from_weights.certificate.primal <= cold.certificate.primal * (1 + 1e-5)
+    if method.exact:
+        assert from_weights.converged
+
+
+@every_choice
+def test_a_state_resumes_the_run_it_came_from(method, loss, bias):
+    X, labels = medium_problem()
+    arguments = {"solver": method.name, "loss": loss, "bias": bias, "tol": 1e-9}
+    whole = solvers.train(X, labels, max_passes=12, **arguments)
+    taken = []
+
+    def stop_midway(report):
+        if report.iterations == 5:
+            taken.append(report.snapshot())
+            return True
+        return None
+
+    half = solvers.train(X, labels, callback=stop_midway, **arguments)
+    assert half.status is solvers.Status.STOPPED
+    remaining = whole.iterations - half.iterations
+    resumed = solvers.train(
+        X, labels, warm_start=taken[0], callback=lambda report: report.iterations == remaining, **arguments
+    )
+    assert resumed.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-9)
+    assert resumed.certificate.dual_bound == pytest.approx(whole.certificate.dual_bound, rel=1e-9)
+
+
+@every_choice
+def test_a_callback_is_called_every_pass_and_can_stop(method, loss, bias):
+    X, labels = medium_problem()
+    reports = []
+
+    def stop_at_the_third(report):
+        reports.append(report)
+        return len(reports) == 3
+
+    result = solvers.train(X, labels, solver=method.name, loss=loss, bias=bias, tol=1e-12, callback=stop_at_the_third)
+    assert result.status is solvers.Status.STOPPED
+    assert not result.converged
+    assert len(reports) == 3
+    passes = [0, *(report.passes for report in reports)]
+    assert max(np.diff(passes)) <= 1 or method.name != "dcd"
+    assert [report.iterations for report in reports] == sorted(report.iterations for report in reports)
+    assert result.certificate.gap is not None
+    assert np.isfinite(result.coef).all()
+
+
+@every_choice
+def test_limits_end_the_run_with_the_best_point_so_far(method, loss, bias):
+    X, labels = medium_problem(n=3000, d=200)
+    arguments = {"solver": method.name, "loss": loss, "bias": bias, "C": 100.0, "tol": 1e-13}
+    by_passes = solvers.train(X, labels, max_passes=4, **arguments)
+    assert by_passes.status is solvers.Status.PASS_LIMIT
+    assert by_passes.passes <= 4
+    began = time.perf_counter()
+    by_time = solvers.train(X, labels, max_seconds=0.05, **arguments)
+    elapsed = time.perf_counter() - began
+    assert by_time.status in (solvers.Status.TIME_LIMIT, solvers.Status.STALLED)
+    assert elapsed < 2.0
+    for result in (by_passes, by_time):
+        assert not result.converged
+        assert result.certificate.relative_gap > 1e-13
+        assert result.certificate.dual_bound <= result.certificate.primal
+
+
+@every_method
+@every_storage
+@every_dtype
+def test_x_is_read_where_it_lies(method, storage, dtype, monkeypatch):
+    X, labels = medium_problem(storage)
+    X = X.astype(dtype)
+    seen = []
+    original = method.__init__
+
+    def spying(self, problem, options):
+        seen.append(problem)
+        original(self, problem, options)
+
+    monkeypatch.setattr(method, "__init__", spying)
+    before = X.copy()
+    loss, bias = method.losses[0], method.biases[0]
+    solvers.train(X, labels, solver=method.name, loss=loss, bias=bias, max_passes=2)
+    data = seen[0].data
+    assert np.shares_memory(data.values, X.data if storage == "csr" else X)
+    assert data.values.dtype == dtype
+    assert not data.values.flags.writeable
+    if storage == "csr":
+        assert np.shares_memory(data.columns, X.indices)
+        assert (before != X).nnz == 0
+    else:
+        assert (before == X).all()
+
+
+@every_choice
+def test_a_tolerance_out_of_reach_ends_as_stalled(method, loss, bias):
+    X = np.array([[1.0, 0.3], [0.7, -0.2], [-0.4, 0.9], [-1.0, 0.1], [0.1, 0.5]])
+    result = solvers.train(X, [1, 1, 0, 0, 1], solver=method.name, loss=loss, bias=bias, tol=1e-300, max_seconds=20.0)
+    assert result.status in (solvers.Status.STALLED, solvers.Status.CONVERGED)
+    if method.exact:
+        assert result.certificate.relative_gap <= 1e-9
