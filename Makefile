@@ -5,6 +5,9 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
+# Without stored bytecode every start would compile the libraries' source again: seconds, in each process.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Only expanded when .venv has to be made; a name that is there but too old or not runnable is passed over.

@@ -6,6 +6,7 @@ gone, however it went, they stop as if told to.
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from app.config import Settings
 from app.db import Database
 from app.db.migrate import upgrade
-from app.keys import service as keys
+from app.keys import repository as keys
 
 START_SECONDS = 60.0
 CALM_SECONDS = 10.0  # a child that lived this long before it died is restarted at once
@@ -77,6 +78,9 @@ def launch(settings: Settings) -> int:
             file=sys.stderr,
         )
         return 2
+    if reason := _why_port_cannot_be_bound(settings):
+        print(f"hyperplane: cannot bind {settings.host}:{settings.port}: {reason}", file=sys.stderr)
+        return 1
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -126,6 +130,20 @@ def _children(settings: Settings) -> list[Child]:
         return Child(name, [*start, name, "--exit-with-stdin"], environment)
 
     return [child("api"), child("worker")] if settings.workers else [child("api")]
+
+
+def _why_port_cannot_be_bound(settings: Settings) -> str | None:
+    """Asked before the API starts: afterwards, whoever holds the port would be taken for it."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return None
 
 
 def _wait_until_ready(settings: Settings, api: Child, stopping: threading.Event) -> bool:

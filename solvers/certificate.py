@@ -29,18 +29,18 @@ def certify(
     slack = 1.0 - problem.signs * (scores + intercept)
     scaled_bias = intercept / setting.bias_scale if setting.bias == "regularized" else 0.0
     losses = problem.costs * np.maximum(slack, 0.0) ** p
-    primal = 0.5 * float(coef @ coef) + 0.5 * scaled_bias**2 + float(losses.sum())
+    primal = 0.5 * _squared_norm(coef) + 0.5 * scaled_bias**2 + float(losses.sum())
 
     if alpha is None:
         alpha, source = _dual_point_of(problem, slack), "dual point from the margins"
     alpha = _feasible(problem, alpha)
     weights = np.empty(problem.data.n_features)
-    problem.data.weighted_column_sums(alpha * problem.signs, weights)
-    bias_weight = problem.bias_feature * float(alpha @ problem.signs)
+    signed = alpha * problem.signs
+    problem.data.weighted_column_sums(signed, weights)
+    bias_weight = problem.bias_feature * float(signed.sum())
 
-    difference = coef - weights
     terms = _fenchel_young(problem, slack, losses, alpha)
-    gap = 0.5 * float(difference @ difference) + 0.5 * (scaled_bias - bias_weight) ** 2 + float(terms.sum())
+    gap = 0.5 * _squared_norm(coef - weights) + 0.5 * (scaled_bias - bias_weight) ** 2 + float(terms.sum())
     if not np.isfinite(gap):
         return Certificate(primal, None, None, None, source)
     return Certificate(primal, primal - gap, gap, gap / max(primal, primal_floor(problem)), source)
@@ -81,6 +81,11 @@ def minimising_bias(problem: Problem, scores: Floats) -> float:
     return float(scipy.optimize.brentq(derivative, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
 
 
+def _squared_norm(vector: Floats) -> float:
+    # Not vector @ vector: BLAS would use threads, whose waiting costs more than the sum on a busy machine.
+    return float((vector * vector).sum())
+
+
 def _dual_point_of(problem: Problem, slack: Floats) -> Floats:
     """The dual point that the optimality conditions suggest for these margins."""
     p = problem.setting.exponent
@@ -93,7 +98,7 @@ def _dual_point_of(problem: Problem, slack: Floats) -> Floats:
         alpha[on_margin] = 0.5 * problem.costs[on_margin]
         return alpha
     # The rows on the margin of the lighter side take the fraction that balances the two sides.
-    excess = float(alpha @ problem.signs)
+    excess = float((alpha * problem.signs).sum())
     lighter = on_margin & (problem.signs * excess < 0.0)
     room = float(problem.costs[lighter].sum())
     if room > 0.0:

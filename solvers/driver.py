@@ -21,7 +21,7 @@ from .result import Certificate, SolveResult, State, Status, StepReport
 __all__ = ["Callback", "Limits", "solve"]
 
 Callback = Callable[[StepReport], object]
-"""Called after every step; returning True (the value itself) stops the run."""
+"""Called after every step; returning True (not merely something true) stops the run."""
 
 TRACE_POINTS = 512
 STALL_STEPS = 500
@@ -74,12 +74,12 @@ def solve(
         if progress.finished is Status.NONFINITE:
             status = Status.NONFINITE
         elif judge.is_worth_certifying(progress):
-            certificate = judge.certify(method.extract(state), progress.passes)
-            if judge.converged:
-                status = Status.CONVERGED
+            certificate = judge.certify(method.extract(state), progress)
+            status = judge.verdict
         report = _report(progress, certificate, time.perf_counter() - started, capture)
         trace.add(report)
-        wants_stop = callback is not None and callback(report) is True
+        answer = None if callback is None else callback(report)
+        wants_stop = isinstance(answer, bool | np.bool_) and bool(answer)
         if status is None:
             if wants_stop:
                 status = Status.STOPPED
@@ -92,10 +92,9 @@ def solve(
             elif stall.is_stuck(progress):
                 status = Status.STALLED
 
-    if status not in (Status.CONVERGED, Status.NONFINITE) and judge.certified_at != progress.passes:
-        judge.certify(method.extract(state), progress.passes)
-        if judge.converged:
-            status = Status.CONVERGED
+    if status not in (Status.CONVERGED, Status.NONFINITE) and judge.certified_at != progress.iterations:
+        judge.certify(method.extract(state), progress)
+        status = judge.verdict or status
     point, certificate = judge.best()
     seconds = time.perf_counter() - started
     trace.add(_report(progress, certificate, seconds, None))
@@ -132,22 +131,24 @@ class _Judge:
         """The estimate at which a certificate is worth computing."""
         self.certified_at = -1
         self.seconds = 0.0
+        self._is_finite = True
         self._kept: tuple[Point, Certificate] | None = None
         self._failures = 0
         self._not_before = 0
 
     @property
-    def converged(self) -> bool:
-        if self._kept is None:
-            return False
-        gap = self._kept[1].relative_gap
-        return gap is not None and gap <= self.tol
+    def verdict(self) -> Status | None:
+        """What the certificates so far mean for the run; None: go on."""
+        if not self._is_finite:
+            return Status.NONFINITE
+        gap = None if self._kept is None else self._kept[1].relative_gap
+        return Status.CONVERGED if gap is not None and gap <= self.tol else None
 
     def is_worth_certifying(self, progress: Progress) -> bool:
         estimate = progress.gap_estimate
         return estimate is not None and estimate <= self.target and progress.passes >= self._not_before
 
-    def certify(self, point: Point, passes: int) -> Certificate:
+    def certify(self, point: Point, progress: Progress) -> Certificate | None:
         began = time.perf_counter()
         problem = self.problem
         if problem.setting.bias == "free":
@@ -155,14 +156,17 @@ class _Judge:
             problem.data.margins(point.coef, scores)
             point = point._replace(intercept=minimising_bias(problem, scores))
         certificate = certify(problem, point.coef, point.intercept, point.alpha)
-        self.certified_at = passes
+        self.certified_at = progress.iterations
+        self._is_finite = bool(np.isfinite(certificate.primal))
+        if not self._is_finite:
+            return None
         self._keep(point, certificate)
         gap = certificate.relative_gap
         if gap is None or gap > self.tol:
             # The estimate was too bright by gap / target: ask for that much more next time. Waiting
             # longer after each failure bounds what failed certificates can cost.
             self._failures += 1
-            self._not_before = passes + 2**self._failures
+            self._not_before = progress.passes + 2**self._failures
             self.target *= max(0.1, 0.9 * self.tol / gap) if gap else 0.1
         self.seconds += time.perf_counter() - began
         return certificate

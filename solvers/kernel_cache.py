@@ -5,14 +5,22 @@ raises from inside the first call of that kernel, in every process, until someon
 """
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-__all__ = ["cache_files", "warm"]
+from numba.core.dispatcher import Dispatcher
+
+__all__ = ["cache_files", "kernels_of", "warm"]
 
 
-def warm(kernels: Sequence[Any], call: Callable[[], object]) -> None:
+def kernels_of(module: ModuleType) -> list[Any]:
+    """Every compiled function that a module defines or imports."""
+    return [member for member in vars(module).values() if isinstance(member, Dispatcher)]
+
+
+def warm(kernels: Iterable[Any], call: Callable[[], object]) -> None:
     """Run `call`, which uses the kernels; if damaged cache files break it, delete those and run it again."""
     try:
         call()

@@ -111,8 +111,6 @@ class Method(ABC):
     notes: ClassVar[str]
     exact: ClassVar[bool] = True
     """Whether it reaches any tolerance; if not, it still certifies honestly how far it came."""
-    kernels: ClassVar[tuple[Any, ...]] = ()
-    """The compiled functions of its file, for warm_up."""
 
     def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
         self.problem = problem

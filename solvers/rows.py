@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .errors import InvalidProblem
 
-__all__ = ["KERNELS", "CsrRows", "DenseRows", "Floats", "Rows", "as_rows", "read_only"]
+__all__ = ["CsrRows", "DenseRows", "Floats", "Rows", "as_rows", "read_only"]
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
@@ -285,15 +285,3 @@ def _squared_norms_dense(values: Array, out: Array) -> None:
         for j in range(values.shape[1]):
             total += np.float64(values[i, j]) * values[i, j]
         out[i] = total
-
-
-KERNELS = (
-    _margins_csr,
-    _column_sums_csr,
-    _squared_norms_csr,
-    _inspect_csr,
-    _first_nonfinite_entry,
-    _margins_dense,
-    _column_sums_dense,
-    _squared_norms_dense,
-)

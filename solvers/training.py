@@ -4,6 +4,7 @@
 that `train` runs, given data of that shape.
 """
 
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypedDict
@@ -15,7 +16,7 @@ from . import rows as rows_module
 from .checks import whole_number
 from .driver import Callback, Limits, solve
 from .errors import InvalidOptions, InvalidProblem
-from .kernel_cache import warm
+from .kernel_cache import kernels_of, warm
 from .problem import build_problem, read_labels
 from .protocol import Method, Start
 from .registry import choose, registered
@@ -165,8 +166,8 @@ def available() -> dict[str, dict[str, Any]]:
 
 def warm_up() -> None:
     """Compile every kernel for the dtypes in use, or load it from numba's cache; mends a damaged cache."""
-    kernels = (*rows_module.KERNELS, *(kernel for method in registered().values() for kernel in method.kernels))
-    warm(kernels, _run_every_kernel)
+    modules = [rows_module, *(sys.modules[method.__module__] for method in registered().values())]
+    warm([kernel for module in modules for kernel in kernels_of(module)], _run_every_kernel)
 
 
 class _Planned(NamedTuple):

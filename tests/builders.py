@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 from fastapi import FastAPI
 from sqlalchemy import Engine, func, select
-from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.orm import DeclarativeBase, Session
 
 from app.config import Settings
 from app.db import Database
@@ -37,6 +37,18 @@ def migrated_database(url: str) -> Iterator[Database]:
         yield database
     finally:
         database.close()
+
+
+class Interrupted(Exception):
+    """What ends an `interrupted_write`."""
+
+
+@contextmanager
+def interrupted_write(database: Database) -> Iterator[Session]:
+    """A unit of work that fails after its last statement."""
+    with suppress(Interrupted), database.write() as session:
+        yield session
+        raise Interrupted
 
 
 def empty_tables(engine: Engine) -> None:

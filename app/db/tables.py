@@ -55,25 +55,12 @@ class DatasetRow(Base):
 
 class JobRow(Base):
     __tablename__ = "jobs"
-    __table_args__ = (
-        Index(
-            "ix_jobs_queue",
-            text("priority DESC"),
-            "id",
-            sqlite_where=text("status = 'queued'"),
-            postgresql_where=text("status = 'queued'"),
-        ),
-        Index(
-            "ix_jobs_leases",
-            "lease_expires_at",
-            sqlite_where=text("status = 'running'"),
-            postgresql_where=text("status = 'running'"),
-        ),
-    )
+    # The order of a claim. Not a partial index: SQLite does not use one for a status that is a parameter.
+    __table_args__ = (Index("ix_jobs_queue", "status", text("priority DESC"), "id"),)
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     type: Mapped[str] = mapped_column(String(16))
-    status: Mapped[str] = mapped_column(String(16), index=True)
+    status: Mapped[str] = mapped_column(String(16))
     dataset_id: Mapped[str] = mapped_column(String(40), index=True)  # kept after the dataset is deleted
     model_name: Mapped[str] = mapped_column(String(128))
     spec: Mapped[dict[str, Any]]

@@ -2,6 +2,7 @@
 
 import logging
 import signal
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -23,13 +24,10 @@ def serve(pipe: Connection, settings: Settings, threads: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s worker %(process)d %(message)s")
     desk = Desk(Database(settings.resolved_database_url), BlobStore(settings.data_dir), threads)
-    with threadpool_limits(threads):
+    with threadpool_limits(threads), suppress(EOFError, BrokenPipeError):
         pipe.send(READY)
         while True:
-            try:
-                message: Any = pipe.recv()
-            except EOFError:
-                return
+            message: Any = pipe.recv()
             if isinstance(message, Claim):
                 pipe.send(_run(desk, message, pipe))
 

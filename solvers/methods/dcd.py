@@ -163,7 +163,7 @@ class DualCoordinateDescent(Method):
         else:
             alpha = np.where(slack > 0.0, self.problem.costs, 0.0)
         w = self._weights_of(alpha)
-        quadratic = float(w @ w) + float((self.constants[:, 2] * alpha) @ alpha)
+        quadratic = float((w * w).sum() + (self.constants[:, 2] * alpha * alpha).sum())
         length = min(1.0, float(alpha.sum()) / quadratic) if quadratic > 0.0 else 1.0
         state["alpha"], state["w"] = alpha * length, w * length
         state["rows_read"] = 2 * self.problem.data.n_rows
@@ -173,18 +173,22 @@ class DualCoordinateDescent(Method):
         if any(key not in earlier or np.shape(earlier[key]) != np.shape(state[key]) for key in ("alpha", "w")):
             rows, features = self.problem.data.n_rows, self.problem.data.n_features
             raise InvalidOptions("warm_start", f"is not a state of dcd on {rows} rows x {features} features")
-        alpha = np.clip(np.asarray(earlier["alpha"], dtype=np.float64), 0.0, self.upper)
+        alpha = np.asarray(earlier["alpha"], dtype=np.float64)
+        if not np.isfinite(alpha).all():
+            raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
+        alpha = np.clip(alpha, 0.0, self.upper)
         w = self._weights_of(alpha)
+        rows_kept = np.array_equal(np.sort(earlier.get("order", ())), state["order"])
+        w_kept = np.allclose(w, earlier["w"], rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(w).max())))
         state["alpha"], state["w"] = alpha, w
         state["rows_read"] = self.problem.data.n_rows
-        same_w = np.allclose(w, earlier["w"], rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(w).max())))
-        if same_w and earlier.get("total_cost") == state["total_cost"]:
+        if rows_kept and w_kept and earlier.get("total_cost") == state["total_cost"]:
             # The same problem: everything is taken over, so that going on from a checkpoint repeats
             # the uninterrupted run to the last bit.
             for key in ("w", "order", "random_state"):
                 state[key] = np.array(earlier[key], dtype=state[key].dtype)
-            for key in ("active", "pg_above", "pg_below"):
-                state[key] = earlier[key]
+            state["active"] = min(max(int(earlier["active"]), 1), state["order"].size)
+            state["pg_above"], state["pg_below"] = float(earlier["pg_above"]), float(earlier["pg_below"])
 
     def _weights_of(self, alpha: Floats) -> Floats:
         signed = alpha * self.problem.signs
@@ -368,6 +372,3 @@ def _dual_value(alpha: Array, constants: Array, w: Array) -> float:
     for j in range(w.size):
         total -= 0.5 * w[j] * w[j]
     return total
-
-
-DualCoordinateDescent.kernels = (_run_pass,)

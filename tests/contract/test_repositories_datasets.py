@@ -6,7 +6,7 @@ from sqlalchemy.exc import IntegrityError
 from app.datasets import repository
 from app.db import Database
 from app.db.tables import DatasetRow
-from tests.builders import NOBODY, count_rows, dataset_row
+from tests.builders import NOBODY, count_rows, dataset_row, interrupted_write
 
 
 def store(database: Database, *rows: DatasetRow) -> list[str]:
@@ -128,9 +128,8 @@ def test_a_deleted_dataset_is_gone_and_its_fingerprint_free(database: Database) 
 
 
 def test_an_error_in_a_unit_of_work_takes_back_all_of_it(database: Database) -> None:
-    with pytest.raises(RuntimeError, match="on purpose"), database.write() as session:
+    with interrupted_write(database) as session:
         repository.insert(session, dataset_row())
-        raise RuntimeError("on purpose")
     assert count_rows(database, DatasetRow) == 0
 
 

@@ -10,12 +10,13 @@ from app.db.engine import current_time
 from app.db.tables import BlobOwnerRow, ModelNameRow, ModelRow
 from app.errors import NotFound
 from app.models import repository, service
-from tests.builders import NOBODY, count_rows, model_row, queued_jobs
+from tests.builders import NOBODY, count_rows, interrupted_write, model_row, queued_jobs
 
 
 def register(database: Database, *names: str) -> list[str]:
     """Ids of new models with these names, each the next version of its name."""
-    rows = [model_row(job_id, name=name) for job_id, name in zip(queued_jobs(database, [0] * len(names)), names)]
+    job_ids = queued_jobs(database, [0] * len(names))
+    rows = [model_row(job_id, name=name) for job_id, name in zip(job_ids, names, strict=True)]
     with database.write() as session:
         for row in rows:
             service.register(session, row, blob_bytes=100)
@@ -35,9 +36,7 @@ def resolved(database: Database, reference: str) -> str | None:
             return None
 
 
-def listed(
-    database: Database, limit: int = 100, before_id: str | None = None, name: str | None = None
-) -> list[str]:
+def listed(database: Database, limit: int = 100, before_id: str | None = None, name: str | None = None) -> list[str]:
     with database.read() as session:
         return [row.id for row in repository.list_newest(session, limit, before_id, name)]
 
@@ -110,9 +109,8 @@ def test_eight_jobs_that_finish_at_once_get_the_versions_one_to_eight(database: 
 
 def test_a_registration_that_is_taken_back_leaves_no_gap(database: Database) -> None:
     (job_id,) = queued_jobs(database, [0])
-    with pytest.raises(RuntimeError, match="on purpose"), database.write() as session:
+    with interrupted_write(database) as session:
         service.register(session, model_row(job_id, name="a"), blob_bytes=100)
-        raise RuntimeError("on purpose")
     tables = (ModelRow, ModelNameRow, BlobOwnerRow)
     assert [count_rows(database, table) for table in tables] == [0, 0, 0]
     (a1,) = register(database, "a")

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,9 +145,7 @@ def medium_problem(storage="csr", n=400, d=30, seed=5):
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, d)) * (random.random((n, d)) < 0.4)
     labels = np.where(X @ random.standard_normal(d) + random.standard_normal(n) > 0, "spam", "ham")
-    from scipy.sparse import csr_array
-
-    return (csr_array(X) if storage == "csr" else X), labels
+    return (sp.csr_array(X) if storage == "csr" else X), labels
 
 
 @every_choice
@@ -195,8 +194,8 @@ def test_a_state_resumes_the_run_it_came_from(method, loss, bias):
     resumed = solvers.train(
         X, labels, warm_start=taken[0], callback=lambda report: report.iterations == remaining, **arguments
     )
-    assert resumed.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-9)
-    assert resumed.certificate.dual_bound == pytest.approx(whole.certificate.dual_bound, rel=1e-9)
+    assert resumed.iterations == remaining
+    assert resumed.coef.tobytes() == whole.coef.tobytes(), "a checkpoint goes on to the same bits"
 
 
 @every_choice
@@ -212,8 +211,8 @@ def test_a_callback_is_called_every_pass_and_can_stop(method, loss, bias):
     assert result.status is solvers.Status.STOPPED
     assert not result.converged
     assert len(reports) == 3
-    passes = [0, *(report.passes for report in reports)]
-    assert max(np.diff(passes)) <= 1 or method.name != "dcd"
+    for earlier, later in itertools.pairwise(reports):
+        assert later.passes - earlier.passes <= 1 or later.seconds - earlier.seconds <= 0.5
     assert [report.iterations for report in reports] == sorted(report.iterations for report in reports)
     assert result.certificate.gap is not None
     assert np.isfinite(result.coef).all()

@@ -83,8 +83,8 @@ def read_csv(path: Path, options: ReadOptions) -> Table:
     columns = _convert(path, layout, max_rows, scan.has_quotes)
     labels_seen = list(columns.labels)
     numbers = _labels_as_numbers(labels_seen)
-    if any(not label.strip(" \t") for label in labels_seen) or not np.isfinite(numbers).all():
-        find_faults(path, layout, numeric_labels=len(numbers) > 0).raise_if_any()
+    if not np.isfinite(numbers).all():
+        find_faults(path, layout, numeric_labels=True).raise_if_any()
     y: npt.NDArray[Any]
     if len(numbers) > 0:
         labels = None
@@ -148,6 +148,10 @@ def _convert_blocks(path: Path, layout: Layout, max_rows: int, has_quotes: bool,
     try:
         for batch in _open_batches(path, layout, has_quotes, block_bytes):
             rows = slice(n_rows, n_rows + batch.num_rows)
+            target = batch.columns[len(layout.features)]
+            labels = target.dictionary.to_pylist()
+            if not all(label.strip(" \t") for label in labels):
+                raise _Refused(n_rows)
             for j, column in enumerate(batch.columns[: len(layout.features)]):
                 columns.X[rows, j] = column.to_numpy()
             if not np.isfinite(columns.X[rows]).all():
@@ -157,8 +161,7 @@ def _convert_blocks(path: Path, layout: Layout, max_rows: int, has_quotes: bool,
                 if not (np.isfinite(weight) & (weight >= 0)).all():
                     raise _Refused(n_rows)
                 columns.weight[rows] = weight
-            target = batch.columns[len(layout.features)]
-            codes = np.array([columns.code(label) for label in target.dictionary.to_pylist()], dtype=np.int32)
+            codes = np.array([columns.code(label) for label in labels], dtype=np.int32)
             columns.codes[rows] = codes[target.indices.to_numpy()]
             n_rows += batch.num_rows
     except pa.ArrowInvalid as error:
@@ -207,14 +210,10 @@ def _open_batches(path: Path, layout: Layout, has_quotes: bool, block_bytes: int
 
 
 def _labels_as_numbers(labels: list[str]) -> npt.NDArray[np.float64]:
-    """The labels' values if all that are not blank spell numbers (finite or not), else an empty array."""
-    values = []
-    for label in labels:
-        if NUMBER.fullmatch(label) or NOT_FINITE.fullmatch(label):
-            values.append(float(label))
-        elif label.strip(" \t"):
-            return np.empty(0)
-    return np.array(values)
+    """The labels' values if all of them spell numbers, finite or not; else an empty array."""
+    if all(NUMBER.fullmatch(label) or NOT_FINITE.fullmatch(label) for label in labels):
+        return np.array([float(label) for label in labels])
+    return np.empty(0)
 
 
 def _warn_mixed_labels(labels: list[str]) -> list[FileWarning]:

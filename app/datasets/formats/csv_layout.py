@@ -61,7 +61,9 @@ def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) ->
     if names is not None:
         _check_names_differ(names, line)
     n_columns = len(first)
-    target = _resolve("target", options.target or str(n_columns - 1), names, n_columns)
+    target = n_columns - 1
+    if options.target is not None:
+        target = _resolve("target", options.target, names, n_columns)
     weight = None if options.weight is None else _resolve("weight", options.weight, names, n_columns)
     ignored = {_resolve("ignore", column, names, n_columns) for column in options.ignore}
     if weight == target:

@@ -101,8 +101,8 @@ def _check_options(options: ReadOptions) -> None:
         raise InvalidOption("delimiter", "libsvm text is delimited by spaces and tabs.")
     if options.header != "auto":
         raise InvalidOption("header", "libsvm text has no header.")
-    if options.n_features is not None and not 1 <= options.n_features <= MAX_INDEX:
-        raise InvalidOption("n_features", f"It must be between 1 and {MAX_INDEX}.")
+    if options.n_features is not None and not 1 <= options.n_features <= MAX_INDEX + 1:
+        raise InvalidOption("n_features", f"It must be between 1 and {MAX_INDEX + 1}.")
 
 
 def _count(text: Text, mark: bytes) -> int:

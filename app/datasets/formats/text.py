@@ -186,8 +186,9 @@ class _QuoteCheck:
         fine = np.where(opening, self._neighbours[before], at_end | self._neighbours[after])
         if not fine.all():
             return offset + int(places[np.argmin(fine)])
-        if opening.any():
-            self._opened_at = offset + int(places[opening][-1])
+        first_of_field = opening & (before != QUOTE)
+        if first_of_field.any():
+            self._opened_at = offset + int(places[first_of_field][-1])
         self._inside = bool(opening[-1])
         if at_end[-1] and not self._inside:
             self._closed_at_end = offset + len(buffer) - 1

@@ -74,17 +74,8 @@ def upgrade() -> None:
         sa.Column("finished_at", TIME),
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
     )
-    op.create_index("ix_jobs_status", "jobs", ["status"])
     op.create_index("ix_jobs_dataset_id", "jobs", ["dataset_id"])
-    queued, running = sa.text("status = 'queued'"), sa.text("status = 'running'")
-    op.create_index(
-        "ix_jobs_queue",
-        "jobs",
-        [sa.text("priority DESC"), "id"],
-        sqlite_where=queued,
-        postgresql_where=queued,
-    )
-    op.create_index("ix_jobs_leases", "jobs", ["lease_expires_at"], sqlite_where=running, postgresql_where=running)
+    op.create_index("ix_jobs_queue", "jobs", ["status", sa.text("priority DESC"), "id"])
 
     op.create_table(
         "events",

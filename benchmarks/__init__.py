@@ -1,0 +1,1 @@
+"""Measurements beside peers, printed as ratios. Never part of `make test`."""

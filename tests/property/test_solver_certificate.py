@@ -1,0 +1,144 @@
+"""The certificate against its definition: every loss, exponent and bias, at points good and bad."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solvers.certificate import certify, minimising_bias
+from solvers.problem import build_problem, read_labels
+from solvers.rows import as_rows
+from solvers.setting import BIASES, resolve_setting
+from tests.property.solver_problems import cases, examples
+from tests.property.solver_reference import plain_dual, plain_primal, reference_interval
+
+LOSSES = ["hinge", "squared_hinge", "hinge_p"]
+every_loss = pytest.mark.parametrize("loss", LOSSES)
+every_choice = pytest.mark.parametrize(("loss", "bias"), list(itertools.product(LOSSES, BIASES)))
+
+
+def problem_of(case):
+    definition = dict(case.definition)
+    weights = {key: definition.pop(key) for key in ("sample_weight", "class_weight")}
+    data, labels = as_rows(case.X), read_labels(case.labels, "binary")
+    setting = resolve_setting(
+        n_rows=data.n_rows,
+        n_features=data.n_features,
+        n_classes=2,
+        sparse=False,
+        task="binary",
+        strategy="ovr",
+        epsilon=0.1,
+        **definition,
+    )
+    return build_problem(setting, data, labels, **weights)
+
+
+def feasible_alpha(dense, random):
+    """Somewhere inside the dual's domain."""
+    alpha = random.random(dense.costs.size) * dense.costs
+    if dense.bias == "free":
+        positive = dense.signs > 0
+        up, down = alpha[positive].sum(), alpha[~positive].sum()
+        alpha[positive if up > down else ~positive] *= min(up, down) / max(up, down) if max(up, down) > 0 else 0.0
+    return alpha
+
+
+@every_choice
+def test_gap_is_primal_minus_dual_at_any_point(loss, bias):
+    @examples(25)
+    @given(case=cases(loss=loss, bias=bias, c_scale="sum"), seed=st.integers(0, 2**32 - 1))
+    def check(case, seed):
+        random, dense = np.random.default_rng(seed), case.dense()
+        w, b = random.standard_normal(case.X.shape[1]), random.standard_normal() * (bias != "none")
+        alpha = feasible_alpha(dense, random)
+        certificate = certify(problem_of(case), w, b, alpha)
+        primal, dual = plain_primal(dense, w, b), plain_dual(dense, alpha)
+        tolerance = 1e-9 * max(1.0, primal)
+        assert abs(certificate.primal - primal) <= tolerance
+        assert abs(certificate.dual_bound - dual) <= tolerance
+        assert abs(certificate.gap - (primal - dual)) <= tolerance
+        assert certificate.relative_gap == certificate.gap / max(certificate.primal, 1e-12 * dense.costs.sum())
+
+    check()
+
+
+@every_choice
+def test_an_infeasible_dual_point_is_never_believed(loss, bias):
+    @examples(15)
+    @given(case=cases(loss=loss, bias=bias, c_scale="sum"), seed=st.integers(0, 2**32 - 1))
+    def check(case, seed):
+        random, dense = np.random.default_rng(seed), case.dense()
+        w, b = random.standard_normal(case.X.shape[1]), 0.0
+        wild = 5.0 * random.standard_normal(dense.costs.size) * (dense.costs + 0.1)
+        certificate = certify(problem_of(case), w, b, wild)
+        interval = reference_interval(dense)
+        if certificate.dual_bound is not None:
+            assert certificate.dual_bound <= interval.high * (1 + 1e-9)
+
+    check()
+
+
+@every_choice
+def test_a_dual_point_is_found_for_weights_alone(loss, bias):
+    @examples(15)
+    @given(case=cases(loss=loss, bias=bias, c_scale="sum"), seed=st.integers(0, 2**32 - 1))
+    def check(case, seed):
+        random, dense, problem = np.random.default_rng(seed), case.dense(), problem_of(case)
+        w = 0.3 * random.standard_normal(case.X.shape[1])
+        b = minimising_bias(problem, case.X @ w) if bias == "free" else 0.0
+        certificate = certify(problem, w, b, None)
+        interval = reference_interval(dense)
+        assert certificate.gap >= 0.0
+        assert certificate.dual_bound <= interval.high * (1 + 1e-9)
+        if dense.p > 1.0 and bias != "free":
+            # Then the gap is half the squared gradient in (w, b / bias_scale).
+            slope = dense.p * dense.costs * np.maximum(0.0, 1.0 - dense.signs * (case.X @ w + b)) ** (dense.p - 1)
+            gradient = w - case.X.T @ (slope * dense.signs)
+            beta = dense.bias_scale if bias == "regularized" else 0.0
+            bias_slope = -beta * (slope @ dense.signs)
+            half = 0.5 * (gradient @ gradient + bias_slope**2)
+            assert certificate.gap == pytest.approx(half, rel=1e-7, abs=1e-9 * max(1.0, certificate.primal))
+
+    check()
+
+
+@every_loss
+def test_the_free_bias_is_minimised_exactly(loss):
+    @examples(60)
+    @given(case=cases(loss=loss, bias="free", c_scale="sum"), seed=st.integers(0, 2**32 - 1))
+    def check(case, seed):
+        random, dense = np.random.default_rng(seed), case.dense()
+        w = random.standard_normal(case.X.shape[1])
+        best = minimising_bias(problem_of(case), case.X @ w)
+        value = plain_primal(dense, w, best)
+        # A convex function of b: compared at every kink and on both sides of the claimed minimiser.
+        kinks = dense.signs - case.X @ w
+        others = np.concatenate([kinks, best + np.array([-1e-4, 1e-4, -0.1, 0.1])])
+        assert value <= min(plain_primal(dense, w, b) for b in others) + 1e-12 * max(1.0, value)
+
+    check()
+
+
+@pytest.mark.parametrize("p", [1.0 + 1e-9, 1.001, 1.01, 1.1, 1.9, 1.999])
+def test_exponents_close_to_one_keep_a_finite_bound(p):
+    random = np.random.default_rng(1)
+    X, labels = random.standard_normal((30, 4)), np.arange(30) % 2
+    data = as_rows(X)
+    setting = resolve_setting(
+        n_rows=30, n_features=4, n_classes=2, sparse=False, task="binary", strategy="ovr", loss="hinge_p",
+        p=p, C=0.7, c_scale="sum", bias="regularized", bias_scale=1.0, epsilon=0.1,
+    )  # fmt: skip
+    problem = build_problem(setting, data, read_labels(labels, "binary"), sample_weight=None, class_weight=None)
+    w = 0.1 * random.standard_normal(4)
+    certificate = certify(problem, w, 0.0, None)
+    assert certificate.gap >= 0.0
+    # Strong convexity: the gap of the margins' own dual point is half the squared gradient.
+    signs = np.where(labels == 1, 1.0, -1.0)
+    slope = p * 0.7 * np.maximum(0.0, 1.0 - signs * (X @ w)) ** (p - 1.0)
+    gradient = np.append(w - X.T @ (slope * signs), -(slope @ signs))
+    assert certificate.gap == pytest.approx(0.5 * gradient @ gradient, rel=1e-6)
+    beyond = certify(problem, w, 0.0, np.full(30, 10.0))
+    assert beyond.gap is None or beyond.dual_bound < certificate.primal

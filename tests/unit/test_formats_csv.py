@@ -1,0 +1,285 @@
+"""The CSV reader: what it accepts and gives, and the exact place and code of what it refuses."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.datasets.formats import InvalidFile, InvalidOption, ReadOptions, Table, read
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+
+
+def read_text(folder: Path, text: str | bytes, **options: object) -> Table:
+    path = folder / "data.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read(path, "csv", ReadOptions(**options))  # type: ignore[arg-type]
+
+
+def refuse(folder: Path, text: str | bytes, **options: object) -> InvalidFile:
+    with pytest.raises(InvalidFile) as caught:
+        read_text(folder, text, **options)
+    return caught.value
+
+
+def test_a_table_with_header_and_string_labels(tmp_path: Path) -> None:
+    table = read_text(tmp_path, "a,b,class\n1,0,yes\n2.5,-3e2,no\n0,4,yes\n")
+    assert table.storage == "dense"
+    assert table.arrays["X"].tolist() == [[1, 0], [2.5, -300], [0, 4]]
+    assert table.arrays["X"].dtype == np.float64
+    assert table.arrays["X"].flags.c_contiguous
+    assert table.arrays["y"].tolist() == [1, 0, 1]
+    assert table.arrays["y"].dtype == np.int32
+    assert (table.n_rows, table.n_features, table.nnz) == (3, 2, 4)
+    assert (table.feature_names, table.target) == (["a", "b"], "class")
+    assert (table.label_kind, table.labels) == ("string", ["no", "yes"])
+    assert table.class_counts == [("no", 1), ("yes", 2)]
+    assert table.task_hint == "binary"
+    assert [warning.code for warning in table.warnings] == ["header_guessed"]
+
+
+def test_no_header_and_numeric_labels(tmp_path: Path) -> None:
+    table = read_text(tmp_path, "1,0,3\n2,5,1\n3,6,2\n")
+    assert table.arrays["X"].tolist() == [[1, 0], [2, 5], [3, 6]]
+    assert table.arrays["y"].tolist() == [3, 1, 2]
+    assert table.arrays["y"].dtype == np.float64
+    assert (table.feature_names, table.target, table.labels) == (None, "2", None)
+    assert table.class_counts == [(1, 1), (2, 1), (3, 1)]
+    assert table.task_hint == "multiclass"
+    assert "'1'" in table.warnings[0].detail
+
+
+@pytest.mark.parametrize(
+    ("labels", "hint", "n_classes"),
+    [
+        (["1.5", "2", "2"], "regression", 0),
+        ([str(k) for k in range(101)], "regression", 0),
+        ([str(k) for k in range(100)], "multiclass", 100),
+        (["-1", "+1.0", "1"], "binary", 2),
+        (["9"], "binary", 1),
+        ([f"label {k}" for k in range(150)], "multiclass", 150),
+    ],
+)
+def test_task_hints(tmp_path: Path, labels: list[str], hint: str, n_classes: int) -> None:
+    table = read_text(tmp_path, "x,y\n" + "".join(f"1,{label}\n" for label in labels))
+    assert (table.task_hint, len(table.class_counts)) == (hint, n_classes)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected_x", "expected_y"),
+    [
+        ({}, [[1, 2, 3]], 4),
+        ({"target": "b"}, [[1, 3, 4]], 2),
+        ({"target": "1"}, [[2, 3, 4]], 1),  # the name wins over the number
+        ({"target": "0"}, [[2, 3, 4]], 1),
+        ({"target": "-2"}, [[1, 2, 4]], 3),
+        ({"target": "b", "ignore": ("d", "0")}, [[3]], 2),
+        ({"weight": "b"}, [[1, 3]], 4),
+    ],
+)
+def test_columns_by_name_and_number(
+    tmp_path: Path, options: dict[str, object], expected_x: list[list[float]], expected_y: float
+) -> None:
+    table = read_text(tmp_path, "1,b,c,d\n1,2,3,4\n", header="true", **options)
+    assert table.arrays["X"].tolist() == expected_x
+    assert table.arrays["y"].tolist() == [expected_y]
+    assert ("weight" in table.arrays) == ("weight" in options)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("1;2;a\n3;4;b\n", {"delimiter": ";"}, [[1, 2], [3, 4]]),
+        ("1\t2\ta\n3\t4\tb\n", {"delimiter": "tab"}, [[1, 2], [3, 4]]),
+        ("1,2,a\r\n3,4,b\r\n", {}, [[1, 2], [3, 4]]),
+        ("1,2,a\r3,4,b", {}, [[1, 2], [3, 4]]),
+        ("\n1,2,a\n\n\r\n3,4,b\n\n", {}, [[1, 2], [3, 4]]),
+        ('"1",2,"a"\n"3","4",b\n', {}, [[1, 2], [3, 4]]),
+        ('"x","y\n""q""",z\n1,2,a\n3,4,b\n', {}, [[1, 2], [3, 4]]),
+        ("\ufeffx,y,z\n1,2,a\n3,4,b\n", {}, [[1, 2], [3, 4]]),
+        (" 1 ,\t2,a\n3,+4.,b", {}, [[1, 2], [3, 4]]),
+        ("5e-324,1.7976931348623157e308,a\n-2.2e-310,.5,b", {}, [[5e-324, 1.7976931348623157e308], [-2.2e-310, 0.5]]),
+        ("1e-400,-0,a\n00012,1E+2,b", {}, [[0, 0], [12, 100]]),
+    ],
+)
+def test_accepted_spellings(tmp_path: Path, text: str, options: dict[str, object], expected: list[list[float]]) -> None:
+    assert read_text(tmp_path, text, **options).arrays["X"].tolist() == expected
+
+
+def test_labels_are_kept_as_they_are(tmp_path: Path) -> None:
+    table = read_text(tmp_path, 'x,y\n1, a\n1,a\n1,"a\nb"\n1,"q""q"\n1,NA\n1,null\n1,Ünïcode\n1,7\n')
+    assert table.labels == sorted([" a", "a", "a\nb", 'q"q', "NA", "null", "Ünïcode", "7"])
+    assert [warning.code for warning in table.warnings] == ["header_guessed", "mixed_labels"]
+    assert "7 of the 8" in table.warnings[1].detail
+
+
+def test_names_are_kept_as_they_are(tmp_path: Path) -> None:
+    table = read_text(tmp_path, '"a, b", c,"d\ne",ignored,ü\n1,2,3,x,y\n', ignore=("ignored",))
+    assert table.feature_names == ["a, b", " c", "d\ne"]
+    assert table.target == "ü"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("a,b\n1,x\nz,y\n", {}, [(3, 1, "not_a_number")]),
+        ("a,b\r\n1,x\r\n\r\nz,y\r\n", {}, [(4, 1, "not_a_number")]),
+        ("a,b\r1,x\rz,y\r", {}, [(3, 1, "not_a_number")]),
+        ('a,b\n1,"x\ny"\n"\n",z\nq,w', {}, [(4, 1, "not_a_number"), (6, 1, "not_a_number")]),
+        ('a,b,c\n1,"\n\n",3\n1,2,\n', {}, [(2, 2, "not_a_number"), (5, 3, "missing_value")]),
+        ('a,b,c\n"\n",q,r\n', {}, [(2, 1, "not_a_number"), (3, 2, "not_a_number")]),
+        ("a,b\n,x\n", {}, [(2, 1, "missing_value")]),
+        ("a,b\n \t,x\n", {}, [(2, 1, "missing_value")]),
+        ("a,b\n1,\n2,x\n", {}, [(2, 2, "missing_value")]),
+        ("a,b\n1,  \n2,x\n", {}, [(2, 2, "missing_value")]),
+        ("a,b\n" + "1,\n" * 3, {}, [(2, 2, "missing_value"), (3, 2, "missing_value"), (4, 2, "missing_value")]),
+        ("a,b\n1,5\n2,nan\n3,\n", {}, [(4, 2, "missing_value")]),
+        ("a,b\n1,5\n2,1e999\n", {}, [(3, 2, "not_finite")]),
+        ("a,b\nNaN,x\n-inf,x\nInfinity,x\n1e999,x\n", {}, [(k, 1, "not_finite") for k in (2, 3, 4, 5)]),
+        ("a,b\n0x10,x\n1_000,x\n٣,x\n\uff11,x\n1e,x\n--1,x\n", {}, [(k, 1, "not_a_number") for k in range(2, 8)]),
+        ("a,b\n1 2,x\n1\u00a0,x\n\x0b1,x\nTrue,x\n1d5,x\n", {}, [(k, 1, "not_a_number") for k in range(2, 7)]),
+        ("a,b,c\n1,2,x\n1,x\n1,2,3,x\n", {}, [(3, 3, "wrong_field_count"), (4, 4, "wrong_field_count")]),
+        ("1,2,x\n1,x\n", {}, [(2, 3, "wrong_field_count")]),
+        ("a,b,c\n1,-2,x\n1,nan,x\n1,-0,x\n", {"weight": "b"}, [(2, 2, "negative_weight"), (3, 2, "not_finite")]),
+        ("a,a,b,c,b\n1,2,3,4,5\n", {}, [(1, 2, "duplicate_name"), (1, 5, "duplicate_name")]),
+        (",a,b\n1,2,3\n", {}, [(1, 1, "missing_name")]),
+        ("a,b\n", {}, [(2, None, "no_rows")]),
+        ("a,b", {}, [(2, None, "no_rows")]),
+        ("a,b\n\n\n", {}, [(2, None, "no_rows")]),
+        ("", {}, [(None, None, "empty_file")]),
+        ("\ufeff", {}, [(None, None, "empty_file")]),
+        ("\n\r\n", {}, [(None, None, "empty_file")]),
+        ("a\n1\n", {}, [(1, 1, "one_column")]),
+        ("\na;b\n1;2\n", {}, [(2, 1, "one_column")]),
+        ('a,b\n1,"x\n', {}, [(2, 2, "bad_quote")]),
+        ('a,b\n1,"x"y\n', {}, [(2, 2, "bad_quote")]),
+        ('a,b\n1,x"y"\n', {}, [(2, 2, "bad_quote")]),
+        ('a,b\n"1,2","x\ny""\n', {}, [(2, 2, "bad_quote")]),
+        ('a,b\n"1,2","x\ny",z"\n', {}, [(3, 3, "bad_quote")]),
+        (b"a,b\n1,\xff\n", {}, [(2, 2, "not_utf8")]),
+        (b"a,b\n1,x\n1,y\xc3", {}, [(3, 2, "not_utf8")]),
+        (b"a,b\n1,x\n1,\x00\n", {}, [(3, 2, "nul_byte")]),
+        (b'a,b,c\n"1,\n2",x,\x00\n', {}, [(3, 3, "nul_byte")]),
+        ("a,b\n1,x\n".encode("utf-16"), {}, [(1, 1, "not_utf8")]),
+        ("a,b\n1,x\n".encode("utf-16-le"), {}, [(1, 1, "nul_byte")]),
+    ],
+)
+def test_faults_and_their_places(
+    tmp_path: Path,
+    text: str | bytes,
+    options: dict[str, object],
+    expected: list[tuple[int | None, int | None, str]],
+) -> None:
+    refusal = refuse(tmp_path, text, **options)
+    assert [(error.line, error.column, error.code) for error in refusal.errors] == expected
+    assert refusal.more == 0
+
+
+def test_a_fault_names_its_column_and_quotes_little(tmp_path: Path) -> None:
+    (error,) = refuse(tmp_path, "height,class\n1,x\n\x07" + "z" * 500 + ",y\n").errors
+    assert "'height'" in error.detail
+    assert "\\x07zzz" in error.detail
+    assert len(error.detail) < 120
+
+
+def test_the_first_twenty_faults_are_listed_and_the_others_counted(tmp_path: Path) -> None:
+    refusal = refuse(tmp_path, "a,b\n" + "?,x\n" * 50)
+    assert [error.line for error in refusal.errors] == list(range(2, 22))
+    assert refusal.more == 30
+    assert refuse(tmp_path, "a,b\n" + "?,x\n" * 5000).more == 980
+
+
+def test_a_wrong_delimiter_is_suspected(tmp_path: Path) -> None:
+    assert "';'" in refuse(tmp_path, "a;b\n1;2\n").errors[0].detail
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "says"),
+    [
+        ({"target": "nope"}, "target", "'a', 'b', 'c', 'd', 'e' and 1 more"),
+        ({"target": "6"}, "target", "'6'"),
+        ({"target": "-7"}, "target", "'-7'"),
+        ({"target": "9" * 400}, "target", "…"),
+        ({"weight": "nope"}, "weight", "'nope'"),
+        ({"ignore": ("a", "nope")}, "ignore", "'nope'"),
+        ({"weight": "f"}, "weight", "same column"),
+        ({"target": "a", "ignore": ("a",)}, "ignore", "target"),
+        ({"weight": "a", "ignore": ("a",)}, "ignore", "weight"),
+        ({"ignore": ("a", "b", "c", "d", "e")}, "ignore", "no column"),
+        ({"delimiter": ""}, "delimiter", "one ASCII character"),
+        ({"delimiter": ",,"}, "delimiter", "one ASCII character"),
+        ({"delimiter": '"'}, "delimiter", "one ASCII character"),
+        ({"delimiter": "1"}, "delimiter", "one ASCII character"),
+        ({"delimiter": "§"}, "delimiter", "one ASCII character"),
+        ({"index_base": "1"}, "index_base", "libsvm"),
+        ({"n_features": 3}, "n_features", "libsvm"),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, object], field: str, says: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        read_text(tmp_path, "a,b,c,d,e,f\n1,2,3,4,5,6\n", **options)
+    assert caught.value.field == field
+    assert says in caught.value.detail
+
+
+def test_an_unnamed_column_can_be_ignored(tmp_path: Path) -> None:
+    assert read_text(tmp_path, ",a,b\n0,1,x\n", ignore=("0",)).arrays["X"].tolist() == [[1]]
+
+
+def test_header_can_be_said(tmp_path: Path) -> None:
+    assert read_text(tmp_path, "1,2\n3,4\n", header="true").feature_names == ["1"]
+    assert read_text(tmp_path, "1,a\n3,b\n", header="false").n_rows == 2
+    assert read_text(tmp_path, "1,2\n3,4\n", header="true").warnings[-1].code == "one_class"
+
+
+def test_many_blocks_and_a_late_fault(tmp_path: Path) -> None:
+    lines = [f"{k},{k / 7!r},{'even' if k % 2 == 0 else 'odd'}" for k in range(120_000)]
+    table = read_text(tmp_path, "a,b,c\n" + "\n".join(lines))
+    assert np.array_equal(table.arrays["X"][:, 1], np.arange(120_000) / 7)
+    assert table.class_counts == [("even", 60_000), ("odd", 60_000)]
+    lines[110_000] = "110000,oops,even"
+    refusal = refuse(tmp_path, "a,b,c\n" + "\n".join(lines))
+    assert [(error.line, error.column) for error in refusal.errors] == [(110_002, 2)]
+
+
+def test_a_record_longer_than_a_block(tmp_path: Path) -> None:
+    table = read_text(tmp_path, "a,b\n1,x\n2," + "y" * 3_000_000 + "\n")
+    assert [len(label) for label in table.labels or []] == [1, 3_000_000]
+
+
+def test_a_very_wide_file(tmp_path: Path) -> None:
+    rows = [[str(k * j % 97) for j in range(20_000)] for k in range(3)]
+    table = read_text(tmp_path, "\n".join(",".join(row) for row in rows))
+    assert table.n_features == 19_999
+    assert table.arrays["X"].tolist() == [[float(cell) for cell in row[:-1]] for row in rows]
+    rows[1][7] = "x"
+    refusal = refuse(tmp_path, "\n".join(",".join(row) for row in rows))
+    assert [(error.line, error.column) for error in refusal.errors] == [(2, 8)]
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.datasets.formats.text.MAX_LINE_BYTES", 1 << 16)
+    assert refuse(tmp_path, "1," * (1 << 20)).errors[0].code == "line_too_long"
+    late = refuse(tmp_path, "a,b\n1,x\n?,y\n" + "1" * (1 << 20)).errors[0]
+    assert (late.line, late.code) == (4, "line_too_long")
+
+
+def test_blank_lines_do_not_cost_memory(tmp_path: Path) -> None:
+    wide = ",".join(f"c{j}" for j in range(5_000))
+    table = read_text(tmp_path, wide + "\n" * 1_000_000 + ",".join(["1"] * 5_000))
+    assert table.arrays["X"].base is not None
+    assert table.arrays["X"].base.nbytes < 8 * 1_100_000
+
+
+def test_the_bundled_example() -> None:
+    table = read(PROJECT_ROOT / "app" / "examples" / "ionosphere.csv", "csv", ReadOptions())
+    assert (table.n_rows, table.n_features) == (351, 34)
+    assert table.class_counts == [("bad", 126), ("good", 225)]
+    assert (table.feature_names or [])[:2] == ["pulse01_re", "pulse01_im"]
+
+
+def test_the_bundled_example_is_the_public_data_set(shared_data: Path) -> None:
+    table = read(PROJECT_ROOT / "app" / "examples" / "ionosphere.csv", "csv", ReadOptions())
+    with np.load(shared_data / "ionosphere" / "train.npz", allow_pickle=False) as source:
+        assert np.abs(table.arrays["X"] - source["X"]).max() < 1e-15
+        assert np.array_equal(table.arrays["y"], source["y"])

@@ -1,0 +1,126 @@
+"""Warming kernels, and recovery from cache files that a kill or a full disk left truncated."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+from solvers.kernel_cache import cache_files, kernels_of, warm
+
+TWO_KERNELS = """
+from numba import njit
+
+@njit(cache=True)
+def double(value):
+    return 2 * value
+
+@njit(cache=True)
+def triple(value):
+    return 3 * value
+"""
+
+
+@pytest.fixture
+def load_kernels(tmp_path, monkeypatch):
+    """Loads a fresh copy of a module with two kernels, which share one cache on disk."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    source = tmp_path / "two_kernels.py"
+    source.write_text(TWO_KERNELS)
+
+    def load():
+        specification = importlib.util.spec_from_file_location("two_kernels", source)
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        return module
+
+    return load
+
+
+def call(module):
+    return module.double(4), module.triple(5)
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("left", [0.0, 0.5, 0.98])
+def test_a_truncated_cache_file_is_replaced(load_kernels, suffix, left):
+    first = load_kernels()
+    assert call(first) == (8, 15)
+    (victim,) = [file for file in cache_files(first.double) if file.suffix == suffix]
+    others = {file: file.stat().st_ino for file in cache_files(first.triple)}
+    assert len(others) == 2
+    whole = victim.read_bytes()
+    victim.write_bytes(whole[: int(left * len(whole))])
+    with pytest.raises(Exception):  # noqa: B017, PT011  # unpickling garbage raises what it likes
+        call(load_kernels())
+
+    mended = load_kernels()
+    warm(kernels_of(mended), lambda: call(mended))
+    assert call(mended) == (8, 15)
+    assert call(load_kernels()) == (8, 15), "other processes find a whole cache again"
+    assert {file: file.stat().st_ino for file in cache_files(first.triple)} == others, "the rest is left alone"
+
+
+def test_an_error_that_is_not_the_caches_fault_is_passed_on(load_kernels):
+    module = load_kernels()
+    call(module)
+    calls = []
+
+    def fail():
+        calls.append(1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        warm(kernels_of(module), fail)
+    assert len(calls) == 1
+    assert len(cache_files(module.double)) == 2
+
+
+WARM_UP_AND_TRAIN = """
+import numpy as np, scipy.sparse as sp, solvers
+import solvers.rows, solvers.methods.dcd
+from solvers.kernel_cache import kernels_of
+solvers.warm_up()
+kernels = [*kernels_of(solvers.rows), solvers.methods.dcd._run_pass]
+before = [len(kernel.signatures) for kernel in kernels]
+random = np.random.default_rng(0)
+for dtype in (np.float32, np.float64):
+    X = random.standard_normal((50, 7)).astype(dtype)
+    for table in (X, sp.csr_array(X), sp.csr_matrix(X)):
+        for loss in ("hinge", "squared_hinge"):
+            result = solvers.train(table, X[:, 0] > 0, loss=loss, sample_weight=random.random(50))
+            solvers.train(table, X[:, 0] > 0, loss=loss, warm_start=result)
+            solvers.train(table, X[:, 0] > 0, loss=loss, warm_start=result.coef)
+assert all(before) and [len(kernel.signatures) for kernel in kernels] == before, before
+print(result.coef.tobytes().hex())
+"""
+
+
+def test_warm_up_compiles_everything_once_and_mends_its_own_cache(tmp_path):
+    """In processes of their own, with a cache of their own: a cold start, then one after damage."""
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(root)}
+
+    def run():
+        return subprocess.run(
+            [sys.executable, "-c", WARM_UP_AND_TRAIN],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
+    first = run()
+    assert first.returncode == 0, first.stderr
+    victims = [*tmp_path.rglob("*_run_pass*.nbc"), *tmp_path.rglob("*_margins_csr*.nbi")]
+    assert len(victims) >= 3
+    for victim in victims:
+        victim.write_bytes(victim.read_bytes()[:100])
+    second = run()
+    assert second.returncode == 0, second.stderr
+    assert second.stdout == first.stdout
+    assert all(victim.stat().st_size > 100 for victim in victims)

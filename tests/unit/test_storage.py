@@ -1,0 +1,160 @@
+"""Blobs are named by their content, are there whole or not at all, and are swept only when nobody needs them."""
+
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from app.storage import BlobStore
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BlobStore:
+    return BlobStore(tmp_path)
+
+
+def files(store: BlobStore) -> list[Path]:
+    return [path for folder in (store.root, store.staging) for path in folder.rglob("*") if path.is_file()]
+
+
+def make_old(path: Path, seconds: float) -> None:
+    moment = time.time() - seconds
+    os.utime(path, (moment, moment))
+
+
+@pytest.mark.parametrize("content", [b"", b"x", bytes(range(256)) * 5000], ids=["empty", "byte", "1.28 MB"])
+def test_content_comes_back_under_its_hash(store: BlobStore, content: bytes) -> None:
+    sha256 = store.put(content)
+    assert sha256 == hashlib.sha256(content).hexdigest()
+    assert store.path(sha256).read_bytes() == content
+    assert store.size(sha256) == len(content)
+    assert store.is_intact(sha256)
+    assert list(store) == [sha256]
+    assert files(store) == [store.path(sha256)], "something stayed in the staging folder"
+
+
+def test_a_staged_file_is_hashed_and_counted_over_its_chunks(store: BlobStore) -> None:
+    with store.stage() as staged:
+        assert [staged.write(chunk) for chunk in (b"ab", memoryview(b"cd"), b"", b"e")] == [2, 2, 0, 1]
+        staged.flush()
+        assert staged.path.read_bytes() == b"abcde"
+        assert (staged.size, staged.sha256) == (5, hashlib.sha256(b"abcde").hexdigest())
+        assert list(store) == [], "visible before it was committed"
+        sha256 = staged.commit()
+    assert store.path(sha256).read_bytes() == b"abcde"
+
+
+def test_an_abandoned_file_leaves_nothing(store: BlobStore) -> None:
+    with store.stage() as staged:
+        staged.write(b"half of it")
+    assert files(store) == []
+
+
+def test_a_file_whose_writer_fails_leaves_nothing(store: BlobStore) -> None:
+    def fail_half_way() -> None:
+        with store.stage() as staged:
+            staged.write(b"half of it")
+            raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        fail_half_way()
+    assert files(store) == []
+
+
+def test_the_same_content_twice_is_one_file_with_a_new_grace_period(store: BlobStore) -> None:
+    sha256 = store.put(b"same")
+    make_old(store.path(sha256), 2 * HOUR)
+    assert store.put(b"same") == sha256
+    assert files(store) == [store.path(sha256)]
+    assert store.sweep(owned=(), grace_seconds=HOUR) == 0, "its new owner is on the way"
+    assert store.is_intact(sha256)
+
+
+def test_the_sweep_takes_only_what_is_old_and_nobodys(store: BlobStore) -> None:
+    old_owned, old_unowned, new_unowned = store.put(b"one"), store.put(b"three"), store.put(b"two")
+    make_old(store.path(old_owned), 2 * HOUR)
+    make_old(store.path(old_unowned), 2 * HOUR)
+    with store.stage() as abandoned, store.stage() as in_use:
+        abandoned.write(b"1234567")
+        abandoned.flush()
+        make_old(abandoned.path, 2 * HOUR)
+        assert store.sweep({old_owned}, HOUR) == len(b"three") + 7
+        assert not abandoned.path.exists()
+        assert in_use.path.exists()
+    assert sorted(store) == sorted([old_owned, new_unowned])
+    assert store.sweep({old_owned}, HOUR) == 0
+    assert store.sweep({old_owned}, 0.0) == len(b"two")
+
+
+@pytest.mark.parametrize("position", [0, 1000, 2_000_000])
+def test_a_flipped_bit_is_found(store: BlobStore, position: int) -> None:
+    sha256, other = store.put(bytes(2_000_001)), store.put(b"other")
+    path = store.path(sha256)
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+    assert not store.is_intact(sha256)
+    assert store.is_intact(other)
+
+
+def test_missing_and_shortened_files_are_not_intact(store: BlobStore) -> None:
+    sha256 = store.put(b"12345")
+    os.truncate(store.path(sha256), 4)
+    assert not store.is_intact(sha256)
+    store.path(sha256).unlink()
+    assert not store.is_intact(sha256)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12.0).reshape(3, 4),
+        np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+        np.arange(20, dtype=np.int32)[::2],
+        np.zeros(0),
+        np.zeros((0, 5), dtype=np.int64),
+        np.array([1.5, -0.0, 5e-324], dtype=np.float32),
+    ],
+    ids=["rows", "columns", "strided", "empty", "no rows", "float32"],
+)
+def test_an_array_is_mapped_not_copied_and_equal(store: BlobStore, array: np.ndarray[Any, Any]) -> None:
+    mapped = store.map_array(store.put_array(array))
+    assert isinstance(mapped, np.memmap)
+    assert (mapped.dtype, mapped.shape) == (array.dtype, array.shape)
+    assert mapped.tobytes() == np.ascontiguousarray(array).tobytes()
+    assert not mapped.flags.writeable
+
+
+def test_an_array_of_objects_is_refused(store: BlobStore) -> None:
+    with pytest.raises(ValueError, match="Object arrays"):
+        store.put_array(np.array([{}], dtype=object))
+    assert files(store) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(array=hnp.arrays(st.sampled_from([np.float64, np.int64, np.int32]), hnp.array_shapes(max_dims=2)))
+def test_any_array_of_numbers_comes_back(tmp_path_factory: pytest.TempPathFactory, array: Any) -> None:
+    store = BlobStore(tmp_path_factory.getbasetemp() / "any-array")
+    np.testing.assert_array_equal(store.map_array(store.put_array(array)), array)
+
+
+def test_readiness_is_a_real_write_that_leaves_nothing(store: BlobStore) -> None:
+    store.check_writable()
+    assert files(store) == []
+    store.staging.rmdir()
+    with pytest.raises(OSError, match="No such file"):
+        store.check_writable()
+
+
+def test_a_store_opens_over_an_existing_one(store: BlobStore, tmp_path: Path) -> None:
+    sha256 = store.put(b"kept")
+    assert list(BlobStore(tmp_path)) == [sha256]

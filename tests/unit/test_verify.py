@@ -1,0 +1,113 @@
+"""`hyperplane verify` finds every way in which files and rows can disagree."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.config import Settings
+from app.db import Database
+from app.db.tables import ModelRow
+from app.models import service as models
+from app.storage import BlobStore
+from app.storage import repository as ownership
+from app.verify import verify_storage
+from tests.builders import (
+    dataset_row,
+    migrated_database,
+    model_bytes,
+    model_row,
+    queued_jobs,
+    temporary_settings,
+)
+
+CARD = {"certificate": {"relative_gap": 1e-4}}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return temporary_settings(tmp_path)
+
+
+@pytest.fixture
+def database(settings: Settings) -> Iterator[Database]:
+    with migrated_database(settings.resolved_database_url) as database:
+        yield database
+
+
+@pytest.fixture
+def store(settings: Settings) -> BlobStore:
+    return BlobStore(settings.data_dir)
+
+
+def add_dataset(database: Database, store: BlobStore) -> tuple[str, dict[str, str]]:
+    arrays = {"X": store.put(b"X"), "y": store.put(b"y")}
+    row = dataset_row(sha256=store.put(b"raw"), arrays=arrays)
+    with database.write() as session:
+        session.add(row)
+        ownership.own(session, row.id, {row.sha256: 3, arrays["X"]: 1, arrays["y"]: 1})
+    return row.id, {**arrays, "raw": row.sha256}
+
+
+def add_model(database: Database, blob: str, card: dict[str, object] = CARD) -> ModelRow:
+    (job_id,) = queued_jobs(database, [0])
+    row = model_row(job_id, blob=blob, card=card)
+    with database.write() as session:
+        models.register(session, row, blob_bytes=1)
+    return row
+
+
+def test_a_sound_store_is_sound(settings: Settings, database: Database, store: BlobStore) -> None:
+    add_dataset(database, store)
+    add_model(database, store.put(model_bytes([1.0, 2.0], card=CARD)))
+    report = verify_storage(settings)
+    assert (report.faults, report.unowned) == ([], [])
+    assert (report.blobs, report.datasets, report.models, report.sound) == (4, 1, 1, True)
+
+
+@pytest.mark.parametrize("part", ["X", "y", "raw"])
+def test_a_flipped_byte_is_found(settings: Settings, database: Database, store: BlobStore, part: str) -> None:
+    dataset_id, files = add_dataset(database, store)
+    store.path(files[part]).write_bytes(b"?")
+    report = verify_storage(settings)
+    assert not report.sound
+    assert report.faults == [
+        f"file {files[part]}: its bytes are not what its name says",
+        f"{dataset_id}: file {files[part]} is missing or damaged",
+    ]
+
+
+def test_a_missing_file_is_found(settings: Settings, database: Database, store: BlobStore) -> None:
+    dataset_id, files = add_dataset(database, store)
+    store.path(files["X"]).unlink()
+    assert verify_storage(settings).faults == [f"{dataset_id}: file {files['X']} is missing or damaged"]
+
+
+def test_a_file_that_a_sweep_would_take_from_its_row_is_found(
+    settings: Settings, database: Database, store: BlobStore
+) -> None:
+    dataset_id, files = add_dataset(database, store)
+    with database.write() as session:
+        ownership.disown(session, dataset_id)
+    report = verify_storage(settings)
+    assert len(report.faults) == 3
+    assert all(fault.endswith("is not recorded as its own") for fault in report.faults)
+    assert sorted(report.unowned) == sorted(files.values())
+
+
+def test_a_model_that_is_not_what_its_row_says_is_found(
+    settings: Settings, database: Database, store: BlobStore
+) -> None:
+    other_card = add_model(database, store.put(model_bytes([1.0], card={"other": 1})))
+    no_model = add_model(database, store.put(b"no model at all"))
+    faults = verify_storage(settings).faults
+    assert len(faults) == 2
+    assert faults[0].startswith(f"{other_card.id}: the card")
+    assert faults[1].startswith(f"{no_model.id}: the file does not start like a model")
+
+
+def test_a_file_that_nobody_owns_is_told_but_is_no_fault(settings: Settings, database: Database) -> None:
+    sha256 = BlobStore(settings.data_dir).put(b"left over")
+    report = verify_storage(settings)
+    assert (report.sound, report.unowned) == (True, [sha256])
+    assert "1 files have no owner" in "\n".join(report.lines())
