@@ -192,7 +192,7 @@ def test_what_is_not_json_is_unparsable(plain: ServedModel, body: bytes) -> None
         predict(plain, body)
 
 
-@settings(max_examples=300 * SOAK, deadline=None, derandomize=SOAK == 1)
+@settings(max_examples=150 * SOAK, deadline=None, derandomize=SOAK == 1)
 @given(
     body=st.fixed_dictionaries(
         {"instances": st.lists(JSON_VALUES, max_size=4) | JSON_VALUES},
@@ -204,10 +204,9 @@ def test_any_json_is_answered_or_refused(named: ServedModel, plain: ServedModel,
     for model in (named, plain):
         try:
             answered = json.loads(predict(model, json.dumps(body).encode()))
-        except AppError as error:
-            assert 400 <= error.status < 500
-        else:
-            assert len(answered["predictions"]) == len(body["instances"])
+        except (Invalid, Unparsable):
+            continue
+        assert len(answered["predictions"]) == len(body["instances"])
 
 
 @settings(max_examples=200 * SOAK, deadline=None, derandomize=SOAK == 1)
