@@ -21,6 +21,8 @@ main = typer.Typer(
 keys = typer.Typer(no_args_is_help=True, help="API keys: make, list, revoke.")
 main.add_typer(keys, name="keys")
 
+LOWER_PRIORITY = 5  # training yields to the API when both want the processor
+
 DataDir = Annotated[Path | None, typer.Option(help="folder for blobs and, by default, the database")]
 
 
@@ -44,6 +46,8 @@ def worker(
     exit_with_stdin: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Run only the workers; several machines may share one database and storage."""
+    os.nice(LOWER_PRIORITY)
+
     from app.launcher import stop_when_stdin_closes
     from app.worker.supervisor import Supervisor
 
@@ -56,6 +60,10 @@ def worker(
 @main.command(hidden=True)
 def api(exit_with_stdin: Annotated[bool, typer.Option(hidden=True)] = False) -> None:
     """Run only the HTTP process, as `serve` does."""
+    from app.datasets.forkserver import start_forkserver
+
+    start_forkserver()  # before the imports below: the two then load side by side
+
     import uvicorn
 
     from app.launcher import stop_when_stdin_closes

@@ -3,17 +3,15 @@
 The child comes from a forkserver that has the parser's kernels compiled, so it starts in milliseconds.
 """
 
-import multiprocessing
 import threading
 from dataclasses import asdict
 from pathlib import Path
 
 from app.datasets import parse
+from app.datasets.forkserver import start_forkserver
 from app.datasets.formats import Format, InvalidFile, InvalidOption, ReadOptions
 from app.datasets.parse import Parsed
 from app.errors import AppError, ErrorItem, Invalid, invalid_field
-
-PRELOAD = "app.datasets.preload"
 
 
 class Ingestor:
@@ -22,12 +20,11 @@ class Ingestor:
     def __init__(self, blob_root: Path, slots: int = 2) -> None:
         self._blob_root = blob_root
         self._slots = threading.BoundedSemaphore(slots)
-        self._processes = multiprocessing.get_context("forkserver")
-        self._processes.set_forkserver_preload([PRELOAD])
+        self._processes = start_forkserver()
         self.warm = False
 
     def warm_up(self) -> None:
-        """Start the forkserver and wait until it has compiled its kernels."""
+        """Wait until the forkserver has compiled its kernels and can give us a child."""
         child = self._processes.Process(target=parse.do_nothing, daemon=True)
         child.start()
         child.join()

@@ -53,6 +53,8 @@ class ServedModels:
             row = service.resolve(session, reference)
         with self._lock:
             model = self._models.get(row.id)
+            if model is not None:
+                self._models.move_to_end(row.id)
         if model is None:
             model = self._open(row)
         if is_id("mdl", reference):

@@ -31,7 +31,8 @@ _encode = msgspec.json.Encoder().encode
 def predict(model: ServedModel, body: bytes) -> bytes:
     """Answer one request; raises Unparsable for what is not JSON and Invalid for what names no row."""
     request = _read(body)
-    scores = _scores(model, request.instances)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        scores = _scores(model, request.instances)
     if not np.isfinite(scores).all():
         number = int(np.argmin(np.isfinite(scores)))
         raise _bad_row(number, "overflow", "its score is too large to be a number")

@@ -32,7 +32,6 @@ KILL_AFTER_SECONDS = 5.0  # a process that does not react to a stop for this lon
 SWEEP_EVERY_SECONDS = 600.0
 CANCEL_LOOK_SECONDS = 0.3
 DATABASE_PAUSE_SECONDS = 1.0
-LOWER_PRIORITY = 5  # training yields to the API when both want the processor
 
 
 class Every:
@@ -75,7 +74,6 @@ class Supervisor:
         """Serve until SIGTERM or SIGINT, then drain: running jobs go back to the queue."""
         signal.signal(signal.SIGTERM, self._on_stop_signal)
         signal.signal(signal.SIGINT, self._on_stop_signal)
-        os.nice(LOWER_PRIORITY)
         log.info("%s starts with %d slot(s)", self._id, self._settings.workers)
         self._slots = [self._new_slot() for _ in range(self._settings.workers)]
         while not self._drained():

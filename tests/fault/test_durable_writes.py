@@ -1,4 +1,4 @@
-"""A blob survives a crash at any moment: the order of the system calls is right, and a kill at each leaves no torn file.
+"""A blob survives a crash at any moment: its system calls come in order, and a kill at each leaves no torn file.
 
 `strace` shows and injects; the process under it does one `put` and nothing else.
 """
@@ -42,10 +42,10 @@ def strace(require_command: Callable[[str], str], tmp_path: Path) -> Callable[..
 
     def run(*options: str) -> tuple[int, list[Call]]:
         log = tmp_path / "strace.log"
+        put_new = [sys.executable, "-B", "-c", PUT_NEW, tmp_path / "data"]
         traced = "trace=mkdir,mkdirat,write,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat"
         process = subprocess.run(
-            [command, "-f", "-y", "-s", "8", "-o", log, "-e", traced, *options]
-            + [sys.executable, "-B", "-c", PUT_NEW, tmp_path / "data"],
+            [command, "-f", "-y", "-s", "8", "-o", log, "-e", traced, *options, *put_new],
             capture_output=True,
             text=True,
             check=False,
@@ -59,9 +59,7 @@ def strace(require_command: Callable[[str], str], tmp_path: Path) -> Callable[..
 
 def positions(calls: list[Call], name: str, pattern: str) -> list[int]:
     return [
-        number
-        for number, call in enumerate(calls)
-        if call.name.startswith(name) and re.search(pattern, call.arguments)
+        number for number, call in enumerate(calls) if call.name.startswith(name) and re.search(pattern, call.arguments)
     ]
 
 
@@ -127,9 +125,7 @@ def test_a_kill_at_each_call_leaves_the_old_state_or_the_new(
     assert list(store.staging.iterdir()) == [], "what the kills left behind is not swept"
 
 
-@pytest.mark.parametrize(
-    "fault", ["fsync:error=EIO:when=1", "write:error=ENOSPC:when=1+", "/^rename:error=EIO:when=1"]
-)
+@pytest.mark.parametrize("fault", ["fsync:error=EIO:when=1", "write:error=ENOSPC:when=1+", "/^rename:error=EIO:when=1"])
 def test_a_call_that_fails_is_an_error_and_leaves_nothing(
     strace: Callable[..., tuple[int, list[Call]]], tmp_path: Path, fault: str
 ) -> None:

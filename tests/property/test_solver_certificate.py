@@ -142,3 +142,14 @@ def test_exponents_close_to_one_keep_a_finite_bound(p):
     assert certificate.gap == pytest.approx(0.5 * gradient @ gradient, rel=1e-6)
     beyond = certify(problem, w, 0.0, np.full(30, 10.0))
     assert beyond.gap is None or beyond.dual_bound < certificate.primal
+
+
+def test_a_flat_stretch_gives_its_middle():
+    data = as_rows(np.zeros((2, 1)))
+    setting = resolve_setting(
+        n_rows=2, n_features=1, n_classes=2, sparse=False, task="binary", strategy="ovr", loss="hinge",
+        p=None, C=1.0, c_scale="sum", bias="free", bias_scale=1.0, epsilon=0.1,
+    )  # fmt: skip
+    problem = build_problem(setting, data, read_labels([0, 1], "binary"), sample_weight=None, class_weight=None)
+    assert minimising_bias(problem, np.zeros(2)) == 0.0
+    assert minimising_bias(problem, np.array([0.5, 0.5])) == -0.5

@@ -10,7 +10,6 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,12 @@ __all__ = ["MAX_LINE_BYTES", "TextScan", "scan_text", "skip_byte_order_mark", "t
 BLOCK_BYTES = 4 << 20
 MAX_LINE_BYTES = 64 << 20
 QUOTE = ord('"')
+COMPLAINTS = {
+    "nul_byte": "is NUL, which no text has",
+    "not_utf8": "is not valid UTF-8",
+    "bad_quote": "is a quote that does not enclose a whole field; quote the field from end to end "
+    "and double the quotes inside it",
+}
 
 
 @dataclass(frozen=True)
@@ -66,27 +71,20 @@ def scan_text(path: Path, delimiter: str) -> TextScan:
     last_byte = b""
     with path.open("rb") as file:
         start = offset = skip_byte_order_mark(file.read(4))
+        faults = _FirstFault(path, start, delimiter)
         file.seek(start)
         while block := file.read(BLOCK_BYTES):
-            # In this order, because finding a misplaced quote's field needs text without NUL.
             nul = block.find(b"\0")
-            not_utf8 = _find_undecodable(decoder, block, offset)
-            if nul >= 0 and (not_utf8 is None or offset + nul < not_utf8):
-                _refuse(path, start, offset + nul, delimiter, "nul_byte", "is NUL, which no text has")
-            if not_utf8 is not None:
-                _refuse(path, start, not_utf8, delimiter, "not_utf8", "is not valid UTF-8")
-            misplaced = quotes.check(block, offset)
-            if misplaced is not None:
-                _refuse_quote(path, start, misplaced, delimiter)
+            faults.note("nul_byte", None if nul < 0 else offset + nul)
+            faults.note("not_utf8", _find_undecodable(decoder, block, offset))
+            faults.note("bad_quote", quotes.check(block, offset))
+            faults.raise_if_any()
             ends += _count_line_ends(block)
             offset += len(block)
             last_byte = block[-1:]
-    not_utf8 = _find_undecodable(decoder, b"", offset, final=True)
-    if not_utf8 is not None:
-        _refuse(path, start, not_utf8, delimiter, "not_utf8", "is not valid UTF-8")
-    misplaced = quotes.unclosed()
-    if misplaced is not None:
-        _refuse_quote(path, start, misplaced, delimiter)
+    faults.note("not_utf8", _find_undecodable(decoder, b"", offset, final=True))
+    faults.note("bad_quote", quotes.unclosed())
+    faults.raise_if_any()
     return TextScan(start, ends + (last_byte not in (b"\n", b"\r")), quotes.seen)
 
 
@@ -106,46 +104,57 @@ def _find_undecodable(decoder: codecs.IncrementalDecoder, block: bytes, offset: 
     return None
 
 
-def _refuse_quote(path: Path, start: int, offset: int, delimiter: str) -> NoReturn:
-    complaint = (
-        "is a quote that does not enclose a whole field; quote the field from end to end "
-        "and double the quotes inside it"
-    )
-    _refuse(path, start, offset, delimiter, "bad_quote", complaint)
+class _FirstFault:
+    """The first of the faults noted, whatever its kind; finds its line and field only to raise it."""
 
+    def __init__(self, path: Path, start: int, delimiter: str) -> None:
+        self._path = path
+        self._start = start
+        self._delimiter = delimiter
+        self._first: tuple[int, str] | None = None
 
-def _refuse(path: Path, start: int, offset: int, delimiter: str, code: str, complaint: str) -> NoReturn:
-    """Raise for the byte at `offset`. Slow: reads again what is before it, to count lines and fields."""
-    line = field = 1
-    byte = offset - start + 1
-    position = start
-    truncated = _cut_lines(path, start, offset)
-    limit = csv.field_size_limit(MAX_LINE_BYTES)
-    try:
-        records = csv.reader(truncated, delimiter=delimiter)
-        for record in records:
-            field = len(record)
-    finally:
-        csv.field_size_limit(limit)
-    for text in text_lines(path, start, encoding="latin-1"):
-        if position + len(text) > offset:
-            byte = offset - position + 1
-            break
-        position += len(text)
-        line += 1
-    raise InvalidFile([FileError(line, field, code, f"Byte {byte} of the line {complaint}.")])
+    def note(self, code: str, offset: int | None) -> None:
+        if offset is not None and (self._first is None or offset < self._first[0]):
+            self._first = offset, code
 
-
-def _cut_lines(path: Path, start: int, offset: int) -> Iterator[str]:
-    """The lines before `offset`, ended by one character that stands for the byte there."""
-    position = start
-    for text in text_lines(path, start, encoding="latin-1"):
-        if position + len(text) > offset:
-            yield text[: offset - position] + "x"
+    def raise_if_any(self) -> None:
+        if self._first is None:
             return
-        yield text
-        position += len(text)
-    yield "x"
+        offset, code = self._first
+        field = self._count_fields(offset)
+        line, byte = self._find_line(offset)
+        detail = f"Byte {byte} of the line {COMPLAINTS[code]}."
+        raise InvalidFile([FileError(line, field, code, detail)])
+
+    def _find_line(self, offset: int) -> tuple[int, int]:
+        line, line_start = 1, self._start
+        for text in text_lines(self._path, self._start, encoding="latin-1"):
+            if line_start + len(text) > offset:
+                break
+            line, line_start = line + 1, line_start + len(text)
+        return line, offset - line_start + 1
+
+    def _count_fields(self, offset: int) -> int:
+        """The number of the field that the byte at `offset` belongs to."""
+        fields = 1
+        limit = csv.field_size_limit(MAX_LINE_BYTES)
+        try:
+            for record in csv.reader(self._lines_up_to(offset), delimiter=self._delimiter):
+                fields = len(record)
+        finally:
+            csv.field_size_limit(limit)
+        return fields
+
+    def _lines_up_to(self, offset: int) -> Iterator[str]:
+        """The lines before `offset`, ended by one character that stands for the byte there."""
+        position = self._start
+        for text in text_lines(self._path, self._start, encoding="latin-1"):
+            if position + len(text) > offset:
+                yield text[: offset - position] + "x"
+                return
+            yield text
+            position += len(text)
+        yield "x"
 
 
 class _QuoteCheck:

@@ -1,0 +1,143 @@
+"""The document that clients are generated from: its paths are pinned, and it says all that a route can answer."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.main import create_app
+from tests.builders import InProcess, migrated_database, temporary_settings
+
+PROBLEM = {"$ref": "#/components/schemas/Problem"}
+OPEN = {"livez", "readyz"}
+
+OPERATIONS = {
+    "livez": "GET /livez",
+    "readyz": "GET /readyz",
+    "create_dataset": "POST /v1/datasets",
+    "list_datasets": "GET /v1/datasets",
+    "get_dataset": "GET /v1/datasets/{dataset_id}",
+    "delete_dataset": "DELETE /v1/datasets/{dataset_id}",
+    "create_job": "POST /v1/jobs",
+    "list_jobs": "GET /v1/jobs",
+    "get_job": "GET /v1/jobs/{job_id}",
+    "cancel_job": "POST /v1/jobs/{job_id}/cancel",
+    "list_job_events": "GET /v1/jobs/{job_id}/events",
+    "get_job_trace": "GET /v1/jobs/{job_id}/trace",
+    "list_models": "GET /v1/models",
+    "get_model": "GET /v1/models/{ref}",
+    "get_model_weights": "GET /v1/models/{ref}/weights",
+    "delete_model": "DELETE /v1/models/{ref}",
+    "predict": "POST /v1/models/{ref}/predict",
+    "list_solvers": "GET /v1/solvers",
+}
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    settings = temporary_settings(tmp_path_factory.mktemp("data"))
+    with migrated_database(settings.resolved_database_url):
+        response = InProcess(create_app(settings)).get("/openapi.json")
+    assert response.status_code == 200
+    parsed: dict[str, Any] = json.loads(response.text, parse_constant=lambda word: pytest.fail(f"{word} in JSON"))
+    return parsed
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", path, operation
+
+
+def references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for value in part.values():
+            yield from references(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from references(value)
+
+
+def test_the_operations_are_these(document: dict[str, Any]) -> None:
+    assert {operation["operationId"]: route for route, _, operation in operations(document)} == OPERATIONS
+
+
+def test_it_is_openapi_3_1_and_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    assert document["openapi"].startswith("3.1.")
+    assert document["info"]["title"] == "Hyperplane"
+    found = set(references(document))
+    assert PROBLEM["$ref"] in found
+    for reference in found:
+        place: Any = document
+        for key in reference.removeprefix("#/").split("/"):
+            place = place[key]
+        assert place
+
+
+def test_the_problem_schema_has_every_field_of_the_contract(document: dict[str, Any]) -> None:
+    fields = document["components"]["schemas"]["Problem"]["properties"]
+    assert set(fields) == {
+        *("type", "title", "status", "detail", "code", "errors", "request_id", "retryable", "error"),
+    }
+
+
+def test_every_operation_declares_what_the_gate_answers(document: dict[str, Any]) -> None:
+    for route, path, operation in operations(document):
+        declared = operation["responses"]
+        if operation["operationId"] in OPEN:
+            continue
+        assert {"401", "403", "422", "503"} <= set(declared), route
+        assert {"200", "201", "204"} & set(declared), route
+        assert ("404" in declared) is ("{" in path), route
+
+
+def test_every_refusal_is_a_problem_document(document: dict[str, Any]) -> None:
+    for route, _, operation in operations(document):
+        for status, response in operation["responses"].items():
+            if int(status) >= 400 and operation["operationId"] not in OPEN:
+                assert response["content"] == {"application/problem+json": {"schema": PROBLEM}}, (route, status)
+                assert response["description"]
+
+
+def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: dict[str, Any]) -> None:
+    with_body = {op["operationId"]: op for _, _, op in operations(document) if "requestBody" in op}
+    assert set(with_body) == {"create_dataset", "create_job", "predict"}
+    for name, operation in with_body.items():
+        assert {"400", "413", "415"} <= set(operation["responses"]), name
+        assert operation["requestBody"]["required"] is True
+    assert set(with_body["create_dataset"]["requestBody"]["content"]) == {"text/csv", "text/x-libsvm"}
+    assert {"200", "201", "507"} <= set(with_body["create_dataset"]["responses"])
+
+
+def test_the_conflicts_are_declared(document: dict[str, Any]) -> None:
+    conflicts = {op["operationId"] for _, _, op in operations(document) if "409" in op["responses"]}
+    assert conflicts == {"cancel_job", "delete_dataset"}
+
+
+def test_path_parameters_are_declared_where_they_are_used(document: dict[str, Any]) -> None:
+    for route, path, operation in operations(document):
+        declared = {one["name"] for one in operation.get("parameters", []) if one["in"] == "path"}
+        assert declared == set(re.findall(r"{(\w+)}", path)), route
+
+
+def test_lists_take_a_limit_and_a_cursor(document: dict[str, Any]) -> None:
+    for name in ("list_datasets", "list_jobs", "list_models", "list_job_events"):
+        operation = next(op for _, _, op in operations(document) if op["operationId"] == name)
+        parameters = {one["name"]: one["schema"] for one in operation["parameters"]}
+        assert (parameters["limit"]["minimum"], parameters["limit"]["maximum"]) == (1, 200)
+        assert "cursor" in parameters
+
+
+def test_the_page_that_shows_it_needs_no_other_machine(tmp_path: Path) -> None:
+    settings = temporary_settings(tmp_path)
+    with migrated_database(settings.resolved_database_url):
+        http = InProcess(create_app(settings))
+        page = http.get("/docs").text
+        assert "://" not in page
+        for asset in re.findall(r'(?:src|href)="(/[^"]+)"', page):
+            assert http.get(asset).status_code == 200
