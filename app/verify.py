@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sqlalchemy import select
+from sqlalchemy.orm import undefer
 
 from app.config import Settings
 from app.db import Database
@@ -40,7 +41,7 @@ def verify_storage(settings: Settings) -> Report:
     with database.read() as session:
         owners = ownership.owners(session)
         datasets = session.scalars(select(DatasetRow)).all()
-        models = session.scalars(select(ModelRow)).all()
+        models = session.scalars(select(ModelRow).options(undefer(ModelRow.card))).all()
     intact = set()
     for sha256 in blobs:
         report.blobs += 1

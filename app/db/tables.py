@@ -118,7 +118,8 @@ class ModelRow(Base):
     task: Mapped[str] = mapped_column(String(16))
     solver: Mapped[str] = mapped_column(String(32))
     converged: Mapped[bool]
-    card: Mapped[dict[str, Any]]  # the document that GET shows: certificate, metrics, training, lineage
+    # The document that GET shows: certificate, metrics, training, lineage. Predict must not read it each time.
+    card: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[datetime]
     deleted_at: Mapped[datetime | None]
 

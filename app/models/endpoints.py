@@ -29,14 +29,14 @@ def get_model(ref: str, context: InContext) -> Model:
     """One model by id, `name` (newest version) or `name:version`."""
     with context.database.read() as session:
         model = service.resolve(session, ref)
-    return Model.model_validate({**_summarize(model), **model.card})
+        return Model.model_validate({**_summarize(model), **model.card})
 
 
 @router.get("/{ref}/weights", operation_id="get_model_weights", responses=problems(404))
 def get_model_weights(ref: str, context: InContext) -> Weights:
     """The hyperplane itself, in full precision: enough to recompute the certificate's primal."""
     with context.database.read() as session:
-        model = service.resolve(session, ref)
+        model = service.locate(session, ref)
     stored = file.read(context.blobs.path(model.blob))
     return Weights(
         model=model.id,

@@ -1,12 +1,32 @@
 """The SQL of models."""
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Executable, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from app.db.tables import ModelNameRow, ModelRow
+
+
+class Location(NamedTuple):
+    """Where a version's file is: all that predict has to ask the database for."""
+
+    id: str
+    name: str
+    version: int
+    blob: str
+
+
+_ALIVE = select(ModelRow).where(ModelRow.deleted_at.is_(None))
+
+# Built once: predict by name runs one of these a request, and building them took longer than running them.
+_LOCATIONS = _ALIVE.with_only_columns(ModelRow.id, ModelRow.name, ModelRow.version, ModelRow.blob)
+_BY_ID = _LOCATIONS.where(ModelRow.id == bindparam("id"))
+_BY_NAME = _LOCATIONS.where(ModelRow.name == bindparam("name"))
+_BY_VERSION = _BY_NAME.where(ModelRow.version == bindparam("version"))
+_NEWEST = _BY_NAME.order_by(ModelRow.version.desc()).limit(1)
 
 
 def next_version(session: Session, name: str) -> int:
@@ -27,21 +47,30 @@ def insert(session: Session, model: ModelRow) -> None:
 
 
 def get(session: Session, model_id: str) -> ModelRow | None:
-    return session.scalar(select(ModelRow).where(ModelRow.id == model_id, ModelRow.deleted_at.is_(None)))
+    return session.scalar(_ALIVE.where(ModelRow.id == model_id))
 
 
-def get_version(session: Session, name: str, version: int | None) -> ModelRow | None:
-    """A version of a name, or its newest one; deleted ones do not count."""
-    query = select(ModelRow).where(ModelRow.name == name, ModelRow.deleted_at.is_(None))
-    if version is not None:
-        query = query.where(ModelRow.version == version)
-    return session.scalar(query.order_by(ModelRow.version.desc()).limit(1))
+def locate_id(session: Session, model_id: str) -> Location | None:
+    return _location(session, _BY_ID, {"id": model_id})
+
+
+def locate_version(session: Session, name: str, version: int) -> Location | None:
+    return _location(session, _BY_VERSION, {"name": name, "version": version})
+
+
+def locate_newest(session: Session, name: str) -> Location | None:
+    return _location(session, _NEWEST, {"name": name})
 
 
 def list_newest(session: Session, limit: int, before_id: str | None, name: str | None) -> Sequence[ModelRow]:
-    query = select(ModelRow).where(ModelRow.deleted_at.is_(None)).order_by(ModelRow.id.desc()).limit(limit)
+    query = _ALIVE.order_by(ModelRow.id.desc()).limit(limit)
     if before_id is not None:
         query = query.where(ModelRow.id < before_id)
     if name is not None:
         query = query.where(ModelRow.name == name)
     return session.scalars(query).all()
+
+
+def _location(session: Session, statement: Executable, values: dict[str, Any]) -> Location | None:
+    row = session.connection().execute(statement, values).first()
+    return Location(*row) if row is not None else None

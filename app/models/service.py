@@ -9,9 +9,11 @@ from app.db.tables import ModelRow
 from app.errors import NotFound
 from app.ids import is_id
 from app.models import repository
+from app.models.repository import Location
+from app.names import NAME_PATTERN
 from app.storage import repository as ownership
 
-MAX_VERSION = 2**53
+MAX_VERSION_DIGITS = 15  # fits the column with room to spare
 
 
 def register(session: Session, model: ModelRow, blob_bytes: int) -> None:
@@ -21,11 +23,18 @@ def register(session: Session, model: ModelRow, blob_bytes: int) -> None:
     ownership.own(session, model.id, {model.blob: blob_bytes})
 
 
-def resolve(session: Session, reference: str) -> ModelRow:
-    """`mdl_…`, `name` (its newest version) or `name:3`."""
-    if model := _find(session, reference):
-        return model
+def locate(session: Session, reference: str) -> Location:
+    """Find a version by `mdl_…`, `name` (its newest version) or `name:3`."""
+    if location := _find(session, reference):
+        return location
     raise NotFound("There is no such model.")
+
+
+def resolve(session: Session, reference: str) -> ModelRow:
+    """The whole row of a version."""
+    model = repository.get(session, locate(session, reference).id)
+    assert model is not None
+    return model
 
 
 def list_newest(session: Session, limit: int, before_id: str | None, name: str | None) -> Sequence[ModelRow]:
@@ -39,14 +48,14 @@ def delete(session: Session, reference: str) -> ModelRow:
     return model
 
 
-def _find(session: Session, reference: str) -> ModelRow | None:
+def _find(session: Session, reference: str) -> Location | None:
     if is_id("mdl", reference):
-        return repository.get(session, reference)
+        return repository.locate_id(session, reference)
     name, colon, version = reference.partition(":")
-    if "\x00" in name:
+    if not NAME_PATTERN.fullmatch(name):
         return None
     if not colon:
-        return repository.get_version(session, name, None)
-    if not (version.isascii() and version.isdigit()) or len(version) > 15 or int(version) > MAX_VERSION:
+        return repository.locate_newest(session, name)
+    if not (version.isascii() and version.isdigit()) or len(version) > MAX_VERSION_DIGITS:
         return None
-    return repository.get_version(session, name, int(version))
+    return repository.locate_version(session, name, int(version))

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from app.db import Database
-from app.db.tables import ModelRow
 from app.ids import is_id
 from app.models import file, service
 from app.models.file import ModelFile
+from app.models.repository import Location
 from app.storage import BlobStore
 
 # For this long a model's id is answered without asking the database whether it was deleted elsewhere.
@@ -50,7 +50,7 @@ class ServedModels:
     def find(self, reference: str) -> ServedModel:
         """The model, from the database and disk if need be (blocking). Raises NotFound."""
         with self._database.read() as session:
-            row = service.resolve(session, reference)
+            row = service.locate(session, reference)
         with self._lock:
             model = self._models.get(row.id)
             if model is not None:
@@ -65,7 +65,7 @@ class ServedModels:
         with self._lock:
             self._drop(model_id)
 
-    def _open(self, row: ModelRow) -> ServedModel:
+    def _open(self, row: Location) -> ServedModel:
         stored = file.read(self._blobs.path(row.blob))
         names = stored.header.feature_names or []
         model = ServedModel(row.id, row.name, row.version, stored, {name: i for i, name in enumerate(names)})

@@ -49,8 +49,8 @@ def test_a_row_comes_back_as_it_was_stored(database: Database) -> None:
         service.register(session, row, blob_bytes=100)
     with database.read() as session:
         found = repository.get(session, row.id)
-    assert found is not None
-    assert found.card == card
+        assert found is not None
+        assert found.card == card
     assert (found.name, found.version, found.job_id, found.converged) == ("m", 1, job_id, False)
     assert found.created_at == row.created_at
 

@@ -136,7 +136,8 @@ def _convert(path: Path, layout: Layout, max_rows: int, has_quotes: bool) -> _Co
     try:
         return _convert_blocks(path, layout, max_rows, has_quotes, block_bytes)
     except _Refused as refusal:
-        find_faults(path, layout, skip_rows=refusal.good_rows).raise_if_any()
+        good_rows = refusal.good_rows
+    find_faults(path, layout, skip_rows=good_rows).raise_if_any()
     # Nothing is wrong with any cell, so pyarrow met a record that is longer than its block.
     return _convert_records(path, layout, max_rows)
 
@@ -164,8 +165,8 @@ def _convert_blocks(path: Path, layout: Layout, max_rows: int, has_quotes: bool,
             codes = np.array([columns.code(label) for label in labels], dtype=np.int32)
             columns.codes[rows] = codes[target.indices.to_numpy()]
             n_rows += batch.num_rows
-    except pa.ArrowInvalid as error:
-        raise _Refused(n_rows) from error
+    except pa.ArrowInvalid:
+        raise _Refused(n_rows) from None  # its message quotes the file
     return columns.cut(n_rows, layout)
 
 
@@ -185,10 +186,11 @@ def _convert_records(path: Path, layout: Layout, max_rows: int) -> _Columns:
 
 def _open_batches(path: Path, layout: Layout, has_quotes: bool, block_bytes: int) -> Any:
     """Record batches whose columns are the features, the target and, if there is one, the weight."""
-    with pa.memory_map(str(path)) as file:
-        body = file.read_buffer()[layout.body_start :]
-    if body.size == 0:
+    body_bytes = path.stat().st_size - layout.body_start
+    if body_bytes == 0:
         return []
+    # Not mapped: pyarrow reads ahead in a thread that may outlive this call, and with it the file.
+    body = pa.OSFile(str(path)).get_stream(layout.body_start, body_bytes)
     keys = [str(j) for j in range(layout.n_columns)]  # free of the user's names, which may clash
     types = {keys[j]: pa.float64() for j in layout.numbers}
     types[keys[layout.target]] = pa.dictionary(pa.int32(), pa.string())
@@ -196,7 +198,7 @@ def _open_batches(path: Path, layout: Layout, has_quotes: bool, block_bytes: int
     if layout.weight is not None:
         wanted.append(layout.weight)
     return pyarrow.csv.open_csv(
-        pa.BufferReader(body),
+        body,
         read_options=pyarrow.csv.ReadOptions(column_names=keys, use_threads=False, block_size=block_bytes),
         parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=has_quotes),
         convert_options=pyarrow.csv.ConvertOptions(

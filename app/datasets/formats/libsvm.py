@@ -136,7 +136,9 @@ class _Walk:
         body = max(start, raw.rfind(b"\n") + 1)
         self._parse(text[start:body], start, limits)
         if body < len(raw):
-            self._parse(np.frombuffer(raw[body:] + b"\n", dtype=np.uint8), body, limits)
+            tail = np.append(text[body:], np.uint8(ord("\n")))
+            tail.flags.writeable = False  # as the mapped text: numba compiles for each kind apart
+            self._parse(tail, body, limits)
 
     def _parse(self, text: Text, offset: int, limits: Limits) -> None:
         y_bits, data_bits = self._y.view(np.int64), self._data.view(np.int64)
