@@ -38,7 +38,10 @@ class Child:
 
     def start(self) -> None:
         self.started_at = time.monotonic()
-        self.process = subprocess.Popen(self.command, env=self.environment, stdin=subprocess.PIPE)
+        # A session of its own: Ctrl-C is for the parent, which then tells its children in good order.
+        self.process = subprocess.Popen(
+            self.command, env=self.environment, stdin=subprocess.PIPE, start_new_session=True
+        )
 
     def poll(self) -> int | None:
         return self.process.poll() if self.process else None

@@ -146,7 +146,9 @@ class _Judge:
 
     def is_worth_certifying(self, progress: Progress) -> bool:
         estimate = progress.gap_estimate
-        return estimate is not None and estimate <= self.target and progress.passes >= self._not_before
+        if estimate is None or not progress.is_complete:
+            return False
+        return estimate <= self.target and progress.passes >= self._not_before
 
     def certify(self, point: Point, progress: Progress) -> Certificate | None:
         began = time.perf_counter()
@@ -207,17 +209,15 @@ class _StallWatch:
     def __init__(self) -> None:
         self._steps = 0
         self._bound = -np.inf
-        self._gaps = [np.inf, np.inf]
+        self._gaps = {True: np.inf, False: np.inf}
 
     def is_stuck(self, progress: Progress) -> bool:
         moved = False
-        bound, primal = progress.dual_bound, progress.primal
+        bound, gap = progress.dual_bound, progress.gap_estimate
         if bound is not None and bound > self._bound + STALL_GAIN * abs(bound):
             self._bound, moved = bound, True
-        running_gap = None if bound is None or primal is None else primal - bound
-        for k, gap in enumerate((progress.gap_estimate, running_gap)):
-            if gap is not None and gap < 0.99 * self._gaps[k]:
-                self._gaps[k], moved = gap, True
+        if gap is not None and gap < 0.99 * self._gaps[progress.is_complete]:
+            self._gaps[progress.is_complete], moved = gap, True
         self._steps = 0 if moved else self._steps + 1
         return self._steps >= STALL_STEPS
 

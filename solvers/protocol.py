@@ -86,9 +86,11 @@ class Progress(NamedTuple):
     primal: float | None
     dual_bound: float | None
     gap_estimate: float | None
-    """The relative gap as far as the method can tell cheaply; null if it cannot tell now."""
+    """The relative gap as far as the method can tell cheaply; null if it cannot tell."""
     finished: Status | None = None
     """Set if the method cannot or, by its own rule, will not go on."""
+    is_complete: bool = True
+    """Whether the estimate covers all rows; if not, it is too low to be worth a certificate."""
 
 
 class Point(NamedTuple):

@@ -66,7 +66,7 @@ class StepReport:
     dual_bound: float | None
     relative_gap: float | None
     certified: bool = False
-    """True: recomputed independently. False: the method's own running estimate."""
+    """True: recomputed independently. False: the method's own estimate, perhaps of some rows only."""
     capture: Callable[[], State] | None = field(default=None, repr=False, compare=False)
 
     def snapshot(self) -> State:

@@ -49,6 +49,7 @@ class TrainRequest(Body):
     dataset_id: Text
     model: Name | None = Field(None, description="the model's name; default: the dataset's name")
     task: Text = "auto"
+    strategy: Text = "ovr"
     solver: Text = "auto"
     solver_options: dict[str, Any] = {}
     loss: Text = "auto"
@@ -57,6 +58,7 @@ class TrainRequest(Body):
     c_scale: Text = "sum"
     bias: Text = "regularized"
     bias_scale: Positive = 1.0
+    epsilon: Annotated[float, Field(ge=0)] = 0.1
     class_weight: Literal["balanced"] | dict[str, Positive] | None = None
     split: SplitByDataset | SplitByShare | None = None
     tol: Positive = 1e-3
@@ -81,6 +83,7 @@ class Job(BaseModel):
     status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     done: bool
     progress: float = Field(description="0 to 1, judged by the gap on a logarithmic scale")
+    eta_seconds: float | None = Field(description="null: not known")
     queue_position: int | None = Field(description="jobs that are served before this one; null once it runs")
     attempt: int
     dataset_id: str
@@ -95,6 +98,7 @@ class Job(BaseModel):
     error: JobError | None
     spec: dict[str, Any]
     labels: dict[str, str]
+    lineage: dict[str, Any]
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

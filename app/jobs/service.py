@@ -52,7 +52,8 @@ def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool =
 def show(session: Session, job: JobRow) -> dict[str, Any]:
     """The job as `schemas.Job` lists it."""
     position = repository.queue_position(session, job) if job.status == JobStatus.QUEUED else None
-    return {**summarize(job), "queue_position": position}
+    lineage = {"dataset_id": job.dataset_id, "seed": job.spec["seed"]}
+    return {**summarize(job), "queue_position": position, "eta_seconds": None, "lineage": lineage}
 
 
 def summarize(job: JobRow) -> dict[str, Any]:
@@ -101,6 +102,8 @@ def _check_solver(request: TrainRequest, dataset: DatasetRow) -> None:
             sparse=dataset.storage == "csr",
             solver=request.solver,
             task=request.task,
+            strategy=request.strategy,
+            epsilon=request.epsilon,
             loss=request.loss,
             p=request.p,
             C=request.C,

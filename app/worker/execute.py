@@ -151,6 +151,8 @@ def _solve(
             work.train.y,
             solver=request.solver,
             task=request.task,
+            strategy=request.strategy,
+            epsilon=request.epsilon,
             loss=request.loss,
             p=request.p,
             C=request.C,

@@ -100,6 +100,8 @@ class Supervisor:
         return Slot(self._processes, self._settings, self._threads)
 
     def _on_stop_signal(self, _number: int, _frame: object) -> None:
+        if not self._slots:
+            raise SystemExit(0)  # still compiling: nothing is claimed yet, and waiting for it would take long
         if self._drain_until is None:
             self._drain_until = time.monotonic() + self._settings.drain_seconds
 

@@ -133,6 +133,7 @@ class DualCoordinateDescent(Method):
             state["random_state"],
             target,
             floor,
+            self.chosen["violation_tol"],
         )
         state["active"], state["pg_above"], state["pg_below"] = active, pg_above, pg_below
         state["epochs"] += epochs
@@ -145,8 +146,9 @@ class DualCoordinateDescent(Method):
             finished = Status.STALLED
         elif is_whole and violation < self.chosen["violation_tol"]:
             finished = Status.STOPPED
-        estimate = gap / max(dual + gap, floor) if is_whole else None
-        return Progress(state["epochs"], passes, dual + gap, dual, estimate, finished)
+        # With w = w(alpha) the gap is the sum of the rows' terms, each taken when its row was visited.
+        primal = dual + gap
+        return Progress(state["epochs"], passes, primal, dual, gap / max(primal, floor), finished, is_whole)
 
     def extract(self, state: State) -> Point:
         w = state["w"]
@@ -218,11 +220,12 @@ def _run_pass(
     random_state: Array,
     target: float,
     floor: float,
+    violation_tol: float,
 ) -> tuple[int, float, float, int, int, bool, float, float, int, float]:
     """One epoch over all rows, or several over the active ones that together read no more.
 
-    The active rows are done with, and all rows wanted next, once their own share of the gap is below
-    the target. Returns (active, pg_above, pg_below, epochs, rows visited, whether the last epoch saw all
+    The active rows are done with, and all rows wanted next, once their own share of the gap (or their
+    violation) is below the target. Returns (active, pg_above, pg_below, epochs, rows visited, whether the last epoch saw all
     rows, the sum of its gap terms, its largest violation, its updates, dual objective).
     """
     size = order.size
@@ -238,12 +241,12 @@ def _run_pass(
         )  # fmt: skip
         pg_above = pg_max if pg_max > 0.0 else np.inf
         pg_below = pg_min if pg_min < 0.0 else -np.inf
-        is_solved = updates == 0 or gap <= target * max(dual + gap, floor)
+        violation = max(pg_max, 0.0) - min(pg_min, 0.0)
+        is_solved = updates == 0 or violation < violation_tol or gap <= target * max(dual + gap, floor)
         if active == 0 or (is_solved and not is_whole):
             active, pg_above, pg_below = size, np.inf, -np.inf
         if is_whole or active == size or visited + active > size:
             break
-    violation = max(pg_max, 0.0) - min(pg_min, 0.0)
     dual = _dual_value(alpha, constants, w)
     return active, pg_above, pg_below, epochs, visited, is_whole, gap, violation, updates, dual
 

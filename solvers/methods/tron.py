@@ -89,7 +89,9 @@ class TrustRegionNewton(Method):
         ),
     )
     paper = "Lin, Weng, Keerthi (2008): Trust region Newton method; Keerthi, DeCoste (2005): A modified finite Newton"
-    notes = "Few passes whatever C is, and fast to high precision; coordinate descent is faster to a rough answer on text."
+    notes = (
+        "Few passes whatever C is, and fast to high precision; coordinate descent is faster to a rough answer on text."
+    )
 
     def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)

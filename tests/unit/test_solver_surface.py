@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 
 import solvers
 from solvers.registry import registered
+from solvers.rows import _margins_dense, as_rows
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [0.0, 3.0], [1.5, 0.2]])
 SHAPE = {"n_rows": 5, "n_features": 2, "n_classes": 2, "sparse": False}
@@ -155,12 +157,11 @@ def test_entries_given_twice_in_a_sparse_row_are_added_up():
     result = solvers.train(doubled, [0, 1, 0], tol=1e-8)
     expected = solvers.train(plain, [0, 1, 0], tol=1e-8)
     assert result.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-7)
+    assert as_rows(doubled).squared_norms().tolist() == [1.0, 1.0, 9.0]
     assert doubled.nnz == 4, "the caller's matrix is left alone"
 
 
 def test_memory_mapped_rows_use_the_kernels_compiled_for_ordinary_ones(tmp_path):
-    from solvers.rows import _margins_dense
-
     solvers.train(X, [0, 1, 1, 0, 1])
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
@@ -180,7 +181,5 @@ def test_errors_are_value_errors_that_name_their_argument():
 
 
 def test_errors_survive_the_way_between_processes():
-    import pickle
-
     error = pickle.loads(pickle.dumps(solvers.InvalidProblem("C", "must be positive")))
     assert (error.argument, str(error)) == ("C", "C: must be positive")

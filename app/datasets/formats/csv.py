@@ -38,27 +38,25 @@ WIDE = 10_000  # columns; from about here on pyarrow's cost of a column in a blo
 
 @dataclass(frozen=True)
 class _Columns:
-    """The converted columns; `codes` are positions in `labels`, which keeps the order of appearance."""
+    """The converted columns. `target` holds numbers, or codes where `labels` tells the code of each label."""
 
     X: npt.NDArray[np.float64]
     weight: npt.NDArray[np.float64] | None
-    codes: npt.NDArray[np.int32]
-    labels: dict[str, int]
+    target: npt.NDArray[Any]
+    labels: dict[str, int] | None
 
     @classmethod
-    def empty(cls, layout: Layout, max_rows: int) -> Self:
+    def empty(cls, layout: Layout, max_rows: int, labels: dict[str, int] | None) -> Self:
         weight = None if layout.weight is None else np.empty(max_rows)
-        return cls(np.empty((max_rows, len(layout.features))), weight, np.empty(max_rows, dtype=np.int32), {})
-
-    def code(self, label: str) -> int:
-        return self.labels.setdefault(label, len(self.labels))
+        target = np.empty(max_rows, dtype=np.float64 if labels is None else np.int32)
+        return cls(np.empty((max_rows, len(layout.features))), weight, target, labels)
 
     def cut(self, n_rows: int, layout: Layout) -> Self:
         if n_rows == 0:
             detail = "The file has no rows of data" + (" behind its header." if layout.names else ".")
             raise InvalidFile([FileError(layout.body_line, None, "no_rows", detail)])
         weight = None if self.weight is None else self.weight[:n_rows]
-        return replace(self, X=self.X[:n_rows], weight=weight, codes=self.codes[:n_rows])
+        return replace(self, X=self.X[:n_rows], weight=weight, target=self.target[:n_rows])
 
 
 class _Refused(Exception):
@@ -81,19 +79,12 @@ def read_csv(path: Path, options: ReadOptions) -> Table:
     least_bytes = layout.n_columns + len(layout.numbers) + 1
     max_rows = min(scan.max_lines, path.stat().st_size // least_bytes + 1)
     columns = _convert(path, layout, max_rows, scan.has_quotes)
-    labels_seen = list(columns.labels)
-    numbers = _labels_as_numbers(labels_seen)
-    if not np.isfinite(numbers).all():
+    y, labels = _encode_labels(columns)
+    if not np.isfinite(y).all():
         find_faults(path, layout, numeric_labels=True).raise_if_any()
-    y: npt.NDArray[Any]
-    if len(numbers) > 0:
-        labels = None
-        y = numbers[columns.codes]
+    if labels is None:
         counts, hint, label_warnings = summarize_numbers(y)
     else:
-        labels = sorted(labels_seen)
-        rank = {label: k for k, label in enumerate(labels)}
-        y = np.array([rank[label] for label in labels_seen], dtype=np.int32)[columns.codes]
         counts, hint, label_warnings = summarize_codes(y, labels)
         label_warnings += _warn_mixed_labels(labels)
     arrays: dict[str, npt.NDArray[Any]] = {"X": columns.X, "y": y}
@@ -133,58 +124,73 @@ def _convert(path: Path, layout: Layout, max_rows: int, has_quotes: bool) -> _Co
     if layout.n_columns > WIDE:
         return _convert_records(path, layout, max_rows)
     block_bytes = max(BLOCK_BYTES, min(BLOCK_RECORDS * layout.first_record_bytes, LARGEST_BLOCK_BYTES))
-    try:
-        return _convert_blocks(path, layout, max_rows, has_quotes, block_bytes)
-    except _Refused as refusal:
-        good_rows = refusal.good_rows
+    # Numbers are tried first: a real-valued target has about as many labels as rows.
+    for labels in (None, dict[str, int]()):
+        try:
+            return _convert_blocks(path, layout, max_rows, has_quotes, block_bytes, labels)
+        except _Refused as refusal:
+            good_rows = refusal.good_rows
     find_faults(path, layout, skip_rows=good_rows).raise_if_any()
     # Nothing is wrong with any cell, so pyarrow met a record that is longer than its block.
     return _convert_records(path, layout, max_rows)
 
 
-def _convert_blocks(path: Path, layout: Layout, max_rows: int, has_quotes: bool, block_bytes: int) -> _Columns:
+def _convert_blocks(
+    path: Path, layout: Layout, max_rows: int, has_quotes: bool, block_bytes: int, labels: dict[str, int] | None
+) -> _Columns:
     """By pyarrow: fast, but each block costs time for each column, and must hold a whole record."""
-    columns = _Columns.empty(layout, max_rows)
+    columns = _Columns.empty(layout, max_rows, labels)
     n_rows = 0
     try:
-        for batch in _open_batches(path, layout, has_quotes, block_bytes):
+        for batch in _open_batches(path, layout, has_quotes, block_bytes, numeric_target=labels is None):
             rows = slice(n_rows, n_rows + batch.num_rows)
             target = batch.columns[len(layout.features)]
-            labels = target.dictionary.to_pylist()
-            if not all(label.strip(" \t") for label in labels):
-                raise _Refused(n_rows)
+            if labels is None:
+                columns.target[rows] = _checked(target.to_numpy(), n_rows)
+            else:
+                columns.target[rows] = _encode_batch(target, labels, n_rows)
             for j, column in enumerate(batch.columns[: len(layout.features)]):
                 columns.X[rows, j] = column.to_numpy()
-            if not np.isfinite(columns.X[rows]).all():
-                raise _Refused(n_rows)
+            _checked(columns.X[rows], n_rows)
             if columns.weight is not None:
-                weight = batch.columns[-1].to_numpy()
-                if not (np.isfinite(weight) & (weight >= 0)).all():
-                    raise _Refused(n_rows)
-                columns.weight[rows] = weight
-            codes = np.array([columns.code(label) for label in labels], dtype=np.int32)
-            columns.codes[rows] = codes[target.indices.to_numpy()]
+                columns.weight[rows] = _checked(batch.columns[-1].to_numpy(), n_rows, lowest=0)
             n_rows += batch.num_rows
     except pa.ArrowInvalid:
         raise _Refused(n_rows) from None  # its message quotes the file
     return columns.cut(n_rows, layout)
 
 
+def _checked(values: npt.NDArray[np.float64], good_rows: int, lowest: float = -np.inf) -> npt.NDArray[np.float64]:
+    if not np.isfinite(values).all() or values.min(initial=np.inf) < lowest:
+        raise _Refused(good_rows)
+    return values
+
+
+def _encode_batch(target: Any, labels: dict[str, int], good_rows: int) -> npt.NDArray[np.int32]:
+    in_batch = target.dictionary.to_pylist()
+    if not all(label.strip(" \t") for label in in_batch):
+        raise _Refused(good_rows)
+    codes = np.array([labels.setdefault(label, len(labels)) for label in in_batch], dtype=np.int32)
+    encoded: npt.NDArray[np.int32] = codes[target.indices.to_numpy()]
+    return encoded
+
+
 def _convert_records(path: Path, layout: Layout, max_rows: int) -> _Columns:
     """By Python's own reader: the same result, for very wide or very uneven files."""
     find_faults(path, layout).raise_if_any()
-    columns = _Columns.empty(layout, max_rows)
+    labels: dict[str, int] = {}
+    columns = _Columns.empty(layout, max_rows, labels)
     n_rows = 0
     for _, record in read_records(path, layout):
         columns.X[n_rows] = [float(record[j]) for j in layout.features]
         if layout.weight is not None and columns.weight is not None:
             columns.weight[n_rows] = float(record[layout.weight])
-        columns.codes[n_rows] = columns.code(record[layout.target])
+        columns.target[n_rows] = labels.setdefault(record[layout.target], len(labels))
         n_rows += 1
     return columns.cut(n_rows, layout)
 
 
-def _open_batches(path: Path, layout: Layout, has_quotes: bool, block_bytes: int) -> Any:
+def _open_batches(path: Path, layout: Layout, has_quotes: bool, block_bytes: int, numeric_target: bool) -> Any:
     """Record batches whose columns are the features, the target and, if there is one, the weight."""
     body_bytes = path.stat().st_size - layout.body_start
     if body_bytes == 0:
@@ -193,7 +199,7 @@ def _open_batches(path: Path, layout: Layout, has_quotes: bool, block_bytes: int
     body = pa.OSFile(str(path)).get_stream(layout.body_start, body_bytes)
     keys = [str(j) for j in range(layout.n_columns)]  # free of the user's names, which may clash
     types = {keys[j]: pa.float64() for j in layout.numbers}
-    types[keys[layout.target]] = pa.dictionary(pa.int32(), pa.string())
+    types[keys[layout.target]] = pa.float64() if numeric_target else pa.dictionary(pa.int32(), pa.string())
     wanted = [*layout.features, layout.target]
     if layout.weight is not None:
         wanted.append(layout.weight)
@@ -211,11 +217,16 @@ def _open_batches(path: Path, layout: Layout, has_quotes: bool, block_bytes: int
     )
 
 
-def _labels_as_numbers(labels: list[str]) -> npt.NDArray[np.float64]:
-    """The labels' values if all of them spell numbers, finite or not; else an empty array."""
-    if all(NUMBER.fullmatch(label) or NOT_FINITE.fullmatch(label) for label in labels):
-        return np.array([float(label) for label in labels])
-    return np.empty(0)
+def _encode_labels(columns: _Columns) -> tuple[npt.NDArray[Any], list[str] | None]:
+    """The array y, and the sorted labels if not all of them spell numbers (finite or not)."""
+    if columns.labels is None:
+        return columns.target, None
+    seen = list(columns.labels)
+    if all(NUMBER.fullmatch(label) or NOT_FINITE.fullmatch(label) for label in seen):
+        return np.array([float(label) for label in seen])[columns.target], None
+    labels = sorted(seen)
+    rank = {label: k for k, label in enumerate(labels)}
+    return np.array([rank[label] for label in seen], dtype=np.int32)[columns.target], labels
 
 
 def _warn_mixed_labels(labels: list[str]) -> list[FileWarning]:
