@@ -206,6 +206,7 @@ def test_a_heartbeat_renews_what_is_held_and_names_what_is_lost(database: Databa
 def test_only_expired_leases_are_taken_back(database: Database) -> None:
     queued_jobs(database, [0, 0])
     silent, alive = claim(database, lease_seconds=-1), claim(database)
+    do(database, ACTS["progress"], silent)
     assert requeue_expired(database) == [silent]
     assert requeue_expired(database) == []
     job = get(database, silent.job_id)

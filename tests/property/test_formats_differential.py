@@ -19,7 +19,7 @@ from sklearn.datasets import load_svmlight_file
 from app.datasets.formats import InvalidFile, ReadOptions, Table, read
 from tests.builders import SOAK
 
-N_CASES = 1500 * SOAK
+N_CASES = 800 * SOAK
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 LIBSVM_SEEDS = [
