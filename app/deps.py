@@ -18,6 +18,7 @@ from app.storage import BlobStore
 
 MAX_PAGE = 200
 MAX_WAIT_SECONDS = 60.0
+LABELLED_PATHS = frozenset({"/v1/datasets", "/v1/jobs"})
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,20 @@ InContext = Annotated[Context, Depends(_context)]
 
 
 async def known_query_only(request: Request) -> None:
-    """A misspelt query parameter is an error, not a silent default. `label.k=v` may have any k."""
+    """A misspelt query parameter is an error, not a silent default. `label.k=v` may have any k, where it is used."""
     if not request.url.query:
         return
-    known = _query_names(request.scope["route"])
-    unknown = [name for name in request.query_params if name not in known and not name.startswith("label.")]
+    route = request.scope["route"]
+    known = _query_names(route)
+    labelled = route.path in LABELLED_PATHS
+    unknown = [
+        name[:64] for name in request.query_params if name not in known and not (labelled and name.startswith("label."))
+    ]
     if unknown:
         items = [ErrorItem(field=name, code="unknown_parameter", detail="unknown") for name in unknown]
         allowed = ", ".join(sorted(known)) or "none"
         raise Invalid(
-            f"Unknown query parameter {unknown[0][:64]!r}; this route takes: {allowed}.",
+            f"Unknown query parameter {unknown[0]!r}; this route takes: {allowed}.",
             code="unknown_parameter",
             errors=items,
         )

@@ -36,7 +36,7 @@ def create(
     """
     if staged.size == 0:
         raise Invalid("The body is empty: send the file as the body.", code="empty_body")
-    fingerprint = _fingerprint(staged.sha256, file_format, options, name)
+    fingerprint = _fingerprint(staged.sha256, file_format, options, name, labels)
     with database.read() as session:
         if known := repository.get_by_fingerprint(session, fingerprint):
             return known, True
@@ -93,6 +93,8 @@ def delete(session: Session, dataset_id: str) -> None:
     repository.delete(session, dataset)
 
 
-def _fingerprint(sha256: str, file_format: Format, options: ReadOptions, name: str | None) -> str:
-    parts = json.dumps([sha256, file_format, asdict(options), name], sort_keys=True)
+def _fingerprint(
+    sha256: str, file_format: Format, options: ReadOptions, name: str | None, labels: dict[str, str]
+) -> str:
+    parts = json.dumps([sha256, file_format, asdict(options), name, labels], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()

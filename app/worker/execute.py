@@ -7,6 +7,7 @@ Exception
 └── TransientFailure   the database or disk does not answer; the job is given back
 """
 
+import errno
 import logging
 import platform
 import resource
@@ -18,7 +19,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import OperationalError
 
 import solvers
 from app import __version__
@@ -92,8 +93,10 @@ def execute(desk: Desk, claim: Claim, stop_reason: Callable[[], StopReason | Non
         _fail(desk, claim, failure.error)
     except MemoryError:
         _fail(desk, claim, {"code": "out_of_memory", "message": "the job needs more memory than there is"})
-    except (DBAPIError, OSError) as error:
+    except OperationalError as error:
         raise TransientFailure(str(error)) from error
+    except OSError as error:
+        _fail(desk, claim, _storage_error(error))
     except Exception:
         log.exception("%s failed unexpectedly", claim.job_id)
         _fail(desk, claim, {"code": "internal", "message": "the worker failed; its log says why"})
@@ -295,6 +298,14 @@ def _commit(
 
 def _fail(desk: Desk, claim: Claim, error: dict[str, Any]) -> None:
     _acknowledge(desk, lambda session: queue.fail(session, claim, {"param": None, **error}))
+
+
+def _storage_error(error: OSError) -> dict[str, Any]:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return {"code": "storage_full", "message": "the disk is full; the model could not be written"}
+    if isinstance(error, FileNotFoundError):
+        return {"code": "data_missing", "message": "a file of the dataset is missing; `hyperplane verify` says which"}
+    return {"code": "storage_error", "message": f"the storage failed: {error.strerror}"}
 
 
 def _acknowledge_stop(desk: Desk, claim: Claim, reason: StopReason) -> None:
