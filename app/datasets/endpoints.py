@@ -1,7 +1,9 @@
 """`/v1/datasets`: upload, look, delete."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
+from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -53,7 +55,7 @@ async def create_dataset(
     ingestor: Ingestor = request.app.state.ingestor
     with await run_in_threadpool(context.blobs.stage) as staged:
         await _receive(request, staged)
-        dataset, known = await run_in_threadpool(
+        create = partial(
             service.create,
             context.database,
             ingestor,
@@ -63,6 +65,7 @@ async def create_dataset(
             name,
             label_parameters(request),
         )
+        dataset, known = await to_thread.run_sync(create, limiter=ingestor.limiter)
     response.status_code = 200 if known else 201
     response.headers["Location"] = f"/v1/datasets/{dataset.id}"
     return Dataset.model_validate({**_show(dataset), "deduplicated": known})

@@ -26,7 +26,7 @@ from .table import (
     summarize_codes,
     summarize_numbers,
 )
-from .text import scan_text
+from .text import TextScan, scan_text
 
 __all__ = ["read_csv"]
 
@@ -78,7 +78,7 @@ def read_csv(path: Path, options: ReadOptions) -> Table:
     # A record without a fault has this many bytes at least, so blank lines cannot make the arrays large.
     least_bytes = layout.n_columns + len(layout.numbers) + 1
     max_rows = min(scan.max_lines, path.stat().st_size // least_bytes + 1)
-    columns = _convert(path, layout, max_rows, scan.has_quotes)
+    columns = _convert(path, layout, max_rows, scan)
     y, labels = _encode_labels(columns)
     if not np.isfinite(y).all():
         find_faults(path, layout, numeric_labels=True).raise_if_any()
@@ -120,14 +120,15 @@ def _check_delimiter(delimiter: str | None) -> str:
     return delimiter
 
 
-def _convert(path: Path, layout: Layout, max_rows: int, has_quotes: bool) -> _Columns:
-    if layout.n_columns > WIDE:
+def _convert(path: Path, layout: Layout, max_rows: int, scan: TextScan) -> _Columns:
+    # pyarrow 26 loses the line feed of a quoted CR LF where two of its blocks meet.
+    if layout.n_columns > WIDE or scan.has_quoted_return:
         return _convert_records(path, layout, max_rows)
     block_bytes = max(BLOCK_BYTES, min(BLOCK_RECORDS * layout.first_record_bytes, LARGEST_BLOCK_BYTES))
     # Numbers are tried first: a real-valued target has about as many labels as rows.
     for labels in (None, dict[str, int]()):
         try:
-            return _convert_blocks(path, layout, max_rows, has_quotes, block_bytes, labels)
+            return _convert_blocks(path, layout, max_rows, scan.has_quotes, block_bytes, labels)
         except _Refused as refusal:
             good_rows = refusal.good_rows
     find_faults(path, layout, skip_rows=good_rows).raise_if_any()
@@ -176,7 +177,7 @@ def _encode_batch(target: Any, labels: dict[str, int], good_rows: int) -> npt.ND
 
 
 def _convert_records(path: Path, layout: Layout, max_rows: int) -> _Columns:
-    """By Python's own reader: the same result, for very wide or very uneven files."""
+    """By Python's own reader: the same result, for what pyarrow reads slowly, wrongly or not at all."""
     find_faults(path, layout).raise_if_any()
     labels: dict[str, int] = {}
     columns = _Columns.empty(layout, max_rows, labels)

@@ -36,6 +36,7 @@ class TextScan:
     start: int
     max_lines: int
     has_quotes: bool
+    has_quoted_return: bool  # a carriage return inside a quoted field
 
 
 def skip_byte_order_mark(head: bytes) -> int:
@@ -85,7 +86,7 @@ def scan_text(path: Path, delimiter: str) -> TextScan:
     faults.note("not_utf8", _find_undecodable(decoder, b"", offset, final=True))
     faults.note("bad_quote", quotes.unclosed())
     faults.raise_if_any()
-    return TextScan(start, ends + (last_byte not in (b"\n", b"\r")), quotes.seen)
+    return TextScan(start, ends + (last_byte not in (b"\n", b"\r")), quotes.seen, quotes.return_seen)
 
 
 def _count_line_ends(block: bytes) -> int:
@@ -158,7 +159,7 @@ class _FirstFault:
 
 
 class _QuoteCheck:
-    """Finds quotes that do not enclose a whole field, where readers of CSV disagree.
+    """Finds quotes that do not enclose a whole field, where readers of CSV disagree, and quoted returns.
 
     In well-formed text quotes alternate: an opening one follows a delimiter, a line end or the
     closing one just before it (a doubled quote); a closing one is followed by one of the same.
@@ -172,22 +173,27 @@ class _QuoteCheck:
         self._last_byte = ord("\n")
         self._closed_at_end: int | None = None  # a closing quote that was the last byte of its block
         self.seen = False
+        self.return_seen = False
 
     def check(self, block: bytes, offset: int) -> int | None:
         """The offset of the first misplaced quote, if any."""
         closed_at_end, self._closed_at_end = self._closed_at_end, None
         if closed_at_end is not None and not self._neighbours[block[0]]:
             return closed_at_end
-        if QUOTE in block:
+        if QUOTE in block or self._inside:
             self.seen = True
-            misplaced = self._check_places(np.frombuffer(block, dtype=np.uint8), offset)
+            buffer = np.frombuffer(block, dtype=np.uint8)
+            places = np.flatnonzero(buffer == QUOTE)
+            if b"\r" in block:
+                quotes_before = np.searchsorted(places, np.flatnonzero(buffer == ord("\r")))
+                self.return_seen |= bool(((quotes_before + self._inside) % 2).any())
+            misplaced = self._check_places(buffer, places, offset) if len(places) else None
             if misplaced is not None:
                 return misplaced
         self._last_byte = block[-1]
         return None
 
-    def _check_places(self, buffer: npt.NDArray[np.uint8], offset: int) -> int | None:
-        places = np.flatnonzero(buffer == QUOTE)
+    def _check_places(self, buffer: npt.NDArray[np.uint8], places: npt.NDArray[np.intp], offset: int) -> int | None:
         opening = np.arange(len(places)) % 2 == int(self._inside)
         before = np.where(places > 0, buffer[places - 1], self._last_byte)
         at_end = places == len(buffer) - 1
