@@ -70,6 +70,25 @@ class TrainRequest(Body):
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     labels: Labels = {}
 
+    def solver_arguments(self) -> dict[str, Any]:
+        """The part of the request that `solvers.check` and `solvers.train` share, under their names."""
+        same = (
+            "solver",
+            "task",
+            "strategy",
+            "loss",
+            "p",
+            "C",
+            "c_scale",
+            "bias",
+            "bias_scale",
+            "epsilon",
+            "tol",
+            "seed",
+        )
+        limits = {"max_seconds": self.stop.seconds, "max_passes": self.stop.passes}
+        return {**{name: getattr(self, name) for name in same}, **limits, "options": self.solver_options}
+
 
 class JobError(BaseModel):
     code: str

@@ -100,21 +100,7 @@ def _check_solver(request: TrainRequest, dataset: DatasetRow) -> None:
             n_features=dataset.n_features,
             n_classes=len(dataset.classes) or None,
             sparse=dataset.storage == "csr",
-            solver=request.solver,
-            task=request.task,
-            strategy=request.strategy,
-            epsilon=request.epsilon,
-            loss=request.loss,
-            p=request.p,
-            C=request.C,
-            c_scale=request.c_scale,
-            bias=request.bias,
-            bias_scale=request.bias_scale,
-            tol=request.tol,
-            max_seconds=request.stop.seconds,
-            max_passes=request.stop.passes,
-            seed=request.seed,
-            options=request.solver_options,
+            **request.solver_arguments(),
         )
     except solvers.SolverError as error:
         field = FIELD_OF_ARGUMENT.get(error.argument, error.argument)

@@ -152,25 +152,11 @@ def _solve(
         result = solvers.train(
             work.train.X,
             work.train.y,
-            solver=request.solver,
-            task=request.task,
-            strategy=request.strategy,
-            epsilon=request.epsilon,
-            loss=request.loss,
-            p=request.p,
-            C=request.C,
-            c_scale=request.c_scale,
-            bias=request.bias,
-            bias_scale=request.bias_scale,
             sample_weight=work.train.weight,
             class_weight=_class_weight(work),
-            tol=request.tol,
-            max_seconds=request.stop.seconds,
-            max_passes=request.stop.passes,
-            seed=request.seed,
             threads=desk.threads,
             callback=on_step,
-            options=request.solver_options,
+            **request.solver_arguments(),
         )
     except solvers.SolverError as error:
         raise PermanentFailure(type(error).__name__, str(error), error.argument) from error
