@@ -103,7 +103,8 @@ def _check_solver(request: TrainRequest, dataset: DatasetRow) -> None:
             **request.solver_arguments(),
         )
     except solvers.SolverError as error:
-        field = FIELD_OF_ARGUMENT.get(error.argument, error.argument)
+        argument, dot, option = error.argument.partition(".")
+        field = FIELD_OF_ARGUMENT.get(argument, argument) + dot + option
         raise invalid_field(field, type(error).__name__, str(error)) from error
 
 

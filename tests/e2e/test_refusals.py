@@ -86,6 +86,7 @@ BAD_JOBS = [
     ({"p": 1.5}, "p"),
     ({"tol": 0}, "tol"),
     ({"solver_options": {"nope": 1}}, "solver_options"),
+    ({"solver": "dcd", "solver_options": {"shrinking": 3}}, "solver_options.shrinking"),
     ({"class_weight": {"7": 1.0}}, "class_weight"),
     ({"split": {"test": 1.5}}, "split"),
     ({"split": {"test_dataset_id": f"ds_{NOBODY}"}}, "split.test_dataset_id"),

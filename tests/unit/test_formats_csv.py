@@ -247,6 +247,14 @@ def test_a_record_longer_than_a_block(tmp_path: Path) -> None:
     assert [len(label) for label in table.labels or []] == [1, 3_000_000]
 
 
+def test_a_quoted_line_end_survives_wherever_blocks_meet(tmp_path: Path) -> None:
+    label = "x\r\n" * 40_000
+    for shift in range(3):  # one of which puts the end of pyarrow's first block between CR and LF
+        padding = "y" * ((1 << 20) - 60_000 + shift)
+        table = read_text(tmp_path, f'a,b\n1,{padding}\n1,"{label}"\n')
+        assert table.labels == [label, padding]
+
+
 def test_a_very_wide_file(tmp_path: Path) -> None:
     rows = [[str(k * j % 97) for j in range(20_000)] for k in range(3)]
     table = read_text(tmp_path, "\n".join(",".join(row) for row in rows))
