@@ -32,6 +32,10 @@ class Rows(ABC):
     sparse: bool
 
     @abstractmethod
+    def flat(self) -> tuple[Array, Array, Array]:
+        """(values, columns, starts) for kernels that take both kinds; dense rows have no columns and no starts."""
+
+    @abstractmethod
     def margins(self, w: Floats, out: Floats) -> None:
         """out[i] = x_i . w"""
 
@@ -42,6 +46,10 @@ class Rows(ABC):
     @abstractmethod
     def squared_norms(self) -> Floats:
         """|x_i|^2 for every row."""
+
+    @abstractmethod
+    def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
+        """out += sum_i v_i h_i h_i' with h_i = (x_i, constant), upper triangle only; rows of v_i = 0 are not read."""
 
     @abstractmethod
     def _first_nonfinite(self) -> tuple[int, int]:
@@ -69,6 +77,9 @@ class CsrRows(Rows):
         self.columns = read_only(columns.view(np.uint64 if columns.itemsize == 8 else np.uint32))
         self.starts = read_only(starts)
 
+    def flat(self) -> tuple[Array, Array, Array]:
+        return self.values, self.columns, self.starts
+
     def margins(self, w: Floats, out: Floats) -> None:
         _margins_csr(self.values, self.columns, self.starts, read_only(w), out)
 
@@ -79,6 +90,9 @@ class CsrRows(Rows):
         out = np.empty(self.n_rows)
         _squared_norms_csr(self.values, self.starts, out)
         return out
+
+    def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
+        _add_gram_csr(self.values, self.columns, self.starts, read_only(v), constant, out)
 
     def _first_nonfinite(self) -> tuple[int, int]:
         entry = _first_nonfinite_entry(self.values)
@@ -98,6 +112,9 @@ class DenseRows(Rows):
         self.stored_entries = values.size
         self.values = read_only(values)
 
+    def flat(self) -> tuple[Array, Array, Array]:
+        return self.values.reshape(-1), read_only(np.empty(0, np.uint32)), read_only(np.empty(0, np.int64))
+
     def margins(self, w: Floats, out: Floats) -> None:
         _margins_dense(self.values, read_only(w), out)
 
@@ -108,6 +125,11 @@ class DenseRows(Rows):
         out = np.empty(self.n_rows)
         _squared_norms_dense(self.values, out)
         return out
+
+    def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
+        padded = -(-out.shape[0] // 12) * 12  # whole tiles of 3 x 4
+        plain, weighted = np.zeros((padded, _GRAM_ROWS)), np.zeros((padded, _GRAM_ROWS))
+        _add_gram_dense(self.values, read_only(v), constant, plain, weighted, out)
 
     def _first_nonfinite(self) -> tuple[int, int]:
         entry = _first_nonfinite_entry(self.values.reshape(-1))
@@ -199,6 +221,7 @@ def _kept_dtype(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
 
 _SOUND, _BAD_STARTS, _BAD_COLUMN, _DUPLICATE_COLUMN = 0, 1, 2, 3
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_GRAM_ROWS = 120  # rows gathered for one block of a Gram matrix; no power of two, which would collide in the cache
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
@@ -285,3 +308,54 @@ def _squared_norms_dense(values: Array, out: Array) -> None:
         for j in range(values.shape[1]):
             total += np.float64(values[i, j]) * values[i, j]
         out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def _add_gram_csr(values: Array, columns: Array, starts: Array, v: Array, constant: float, out: Array) -> None:
+    d = out.shape[0] - 1
+    for i in range(starts.size - 1):
+        if v[i] == 0.0:
+            continue
+        out[d, d] += v[i] * constant * constant
+        for k in range(starts[i], starts[i + 1]):
+            column, scaled = columns[k], v[i] * values[k]
+            out[column, d] += scaled * constant
+            for other in range(starts[i], starts[i + 1]):
+                if columns[other] >= column:
+                    out[column, columns[other]] += scaled * values[other]
+
+
+@njit(cache=True, nogil=True)
+def _add_gram_dense(values: Array, v: Array, constant: float, plain: Array, weighted: Array, out: Array) -> None:
+    """Gathers the rows of v_i != 0 block by block, as columns, into `plain` and times v_i into `weighted`."""
+    n, d = values.shape
+    filled = 0
+    for i in range(n):
+        if v[i] != 0.0:
+            for j in range(d):
+                plain[j, filled] = values[i, j]
+                weighted[j, filled] = v[i] * plain[j, filled]
+            plain[d, filled] = constant
+            weighted[d, filled] = v[i] * constant
+            filled += 1
+        if filled == plain.shape[1] or (i == n - 1 and filled > 0):
+            for a in range(0, d + 1, 3):
+                for b in range(a // 4 * 4, d + 1, 4):
+                    _add_tile(weighted, plain, filled, a, b, out)
+            filled = 0
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _add_tile(left: Array, right: Array, filled: int, a: int, b: int, out: Array) -> None:
+    """3 x 4 entries at once: twelve sums and their operands are as many as the registers hold."""
+    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = s20 = s21 = s22 = s23 = 0.0
+    for r in range(filled):
+        x0, x1, x2 = left[a, r], left[a + 1, r], left[a + 2, r]
+        y0, y1, y2, y3 = right[b, r], right[b + 1, r], right[b + 2, r], right[b + 3, r]
+        s00, s01, s02, s03 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2, s03 + x0 * y3
+        s10, s11, s12, s13 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2, s13 + x1 * y3
+        s20, s21, s22, s23 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2, s23 + x2 * y3
+    tile = ((s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23))
+    for row in range(min(3, out.shape[0] - a)):
+        for column in range(min(4, out.shape[1] - b)):
+            out[a + row, b + column] += tile[row][column]

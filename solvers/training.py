@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 import scipy.sparse
 
+from . import cholesky as cholesky_module
+from . import columns as columns_module
 from . import rows as rows_module
 from .checks import whole_number
 from .driver import Callback, Limits, solve
@@ -166,7 +168,8 @@ def available() -> dict[str, dict[str, Any]]:
 
 def warm_up() -> None:
     """Compile every kernel for the dtypes in use, or load it from numba's cache; mends a damaged cache."""
-    modules = [rows_module, *(sys.modules[method.__module__] for method in registered().values())]
+    shared = [rows_module, columns_module, cholesky_module]
+    modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]
     warm([kernel for module in modules for kernel in kernels_of(module)], _run_every_kernel)
 
 

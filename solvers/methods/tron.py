@@ -7,15 +7,20 @@ found by preconditioned conjugate gradients (Hsia, Chiang, Lin 2018), which need
 a vector only: no Hessian is formed, and a product reads the active rows and no others. A step of the method
 is one evaluation of P, or as many products as read no more rows than that.
 
+A Newton step that P does not follow is not thrown away: as Keerthi and DeCoste do, P is minimised exactly along
+it, which needs the slacks at both ends and no row of X. The region then shrinks to twice that step. A region
+that shrinks further, as Lin et al. have it, cuts the steps so short where many rows lie on the margin (nearly
+separable data) that they zigzag between the pieces of P.
+
 The papers' symbols, in d + 1 dimensions of which the last is the regularised bias: g is the gradient of P at
 w, I the active rows (margin < 1), H = 1 + 2 X_I' C X_I the generalised Hessian, M its diagonal mixed with
 the identity, s the Newton step, r = -g - H s its residual, d the direction of conjugate gradients, Delta the
-radius of the region |s|_M <= Delta in which the quadratic is trusted; eta and sigma say when and how it changes.
+radius of the region |s|_M <= Delta in which the quadratic is trusted; eta says when it changes, sigma how.
 """
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -26,35 +31,23 @@ from solvers.errors import InvalidOptions, InvalidProblem
 from solvers.problem import Problem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
-from solvers.rows import CsrRows, DenseRows, Floats, read_only
+from solvers.rows import Floats
 
 __all__ = ["TrustRegionNewton"]
 
 Array = NDArray[Any]
 
-ETA_ACCEPT, ETA_POOR, ETA_GOOD = 1e-4, 0.25, 0.75
-SIGMA_LEAST, SIGMA_LESS, SIGMA_MORE = 0.25, 0.5, 4.0
+ETA_BAD, ETA_GOOD = 0.25, 0.75
+"""Between which the decrease of P is as predicted, more or less."""
+SIGMA_BAD, SIGMA_GOOD = 2.0, 4.0
 MOST_PRODUCTS = 150
 """Of one Newton step: past these a new quadratic is worth more than a better minimum of the old one."""
 SPARE_PRECISION = 0.25
 """Conjugate gradients end where the quadratic's own gap is this share of what is wanted."""
 ROUNDING = 1e-10
-"""Below this share of P a predicted decrease drowns in the rounding of P; the gradient is compared instead."""
-
-
-class _Evaluation(NamedTuple):
-    """P and its derivatives at one w."""
-
-    primal: float
-    gradient: Floats
-    diagonal: Floats
-    """Of H."""
-    xi: Floats
-    active_rows: NDArray[np.int64]
-    dual_scale: float
-    """The t for which the dual point t * 2 C xi is worth most."""
-    gap: float
-    """What that dual point leaves between the primal and the dual."""
+"""Below this share of P a predicted decrease drowns in the rounding of P; the slopes at both ends tell it instead."""
+PATIENCE = 10
+"""So many Newton steps of that kind in a row without a smaller gap are rounding, not progress."""
 
 
 class TrustRegionNewton(Method):
@@ -63,14 +56,7 @@ class TrustRegionNewton(Method):
     losses = ("squared_hinge",)
     biases = ("none", "regularized")
     options = (
-        Option(
-            "cg_tol",
-            float,
-            0.1,
-            "conjugate gradients end once the residual is this share of the gradient",
-            low=1e-12,
-            high=0.9,
-        ),
+        Option("cg_tol", float, 0.1, "the share of the gradient at which a residual is small", low=1e-12, high=0.9),
         Option(
             "diagonal_share",
             float,
@@ -95,13 +81,7 @@ class TrustRegionNewton(Method):
 
     def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
-        data = problem.data
-        if isinstance(data, CsrRows):
-            self.rows = data.values, data.columns, data.starts
-        else:
-            assert isinstance(data, DenseRows)
-            nothing = read_only(np.empty(0, np.uint32)), read_only(np.empty(0, np.int64))
-            self.rows = data.values.reshape(-1), *nothing
+        self.rows = problem.data.flat()
 
     def init(self, seed: int, start: Start) -> State:
         earlier = start.state
@@ -112,37 +92,39 @@ class TrustRegionNewton(Method):
             w[:-1] = start.coef
             if self.problem.bias_feature:
                 w[-1] = start.intercept / self.problem.bias_feature
-        state: State = {"w": w, "steps": 0, "rows_read": 0, "newton_steps": 0, "rejected": 0}
-        evaluation = self._evaluate(state, w)
-        if not np.isfinite(evaluation.gradient @ evaluation.gradient) or not np.isfinite(evaluation.diagonal).all():
+        state: State = {"steps": 0, "rows_read": 0, "newton_steps": 0, "bad_steps": 0, "idle": 0}
+        with np.errstate(over="ignore", invalid="ignore"):
+            state.update(self._evaluate(state, w))
+            state["first_gradient"] = math.sqrt(_dot(state["gradient"], state["gradient"]))
+        if not (math.isfinite(state["first_gradient"]) and np.isfinite(state["M"]).all()):
             raise InvalidProblem("X", "has values too large to be squared; rescale X")
-        state["gradient_at_zero"] = self._gradient_norm_at_zero(state, evaluation)
-        self._move(state, w, evaluation)
-        state["radius"] = math.sqrt(_weighted(evaluation.gradient, 1.0 / state["M"]))
+        if self.chosen["gradient_tol"] > 0.0 and w.any():
+            at_zero = self._evaluate(state, np.zeros_like(w))["gradient"]
+            state["first_gradient"] = math.sqrt(_dot(at_zero, at_zero))
+        state["radius"] = math.sqrt(_weighted(state["gradient"], 1.0 / state["M"]))
         self._begin_newton_step(state)
-        if earlier is not None and np.array_equal(evaluation.gradient, earlier.get("gradient", ())):
+        if earlier is not None and np.array_equal(state["gradient"], earlier.get("gradient", ())):
             # The same problem: everything is taken over, so that going on from a checkpoint repeats the
             # uninterrupted run to the last bit.
             for key in ("s", "r", "d"):
                 state[key] = np.array(earlier[key], dtype=np.float64)
-            for key in ("radius", "rho", "products", "solved", "on_boundary", "newton_steps"):
+            for key in ("radius", "rho", "products", "solved", "on_boundary", "shortened", "drowned", "idle"):
                 state[key] = earlier[key]
         return state
 
     def step(self, state: State, target: float) -> Progress:
         state["steps"] += 1
         finished = None
-        if state["gap"] == 0.0:
-            finished = Status.STALLED
+        if not state["gradient"].any():
+            finished = Status.STALLED  # at the optimum to the last bit; there is nothing left to do
         elif not state["solved"]:
             self._run_conjugate_gradients(state, target)
         elif not self._try_newton_step(state):
             finished = Status.STALLED
-        if not math.isfinite(state["rho"]):
+        gradient_tol, norm = self.chosen["gradient_tol"], math.sqrt(_dot(state["gradient"], state["gradient"]))
+        if not math.isfinite(state["rho"] + state["primal"]):
             finished = Status.NONFINITE
-        elif finished is None and math.sqrt(_dot(state["gradient"], state["gradient"])) <= (
-            self.chosen["gradient_tol"] * state["gradient_at_zero"]
-        ):
+        elif gradient_tol > 0.0 and norm <= gradient_tol * state["first_gradient"]:
             finished = Status.STOPPED
         primal, gap = state["primal"], state["gap"]
         passes = state["rows_read"] // self.problem.data.n_rows
@@ -151,20 +133,20 @@ class TrustRegionNewton(Method):
 
     def extract(self, state: State) -> Point:
         w = state["w"]
-        alpha = state["dual_scale"] * 2.0 * self.problem.costs * state["xi"]
+        alpha = state["dual_scale"] * 2.0 * self.problem.costs * np.maximum(state["slack"], 0.0)
         return Point(w[:-1].copy(), float(self.problem.bias_feature * w[-1]), alpha)
 
     def _begin_newton_step(self, state: State) -> None:
         """Conjugate gradients start from s = 0."""
         r = -state["gradient"]
         d = r / state["M"]
-        state.update(s=np.zeros_like(r), r=r, d=d, rho=_dot(r, d), products=0, solved=False, on_boundary=False)
+        state.update(s=np.zeros_like(r), r=r, d=d, rho=_dot(r, d), products=0)
+        state.update(solved=False, on_boundary=False, shortened=False, drowned=False)
 
     def _run_conjugate_gradients(self, state: State, target: float) -> None:
         n_rows, active = self.problem.data.n_rows, state["active_rows"].size
         # Not more precise than asked for: |r|^2 / 2 would be the gap at w + s if no row became active or inactive.
         enough = SPARE_PRECISION * target * max(state["primal"], primal_floor(self.problem))
-        first = -(-n_rows // max(active, 1)) if active == n_rows else n_rows // max(active, 1)
         state["rho"], state["solved"], state["on_boundary"], products = _run_products(
             *self.rows,
             self.problem.costs,
@@ -174,7 +156,7 @@ class TrustRegionNewton(Method):
             state["radius"],
             self.chosen["cg_tol"] ** 2 * _weighted(state["gradient"], 1.0 / state["M"]),
             enough,
-            min(first, MOST_PRODUCTS - state["products"]),
+            min(n_rows // max(active, 1), MOST_PRODUCTS - state["products"]),
             state["rho"],
             state["s"],
             state["r"],
@@ -186,71 +168,57 @@ class TrustRegionNewton(Method):
             state["solved"] = True
 
     def _try_newton_step(self, state: State) -> bool:
-        """Go to w + s if P decreases as predicted, and adapt the region; False if no step is left to try."""
-        s, g = state["s"], state["gradient"]
-        trial = state["w"] + s
-        if np.array_equal(trial, state["w"]):
-            return False
-        evaluation = self._evaluate(state, trial)
-        slope = _dot(g, s)
-        predicted = 0.5 * (_dot(s, state["r"]) - slope)
-        if predicted > ROUNDING * state["primal"]:
-            agreement = (state["primal"] - evaluation.primal) / predicted
-        else:
-            weights = 1.0 / state["M"]
-            agreement = 1.0 - _weighted(evaluation.gradient, weights) / _weighted(g, weights)
-        length = math.sqrt(_weighted(s, state["M"]))
-        if state["newton_steps"] == 0:
-            state["radius"] = min(state["radius"], length)
-        if not agreement > ETA_POOR:
-            # The minimum of the parabola through both values and the slope, within limits.
-            bend = evaluation.primal - state["primal"] - slope
-            shorter = -0.5 * slope / bend if math.isfinite(bend) and bend > 0.0 else SIGMA_LEAST
-            state["radius"] = length * min(max(shorter, SIGMA_LEAST), SIGMA_LESS)
-        elif agreement > ETA_GOOD and state["on_boundary"]:
-            state["radius"] *= SIGMA_MORE
+        """Go to w + s, or shorten s if P does not decrease as predicted; False if there is nowhere to go."""
+        w, s = state["w"], state["s"]
+        there = self._evaluate(state, w + s)
+        if not state["shortened"]:
+            slope = _dot(state["gradient"], s)
+            predicted = 0.5 * (_dot(s, state["r"]) - slope)
+            state["drowned"] = predicted <= ROUNDING * state["primal"]
+            decrease = state["primal"] - there["primal"]
+            if state["drowned"]:
+                decrease = -0.5 * (slope + _dot(there["gradient"], s))
+            if not decrease > ETA_BAD * predicted:
+                t = _search_line(state["slack"], there["slack"], self.problem.costs, _dot(w, s), _dot(s, s))
+                radius = min(state["radius"], SIGMA_BAD * math.sqrt(_weighted(s, state["M"])))
+                state.update(s=t * s, shortened=True, radius=radius, bad_steps=state["bad_steps"] + 1)
+                return True
+            if decrease > ETA_GOOD * predicted and state["on_boundary"]:
+                state["radius"] *= SIGMA_GOOD
         state["newton_steps"] += 1
-        if agreement > ETA_ACCEPT:
-            self._move(state, trial, evaluation)
-        else:
-            state["rejected"] += 1
+        state["idle"] = state["idle"] + 1 if state["drowned"] and there["gap"] >= state["gap"] else 0
+        if np.array_equal(there["w"], w) or state["idle"] > PATIENCE:
+            return False
+        state.update(there)
         self._begin_newton_step(state)
         return True
 
-    def _move(self, state: State, w: Floats, evaluation: _Evaluation) -> None:
-        share = self.chosen["diagonal_share"]
-        state.update(
-            w=w,
-            primal=evaluation.primal,
-            gap=evaluation.gap,
-            gradient=evaluation.gradient,
-            xi=evaluation.xi,
-            active_rows=evaluation.active_rows,
-            dual_scale=evaluation.dual_scale,
-            M=(1.0 - share) + share * evaluation.diagonal,
-        )
-
-    def _evaluate(self, state: State, w: Floats) -> _Evaluation:
+    def _evaluate(self, state: State, w: Floats) -> State:
+        """What the state says about w: P, its derivatives, the slacks, and the gap that the best dual point
+        t * 2 C xi leaves."""
         problem, n_rows = self.problem, self.problem.data.n_rows
-        xi, active_rows = np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
+        slack, active_rows = np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
         gradient, diagonal = np.empty_like(w), np.empty_like(w)
         loss, alpha_sum, active = _evaluate_rows(
-            *self.rows, problem.signs, problem.costs, problem.bias_feature, w, xi, active_rows, gradient, diagonal
+            *self.rows, problem.signs, problem.costs, problem.bias_feature, w, slack, active_rows, gradient, diagonal
         )
         state["rows_read"] += n_rows
-        # alpha = 2 C xi has w(alpha) = w - g; D(t alpha) is a parabola in t.
+        # alpha = 2 C xi has w(alpha) = w - g, and D(t alpha) is a parabola in t.
         w_alpha = w - gradient
         curvature = 2.0 * loss + _dot(w_alpha, w_alpha)
         t = alpha_sum / curvature if curvature > 0.0 else 1.0
         apart = (1.0 - t) * w + t * gradient
-        gap = 0.5 * _dot(apart, apart) + (1.0 - t) ** 2 * loss
-        primal = 0.5 * _dot(w, w) + loss
-        return _Evaluation(primal, gradient, diagonal, xi, active_rows[:active].copy(), t, gap)
-
-    def _gradient_norm_at_zero(self, state: State, evaluation: _Evaluation) -> float:
-        if self.chosen["gradient_tol"] > 0.0 and state["w"].any():
-            evaluation = self._evaluate(state, np.zeros_like(state["w"]))
-        return math.sqrt(_dot(evaluation.gradient, evaluation.gradient))
+        share = self.chosen["diagonal_share"]
+        return {
+            "w": w,
+            "primal": 0.5 * _dot(w, w) + loss,
+            "gradient": gradient,
+            "M": (1.0 - share) + share * diagonal,
+            "slack": slack,
+            "active_rows": active_rows[:active].copy(),
+            "dual_scale": t,
+            "gap": 0.5 * _dot(apart, apart) + (1.0 - t) ** 2 * loss,
+        }
 
     def _weights_in(self, earlier: State) -> Floats:
         size = self.problem.data.n_features + 1
@@ -278,18 +246,9 @@ _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carr
 
 @njit(cache=True, nogil=True)
 def _evaluate_rows(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    signs: Array,
-    costs: Array,
-    bias_feature: float,
-    w: Array,
-    xi: Array,
-    active_rows: Array,
-    gradient: Array,
-    diagonal: Array,
-) -> tuple[float, float, int]:
+    values: Array, columns: Array, starts: Array, signs: Array, costs: Array, bias_feature: float, w: Array,
+    slack: Array, active_rows: Array, gradient: Array, diagonal: Array,
+) -> tuple[float, float, int]:  # fmt: skip
     """One pass: (sum of losses, sum of 2 C xi, number of active rows), and the arrays after `w` are filled."""
     dense = starts.size == 0
     d = w.size - 1
@@ -301,15 +260,14 @@ def _evaluate_rows(
         first = i * d if dense else starts[i]
         past = first + d if dense else starts[i + 1]
         score = _dot_dense(values, first, w) if dense else _dot_sparse(values, columns, first, past, w)
-        slack = 1.0 - y * (score + bias_feature * w[d])
-        if C == 0.0 or slack <= 0.0:
-            xi[i] = 0.0
+        xi = 1.0 - y * (score + bias_feature * w[d])
+        slack[i] = xi
+        if C == 0.0 or xi <= 0.0:
             continue
-        xi[i] = slack
         active_rows[k] = i
         k += 1
-        loss += C * slack * slack
-        alpha = 2.0 * C * slack
+        loss += C * xi * xi
+        alpha = 2.0 * C * xi
         alpha_sum += alpha
         change = -y * alpha
         if dense:
@@ -327,24 +285,12 @@ def _evaluate_rows(
     return loss, alpha_sum, k
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _run_products(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    costs: Array,
-    bias_feature: float,
-    active_rows: Array,
-    M: Array,
-    radius: float,
-    small: float,
-    enough: float,
-    most: int,
-    rho: float,
-    s: Array,
-    r: Array,
+    values: Array, columns: Array, starts: Array, costs: Array, bias_feature: float, active_rows: Array,
+    M: Array, radius: float, small: float, enough: float, most: int, rho: float, s: Array, r: Array,
     d: Array,
-) -> tuple[float, bool, bool, int]:
+) -> tuple[float, bool, bool, int]:  # fmt: skip
     """Conjugate gradients for at most `most` products with H; rho is r' M^-1 r.
 
     Returns (rho, whether s is as good as wanted, whether it reached the region's boundary, products).
@@ -382,17 +328,39 @@ def _run_products(
     return rho, False, False, most
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _search_line(before: Array, after: Array, costs: Array, ws: float, ss: float) -> float:
+    """The t in [0, 1] that minimises P(w + t s), from the slacks at t = 0 and 1, w's and s's.
+
+    The derivative rises in straight pieces: Newton's method finds its zero, bisection where it would leave.
+    """
+    low, high, t = 0.0, 1.0, 1.0
+    for _ in range(100):
+        slope, bend = ws + t * ss, ss
+        for i in range(before.size):
+            change = after[i] - before[i]
+            slack = before[i] + t * change
+            if slack > 0.0:
+                slope += 2.0 * costs[i] * slack * change
+                bend += 2.0 * costs[i] * change * change
+        if slope > 0.0:
+            high = t
+        else:
+            low = t
+        following = t - slope / bend
+        if not (low < following < high):
+            following = 0.5 * (low + high)
+        if not abs(following - t) > 1e-12 * t:
+            return following
+        t = following
+    return t
+
+
 @njit(cache=True, nogil=True)
 def _multiply_hessian(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    costs: Array,
-    bias_feature: float,
-    active_rows: Array,
-    v: Array,
-    out: Array,
-) -> None:
+    values: Array, columns: Array, starts: Array, costs: Array, bias_feature: float, active_rows: Array,
+    v: Array, out: Array,
+) -> None:  # fmt: skip
     """out = H v, reading each active row once."""
     dense = starts.size == 0
     d = v.size - 1

@@ -5,6 +5,7 @@ is held to honesty (its certificate) but not to the optimum.
 """
 
 import itertools
+import sys
 import time
 
 import numpy as np
@@ -14,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import solvers
+import solvers.rows
+from solvers.kernel_cache import kernels_of
 from solvers.registry import registered
 from tests.property.solver_problems import cases, examples
 from tests.property.solver_reference import plain_dual, plain_primal, reference_interval
@@ -33,8 +36,13 @@ every_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["f
 
 
 def run(case, method, *, storage="csr", dtype=np.float64, **arguments):
-    arguments = {"solver": method.name, "tol": TIGHT, "max_seconds": 20.0, **case.definition, **arguments}
+    arguments = {"solver": method.name, "tol": TIGHT, "max_seconds": 5.0, **case.definition, **arguments}
     return solvers.train(case.stored(storage, dtype), case.labels, **arguments)
+
+
+def chosen(method, loss, bias):
+    """The arguments that pick one of the choices a method claims."""
+    return {"solver": method.name, "loss": loss, "p": 1.5 if loss == "hinge_p" else None, "bias": bias}
 
 
 def floor_of(dense):
@@ -63,7 +71,7 @@ def certified(result):
 def assert_optimal(result, dense):
     interval = reference_interval(dense)
     scale = max(interval.high, floor_of(dense))
-    assert interval.high - interval.low <= 1e-7 * scale, "the reference itself is not tight enough to judge"
+    assert interval.high - interval.low <= 1e-8 * scale, "the reference itself is not tight enough to judge"
     assert result.certificate.dual_bound <= interval.high + 1e-9 * scale
     if result.status is not solvers.Status.CONVERGED:
         raise AssertionError(f"not converged: {result.status}, {result.certificate}")
@@ -152,7 +160,7 @@ def medium_problem(storage="csr", n=400, d=30, seed=5):
 @every_storage
 def test_the_same_seed_gives_the_same_bits(method, loss, bias, storage):
     X, labels = medium_problem(storage)
-    arguments = {"solver": method.name, "loss": loss, "bias": bias, "tol": 1e-5, "max_passes": 200}
+    arguments = {**chosen(method, loss, bias), "tol": 1e-5, "max_passes": 200}
     first, second = (solvers.train(X, labels, seed=3, **arguments) for _ in range(2))
     assert first.coef.tobytes() == second.coef.tobytes()
     assert first.intercept == second.intercept
@@ -163,7 +171,7 @@ def test_the_same_seed_gives_the_same_bits(method, loss, bias, storage):
 @every_choice
 def test_starting_at_the_solution_saves_passes(method, loss, bias):
     X, labels = medium_problem()
-    arguments = {"solver": method.name, "loss": loss, "bias": bias, "tol": 1e-5, "max_seconds": 20.0}
+    arguments = {**chosen(method, loss, bias), "tol": 1e-5, "max_seconds": 20.0}
     cold = solvers.train(X, labels, **arguments)
     for start in (cold, cold.state):
         warm = solvers.train(X, labels, warm_start=start, **arguments)
@@ -178,7 +186,7 @@ def test_starting_at_the_solution_saves_passes(method, loss, bias):
 @every_choice
 def test_a_state_resumes_the_run_it_came_from(method, loss, bias):
     X, labels = medium_problem()
-    arguments = {"solver": method.name, "loss": loss, "bias": bias, "tol": 1e-9}
+    arguments = {**chosen(method, loss, bias), "tol": 1e-9}
     whole = solvers.train(X, labels, max_passes=12, **arguments)
     taken = []
 
@@ -207,7 +215,7 @@ def test_a_callback_is_called_every_pass_and_can_stop(method, loss, bias):
         reports.append(report)
         return len(reports) == 3
 
-    result = solvers.train(X, labels, solver=method.name, loss=loss, bias=bias, tol=1e-12, callback=stop_at_the_third)
+    result = solvers.train(X, labels, **chosen(method, loss, bias), tol=1e-12, callback=stop_at_the_third)
     assert result.status is solvers.Status.STOPPED
     assert not result.converged
     assert len(reports) == 3
@@ -221,10 +229,10 @@ def test_a_callback_is_called_every_pass_and_can_stop(method, loss, bias):
 @every_choice
 def test_limits_end_the_run_with_the_best_point_so_far(method, loss, bias):
     X, labels = medium_problem(n=3000, d=200)
-    arguments = {"solver": method.name, "loss": loss, "bias": bias, "C": 100.0, "tol": 1e-13}
+    arguments = {**chosen(method, loss, bias), "C": 100.0, "tol": 1e-13}
     by_passes = solvers.train(X, labels, max_passes=4, **arguments)
     assert by_passes.status is solvers.Status.PASS_LIMIT
-    assert by_passes.passes <= 4
+    assert by_passes.passes <= 5  # a step that starts below the limit may end one pass above it
     began = time.perf_counter()
     by_time = solvers.train(X, labels, max_seconds=0.05, **arguments)
     elapsed = time.perf_counter() - began
@@ -252,7 +260,7 @@ def test_x_is_read_where_it_lies(method, storage, dtype, monkeypatch):
     monkeypatch.setattr(method, "__init__", spying)
     before = X.copy()
     loss, bias = method.losses[0], method.biases[0]
-    solvers.train(X, labels, solver=method.name, loss=loss, bias=bias, max_passes=2)
+    solvers.train(X, labels, **chosen(method, loss, bias), max_passes=2)
     data = seen[0].data
     assert np.shares_memory(data.values, X.data if storage == "csr" else X)
     assert data.values.dtype == dtype
@@ -267,7 +275,22 @@ def test_x_is_read_where_it_lies(method, storage, dtype, monkeypatch):
 @every_choice
 def test_a_tolerance_out_of_reach_ends_as_stalled(method, loss, bias):
     X = np.array([[1.0, 0.3], [0.7, -0.2], [-0.4, 0.9], [-1.0, 0.1], [0.1, 0.5]])
-    result = solvers.train(X, [1, 1, 0, 0, 1], solver=method.name, loss=loss, bias=bias, tol=1e-300, max_seconds=20.0)
+    result = solvers.train(X, [1, 1, 0, 0, 1], **chosen(method, loss, bias), tol=1e-300, max_seconds=20.0)
     assert result.status in (solvers.Status.STALLED, solvers.Status.CONVERGED)
     if method.exact:
         assert result.certificate.relative_gap <= 1e-9
+
+
+@every_choice
+def test_warm_up_leaves_nothing_to_compile(method, loss, bias):
+    solvers.warm_up()
+    kernels = [*kernels_of(solvers.rows), *kernels_of(sys.modules[method.__module__])]
+    before = [len(kernel.signatures) for kernel in kernels]
+    for storage, dtype in itertools.product(["csr", "dense"], [np.float32, np.float64]):
+        X, labels = medium_problem(storage)
+        X, weights = X.astype(dtype), np.linspace(0.0, 2.0, labels.size)
+        arguments = {**chosen(method, loss, bias), "max_seconds": 1.0}
+        first = solvers.train(X, labels, sample_weight=weights, class_weight="balanced", **arguments)
+        for start in (first, first.coef):
+            solvers.train(X, labels, warm_start=start, **arguments)
+    assert [len(kernel.signatures) for kernel in kernels] == before
