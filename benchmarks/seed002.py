@@ -59,6 +59,7 @@ def _large_table(rows: int) -> None:
             f"{result.certificate.relative_gap:12.1e} {1 + growth / X.nbytes:11.2f} {growth / rows:11.0f}",
             flush=True,
         )
+    print("iterations: systems solved, the first of which gives the paper's u^0; train %: of the first million rows")
     printed = " / ".join(f"{share:.2f}" for share in PRINTED_CORRECTNESS)
     print(
         f"printed: {PRINTED_ITERATIONS} iterations, {printed} %; of its own generator, whose settings are not printed"

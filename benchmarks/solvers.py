@@ -64,7 +64,8 @@ def _real_sets() -> Iterator[tuple[str, Any, NDArray[np.float64]]]:
     X, y = load("covtype")
     yield "covtype 2/rest", X / np.abs(X).max(axis=0).clip(min=1e-12), np.where(y == 2, 1.0, -1.0)
     X, y = load("news20_text")
-    yield f"news20 {y.min()}/rest", X, np.where(y == y.min(), 1.0, -1.0)
+    first = np.unique(y)[0]
+    yield f"news20 {first}"[:16], X, np.where(y == first, 1.0, -1.0)
     X, y = load("mnist")
     yield "mnist even/odd", X / 255.0, np.where(y % 2 == 0, 1.0, -1.0)
 
@@ -89,6 +90,7 @@ def _compare_with_liblinear() -> None:
                 }
                 contenders |= {name: _ours(task, name, gap) for name in able}
                 seconds = _least_seconds(contenders)
+                able = [name for name in able if name in seconds]  # what misses a gap misses smaller ones
                 peer = min((name for name in seconds if name.startswith("-s")), key=lambda s: seconds[s], default=None)
                 peer_text = f"{peer} {seconds[peer]:9.4f} s" if peer else "none arrives"
                 ratios = (_ratio_text(seconds.get(name), peer and seconds[peer]) for name in names)

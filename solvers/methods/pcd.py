@@ -3,11 +3,10 @@
 Chang, Hsieh, Lin: Coordinate descent method for large-scale L2-loss linear support vector machines, JMLR 2008.
 It minimises P one w_j at a time, in random order: a Newton step on the one-variable function, shortened by the
 paper's line search where it would go too far. The slacks of all rows are kept up to date, so a step costs one
-column, read from the one transposed copy of X (`solvers/columns.py`, with y_i x_ij for x_ij).
+column, read from the one transposed copy of X (`solvers/columns.py`).
 
 One thing is added to the paper (option `combine`): after each sweep over the columns P is also minimised over the
-combinations of the last few sweeps' moves. The slacks are linear in w, so this reads no column, and what the
-sweeps gain by many small steps in one direction is gained at once.
+combinations of the last sweeps' moves. The slacks are linear in w, so this reads no column.
 
 The paper's symbols: b_i = 1 - y_i f(x_i) is the slack of row i, D(z) = P(w + z e_j), D1 and D2 its first and
 (generalised) second derivative at 0, z the step, lambda its fraction, H_j >= D2 the second derivative if every
@@ -32,6 +31,7 @@ from solvers.rows import Floats, read_only
 __all__ = ["PrimalCoordinateDescent"]
 
 Array = NDArray[Any]
+Entry = np.uint64
 
 MOVES = 5
 """How many sweeps' moves are combined."""
@@ -85,8 +85,7 @@ class PrimalCoordinateDescent(Method):
             "random_state": np.array([seed], dtype=np.uint64),
             "total_cost": self.problem.total_cost,
             "steps": 0,
-            # The two of making the copy.
-            "entries_read": 2 * self.entries,
+            "entries_read": 2 * self.entries,  # to make the copy
         }
         if start.state is not None:
             self._resume(state, start.state)
@@ -97,12 +96,12 @@ class PrimalCoordinateDescent(Method):
 
     def step(self, state: State, target: float) -> Progress:
         state["steps"] += 1
-        loss = _sum_losses(state["b"], self.twice_costs)
+        finished = None
         if state["check_due"]:
+            loss = _sum_losses(state["b"], self.twice_costs)
             gap = self._measure_gap(state, loss)
             # What a sweep saw and what was left after it: that tells when to measure again.
             state["guess"] = max(gap / state["last_seen"], 1e-3)
-            finished = None
         else:
             finished = self._visit_columns(state)
             loss = _sum_losses(state["b"], self.twice_costs)
@@ -112,10 +111,10 @@ class PrimalCoordinateDescent(Method):
         if not np.isfinite(primal + state["seen"]):
             return Progress(state["steps"], passes, None, None, None, Status.NONFINITE)
         scale = max(primal, primal_floor(self.problem))
-        was_check, swept = state["check_due"], state["position"] == 0
-        state["check_due"] = not was_check and swept and gap > target * scale >= state["guess"] * gap
-        estimate = gap / scale if np.isfinite(gap) else None
-        return Progress(state["steps"], passes, primal, primal - gap if was_check else None, estimate, finished)
+        bound = primal - gap if state["check_due"] else None
+        is_near = gap > target * scale >= state["guess"] * gap
+        state["check_due"] = not state["check_due"] and state["position"] == 0 and is_near
+        return Progress(state["steps"], passes, primal, bound, gap / scale if np.isfinite(gap) else None, finished)
 
     def extract(self, state: State) -> Point:
         alpha = state["dual_scale"] * self.twice_costs * np.maximum(state["b"], 0.0)
@@ -177,9 +176,8 @@ class PrimalCoordinateDescent(Method):
         self._start_at(state, w)
         b = np.asarray(earlier.get("b", ()), dtype=np.float64)
         same_order = np.array_equal(np.sort(earlier.get("order", ())), state["order"])
-        same_rows = b.shape == state["b"].shape and np.allclose(
-            b[self.problem.costs > 0.0], state["b"][self.problem.costs > 0.0], rtol=1e-9, atol=1e-9
-        )
+        counted = self.problem.costs > 0.0
+        same_rows = b.shape == counted.shape and np.allclose(b[counted], state["b"][counted], rtol=1e-9, atol=1e-9)
         if same_order and same_rows and earlier.get("total_cost") == state["total_cost"]:
             # The same problem: everything is taken over, so that going on from a checkpoint repeats the
             # uninterrupted run to the last bit.
@@ -189,7 +187,8 @@ class PrimalCoordinateDescent(Method):
                 state[key] = earlier[key]
 
 
-# --- kernels. Columns as in solvers/columns.py, times scales[j]; u_i = 2 C_i, e: an entry of a column, i: its row -----
+# --- kernels. Columns as in solvers/columns.py, times scales[j]; u_i = 2 C_i; e: an entry of a column, i: its row. ---
+# --- Entries are unsigned, because a signed index is tested for a negative value each time it is used ---------------
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
@@ -210,8 +209,8 @@ def _visit_in_order(
         if read >= most:
             return position, read, moved, seen
         j = order[position]
-        first, past = starts[j], starts[j + 1]
-        size, scale = past - first, scales[j]
+        first, past = np.uint64(starts[j]), np.uint64(starts[j + 1])
+        size, scale = starts[j + 1] - starts[j], scales[j]
         position += 1
         D1, D2 = _derive(values, rows, first, past, u, b)
         D1, D2 = w[j] - scale * D1, 1.0 + scale * scale * D2
@@ -237,31 +236,31 @@ def _visit_in_order(
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _derive(values: Array, rows: Array, first: int, past: int, u: Array, b: Array) -> tuple[float, float]:
+def _derive(values: Array, rows: Array, first: Entry, past: Entry, u: Array, b: Array) -> tuple[float, float]:
     """(sum of u b x, sum of u x x) over the active rows of a column."""
     slope, bend = 0.0, 0.0
     if rows.size == 0:
-        for i in range(past - first):
-            x = np.float64(values[first + i])
-            ux = u[i] * x if b[i] > 0.0 else 0.0
+        column = values[first:past]
+        for i in range(column.size):
+            ux = u[i] * column[i] if b[i] > 0.0 else 0.0
             slope += ux * b[i]
-            bend += ux * x
+            bend += ux * column[i]
         return slope, bend
     for e in range(first, past):
         i = rows[e]
         if b[i] > 0.0:
-            x = np.float64(values[e])
-            slope += u[i] * x * b[i]
-            bend += u[i] * x * x
+            ux = u[i] * values[e]
+            slope += ux * b[i]
+            bend += ux * values[e]
     return slope, bend
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _loss_change(values: Array, rows: Array, first: int, past: int, u: Array, b: Array, step: float) -> float:
-    """By how much the losses change if every slack falls by step * x."""
+def _loss_change(values: Array, rows: Array, first: Entry, past: Entry, u: Array, b: Array, step: float) -> float:
+    """By how much the losses change if each slack falls by step * x."""
     total = 0.0
     for e in range(first, past):
-        i = rows[e] if rows.size > 0 else np.uint64(e - first)
+        i = np.uint64(rows[e]) if rows.size > 0 else e - first
         before = max(b[i], 0.0)
         after = max(b[i] - step * values[e], 0.0)
         total += 0.5 * u[i] * (after - before) * (after + before)
@@ -269,10 +268,11 @@ def _loss_change(values: Array, rows: Array, first: int, past: int, u: Array, b:
 
 
 @njit(cache=True, nogil=True)
-def _lower_slacks(values: Array, rows: Array, first: int, past: int, b: Array, step: float) -> None:
+def _lower_slacks(values: Array, rows: Array, first: Entry, past: Entry, b: Array, step: float) -> None:
     if rows.size == 0:
-        for i in range(past - first):
-            b[i] -= step * values[first + i]
+        column = values[first:past]
+        for i in range(column.size):
+            b[i] -= step * column[i]
     else:
         for e in range(first, past):
             b[rows[e]] -= step * values[e]
@@ -297,7 +297,7 @@ def _sum_gradient(
     values: Array, rows: Array, starts: Array, u: Array, scales: Array, w: Array, b: Array, out: Array
 ) -> None:
     for j in range(w.size):
-        out[j] = w[j] - scales[j] * _derive(values, rows, starts[j], starts[j + 1], u, b)[0]
+        out[j] = w[j] - scales[j] * _derive(values, rows, np.uint64(starts[j]), np.uint64(starts[j + 1]), u, b)[0]
 
 
 @njit(cache=True, nogil=True)
@@ -305,7 +305,9 @@ def _sum_curvatures(values: Array, rows: Array, starts: Array, u: Array, scales:
     """The H_j: every row counts as active."""
     active = np.ones(u.size)
     for j in range(out.size):
-        out[j] = 1.0 + scales[j] ** 2 * _derive(values, rows, starts[j], starts[j + 1], u, active)[1]
+        out[j] = (
+            1.0 + scales[j] ** 2 * _derive(values, rows, np.uint64(starts[j]), np.uint64(starts[j + 1]), u, active)[1]
+        )
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

@@ -239,7 +239,8 @@ def _weighted(a: Floats, weights: Floats) -> float:
     return float((a * a * weights).sum())
 
 
-# --- kernels. y, C: y_i and C_i of the row at hand; k counts the active rows ------------------------------------------
+# --- kernels. y, C: y_i and C_i of the row at hand; k counts the active rows. Row numbers and entries are unsigned, ---
+# --- because a signed index is tested for a negative value each time it is used ---------------------------------------
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
@@ -255,11 +256,12 @@ def _evaluate_rows(
     gradient[:] = w
     diagonal[:] = 1.0
     loss, alpha_sum, k = 0.0, 0.0, 0
-    for i in range(signs.size):
+    for row in range(signs.size):
+        i = np.uint64(row)
         C, y = costs[i], signs[i]
-        first = i * d if dense else starts[i]
-        past = first + d if dense else starts[i + 1]
-        score = _dot_dense(values, first, w) if dense else _dot_sparse(values, columns, first, past, w)
+        first = i * np.uint64(d) if dense else np.uint64(starts[i])
+        past = first + np.uint64(d) if dense else np.uint64(starts[i + np.uint64(1)])
+        score = _dot_dense(values[first:past], w) if dense else _dot_sparse(values, columns, first, past, w)
         xi = 1.0 - y * (score + bias_feature * w[d])
         slack[i] = xi
         if C == 0.0 or xi <= 0.0:
@@ -271,15 +273,14 @@ def _evaluate_rows(
         alpha_sum += alpha
         change = -y * alpha
         if dense:
+            x = values[first:past]
             for j in range(d):
-                x = np.float64(values[first + j])
-                gradient[j] += change * x
-                diagonal[j] += 2.0 * C * x * x
+                gradient[j] += change * x[j]
+                diagonal[j] += 2.0 * C * x[j] * x[j]
         else:
             for e in range(first, past):
-                x = np.float64(values[e])
-                gradient[columns[e]] += change * x
-                diagonal[columns[e]] += 2.0 * C * x * x
+                gradient[columns[e]] += change * values[e]
+                diagonal[columns[e]] += 2.0 * C * values[e] * values[e]
         gradient[d] += change * bias_feature
         diagonal[d] += 2.0 * C * bias_feature * bias_feature
     return loss, alpha_sum, k
@@ -365,22 +366,23 @@ def _multiply_hessian(
     dense = starts.size == 0
     d = v.size - 1
     out[:] = v
-    for i in active_rows:
-        first = i * d if dense else starts[i]
-        past = first + d if dense else starts[i + 1]
-        score = _dot_dense(values, first, v) if dense else _dot_sparse(values, columns, first, past, v)
-        change = 2.0 * costs[i] * (score + bias_feature * v[d])
+    for row in active_rows:
+        i = np.uint64(row)
         if dense:
+            x = values[i * np.uint64(d) : (i + np.uint64(1)) * np.uint64(d)]
+            change = 2.0 * costs[i] * (_dot_dense(x, v) + bias_feature * v[d])
             for j in range(d):
-                out[j] += change * values[first + j]
+                out[j] += change * x[j]
         else:
+            first, past = np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])
+            change = 2.0 * costs[i] * (_dot_sparse(values, columns, first, past, v) + bias_feature * v[d])
             for e in range(first, past):
                 out[columns[e]] += change * values[e]
         out[d] += change * bias_feature
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _dot_sparse(values: Array, columns: Array, first: int, past: int, w: Array) -> float:
+def _dot_sparse(values: Array, columns: Array, first: np.uint64, past: np.uint64, w: Array) -> float:
     total = 0.0
     for e in range(first, past):
         total += values[e] * w[columns[e]]
@@ -388,8 +390,8 @@ def _dot_sparse(values: Array, columns: Array, first: int, past: int, w: Array) 
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _dot_dense(values: Array, first: int, w: Array) -> float:
+def _dot_dense(x: Array, w: Array) -> float:
     total = 0.0
-    for j in range(w.size - 1):
-        total += values[first + j] * w[j]
+    for j in range(x.size):
+        total += x[j] * w[j]
     return total
