@@ -28,7 +28,7 @@ define install_pinned
 		|| PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)'
 endef
 
-.PHONY: help install run test check bench soak constraints
+.PHONY: help install run test check kernels bench soak constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ install: $(DEV_STAMP) ## make .venv with everything, pinned, editable
 run: $(RUN_STAMP) ## start the API and its workers on http://127.0.0.1:8000 (ARGS="--port 9000" is passed on)
 	@exec $(BIN)/hyperplane serve $(ARGS)
 
-test: check ## the quality gates, then every test (SQLite and a PostgreSQL that the tests start)
+test: check kernels ## the quality gates, then every test (SQLite and a PostgreSQL that the tests start)
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter
@@ -47,10 +47,14 @@ check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports --no-logo
 
+# Once, before many processes need them at the same time.
+kernels: $(RUN_STAMP) ## compile the solvers and the readers into numba's cache
+	@$(BIN)/python -c 'import solvers; from app.datasets import formats; solvers.warm_up(); formats.warm()'
+
 bench: $(DEV_STAMP) ## side-by-side runs against peers, printed as ratios
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(DEV_STAMP) ## the property and fault tests with SOAK (default 20) times as many examples
+soak: $(DEV_STAMP) kernels ## the property and fault tests with SOAK (default 20) times as many examples
 	HYPERPLANE_SOAK_EXAMPLES=$(SOAK) $(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal tests/property tests/fault $(ARGS)
 
 # hatchling and uv are what the installation itself runs on, so they are pinned in the same file.

@@ -68,8 +68,12 @@ def solve(
         return _copied(method.name, state)
 
     status: Status | None = None
+    passes = 0
     while status is None:
+        if limits.max_passes is not None:
+            method.reads_left = limits.max_passes - passes
         progress = method.step(state, judge.target)
+        passes = progress.passes
         certificate = None
         if progress.finished is Status.NONFINITE:
             status = Status.NONFINITE

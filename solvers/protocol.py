@@ -10,6 +10,7 @@ The state can be stored and given back as `start`: the method then goes on from 
 decides that it has converged; it estimates its gap, and the driver has the certificate computed.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -117,6 +118,8 @@ class Method(ABC):
     def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
         self.problem = problem
         self.chosen = options
+        self.reads_left = sys.maxsize
+        """How many more full reads of X are allowed; for methods that can do several in a step."""
 
     @classmethod
     def missing(cls, setting: Setting) -> UnsupportedProblem | None:

@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from solvers.certificate import primal_floor
+from solvers.dual_face import ascend_on_face, weights_of
 from solvers.errors import InvalidOptions, InvalidProblem
 from solvers.problem import Problem
 from solvers.protocol import Method, Option, Point, Progress, Start
@@ -28,6 +29,11 @@ from solvers.rows import CsrRows, DenseRows, Floats, read_only
 __all__ = ["DualCoordinateDescent"]
 
 Array = NDArray[Any]
+
+FACE_PASSES = 100
+"""After so many passes without an end, the rows between their bounds are solved for together."""
+FACE_ENTRIES = 20_000_000
+"""At most so many entries of X are read for that at once."""
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 _FAR, _NEAR = 8, 4  # how many rows ahead row numbers, then row contents, are prefetched
@@ -107,6 +113,7 @@ class DualCoordinateDescent(Method):
             "pg_above": np.inf,
             "pg_below": -np.inf,
             "random_state": np.array([seed], dtype=np.uint64),
+            "rows_until_face": FACE_PASSES * self.problem.data.n_rows,
             "total_cost": self.problem.total_cost,
             "epochs": 0,
             "rows_read": 0,
@@ -138,6 +145,9 @@ class DualCoordinateDescent(Method):
         state["active"], state["pg_above"], state["pg_below"] = active, pg_above, pg_below
         state["epochs"] += epochs
         state["rows_read"] += visited
+        state["rows_until_face"] -= visited
+        if state["rows_until_face"] <= 0:
+            self._explore_face(state)
         passes = state["rows_read"] // self.problem.data.n_rows
         if not np.isfinite(dual):
             return Progress(state["epochs"], passes, None, None, None, Status.NONFINITE)
@@ -154,6 +164,17 @@ class DualCoordinateDescent(Method):
         w = state["w"]
         return Point(w[:-1].copy(), float(self.problem.bias_feature * w[-1]), state["alpha"].copy())
 
+    def _explore_face(self, state: State) -> None:
+        data = self.problem.data
+        # Within a step, so it must be short: half as many reads as descent had, and a blink in all.
+        reads = min(FACE_PASSES // 2, FACE_ENTRIES // max(1, data.stored_entries), self.reads_left - 1)
+        state["rows_until_face"] = FACE_PASSES * data.n_rows
+        if reads >= 6:
+            state["alpha"], state["w"], used = ascend_on_face(
+                self.problem, self.constants[:, 2], self.upper, state["alpha"], state["w"], reads
+            )
+            state["rows_read"] += used * data.n_rows
+
     def _approach(self, state: State, coef: Floats, intercept: float) -> None:
         """Start from the dual point that the optimality conditions suggest for these weights, shortened
         to the length at which it is worth most: never worse than starting from zero."""
@@ -164,7 +185,7 @@ class DualCoordinateDescent(Method):
             alpha = 2.0 * self.problem.costs * np.maximum(slack, 0.0)
         else:
             alpha = np.where(slack > 0.0, self.problem.costs, 0.0)
-        w = self._weights_of(alpha)
+        w = weights_of(self.problem, alpha)
         quadratic = float((w * w).sum() + (self.constants[:, 2] * alpha * alpha).sum())
         length = min(1.0, float(alpha.sum()) / quadratic) if quadratic > 0.0 else 1.0
         state["alpha"], state["w"] = alpha * length, w * length
@@ -179,7 +200,7 @@ class DualCoordinateDescent(Method):
         if not np.isfinite(alpha).all():
             raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
         alpha = np.clip(alpha, 0.0, self.upper)
-        w = self._weights_of(alpha)
+        w = weights_of(self.problem, alpha)
         rows_kept = np.array_equal(np.sort(earlier.get("order", ())), state["order"])
         w_kept = np.allclose(w, earlier["w"], rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(w).max())))
         state["alpha"], state["w"] = alpha, w
@@ -190,14 +211,8 @@ class DualCoordinateDescent(Method):
             for key in ("w", "order", "random_state"):
                 state[key] = np.array(earlier[key], dtype=state[key].dtype)
             state["active"] = min(max(int(earlier["active"]), 1), state["order"].size)
+            state["rows_until_face"] = int(earlier["rows_until_face"])
             state["pg_above"], state["pg_below"] = float(earlier["pg_above"]), float(earlier["pg_below"])
-
-    def _weights_of(self, alpha: Floats) -> Floats:
-        signed = alpha * self.problem.signs
-        w = np.empty(self.problem.data.n_features + 1)
-        self.problem.data.weighted_column_sums(signed, w[:-1])
-        w[-1] = self.problem.bias_feature * float(signed.sum())
-        return w
 
 
 # --- kernels. y, a, U, C, D: y_i, alpha_i, its upper bound, C_i and D_ii of the row at hand; g: G, pg: PG ------------
@@ -225,8 +240,8 @@ def _run_pass(
     """One epoch over all rows, or several over the active ones that together read no more.
 
     The active rows are done with, and all rows wanted next, once their own share of the gap (or their
-    violation) is below the target. Returns (active, pg_above, pg_below, epochs, rows visited, whether the last epoch saw all
-    rows, the sum of its gap terms, its largest violation, its updates, dual objective).
+    violation) is below the target. Returns (active, pg_above, pg_below, epochs, rows visited, whether the
+    last epoch saw all rows, the sum of its gap terms, its largest violation, its updates, dual objective).
     """
     size = order.size
     dual = _dual_value(alpha, constants, w)

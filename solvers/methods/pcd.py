@@ -3,7 +3,7 @@
 Chang, Hsieh, Lin: Coordinate descent method for large-scale L2-loss linear support vector machines, JMLR 2008.
 It minimises P one w_j at a time, in random order: a Newton step on the one-variable function, shortened by the
 paper's line search where it would go too far. The slacks of all rows are kept up to date, so a step costs one
-column, read from the one transposed copy of X (`solvers/columns.py`).
+column of the transposed copy of X.
 
 One thing is added to the paper (option `combine`): after each sweep over the columns P is also minimised over the
 combinations of the last sweeps' moves. The slacks are linear in w, so this reads no column.
@@ -142,9 +142,47 @@ class PrimalCoordinateDescent(Method):
         state["w_moves"][slot] += state["w"]
         state["b_moves"][slot] += state["b"]
         if self.chosen["combine"] and not is_still:
-            _combine_moves(state["w_moves"], state["b_moves"], slot, self.twice_costs, state["w"], state["b"])
+            self._combine_moves(state, slot)
         state["sweeps"] += 1
         return Status.STALLED if is_still else None
+
+    def _combine_moves(self, state: State, slot: int) -> None:
+        """Go to the minimum of P(w + sum_k z_k w_moves_k), which is a quadratic in pieces, by Newton's method in z.
+
+        The way there is added to the latest move, in `slot`.
+        """
+        w, b, w_moves, b_moves = (state[key] for key in ("w", "b", "w_moves", "b_moves"))
+        # A smaller move is rounding for the most part; multiplied, it would carry the slacks away from w.
+        is_rounding = np.abs(b_moves).max(axis=1) < 1e-9 * np.abs(b).max()
+        w_moves[is_rounding], b_moves[is_rounding] = 0.0, 0.0
+        gram = np.array([(w_moves * move).sum(axis=1) for move in w_moves])
+        linear = (w_moves * w).sum(axis=1)
+        z, g, H = np.zeros(MOVES), np.empty(MOVES), np.empty((MOVES, MOVES))
+        value = _derive_moves(gram, linear, b_moves, self.twice_costs, b, z, g, H)
+        for _ in range(8):
+            if not np.isfinite(H).all():
+                return
+            # Moves differ in length by orders and may be parallel: hence units, and a little more on the diagonal.
+            lengths = np.sqrt(np.diag(H))
+            units = np.divide(1.0, lengths, out=np.zeros(MOVES), where=lengths > 0.0)
+            scaled = H * np.outer(units, units)
+            np.fill_diagonal(scaled, 1.0 + 1e-8)
+            p = -units * np.linalg.solve(scaled, units * g)
+            slope, before, is_lower = float(p @ g), value, False
+            for _ in range(6):
+                value = _derive_moves(gram, linear, b_moves, self.twice_costs, b, z + p, g, H)
+                is_lower = value < before or float(p @ g) <= 0.0
+                if is_lower:
+                    z += p
+                    break
+                p *= 0.5
+            if not is_lower or abs(float(p @ g)) <= 0.1 * abs(slope):
+                break
+        if np.abs(z).max() <= 1e3:
+            for vector, moves in ((w, w_moves), (b, b_moves)):
+                way = (z[:, None] * moves).sum(axis=0)
+                vector += way
+                moves[slot] += way
 
     def _measure_gap(self, state: State, loss: float) -> float:
         """The gap that the best dual point t * 2 C xi leaves, from the gradient at w: one pass, no step."""
@@ -152,8 +190,7 @@ class PrimalCoordinateDescent(Method):
         _sum_gradient(*self.columns, self.twice_costs, self.scales, w, state["b"], gradient)
         state["entries_read"] += self.entries
         # alpha = 2 C xi has w(alpha) = w - gradient, and D(t alpha) is a parabola in t.
-        w_alpha = w - gradient
-        curvature = 2.0 * loss + float((w_alpha**2).sum())
+        curvature = 2.0 * loss + float(((w - gradient) ** 2).sum())
         t = float((self.twice_costs * np.maximum(state["b"], 0.0)).sum()) / curvature if curvature > 0.0 else 1.0
         state["dual_scale"] = t
         apart = (1.0 - t) * w + t * gradient
@@ -317,58 +354,6 @@ def _sum_losses(b: Array, u: Array) -> float:
         xi = max(b[i], 0.0)
         total += 0.5 * u[i] * xi * xi
     return total
-
-
-@njit(cache=True, nogil=True)
-def _combine_moves(w_moves: Array, b_moves: Array, slot: int, u: Array, w: Array, b: Array) -> None:
-    """Go to the minimum of P(w + sum_k z_k w_moves_k), which is a quadratic in pieces, by Newton's method in z.
-
-    The way there is added to the latest move, in `slot`.
-    """
-    K = w_moves.shape[0]
-    z, unit = np.zeros(K), np.zeros(K)
-    H, g, gram, linear = np.zeros((K, K)), np.zeros(K), np.zeros((K, K)), np.zeros(K)
-    for k in range(K):
-        # A smaller move is rounding for the most part; multiplied, it would carry the slacks away from w.
-        if np.abs(b_moves[k]).max() < 1e-9 * np.abs(b).max():
-            w_moves[k], b_moves[k] = 0.0, 0.0
-    for k in range(K):
-        linear[k] = (w_moves[k] * w).sum()
-        for m in range(K):
-            gram[k, m] = (w_moves[k] * w_moves[m]).sum()
-    value = _derive_moves(gram, linear, b_moves, u, b, z, g, H)
-    for _ in range(8):
-        # Moves differ in length by orders and may be parallel: hence units, and a little more on the diagonal.
-        for k in range(K):
-            unit[k] = 1.0 / np.sqrt(H[k, k]) if H[k, k] > 0.0 else 0.0
-        H *= np.outer(unit, unit)
-        for k in range(K):
-            H[k, k] = 1.0 + 1e-8
-        if not np.isfinite(H).all():
-            return
-        p = -unit * np.linalg.solve(H, unit * g)
-        slope, before = (p * g).sum(), value
-        for _ in range(6):
-            value = _derive_moves(gram, linear, b_moves, u, b, z + p, g, H)
-            is_lower = value < before or (p * g).sum() <= 0.0
-            if is_lower:
-                z += p
-                break
-            p *= 0.5
-        if not is_lower or abs((p * g).sum()) <= 0.1 * abs(slope):
-            break
-    if np.abs(z).max() <= 1e3:
-        way = np.zeros_like(w)
-        for k in range(K):
-            way += z[k] * w_moves[k]
-        w += way
-        w_moves[slot] += way
-        for i in range(b.size):
-            change = 0.0
-            for k in range(K):
-                change += z[k] * b_moves[k, i]
-            b[i] += change
-            b_moves[slot, i] += change
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

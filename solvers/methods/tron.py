@@ -198,7 +198,7 @@ class TrustRegionNewton(Method):
         t * 2 C xi leaves."""
         problem, n_rows = self.problem, self.problem.data.n_rows
         slack, active_rows = np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
-        gradient, diagonal = np.empty_like(w), np.empty_like(w)
+        gradient, diagonal = w.copy(), np.ones_like(w)
         loss, alpha_sum, active = _evaluate_rows(
             *self.rows, problem.signs, problem.costs, problem.bias_feature, w, slack, active_rows, gradient, diagonal
         )
@@ -250,11 +250,9 @@ def _evaluate_rows(
     values: Array, columns: Array, starts: Array, signs: Array, costs: Array, bias_feature: float, w: Array,
     slack: Array, active_rows: Array, gradient: Array, diagonal: Array,
 ) -> tuple[float, float, int]:  # fmt: skip
-    """One pass: (sum of losses, sum of 2 C xi, number of active rows), and the arrays after `w` are filled."""
+    """One pass: (sum of losses, sum of 2 C xi, active rows); what the rows contribute is added to the last arrays."""
     dense = starts.size == 0
     d = w.size - 1
-    gradient[:] = w
-    diagonal[:] = 1.0
     loss, alpha_sum, k = 0.0, 0.0, 0
     for row in range(signs.size):
         i = np.uint64(row)
@@ -365,7 +363,8 @@ def _multiply_hessian(
     """out = H v, reading each active row once."""
     dense = starts.size == 0
     d = v.size - 1
-    out[:] = v
+    for j in range(v.size):
+        out[j] = v[j]
     for row in active_rows:
         i = np.uint64(row)
         if dense:

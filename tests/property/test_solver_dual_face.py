@@ -1,0 +1,61 @@
+"""Conjugate gradients on a face of the dual box: never worse, never outside, and exact where descent creeps."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import solvers
+from solvers.dual_face import ascend_on_face, weights_of
+from solvers.problem import build_problem, read_labels
+from solvers.rows import as_rows
+from solvers.setting import resolve_setting
+from tests.property.solver_problems import cases, examples
+from tests.property.solver_reference import plain_dual
+
+
+def problem_of(case):
+    definition = dict(case.definition)
+    weights = {key: definition.pop(key) for key in ("sample_weight", "class_weight")}
+    data = as_rows(case.X)
+    setting = resolve_setting(
+        n_rows=data.n_rows, n_features=data.n_features, n_classes=2, sparse=False, task="binary",
+        strategy="ovr", epsilon=0.1, **definition,
+    )  # fmt: skip
+    return build_problem(setting, data, read_labels(case.labels, "binary"), **weights)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("bias", ["none", "regularized"])
+def test_it_climbs_inside_the_box_within_its_reads(loss, bias):
+    @examples(40)
+    @given(case=cases(loss=loss, bias=bias, c_scale="sum"), seed=st.integers(0, 2**32 - 1), reads=st.integers(6, 60))
+    def check(case, seed, reads):
+        random, dense, problem = np.random.default_rng(seed), case.dense(), problem_of(case)
+        squared = loss == "squared_hinge"
+        counted = dense.costs > 0.0
+        diagonal = np.where(counted & squared, 0.5 / np.where(counted, dense.costs, 1.0), 0.0)
+        upper = np.where(counted, np.inf, 0.0) if squared else dense.costs
+        alpha = dense.costs * random.choice([0.0, 0.3, 0.7, 1.0], size=dense.costs.size)
+        w = weights_of(problem, alpha)
+        better, image, used = ascend_on_face(problem, diagonal, upper, alpha, w, reads)
+        assert used <= reads
+        assert (better >= 0.0).all()
+        assert (better <= upper).all()
+        held = (alpha == 0.0) | (alpha == upper)
+        assert (better[held] == alpha[held]).all()
+        before, after = plain_dual(dense, alpha), plain_dual(dense, better)
+        assert after >= before - 1e-12 * max(1.0, abs(before))
+        np.testing.assert_allclose(image, weights_of(problem, better), rtol=1e-12, atol=1e-12)
+
+    check()
+
+
+def test_rows_that_repeat_do_not_make_descent_creep():
+    """Nearly equal rows with a large bias feature: without the face this takes tens of thousands of passes."""
+    random = np.random.default_rng(7)
+    table = 0.1 * random.standard_normal((40, 8))
+    table[20:] = table[:20] + 1e-3 * random.standard_normal((20, 8))
+    labels = random.random(40) > 0.5
+    result = solvers.train(table, labels, solver="dcd", C=10.0, bias_scale=4.0, tol=1e-9, max_passes=5000)
+    assert result.converged
