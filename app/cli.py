@@ -190,7 +190,8 @@ def _settings(**flags: object) -> Settings:
             typer.echo(f"{PREFIX}{str(item['loc'][0]).upper()}: {item['msg']}", err=True)
         raise typer.Exit(2) from None
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for chatty in ("alembic", "httpx"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     return settings
 
 
