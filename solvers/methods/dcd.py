@@ -4,6 +4,7 @@ Hsieh, Chang, Lin, Keerthi, Sundararajan: A dual coordinate descent method for l
 ICML 2008. It minimises the dual one alpha_i at a time in random order and keeps w = sum_i alpha_i y_i x_i
 up to date, so a step costs one row. Rows whose alpha_i has settled at a bound are left out ("shrunk")
 until the rest is solved; the estimate is then taken over all rows again before anything is certified.
+Every FACE_PASSES passes the rows between their bounds are solved for together, see dual_face.py.
 
 The paper's symbols: G is the gradient of the dual objective in alpha_i, PG the projected gradient,
 U the upper bound of alpha_i, D_ii the diagonal that squared hinge adds, Q_ii = |x_i|^2 + D_ii.
@@ -113,7 +114,7 @@ class DualCoordinateDescent(Method):
             "pg_above": np.inf,
             "pg_below": -np.inf,
             "random_state": np.array([seed], dtype=np.uint64),
-            "rows_until_face": FACE_PASSES * self.problem.data.n_rows,
+            "rows_until_face": FACE_PASSES * order.size,
             "total_cost": self.problem.total_cost,
             "epochs": 0,
             "rows_read": 0,
@@ -168,7 +169,7 @@ class DualCoordinateDescent(Method):
         data = self.problem.data
         # Within a step, so it must be short: half as many reads as descent had, and a blink in all.
         reads = min(FACE_PASSES // 2, FACE_ENTRIES // max(1, data.stored_entries), self.reads_left - 1)
-        state["rows_until_face"] = FACE_PASSES * data.n_rows
+        state["rows_until_face"] = FACE_PASSES * state["order"].size
         if reads >= 6:
             state["alpha"], state["w"], used = ascend_on_face(
                 self.problem, self.constants[:, 2], self.upper, state["alpha"], state["w"], reads

@@ -230,7 +230,7 @@ def test_a_callback_is_called_every_pass_and_can_stop(method, loss, bias):
 @every_choice
 def test_limits_end_the_run_with_the_best_point_so_far(method, loss, bias):
     X, labels = medium_problem(n=3000, d=200)
-    arguments = {**chosen(method, loss, bias), "C": 100.0, "tol": 1e-13}
+    arguments = {**chosen(method, loss, bias), "C": 100.0, "tol": 1e-300}
     by_passes = solvers.train(X, labels, max_passes=4, **arguments)
     assert by_passes.status is solvers.Status.PASS_LIMIT
     assert by_passes.passes <= 5  # a step that starts below the limit may end one pass above it
@@ -241,7 +241,7 @@ def test_limits_end_the_run_with_the_best_point_so_far(method, loss, bias):
     assert elapsed < 2.0
     for result in (by_passes, by_time):
         assert not result.converged
-        assert result.certificate.relative_gap > 1e-13
+        assert result.certificate.relative_gap > 0.0
         assert result.certificate.dual_bound <= result.certificate.primal
 
 

@@ -52,10 +52,12 @@ def test_it_climbs_inside_the_box_within_its_reads(loss, bias):
 
 
 def test_rows_that_repeat_do_not_make_descent_creep():
-    """Nearly equal rows with a large bias feature: without the face this takes tens of thousands of passes."""
+    """Nearly equal rows with a large bias feature: without the face this takes over ten thousand passes."""
     random = np.random.default_rng(7)
     table = 0.1 * random.standard_normal((40, 8))
     table[20:] = table[:20] + 1e-3 * random.standard_normal((20, 8))
     labels = random.random(40) > 0.5
-    result = solvers.train(table, labels, solver="dcd", C=10.0, bias_scale=4.0, tol=1e-9, max_passes=5000)
-    assert result.converged
+    arguments = {"solver": "dcd", "C": 10.0, "bias_scale": 4.0}
+    assert solvers.train(table, labels, tol=1e-9, max_passes=5000, **arguments).converged
+    for limit in (100, 101, 110, 130):
+        assert solvers.train(table, labels, tol=1e-12, max_passes=limit, **arguments).passes == limit
