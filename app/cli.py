@@ -43,22 +43,22 @@ def serve(
 def worker(
     data_dir: DataDir = None,
     workers: Annotated[int | None, typer.Option(help="training processes")] = None,
-    exit_with_stdin: Annotated[bool, typer.Option(hidden=True)] = False,
+    has_parent: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Run only the workers; several machines may share one database and storage."""
     os.nice(LOWER_PRIORITY)
 
-    from app.launcher import stop_when_stdin_closes
+    from app.launcher import follow_parent
     from app.worker.supervisor import Supervisor
 
     settings = _settings(data_dir=data_dir, workers=workers)
-    if exit_with_stdin:
-        stop_when_stdin_closes()
+    if has_parent:
+        follow_parent()
     Supervisor(settings).run()
 
 
 @main.command(hidden=True)
-def api(exit_with_stdin: Annotated[bool, typer.Option(hidden=True)] = False) -> None:
+def api(has_parent: Annotated[bool, typer.Option(hidden=True)] = False) -> None:
     """Run only the HTTP process, as `serve` does."""
     from app.datasets.forkserver import start_forkserver
 
@@ -66,14 +66,15 @@ def api(exit_with_stdin: Annotated[bool, typer.Option(hidden=True)] = False) -> 
 
     import uvicorn
 
-    from app.launcher import stop_when_stdin_closes
+    from app.launcher import follow_parent
     from app.main import create_app
 
     settings = _settings()
-    if exit_with_stdin:
-        stop_when_stdin_closes()
+    app = create_app(settings)
+    if has_parent:
+        follow_parent()
     uvicorn.run(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level if settings.log_level != "info" else "warning",

@@ -1,7 +1,8 @@
 """`hyperplane serve`: one parent, two children (the API and the workers), each restarted when it dies.
 
-The children hold the other end of a pipe to the parent as their standard input: when the parent is
-gone, however it went, they stop as if told to.
+The children hold the other end of a pipe to the parent as their standard input. They load what they
+need while the parent migrates, and begin when it writes to them; when the pipe closes, because the
+parent is gone, however it went, they stop as if told to.
 """
 
 import os
@@ -13,16 +14,15 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 
 from app.config import Settings
-from app.db import Database
-from app.db.migrate import upgrade
-from app.keys import repository as keys
 
 START_SECONDS = 60.0
 CALM_SECONDS = 10.0  # a child that lived this long before it died is restarted at once
 LOOK_SECONDS = 0.1
+GO = b"g"
 
 
 @dataclass
@@ -42,6 +42,12 @@ class Child:
         self.process = subprocess.Popen(
             self.command, env=self.environment, stdin=subprocess.PIPE, start_new_session=True
         )
+
+    def let_begin(self) -> None:
+        if self.process and self.process.stdin:
+            with suppress(BrokenPipeError):  # it died; who watches it will see
+                self.process.stdin.write(GO)
+                self.process.stdin.flush()
 
     def poll(self) -> int | None:
         return self.process.poll() if self.process else None
@@ -65,22 +71,11 @@ class Child:
         self.early_deaths = 0 if lived > CALM_SECONDS else self.early_deaths + 1
         time.sleep(min(5.0, 0.2 * 2**self.early_deaths) if self.early_deaths else 0.0)
         self.start()
+        self.let_begin()
 
 
 def launch(settings: Settings) -> int:
     """Run the service until a signal ends it; returns the exit code."""
-    database = Database(settings.resolved_database_url)
-    upgrade(database)
-    with database.read() as session:
-        has_key = keys.any_active(session)
-    database.close()
-    if not settings.bound_to_loopback and not has_key:
-        print(
-            f"hyperplane: refusing to bind {settings.host} without an API key: anybody could use the service.\n"
-            "Make a key first:  hyperplane keys create --admin",
-            file=sys.stderr,
-        )
-        return 2
     if reason := _why_port_cannot_be_bound(settings):
         print(f"hyperplane: cannot bind {settings.host}:{settings.port}: {reason}", file=sys.stderr)
         return 1
@@ -91,6 +86,16 @@ def launch(settings: Settings) -> int:
     for child in children:
         child.start()
     try:
+        has_key = _prepare_database(settings)
+        if not settings.bound_to_loopback and not has_key:
+            print(
+                f"hyperplane: refusing to bind {settings.host} without an API key: anybody could use the service.\n"
+                "Make a key first:  hyperplane keys create --admin",
+                file=sys.stderr,
+            )
+            return 2
+        for child in children:
+            child.let_begin()
         if not _wait_until_ready(settings, children[0], stopping):
             return 0 if stopping.is_set() else 1
         _print_welcome(settings, has_key)
@@ -100,8 +105,10 @@ def launch(settings: Settings) -> int:
         _stop(children, settings.drain_seconds + 2.0)
 
 
-def stop_when_stdin_closes() -> None:
-    """End this process like SIGTERM would once nobody holds the other end of standard input."""
+def follow_parent() -> None:
+    """Wait until the parent says go; from then on, end like SIGTERM would once it is gone."""
+    if not os.read(0, 1):
+        raise SystemExit(0)
 
     def watch() -> None:
         while os.read(0, 1):
@@ -124,13 +131,27 @@ def base_url(settings: Settings) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
+def _prepare_database(settings: Settings) -> bool:
+    """Bring the schema up to date; returns whether an API key exists."""
+    from app.db import Database  # here, because the children should start before this is loaded
+    from app.db.migrate import upgrade
+    from app.keys import repository as keys
+
+    database = Database(settings.resolved_database_url)
+    upgrade(database)
+    with database.read() as session:
+        has_key = keys.any_active(session)
+    database.close()
+    return has_key
+
+
 def _children(settings: Settings) -> list[Child]:
     environment = settings.environment()
 
     def child(name: str) -> Child:
         # not `-m app.cli`: every process of a forkserver would import that module anew
         start = [sys.executable, "-c", "from app.cli import main; main()"]
-        return Child(name, [*start, name, "--exit-with-stdin"], environment)
+        return Child(name, [*start, name, "--has-parent"], environment)
 
     return [child("api"), child("worker")] if settings.workers else [child("api")]
 

@@ -10,7 +10,6 @@ purpose: slower than a kernel, but short enough to be checked by reading. The da
 """
 
 import numpy as np
-import scipy.optimize
 
 from .problem import Problem
 from .result import Certificate
@@ -78,7 +77,9 @@ def minimising_bias(problem: Problem, scores: Floats) -> float:
         return low
     if derivative(high) <= 0.0:
         return high
-    return float(scipy.optimize.brentq(derivative, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
+    from scipy.optimize import brentq  # half a second to import, and only this case needs it
+
+    return float(brentq(derivative, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
 
 
 def _squared_norm(vector: Floats) -> float:
