@@ -4,6 +4,7 @@
 that `train` runs, given data of that shape.
 """
 
+import itertools
 import sys
 import time
 from collections.abc import Mapping
@@ -240,11 +241,14 @@ def _is_state_for(state: State, method: type[Method], data: Rows) -> bool:
 
 
 def _run_every_kernel() -> None:
-    y = [0, 1, 1, 0]
+    """Small, but not so easy that a method is done before it has used all of its kernels."""
+    random = np.random.default_rng(0)
+    wide = random.standard_normal((60, 4))
+    y = (wide[:, 0] + random.standard_normal(60) > 0.0).astype(int)
     for dtype in (np.float64, np.float32):
-        dense: Any = np.array([[0, 1], [1, 0], [2, 1], [0, 3]], dtype=dtype)
+        dense: Any = wide.astype(dtype)
         for X in (dense, scipy.sparse.csr_array(dense)):
             for name, method in registered().items():
-                for loss in method.losses:
-                    for bias in method.biases:
-                        train(X, y, solver=name, loss=loss, bias=bias, p=1.5 if loss == "hinge_p" else None)
+                for loss, bias, tol in itertools.product(method.losses, method.biases, (1e-2, 1e-8)):
+                    p = 1.5 if loss == "hinge_p" else None
+                    train(X, y, solver=name, loss=loss, bias=bias, p=p, tol=tol, max_passes=1000)

@@ -167,7 +167,7 @@ def test_rows_of_weight_zero_leave_no_trace_in_the_answer(loss):
     random = np.random.default_rng(0)
     table = random.standard_normal((120, 5))
     labels = table[:, 0] + random.standard_normal(120) > 0
-    arguments = {"solver": "dcd", "loss": loss, "tol": 1e-12, "options": {"violation_tol": 0.1}}
+    arguments = {"solver": "dcd", "loss": loss, "tol": 1e-12, "options": {"violation_tol": 0.3}}
     without = solvers.train(table[:100], labels[:100], **arguments)
     counted = np.arange(120) < 100
     ignored = solvers.train(table, labels, sample_weight=counted, **arguments)
