@@ -31,10 +31,13 @@ class SplitByDataset(Body):
     test_dataset_id: Text
 
 
-class Stop(Body):
-    """Limits; what is reached first ends the run."""
+DEFAULT_SECONDS = 600.0  # a hopeless job, on unscaled data say, must not hold a worker for ever
 
-    seconds: Positive | None = None
+
+class Stop(Body):
+    """Limits; what is reached first ends the run. null: no limit."""
+
+    seconds: Positive | None = DEFAULT_SECONDS
     passes: Annotated[int, Field(ge=1, le=10**9)] | None = None
 
 
