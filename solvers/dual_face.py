@@ -13,16 +13,7 @@ import numpy as np
 from .problem import Problem
 from .rows import Floats
 
-__all__ = ["ascend_on_face", "weights_of"]
-
-
-def weights_of(problem: Problem, alpha: Floats) -> Floats:
-    """w(alpha) = sum_i alpha_i y_i x_i, and in its last place the weight of the bias feature."""
-    signed = alpha * problem.signs
-    w = np.empty(problem.data.n_features + 1)
-    problem.data.weighted_column_sums(signed, w[:-1])
-    w[-1] = problem.bias_feature * float(signed.sum())
-    return w
+__all__ = ["ascend_on_face"]
 
 
 def ascend_on_face(
@@ -38,7 +29,7 @@ def ascend_on_face(
     left = initial = _dot(residual, residual)
     while used + 4 <= reads and left > 1e-24 * initial:
         used += 2
-        image = weights_of(problem, direction)
+        image = problem.weights_of(direction)
         product = np.where(free, _margins_of(problem, image) + diagonal * direction, 0.0)
         curvature = _dot(direction, product)
         length = np.sqrt(_dot(direction, direction))
@@ -54,7 +45,7 @@ def ascend_on_face(
     best = _value(diagonal, alpha, w), alpha, w
     for candidate in _within_box(alpha, step, upper):
         used += 1
-        image = weights_of(problem, candidate)
+        image = problem.weights_of(candidate)
         value = _value(diagonal, candidate, image)
         if value > best[0]:
             best = value, candidate, image

@@ -41,6 +41,14 @@ class Problem:
         """The value of the constant feature that stands for a regularised bias; 0 without one."""
         return self.setting.bias_scale if self.setting.bias == "regularized" else 0.0
 
+    def weights_of(self, alpha: Floats) -> Floats:
+        """w(alpha) = sum_i alpha_i y_i x_i, and in its last place the weight of the bias feature: one pass."""
+        signed = alpha * self.signs
+        w = np.empty(self.data.n_features + 1)
+        self.data.weighted_column_sums(signed, w[:-1])
+        w[-1] = self.bias_feature * float(signed.sum())
+        return w
+
 
 @dataclass(frozen=True, eq=False)
 class Labels:

@@ -192,7 +192,7 @@ class ActiveSupportVectorMachine(Method):
         before = basis.copy() if along < 1.0 else basis
         mismatch, total, squares = _update_dual(slack, W, basis, u, along, entry)
         if along < 1.0:
-            rhs = minimiser - z - self._sum_rows(np.where(before & ~basis, W * slack, 0.0))
+            rhs = minimiser - z - self.problem.weights_of(np.where(before & ~basis, W * slack, 0.0))
         state["w"], state["z"], state["rhs"], state["phase"] = w, z, rhs, phase
 
         primal = 0.5 * (_dot(z, z) + about.kept_energy + about.enter_energy)
@@ -238,14 +238,6 @@ class ActiveSupportVectorMachine(Method):
         passes = state["rows_read"] // self.problem.data.n_rows
         return Progress(state["iterations"], passes, None, None, None, finished)
 
-    def _sum_rows(self, v: Floats) -> Floats:
-        """H'v"""
-        signed = v * self.problem.signs
-        out = np.empty(self.problem.data.n_features + 1)
-        self.problem.data.weighted_column_sums(signed, out[:-1])
-        out[-1] = self.problem.bias_feature * float(signed.sum())
-        return out
-
     def _resume(self, state: State, earlier: State) -> None:
         """Go on from an earlier state, to the same bits; on another problem, start from its weights."""
         arrays = [name for name, value in state.items() if isinstance(value, np.ndarray)]
@@ -254,7 +246,7 @@ class ActiveSupportVectorMachine(Method):
         if any(not np.isfinite(earlier[name]).all() for name in arrays):
             raise InvalidOptions("warm_start", "has numbers that are NaN or infinite")
         taken = {name: np.array(earlier[name], dtype=state[name].dtype) for name in arrays}
-        w = self._sum_rows(taken["alpha"])
+        w = self.problem.weights_of(taken["alpha"])
         is_own = np.allclose(w, taken["w"], rtol=0.0, atol=1e-9 * max(1.0, float(np.abs(w).max())))
         if is_own and earlier.get("costs_seen") == state["costs_seen"]:
             state.update(taken)

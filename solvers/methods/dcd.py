@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from solvers.certificate import primal_floor
-from solvers.dual_face import ascend_on_face, weights_of
+from solvers.dual_face import ascend_on_face
 from solvers.errors import InvalidOptions, InvalidProblem
 from solvers.problem import Problem
 from solvers.protocol import Method, Option, Point, Progress, Start
@@ -186,7 +186,7 @@ class DualCoordinateDescent(Method):
             alpha = 2.0 * self.problem.costs * np.maximum(slack, 0.0)
         else:
             alpha = np.where(slack > 0.0, self.problem.costs, 0.0)
-        w = weights_of(self.problem, alpha)
+        w = self.problem.weights_of(alpha)
         quadratic = float((w * w).sum() + (self.constants[:, 2] * alpha * alpha).sum())
         length = min(1.0, float(alpha.sum()) / quadratic) if quadratic > 0.0 else 1.0
         state["alpha"], state["w"] = alpha * length, w * length
@@ -201,7 +201,7 @@ class DualCoordinateDescent(Method):
         if not np.isfinite(alpha).all():
             raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
         alpha = np.clip(alpha, 0.0, self.upper)
-        w = weights_of(self.problem, alpha)
+        w = self.problem.weights_of(alpha)
         rows_kept = np.array_equal(np.sort(earlier.get("order", ())), state["order"])
         w_kept = np.allclose(w, earlier["w"], rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(w).max())))
         state["alpha"], state["w"] = alpha, w

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import solvers
-from solvers.dual_face import ascend_on_face, weights_of
+from solvers.dual_face import ascend_on_face
 from solvers.problem import build_problem, read_labels
 from solvers.rows import as_rows
 from solvers.setting import resolve_setting
@@ -37,7 +37,7 @@ def test_it_climbs_inside_the_box_within_its_reads(loss, bias):
         diagonal = np.where(counted & squared, 0.5 / np.where(counted, dense.costs, 1.0), 0.0)
         upper = np.where(counted, np.inf, 0.0) if squared else dense.costs
         alpha = dense.costs * random.choice([0.0, 0.3, 0.7, 1.0], size=dense.costs.size)
-        w = weights_of(problem, alpha)
+        w = problem.weights_of(alpha)
         better, image, used = ascend_on_face(problem, diagonal, upper, alpha, w, reads)
         assert used <= reads
         assert (better >= 0.0).all()
@@ -46,7 +46,7 @@ def test_it_climbs_inside_the_box_within_its_reads(loss, bias):
         assert (better[held] == alpha[held]).all()
         before, after = plain_dual(dense, alpha), plain_dual(dense, better)
         assert after >= before - 1e-12 * max(1.0, abs(before))
-        np.testing.assert_allclose(image, weights_of(problem, better), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(image, problem.weights_of(better), rtol=1e-12, atol=1e-12)
 
     check()
 
