@@ -12,8 +12,11 @@ from app.models.file import ModelFile
 from app.models.repository import Location
 from app.storage import BlobStore
 
-# For this long a model's id is answered without asking the database whether it was deleted elsewhere.
-TRUST_SECONDS = 1.0
+# For so long an answer of the database about a reference is believed, which spares most requests a look: an id can
+# only be deleted elsewhere meanwhile, a name can also get a new version.
+ID_TRUST_SECONDS = 1.0
+NAME_TRUST_SECONDS = 0.1
+MAX_TRUSTED = 10_000
 
 
 @dataclass(frozen=True)
@@ -34,36 +37,38 @@ class ServedModels:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._models: OrderedDict[str, ServedModel] = OrderedDict()
-        self._trusted_until: dict[str, float] = {}
+        self._trusted: dict[str, tuple[float, str]] = {}  # reference > until when, id
         self._lock = threading.Lock()
 
     def recall(self, reference: str) -> ServedModel | None:
-        """The model if that takes no I/O: asked for by id, open, and confirmed a moment ago."""
-        if time.monotonic() >= self._trusted_until.get(reference, 0.0):
-            return None
-        with self._lock:
-            model = self._models.get(reference)
-            if model is not None:
-                self._models.move_to_end(reference)
-        return model
+        """The model if that takes no I/O: it is open, and what the reference means was confirmed a moment ago."""
+        until, model_id = self._trusted.get(reference, (0.0, ""))
+        return self._opened(model_id) if time.monotonic() < until else None
 
     def find(self, reference: str) -> ServedModel:
         """The model, from the database and disk if need be (blocking). Raises NotFound."""
         with self._database.read() as session:
             row = service.locate(session, reference)
+        model = self._opened(row.id) or self._open(row)
+        trust = ID_TRUST_SECONDS if is_id("mdl", reference) else NAME_TRUST_SECONDS
         with self._lock:
-            model = self._models.get(row.id)
-            if model is not None:
-                self._models.move_to_end(row.id)
-        if model is None:
-            model = self._open(row)
-        if is_id("mdl", reference):
-            self._trusted_until[row.id] = time.monotonic() + TRUST_SECONDS
+            if len(self._trusted) >= MAX_TRUSTED:
+                self._trusted.clear()
+            self._trusted[reference] = (time.monotonic() + trust, row.id)
         return model
 
     def forget(self, model_id: str) -> None:
+        """Stop answering from it at once, by whatever reference."""
         with self._lock:
+            self._trusted = {ref: known for ref, known in self._trusted.items() if known[1] != model_id}
             self._drop(model_id)
+
+    def _opened(self, model_id: str) -> ServedModel | None:
+        with self._lock:
+            model = self._models.get(model_id)
+            if model is not None:
+                self._models.move_to_end(model_id)
+        return model
 
     def _open(self, row: Location) -> ServedModel:
         stored = file.read(self._blobs.path(row.blob))
@@ -78,6 +83,5 @@ class ServedModels:
         return model
 
     def _drop(self, model_id: str) -> None:
-        self._trusted_until.pop(model_id, None)
         if model := self._models.pop(model_id, None):
             self._bytes -= model.file.bytes

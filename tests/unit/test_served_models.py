@@ -46,38 +46,48 @@ def test_a_model_is_found_by_id_name_and_version(database: Database, blobs: Blob
         ready.find("b")
 
 
-def test_a_name_follows_its_newest_version_at_once(database: Database, blobs: BlobStore) -> None:
+def test_a_name_follows_its_newest_version(
+    database: Database, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     add(database, blobs, "a", 1.0)
     ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
-    assert ready.find("a").version == 1
+    first = ready.find("a")
     add(database, blobs, "a", 2.0)
+    assert ready.recall("a") in (first, None), "within the moment of trust the old version may answer"
+    assert ready.find("a").version == 2
+    monkeypatch.setattr(served, "NAME_TRUST_SECONDS", 0.0)
     assert ready.find("a").version == 2
     assert ready.recall("a") is None, "a name was answered without asking the database"
 
 
-def test_an_id_is_recalled_for_a_moment_without_the_database(
-    database: Database, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("by_name", "trust"), [(False, "ID_TRUST_SECONDS"), (True, "NAME_TRUST_SECONDS")])
+def test_a_reference_is_recalled_for_a_moment_without_the_database(
+    database: Database, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch, by_name: bool, trust: str
 ) -> None:
     model_id = add(database, blobs, "a", 1.0)
+    reference = "a" if by_name else model_id
     ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
-    assert ready.recall(model_id) is None
-    found = ready.find(model_id)
-    assert ready.recall(model_id) is found
-    monkeypatch.setattr(served, "TRUST_SECONDS", 0.0)
-    assert ready.find(model_id) is found, "opened a second time"
-    assert ready.recall(model_id) is None
+    assert ready.recall(reference) is None
+    monkeypatch.setattr(served, trust, 60.0)
+    found = ready.find(reference)
+    assert ready.recall(reference) is found
+    monkeypatch.setattr(served, trust, 0.0)
+    assert ready.find(reference) is found, "opened a second time"
+    assert ready.recall(reference) is None
 
 
 def test_a_deleted_model_no_longer_answers(database: Database, blobs: BlobStore) -> None:
     model_id = add(database, blobs, "a", 1.0)
     ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
-    ready.find(model_id)
+    for reference in (model_id, "a", "a:1"):
+        ready.find(reference)
     with database.write() as session:
         models.delete(session, model_id)
     ready.forget(model_id)
-    assert ready.recall(model_id) is None
-    with pytest.raises(NotFound):
-        ready.find(model_id)
+    for reference in (model_id, "a", "a:1"):
+        assert ready.recall(reference) is None
+        with pytest.raises(NotFound):
+            ready.find(reference)
 
 
 @pytest.mark.parametrize("by_name", [False, True])
