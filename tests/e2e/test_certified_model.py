@@ -34,13 +34,9 @@ def liblinear_optimum(X: sp.csr_array, y: np.ndarray) -> float:
     data = problem(y.astype(float), sp.csr_matrix(X), bias=1)
     model = train(data, parameter("-s 2 -c 1 -e 1e-8 -B 1 -q"))
     coef, intercept = model.get_decfun()
-    sign = y * model.get_labels()[0]
-    return primal(X, sign * model.get_labels()[0], _decision(model, coef, intercept), 1.0, 2)
-
-
-def _decision(model: object, coef: list[float], intercept: float) -> dict[str, object]:
-    first = model.get_labels()[0]  # type: ignore[attr-defined]
-    return {"coef": np.array(coef) * first, "intercept": intercept * first}
+    positive = model.get_labels()[0]  # the label, 1 or -1, that a positive score means
+    weights = {"coef": np.array(coef) * positive, "intercept": intercept * positive}
+    return primal(X, y, weights, 1.0, 2)
 
 
 @pytest.mark.parametrize("text", [libsvm_text, csv_text], ids=["libsvm", "csv"])

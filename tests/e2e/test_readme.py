@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PROJECT_ROOT
-from tests.serving import Service, free_port, running_service
+from tests.serving import Service, free_port, running_service, wait_until
 
 HYPERPLANE = [sys.executable, "-m", "app.cli"]
 
@@ -93,6 +93,9 @@ def test_a_key_opens_and_a_revoked_one_does_not(tmp_path: Path) -> None:
         with_key = {"Authorization": f"Bearer {token}"}
         assert service.http.get("/v1/jobs", headers=with_key).status_code == 200
         assert hyperplane("keys", "revoke", token.partition(".")[0], "--data-dir", str(tmp_path)).returncode == 0
+        wait_until(
+            lambda: service.http.get("/v1/jobs", headers=with_key).status_code == 401, 10, "the key to be refused"
+        )
         listed = hyperplane("keys", "list", "--data-dir", str(tmp_path)).stdout
         assert "revoked" in listed
         assert token.partition(".")[2] not in listed
