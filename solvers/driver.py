@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from .certificate import certify, minimising_bias
+from .certificates import certify, minimising_bias
 from .checks import real_number, whole_number
 from .errors import InvalidOptions
-from .problem import Problem
+from .problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem
 from .protocol import Method, Point, Progress, Start
 from .result import Certificate, SolveResult, State, Status, StepReport
+from .thresholds import rank_thresholds
 
 __all__ = ["Callback", "Limits", "solve"]
 
@@ -24,6 +25,8 @@ Callback = Callable[[StepReport], object]
 """Called after every step; returning True (not merely something true) stops the run."""
 
 TRACE_POINTS = 512
+UNESTIMATED_PASSES = 2
+"""A method that cannot estimate its gap is certified after this many passes, then whenever they grew by half."""
 STALL_STEPS = 500
 STALL_GAIN = 1e-14
 """A run is stuck if so many steps neither raise the bound by this relative amount nor lower the gap."""
@@ -49,7 +52,7 @@ class Limits:
 
 
 def solve(
-    method: Method,
+    method: Method[Any],
     limits: Limits,
     *,
     seed: int,
@@ -59,7 +62,7 @@ def solve(
 ) -> SolveResult:
     """Run the method from `start` and return its best point; `started` is when the clock began."""
     problem = method.problem
-    judge = _Judge(problem, limits.tol)
+    judge = _Judge(problem, limits.tol, has_estimate=method.has_estimate)
     trace = _Trace()
     stall = _StallWatch()
     state = method.init(seed, start)
@@ -107,7 +110,7 @@ def solve(
         coef=point.coef,
         intercept=point.intercept,
         classes=problem.classes,
-        thresholds=None,
+        thresholds=rank_thresholds(problem, point.coef) if isinstance(problem, OrdinalProblem) else None,
         status=status,
         certificate=certificate,
         iterations=progress.iterations,
@@ -128,7 +131,7 @@ def solve(
 class _Judge:
     """Certifies points, keeps the best, and learns how far the method's own estimate can be trusted."""
 
-    def __init__(self, problem: Problem, tol: float) -> None:
+    def __init__(self, problem: Problem, tol: float, *, has_estimate: bool) -> None:
         self.problem = problem
         self.tol = tol
         self.target = tol
@@ -137,8 +140,9 @@ class _Judge:
         self.seconds = 0.0
         self._is_finite = True
         self._kept: tuple[Point, Certificate] | None = None
+        self._has_estimate = has_estimate
         self._failures = 0
-        self._not_before = 0
+        self._not_before = 0 if has_estimate else UNESTIMATED_PASSES
 
     @property
     def verdict(self) -> Status | None:
@@ -149,19 +153,19 @@ class _Judge:
         return Status.CONVERGED if gap is not None and gap <= self.tol else None
 
     def is_worth_certifying(self, progress: Progress) -> bool:
-        estimate = progress.gap_estimate
-        if estimate is None or not progress.is_complete:
+        if progress.passes < self._not_before or not progress.is_complete:
             return False
-        return estimate <= self.target and progress.passes >= self._not_before
+        estimate = progress.gap_estimate
+        return not self._has_estimate if estimate is None else estimate <= self.target
 
     def certify(self, point: Point, progress: Progress) -> Certificate | None:
         began = time.perf_counter()
         problem = self.problem
-        if problem.setting.bias == "free":
+        if isinstance(problem, BinaryProblem) and problem.setting.bias == "free":
             scores = np.empty(problem.data.n_rows)
             problem.data.margins(point.coef, scores)
             point = point._replace(intercept=minimising_bias(problem, scores))
-        certificate = certify(problem, point.coef, point.intercept, point.alpha)
+        certificate = certify(problem, point)
         self.certified_at = progress.iterations
         self._is_finite = bool(np.isfinite(certificate.primal))
         if not self._is_finite:
@@ -172,7 +176,8 @@ class _Judge:
             # The estimate was too bright by gap / target: ask for that much more next time. Waiting
             # longer after each failure bounds what failed certificates can cost.
             self._failures += 1
-            self._not_before = progress.passes + 2**self._failures
+            wait = 2**self._failures if self._has_estimate else max(UNESTIMATED_PASSES, progress.passes // 2)
+            self._not_before = progress.passes + wait
             self.target *= max(0.1, 0.9 * self.tol / gap) if gap else 0.1
         self.seconds += time.perf_counter() - began
         return certificate
@@ -180,9 +185,8 @@ class _Judge:
     def best(self) -> tuple[Point, Certificate]:
         if self._kept is not None:
             return self._kept
-        # Nothing finite was ever reached: the zero vector with alpha = 0 is a point and a bound.
-        nothing = Point(np.zeros(self.problem.data.n_features), 0.0, np.zeros(self.problem.data.n_rows))
-        return nothing, certify(self.problem, *nothing)
+        nothing = _zero_point(self.problem)
+        return nothing, certify(self.problem, nothing)
 
     def _keep(self, point: Point, certificate: Certificate) -> None:
         """Lowest primal and highest bound so far; the two may stem from different points."""
@@ -199,7 +203,7 @@ class _Judge:
             self._kept = kept_point, Certificate(primal, None, None, None, source)
             return
         gap = max(0.0, primal - max(bounds))
-        relative = gap / max(primal, 1e-12 * self.problem.total_cost)
+        relative = gap / max(primal, self.problem.primal_floor)
         self._kept = kept_point, Certificate(primal, max(bounds), gap, relative, source)
 
 
@@ -250,6 +254,14 @@ def _report(
     if certificate is not None:
         figures = certificate.primal, certificate.dual_bound, certificate.relative_gap
     return StepReport(progress.iterations, progress.passes, seconds, *figures, certificate is not None, capture)
+
+
+def _zero_point(problem: Problem) -> Point:
+    """The zero vector with a dual point of zeros: what is returned if nothing finite was ever reached."""
+    n, d, k = problem.data.n_rows, problem.data.n_features, problem.classes.size
+    if isinstance(problem, MulticlassProblem):
+        return Point(np.zeros((k, d)), np.zeros(k), np.zeros((n, k)))
+    return Point(np.zeros(d), 0.0, np.zeros(n))
 
 
 def _copied(solver: str, state: State) -> State:

@@ -10,14 +10,14 @@ Maximised is  sum_i (alpha_i - 1/2 D_i alpha_i^2) - 1/2 |w(alpha)|^2  over  0 <=
 
 import numpy as np
 
-from .problem import Problem
+from .problem import BinaryProblem
 from .rows import Floats
 
 __all__ = ["ascend_on_face"]
 
 
 def ascend_on_face(
-    problem: Problem, diagonal: Floats, upper: Floats, alpha: Floats, w: Floats, reads: int
+    problem: BinaryProblem, diagonal: Floats, upper: Floats, alpha: Floats, w: Floats, reads: int
 ) -> tuple[Floats, Floats, int]:
     """A better (alpha, w), or the same ones if none was found, and how often X was read: at most `reads` times."""
     used = 1
@@ -65,7 +65,7 @@ def _within_box(alpha: Floats, step: Floats, upper: Floats) -> list[Floats]:
     return [cut, np.clip(alpha + step, 0.0, upper)]
 
 
-def _margins_of(problem: Problem, w: Floats) -> Floats:
+def _margins_of(problem: BinaryProblem, w: Floats) -> Floats:
     scores = np.empty(problem.data.n_rows)
     problem.data.margins(w[:-1], scores)
     return np.asarray(problem.signs * (scores + problem.bias_feature * w[-1]))

@@ -1,10 +1,12 @@
-"""A training problem: the rows, their signs and costs, in the exact dtypes that the kernels expect.
+"""A training problem: the rows with their targets and costs, in the exact dtypes that the kernels expect.
 
-    P(w, b) = 1/2 |w|^2 (+ 1/2 (b / bias_scale)^2 if the bias is regularised)
-              + sum_i costs_i * max(0, 1 - signs_i (w . x_i + b)) ^ exponent
+    Problem
+      BinaryProblem       1/2 |w|^2 + 1/2 (b / bias_scale)^2 + sum_i C_i max(0, 1 - y_i (w . x_i + b))^p
+      MulticlassProblem   1/2 |W|^2 + 1/2 |b / bias_scale|^2 + sum_i C_i max_m ([m != y_i] + f_m(x_i) - f_yi(x_i))
+      OrdinalProblem      1/2 |w|^2 + sum over pairs (y_i > y_j, same group) of C_ij max(0, 1 - w . (x_i - x_j))
 
-This module turns what a user gave (any labels, class and sample weights) into that form and rejects
-what has no meaning.
+The term of b is there if the bias is regularised. This module turns what a user gave (any labels, class and
+sample weights, groups) into that form and rejects what has no meaning.
 """
 
 from collections.abc import Mapping
@@ -18,7 +20,15 @@ from .errors import InvalidProblem
 from .rows import Floats, Rows, read_only
 from .setting import Setting
 
-__all__ = ["Labels", "Problem", "build_problem", "read_labels"]
+__all__ = [
+    "BinaryProblem",
+    "Labels",
+    "MulticlassProblem",
+    "OrdinalProblem",
+    "Problem",
+    "build_problem",
+    "read_labels",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,18 +38,29 @@ class Problem:
     setting: Setting
     data: Rows
     classes: NDArray[Any]
-    """The labels as they came, sorted; a positive score means `classes[1]`."""
-    signs: Floats
-    """y_i: +1 for rows of `classes[1]`, -1 for the others."""
+    """The labels as they came, sorted."""
     costs: Floats
     """C_i: C times class and sample weight (over the sum of sample weights if c_scale is mean)."""
     total_cost: float
-    """sum_i C_i, which is also P(0, 0)."""
+    """P(0, 0), which is the sum of the costs of all rows or pairs."""
 
     @property
     def bias_feature(self) -> float:
         """The value of the constant feature that stands for a regularised bias; 0 without one."""
         return self.setting.bias_scale if self.setting.bias == "regularized" else 0.0
+
+    @property
+    def primal_floor(self) -> float:
+        """The primal value below which gaps are measured against the costs instead."""
+        return 1e-12 * self.total_cost
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryProblem(Problem):
+    """Two classes; a positive score means `classes[1]`."""
+
+    signs: Floats
+    """y_i: +1 for rows of `classes[1]`, -1 for the others."""
 
     def weights_of(self, alpha: Floats) -> Floats:
         """w(alpha) = sum_i alpha_i y_i x_i, and in its last place the weight of the bias feature: one pass."""
@@ -48,6 +69,28 @@ class Problem:
         self.data.weighted_column_sums(signed, w[:-1])
         w[-1] = self.bias_feature * float(signed.sum())
         return w
+
+
+@dataclass(frozen=True, eq=False)
+class MulticlassProblem(Problem):
+    """Any number of classes, one weight vector each, trained jointly (Crammer and Singer)."""
+
+    codes: NDArray[np.int32]
+    """Each row's position in `classes`."""
+
+
+@dataclass(frozen=True, eq=False)
+class OrdinalProblem(Problem):
+    """Rows in an order to be learned; only rows of one group are compared, and equal ranks are no pair.
+
+    `costs` are the sample weights s_i here, and a pair costs C_ij = pair_scale s_i s_j.
+    """
+
+    ranks: NDArray[np.int32]
+    """Each row's position in `classes`, which are numbers."""
+    groups: NDArray[np.int32]
+    """Each row's group, counted from 0."""
+    pair_scale: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +120,11 @@ def read_labels(y: object, task: str) -> Labels:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array))[0])
         raise InvalidProblem("y", f"row {row} (counted from 0) is NaN or infinite")
-    if array.dtype.kind == "O":
+    if array.dtype.kind == "O" and task != "ordinal":
         return _read_object_labels(array)
     classes, codes = np.unique(array, return_inverse=True)
+    if task == "ordinal" and array.dtype.kind not in "iuf":
+        raise InvalidProblem("y", "ordinal labels are compared as numbers; give each rank a number")
     fractional = array.dtype.kind == "f" and bool((classes != np.round(classes)).any())
     if task == "regression" or (task == "auto" and classes.size > 2 and fractional):
         return Labels(None, None, array.size)
@@ -93,28 +138,78 @@ def build_problem(
     *,
     sample_weight: object,
     class_weight: Mapping[object, float] | str | None,
+    groups: object = None,
 ) -> Problem:
     """The problem in the form of this module's docstring."""
     if labels.classes is None or labels.codes is None:
         raise InvalidProblem("y", "real-valued labels have no classes to separate")
     multipliers = _sample_multipliers(sample_weight, data.n_rows)
+    if setting.task == "ordinal":
+        return _ordinal_problem(setting, data, labels.classes, labels.codes, multipliers, groups)
     weight_of_class = _class_multipliers(class_weight, labels.classes, labels.codes)
     scale = setting.C / float(multipliers.sum()) if setting.c_scale == "mean" else setting.C
     with np.errstate(over="ignore"):
         costs = scale * weight_of_class[labels.codes] * multipliers
         total_cost = float(costs.sum())
+    _reject_useless_costs(total_cost, "class_weight", "leaves no row with a weight above zero")
+    common = setting, data, labels.classes, read_only(costs), total_cost
+    if setting.task == "multiclass":
+        return MulticlassProblem(*common, codes=read_only(labels.codes.astype(np.int32)))
+    return BinaryProblem(*common, signs=read_only(np.where(labels.codes == 1, 1.0, -1.0)))
+
+
+def _ordinal_problem(
+    setting: Setting, data: Rows, classes: NDArray[Any], ranks: NDArray[np.intp], multipliers: Floats, groups: object
+) -> OrdinalProblem:
+    codes = _group_codes(groups, data.n_rows)
+    weight = _weight_of_pairs(ranks, codes, multipliers)
+    if weight <= 0.0:
+        raise InvalidProblem("groups", "have no two rows of different rank (and weight above zero) in any one group")
+    pair_scale = setting.C / weight if setting.c_scale == "mean" else setting.C
+    total_cost = pair_scale * weight
+    _reject_useless_costs(total_cost, "C", "times the weight of all pairs is too small; use a larger C")
+    return OrdinalProblem(
+        setting=setting,
+        data=data,
+        classes=classes,
+        costs=read_only(multipliers),
+        total_cost=total_cost,
+        ranks=read_only(ranks.astype(np.int32)),
+        groups=read_only(codes.astype(np.int32)),
+        pair_scale=pair_scale,
+    )
+
+
+def _reject_useless_costs(total_cost: float, argument: str, why_zero: str) -> None:
     if not np.isfinite(total_cost):
         raise InvalidProblem("C", "times the weights overflows; use smaller weights or a smaller C")
     if total_cost <= 0.0:
-        raise InvalidProblem("class_weight", "leaves no row with a weight above zero")
-    return Problem(
-        setting=setting,
-        data=data,
-        classes=labels.classes,
-        signs=read_only(np.where(labels.codes == 1, 1.0, -1.0)),
-        costs=read_only(costs),
-        total_cost=total_cost,
-    )
+        raise InvalidProblem(argument, why_zero)
+
+
+def _group_codes(groups: object, n_rows: int) -> NDArray[np.intp]:
+    if groups is None:
+        return np.zeros(n_rows, dtype=np.intp)
+    array = np.asarray(groups)
+    if array.shape != (n_rows,):
+        raise InvalidProblem("groups", f"has shape {array.shape}; one group for each of the {n_rows} rows is needed")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise InvalidProblem("groups", f"row {row} (counted from 0) is NaN or infinite")
+    try:
+        return np.unique(array, return_inverse=True)[1]
+    except TypeError:
+        raise InvalidProblem("groups", "mixes values that cannot be sorted; give all groups one type") from None
+
+
+def _weight_of_pairs(ranks: NDArray[np.intp], groups: NDArray[np.intp], multipliers: Floats) -> float:
+    """The sum of s_i s_j over all pairs: half of (a group's weight squared - its ranks' weights squared)."""
+    _, cells = np.unique(groups * (int(ranks.max()) + 1) + ranks, return_inverse=True)
+    of_cells, of_groups = np.bincount(cells, multipliers), np.bincount(groups, multipliers)
+    group_of_cell = np.zeros(of_cells.size, dtype=np.intp)
+    group_of_cell[cells] = groups
+    # Each cell against the rest of its group, so that no large squares are subtracted from each other.
+    return 0.5 * float((of_cells * (of_groups[group_of_cell] - of_cells)).sum())
 
 
 def _read_object_labels(array: NDArray[Any]) -> Labels:

@@ -14,7 +14,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from .checks import one_of, real_number, whole_number
 from .errors import InvalidOptions, UnsupportedProblem
@@ -23,7 +23,9 @@ from .result import State, Status
 from .rows import Floats
 from .setting import Setting
 
-__all__ = ["Method", "Option", "Point", "Progress", "Start"]
+__all__ = ["Method", "Option", "Planes", "Point", "Progress", "Start"]
+
+AnyProblem = TypeVar("AnyProblem", bound=Problem)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Start(NamedTuple):
 
     state: State | None = None
     coef: Floats | None = None
-    intercept: float = 0.0
+    intercept: float | Floats = 0.0
 
 
 class Progress(NamedTuple):
@@ -94,15 +96,28 @@ class Progress(NamedTuple):
     """Whether the estimate covers all rows; if not, it is too low to be worth a certificate."""
 
 
+class Planes(NamedTuple):
+    """A dual point made of cutting planes: the weights at which each was cut, and its multiplier."""
+
+    weights: Floats
+    """One row a plane."""
+    multipliers: Floats
+    """>= 0, in all at most 1."""
+
+
 class Point(NamedTuple):
     """An answer, with a dual point that bounds how wrong it is if the method has one."""
 
     coef: Floats
-    intercept: float
+    """One weight a feature; multi-class: one row of them a class."""
+    intercept: float | Floats
     alpha: Floats | None
+    """A number a row; multi-class: a number for each row and class."""
+    planes: Planes | None = None
+    """The dual point of an ordinal problem."""
 
 
-class Method(ABC):
+class Method(ABC, Generic[AnyProblem]):
     """One algorithm."""
 
     name: ClassVar[str]
@@ -114,8 +129,10 @@ class Method(ABC):
     notes: ClassVar[str]
     exact: ClassVar[bool] = True
     """Whether it reaches any tolerance; if not, it still certifies honestly how far it came."""
+    has_estimate: ClassVar[bool] = True
+    """Whether it can tell its own gap; if not, it is certified every so many passes."""
 
-    def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
+    def __init__(self, problem: AnyProblem, options: Mapping[str, Any]) -> None:
         self.problem = problem
         self.chosen = options
         self.reads_left = sys.maxsize

@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from . import methods
 from .errors import UnknownSolver, UnsupportedProblem
@@ -17,9 +18,9 @@ PREFERRED = ("dcd",)
 
 
 @cache
-def registered() -> MappingProxyType[str, type[Method]]:
+def registered() -> MappingProxyType[str, type[Method[Any]]]:
     """All methods by name."""
-    found: dict[str, type[Method]] = {}
+    found: dict[str, type[Method[Any]]] = {}
     for module_info in pkgutil.iter_modules(methods.__path__):
         module = importlib.import_module(f"{methods.__name__}.{module_info.name}")
         for member in vars(module).values():
@@ -28,7 +29,7 @@ def registered() -> MappingProxyType[str, type[Method]]:
     return MappingProxyType(dict(sorted(found.items())))
 
 
-def choose(solver: object, setting: Setting) -> type[Method]:
+def choose(solver: object, setting: Setting) -> type[Method[Any]]:
     """The named method, or for "auto" the best that supports the setting."""
     by_name = registered()
     if solver == "auto":

@@ -84,10 +84,11 @@ class SolveResult:
     """A trained model with its certificate."""
 
     coef: NDArray[np.float64]
-    intercept: float
+    """One weight a feature; multi-class: one row of them a class."""
+    intercept: float | NDArray[np.float64]
     classes: NDArray[Any]
     thresholds: NDArray[np.float64] | None
-    """Of ordinal models; null for others."""
+    """Of ordinal models: a score above the first k of them means `classes[k]`. Null for others, and for real ranks."""
     status: Status
     certificate: Certificate
     iterations: int
@@ -109,20 +110,30 @@ class SolveResult:
         return self.status is Status.CONVERGED
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """One score a row; positive means `classes[1]`."""
+        """One score a row (positive means `classes[1]`; ordinal: larger is higher); multi-class: one a class."""
         is_sparse = scipy.sparse.issparse(X)
         rows: Any = X if is_sparse else np.asarray(X)
         if rows.ndim != 2 or rows.shape[1] != self.coef.shape[-1]:
             raise InvalidProblem("X", f"has shape {rows.shape}; rows of {self.coef.shape[-1]} features are needed")
+        weights = self.coef.T
         if is_sparse:
-            return np.asarray(rows @ self.coef, dtype=np.float64) + self.intercept
-        scores = np.empty(rows.shape[0])
+            return np.asarray(rows @ weights, dtype=np.float64) + self.intercept
+        scores = np.empty((rows.shape[0], *weights.shape[1:]))
         # In blocks: a float32 or integer table is widened a block at a time, not whole.
         for start in range(0, rows.shape[0], ROWS_A_BLOCK):
             block = slice(start, start + ROWS_A_BLOCK)
-            scores[block] = rows[block] @ self.coef
+            scores[block] = rows[block] @ weights
         return scores + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The label of each row, as the labels were given."""
-        return self.classes[(self.decision_function(X) > 0.0).astype(np.intp)]
+        scores = self.decision_function(X)
+        if self.task == "multiclass":
+            return np.asarray(self.classes[scores.argmax(axis=1)])
+        if self.task == "ordinal":
+            if self.thresholds is None:
+                raise InvalidProblem(
+                    "X", "has no ranks to predict: the labels were real numbers; use decision_function"
+                )
+            return self.classes[np.searchsorted(self.thresholds, scores, side="left")]
+        return self.classes[(scores > 0.0).astype(np.intp)]

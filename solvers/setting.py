@@ -22,7 +22,7 @@ LOSSES_OF_TASK = {  # the first is what "auto" means
     "ordinal": ("pair_hinge",),
     "regression": ("epsilon_insensitive", "squared_epsilon_insensitive"),
 }
-SUPPORTED_TASKS = ("binary",)
+SUPPORTED_TASKS = ("binary", "multiclass", "ordinal")
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ def resolve_setting(
     task = _resolve_task(task, n_classes)
     strategy = one_of(strategy, "strategy", InvalidProblem, STRATEGIES)
     loss, exponent = _resolve_loss(loss, p, task)
+    bias = one_of(bias, "bias", InvalidProblem, BIASES)
     if task not in SUPPORTED_TASKS:
-        seen = f" (the labels have {n_classes} classes)" if task == "multiclass" else ""
+        raise UnsupportedProblem("task", f"{task} is not available yet; use {', '.join(SUPPORTED_TASKS)}")
+    if task == "multiclass" and strategy == "ovr":
         raise UnsupportedProblem(
-            "task",
-            f"{task}{seen} is not available yet; today labels of exactly two classes work, "
-            "with task 'binary' or 'auto'",
+            "strategy", "ovr is not available yet; use crammer_singer, which trains all classes jointly"
         )
     return Setting(
         n_rows=n_rows,
@@ -87,7 +87,7 @@ def resolve_setting(
         exponent=exponent,
         C=real_number(C, "C", InvalidProblem, above=0.0),
         c_scale=one_of(c_scale, "c_scale", InvalidProblem, C_SCALES),
-        bias=one_of(bias, "bias", InvalidProblem, BIASES),
+        bias="none" if task == "ordinal" else bias,  # a bias cancels out of every pair
         bias_scale=real_number(bias_scale, "bias_scale", InvalidProblem, above=0.0),
         epsilon=real_number(epsilon, "epsilon", InvalidProblem, low=0.0),
     )

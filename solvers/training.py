@@ -20,12 +20,12 @@ from .checks import whole_number
 from .driver import Callback, Limits, solve
 from .errors import InvalidOptions, InvalidProblem
 from .kernel_cache import kernels_of, warm
-from .problem import build_problem, read_labels
+from .problem import MulticlassProblem, Problem, build_problem, read_labels
 from .protocol import Method, Start
 from .registry import choose, registered
 from .result import SolveResult, State
 from .rows import Rows, as_rows
-from .setting import Setting, check_class_weight, resolve_setting
+from .setting import LOSSES_OF_TASK, Setting, check_class_weight, resolve_setting
 
 __all__ = ["Plan", "available", "check", "train", "warm_up"]
 
@@ -75,8 +75,6 @@ def train(
     labels = read_labels(y, task)
     if labels.n_rows != data.n_rows:
         raise InvalidProblem("y", f"has {labels.n_rows} labels for {data.n_rows} rows of X")
-    if groups is not None:
-        raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
     if callback is not None and not callable(callback):
         raise InvalidOptions("callback", "must be a function of one StepReport")
     plan = _plan(
@@ -102,9 +100,13 @@ def train(
         threads=threads,
         options=options,
     )
-    problem = build_problem(plan.setting, data, labels, sample_weight=sample_weight, class_weight=plan.class_weight)
+    if groups is not None and plan.setting.task != "ordinal":
+        raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
+    problem = build_problem(
+        plan.setting, data, labels, sample_weight=sample_weight, class_weight=plan.class_weight, groups=groups
+    )
     method = plan.method(problem, plan.options)
-    start = _read_start(warm_start, plan.method, data)
+    start = _read_start(warm_start, plan.method, problem)
     return solve(method, plan.limits, seed=plan.seed, start=start, callback=callback, started=started)
 
 
@@ -176,7 +178,7 @@ def warm_up() -> None:
 
 class _Planned(NamedTuple):
     setting: Setting
-    method: type[Method]
+    method: type[Method[Any]]
     options: dict[str, Any]
     limits: Limits
     class_weight: Mapping[object, float] | str | None
@@ -196,6 +198,8 @@ def _plan(
     **definition: Any,
 ) -> _Planned:
     setting = resolve_setting(**definition)
+    if class_weight is not None and setting.task == "ordinal":
+        raise InvalidProblem("class_weight", "has no meaning with task ordinal, whose loss counts pairs of rows")
     method = choose(solver, setting)
     if threads is not None:
         whole_number(threads, "threads", InvalidOptions, low=1)
@@ -209,11 +213,11 @@ def _plan(
     )
 
 
-def _read_start(warm_start: Any, method: type[Method], data: Rows) -> Start:
+def _read_start(warm_start: Any, method: type[Method[Any]], problem: Problem) -> Start:
     if warm_start is None:
         return Start()
     if isinstance(warm_start, SolveResult):
-        if _is_state_for(warm_start.state, method, data):
+        if _is_state_for(warm_start.state, method, problem.data):
             return Start(state=warm_start.state)
         warm_start = warm_start.coef, warm_start.intercept
     if isinstance(warm_start, Mapping):
@@ -222,33 +226,40 @@ def _read_start(warm_start: Any, method: type[Method], data: Rows) -> Start:
         return Start(state=dict(warm_start))
     coef, intercept = warm_start if isinstance(warm_start, tuple) and len(warm_start) == 2 else (warm_start, 0.0)
     try:
-        coef, intercept = np.array(coef, dtype=np.float64), float(intercept)
+        coef, intercept = np.array(coef, dtype=np.float64), np.array(intercept, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidOptions("warm_start", "must be a result, a state, weights or (weights, intercept)") from None
-    if coef.shape != (data.n_features,):
-        raise InvalidOptions(
-            "warm_start", f"has weights of shape {coef.shape}; {data.n_features} features need as many weights"
-        )
-    if not (np.isfinite(coef).all() and np.isfinite(intercept)):
+    of_classes = (problem.classes.size,) if isinstance(problem, MulticlassProblem) else ()
+    wanted = (*of_classes, problem.data.n_features)
+    if coef.shape != wanted:
+        raise InvalidOptions("warm_start", f"has weights of shape {coef.shape}; shape {wanted} is needed")
+    if intercept.shape not in ((), of_classes):
+        raise InvalidOptions("warm_start", f"has an intercept of shape {intercept.shape}; shape {of_classes} is needed")
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
         raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
-    return Start(coef=coef, intercept=intercept)
+    return Start(coef=coef, intercept=np.broadcast_to(intercept, of_classes) if of_classes else float(intercept))
 
 
-def _is_state_for(state: State, method: type[Method], data: Rows) -> bool:
+def _is_state_for(state: State, method: type[Method[Any]], data: Rows) -> bool:
     """Whether a result's state can go on here; the same model may also start a run on other rows."""
     alpha = state.get("alpha")
-    return state.get("solver") == method.name and (alpha is None or np.shape(alpha) == (data.n_rows,))
+    return state.get("solver") == method.name and (alpha is None or np.shape(alpha)[:1] == (data.n_rows,))
 
 
 def _run_every_kernel() -> None:
     """Small, but not so easy that a method is done before it has used all of its kernels."""
     random = np.random.default_rng(0)
     wide = random.standard_normal((60, 4))
-    y = (wide[:, 0] + random.standard_normal(60) > 0.0).astype(int)
+    signal = wide[:, 0] + random.standard_normal(60)
+    labels = {"binary": np.digitize(signal, [0.0]), "multiclass": np.digitize(signal, [-0.5, 0.5])}
+    labels["ordinal"] = labels["multiclass"]
     for dtype in (np.float64, np.float32):
         dense: Any = wide.astype(dtype)
-        for X in (dense, scipy.sparse.csr_array(dense)):
-            for name, method in registered().items():
-                for loss, bias, tol in itertools.product(method.losses, method.biases, (1e-2, 1e-8)):
-                    p = 1.5 if loss == "hinge_p" else None
-                    train(X, y, solver=name, loss=loss, bias=bias, p=p, tol=tol, max_passes=1000)
+        for X, (name, method) in itertools.product((dense, scipy.sparse.csr_array(dense)), registered().items()):
+            for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases):
+                if loss not in LOSSES_OF_TASK[task]:
+                    continue
+                definition = {"task": task, "strategy": "crammer_singer", "loss": loss, "bias": bias}
+                p = 1.5 if loss == "hinge_p" else None
+                for tol in (1e-2, 1e-8):
+                    train(X, labels[task], solver=name, p=p, tol=tol, max_passes=1000, **definition)

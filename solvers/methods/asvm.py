@@ -33,10 +33,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from solvers.certificate import primal_floor
 from solvers.cholesky import cholesky_factor, cholesky_solve
 from solvers.errors import InvalidOptions, UnsupportedProblem
-from solvers.problem import Problem
+from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
 from solvers.rows import Floats, read_only
@@ -55,7 +54,7 @@ _HELD = ("alpha", "basis", "w", "z", "rhs")  # all that it takes to go back to w
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
 
-class ActiveSupportVectorMachine(Method):
+class ActiveSupportVectorMachine(Method[BinaryProblem]):
     name = "asvm"
     tasks = ("binary",)
     losses = ("squared_hinge",)
@@ -80,7 +79,7 @@ class ActiveSupportVectorMachine(Method):
     paper = "Mangasarian, Musicant (2000): Active support vector machine classification"
     notes = f"A handful of passes for many rows and up to a few hundred features; at most {MAX_FEATURES} features."
 
-    def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
+    def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
         self.W = read_only(2.0 * problem.costs)
         self.slack = np.empty(problem.data.n_rows)
@@ -202,7 +201,7 @@ class ActiveSupportVectorMachine(Method):
             return self._progress(state, Status.NONFINITE)
         if at_minimiser and finished is None:
             finished = self._hold(state, bound, gap)
-        estimate = gap / max(primal, primal_floor(self.problem))
+        estimate = gap / max(primal, self.problem.primal_floor)
         return self._progress(state, finished)._replace(primal=primal, dual_bound=bound, gap_estimate=estimate)
 
     def _hold(self, state: State, bound: float, gap: float) -> Status | None:

@@ -19,10 +19,9 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from solvers.certificate import primal_floor
 from solvers.dual_face import ascend_on_face
 from solvers.errors import InvalidOptions, InvalidProblem
-from solvers.problem import Problem
+from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
 from solvers.rows import CsrRows, DenseRows, Floats, read_only
@@ -60,7 +59,7 @@ def _generate_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 _prefetch: Any = intrinsic(_generate_prefetch)
 
 
-class DualCoordinateDescent(Method):
+class DualCoordinateDescent(Method[BinaryProblem]):
     name = "dcd"
     tasks = ("binary",)
     losses = ("hinge", "squared_hinge")
@@ -81,7 +80,7 @@ class DualCoordinateDescent(Method):
     )
     notes = "Fast for sparse data and moderate C; slows down as C grows or features are badly scaled."
 
-    def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
+    def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
         squared = problem.setting.exponent == 2.0
         counted = problem.costs > 0.0
@@ -122,11 +121,11 @@ class DualCoordinateDescent(Method):
         if start.state is not None:
             self._resume(state, start.state)
         elif start.coef is not None:
-            self._approach(state, start.coef, start.intercept)
+            self._approach(state, start.coef, float(start.intercept))
         return state
 
     def step(self, state: State, target: float) -> Progress:
-        floor = primal_floor(self.problem)
+        floor = self.problem.primal_floor
         active, pg_above, pg_below, epochs, visited, is_whole, gap, violation, updates, dual = _run_pass(
             *self.rows,
             self.constants,

@@ -34,10 +34,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from solvers.certificate import primal_floor
 from solvers.cholesky import cholesky_factor, cholesky_solve
 from solvers.errors import InvalidOptions, UnsupportedProblem
-from solvers.problem import Problem
+from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
 from solvers.rows import Floats, read_only
@@ -52,7 +51,7 @@ MAX_FEATURES = 4096  # the matrix and its factor are then 270 MB
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
 
-class LagrangianSupportVectorMachine(Method):
+class LagrangianSupportVectorMachine(Method[BinaryProblem]):
     name = "lsvm"
     tasks = ("binary",)
     losses = ("squared_hinge",)
@@ -74,7 +73,7 @@ class LagrangianSupportVectorMachine(Method):
         "Solver asvm solves the same problems in fewer passes."
     )
 
-    def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
+    def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
         self.W = read_only(2.0 * problem.costs)
         self.alpha = 1.0 if options["extrapolate"] else float(options["alpha"])
@@ -132,7 +131,7 @@ class LagrangianSupportVectorMachine(Method):
         gap = 0.5 * float((gradient * gradient).sum())
         if not math.isfinite(primal + gap):
             return Progress(state["iterations"], state["rows_read"] // n, None, None, None, Status.NONFINITE)
-        estimate = gap / max(primal, primal_floor(self.problem))
+        estimate = gap / max(primal, self.problem.primal_floor)
         return Progress(state["iterations"], state["rows_read"] // n, primal, primal - gap, estimate)
 
     def extract(self, state: State) -> Point:

@@ -20,10 +20,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from solvers.certificate import primal_floor
 from solvers.columns import transposed
 from solvers.errors import InvalidOptions, InvalidProblem
-from solvers.problem import Problem
+from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
 from solvers.rows import Floats, read_only
@@ -40,7 +39,7 @@ FIRST_GUESS = 0.1
 SIGMA, BETA = 0.01, 0.5
 
 
-class PrimalCoordinateDescent(Method):
+class PrimalCoordinateDescent(Method[BinaryProblem]):
     name = "pcd"
     tasks = ("binary",)
     losses = ("squared_hinge",)
@@ -52,7 +51,7 @@ class PrimalCoordinateDescent(Method):
     paper = "Chang, Hsieh, Lin (2008): Coordinate descent method for large-scale L2-loss linear SVM"
     notes = "For more rows than columns and few non-zeros in a column; it holds one transposed copy of the data."
 
-    def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
+    def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
         self.twice_costs = read_only(2.0 * problem.costs)
         signs = np.where(problem.costs > 0.0, problem.signs, 0.0)
@@ -110,7 +109,7 @@ class PrimalCoordinateDescent(Method):
         passes = state["entries_read"] // max(self.entries, 1)
         if not np.isfinite(primal + state["seen"]):
             return Progress(state["steps"], passes, None, None, None, Status.NONFINITE)
-        scale = max(primal, primal_floor(self.problem))
+        scale = max(primal, self.problem.primal_floor)
         bound = primal - gap if state["check_due"] else None
         is_near = gap > target * scale >= state["guess"] * gap
         state["check_due"] = not state["check_due"] and state["position"] == 0 and is_near

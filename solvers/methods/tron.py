@@ -26,9 +26,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from solvers.certificate import primal_floor
 from solvers.errors import InvalidOptions, InvalidProblem
-from solvers.problem import Problem
+from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
 from solvers.rows import Floats
@@ -50,7 +49,7 @@ PATIENCE = 10
 """So many Newton steps of that kind in a row without a smaller gap are rounding, not progress."""
 
 
-class TrustRegionNewton(Method):
+class TrustRegionNewton(Method[BinaryProblem]):
     name = "tron"
     tasks = ("binary",)
     losses = ("squared_hinge",)
@@ -79,7 +78,7 @@ class TrustRegionNewton(Method):
         "Few passes whatever C is, and fast to high precision; coordinate descent is faster to a rough answer on text."
     )
 
-    def __init__(self, problem: Problem, options: Mapping[str, Any]) -> None:
+    def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
         self.rows = problem.data.flat()
 
@@ -128,7 +127,7 @@ class TrustRegionNewton(Method):
             finished = Status.STOPPED
         primal, gap = state["primal"], state["gap"]
         passes = state["rows_read"] // self.problem.data.n_rows
-        estimate = gap / max(primal, primal_floor(self.problem))
+        estimate = gap / max(primal, self.problem.primal_floor)
         return Progress(state["steps"], passes, primal, primal - gap, estimate, finished)
 
     def extract(self, state: State) -> Point:
@@ -146,7 +145,7 @@ class TrustRegionNewton(Method):
     def _run_conjugate_gradients(self, state: State, target: float) -> None:
         n_rows, active = self.problem.data.n_rows, state["active_rows"].size
         # Not more precise than asked for: |r|^2 / 2 would be the gap at w + s if no row became active or inactive.
-        enough = SPARE_PRECISION * target * max(state["primal"], primal_floor(self.problem))
+        enough = SPARE_PRECISION * target * max(state["primal"], self.problem.primal_floor)
         state["rho"], state["solved"], state["on_boundary"], products = _run_products(
             *self.rows,
             self.problem.costs,

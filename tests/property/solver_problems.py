@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.property.solver_reference import Dense, row_costs
+from tests.property.task_reference import DenseMulticlass, DenseOrdinal
 
 SOAK = int(os.environ.get("HYPERPLANE_SOAK_EXAMPLES", "1"))
 EXPONENTS = {"hinge": 1.0, "squared_hinge": 2.0}
@@ -38,19 +39,32 @@ class Case:
         X = self.X.astype(dtype)
         return sp.csr_array(X) if storage == "csr" else X
 
+    @property
+    def task(self):
+        return self.definition["task"]
+
     def dense(self, dtype=np.float64):
-        """The definition's own form; `dtype` is what the solver was given, so rounding is the same."""
-        d = self.definition
+        """The judge of this problem; `dtype` is what the solver was given, so rounding is the same."""
+        d, n = self.definition, self.labels.size
+        X = self.X.astype(dtype).astype(np.float64)
+        if self.task == "ordinal":
+            weights = np.ones(n) if d["sample_weight"] is None else d["sample_weight"]
+            groups = np.zeros(n) if d["groups"] is None else d["groups"]
+            return DenseOrdinal(X, self.labels, groups, weights, d["C"], d["c_scale"])
+        costs = row_costs(
+            self.labels,
+            C=d["C"],
+            c_scale=d["c_scale"],
+            sample_weight=d["sample_weight"],
+            class_weight=d["class_weight"],
+        )
+        classes, codes = np.unique(self.labels, return_inverse=True)
+        if self.task == "multiclass":
+            return DenseMulticlass(X, codes, classes.size, costs, d["bias"], d["bias_scale"])
         return Dense(
-            X=self.X.astype(dtype).astype(np.float64),
-            signs=np.where(self.labels == np.unique(self.labels)[1], 1.0, -1.0),
-            costs=row_costs(
-                self.labels,
-                C=d["C"],
-                c_scale=d["c_scale"],
-                sample_weight=d["sample_weight"],
-                class_weight=d["class_weight"],
-            ),
+            X=X,
+            signs=np.where(codes == 1, 1.0, -1.0),
+            costs=costs,
             p=EXPONENTS.get(d["loss"], d["p"]),
             bias=d["bias"],
             bias_scale=d["bias_scale"],
@@ -58,25 +72,27 @@ class Case:
 
     def with_rows(self, rows, *, sample_weight="same"):
         """The same problem on chosen rows, in that order, repeats allowed."""
-        weights = self.definition["sample_weight"]
+        weights, groups = self.definition["sample_weight"], self.definition["groups"]
         if isinstance(sample_weight, str):
             sample_weight = None if weights is None else weights[rows]
-        return replace(
-            self,
-            X=self.X[rows],
-            labels=self.labels[rows],
-            definition={**self.definition, "sample_weight": sample_weight},
-        )
+        groups = None if groups is None else groups[rows]
+        changed = self.changed(sample_weight=sample_weight, groups=groups)
+        return replace(changed, X=self.X[rows], labels=self.labels[rows])
+
+    def mirrored(self):
+        """The same problem with the order of its labels turned round."""
+        classes, codes = np.unique(self.labels, return_inverse=True)
+        return replace(self, labels=classes[::-1][codes])
 
     def changed(self, **definition):
         return replace(self, definition={**self.definition, **definition})
 
 
 @st.composite
-def cases(draw, *, loss, bias, c_scale):
+def cases(draw, *, loss, bias, c_scale, task="binary"):
     """Small problems: tall, wide or one column; separable or not; with every kind of awkward row."""
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1), label="seed"))
-    n = draw(st.integers(2, 40), label="rows")
+    n = draw(st.integers(2, 40 if task == "binary" else 24), label="rows")
     d = draw(st.one_of(st.just(1), st.integers(1, 12), st.integers(30, 60)), label="columns")
     X = random.standard_normal((n, d))
     X[random.random((n, d)) > draw(st.sampled_from([1.0, 0.5, 0.1]), label="density")] = 0.0
@@ -92,20 +108,20 @@ def cases(draw, *, loss, bias, c_scale):
     score = X @ random.standard_normal(d)
     if not draw(st.booleans(), label="separable"):
         score = score + 2.0 * random.standard_normal(n)
-    positive = score > np.quantile(score, draw(st.sampled_from([0.5, 0.2, 0.9]), label="balance"))
-    positive[0], positive[1] = True, False
-    names = draw(st.sampled_from([(-1, 1), (0, 1), ("no", "yes"), (2.5, 7.5), (False, True)]), label="labels")
-    labels = np.where(positive, names[1], names[0])
+    labels, class_weight = _binary_labels(draw, score) if task == "binary" else _many_labels(draw, score, task)
 
     sample_weight = None
     if draw(st.booleans(), label="sample weights"):
         sample_weight = random.choice([0.0, 0.5, 1.0, 3.0], size=n)
         sample_weight[:2] = 1.0
-    class_weight = draw(
-        st.sampled_from([None, "balanced", {names[0]: 0.5, names[1]: 2.0}, {names[1]: 3.0}]), label="class weight"
-    )
+    groups = None
+    if task == "ordinal" and draw(st.booleans(), label="groups"):
+        groups = random.integers(0, draw(st.integers(1, 4)), size=n)
+        groups[:2] = 0
     C = draw(st.sampled_from([0.01, 0.3, 1.0, 10.0]), label="C")
     definition = {
+        "task": task,
+        "strategy": "crammer_singer",
         "loss": loss,
         "p": draw(st.sampled_from([1.0, 1.1, 1.5, 2.0]), label="p") if loss == "hinge_p" else None,
         "C": C * n if c_scale == "mean" else C,
@@ -114,5 +130,28 @@ def cases(draw, *, loss, bias, c_scale):
         "bias_scale": draw(st.sampled_from([1.0, 0.5, 4.0]), label="bias scale"),
         "sample_weight": sample_weight,
         "class_weight": class_weight,
+        "groups": groups,
     }
     return Case(X, labels, definition)
+
+
+def _binary_labels(draw, score):
+    positive = score > np.quantile(score, draw(st.sampled_from([0.5, 0.2, 0.9]), label="balance"))
+    positive[0], positive[1] = True, False
+    names = draw(st.sampled_from([(-1, 1), (0, 1), ("no", "yes"), (2.5, 7.5), (False, True)]), label="labels")
+    tables = [None, "balanced", {names[0]: 0.5, names[1]: 2.0}, {names[1]: 3.0}]
+    return np.where(positive, names[1], names[0]), draw(st.sampled_from(tables), label="class weight")
+
+
+def _many_labels(draw, score, task):
+    """At least two distinct ones; ordinal: numbers, perhaps all different; multi-class: of any kind."""
+    n, most = score.size, 5 if task == "multiclass" else score.size
+    codes = (
+        np.argsort(np.argsort(score, kind="stable"), kind="stable") * draw(st.integers(2, most), label="labels") // n
+    )
+    codes[0], codes[1] = 1, 0
+    if task == "ordinal":
+        return draw(st.sampled_from([codes, codes - 3, codes * 0.25, codes**2 * 1e-3]), label="ranks"), None
+    names = draw(st.sampled_from([np.arange(n), np.array([f"class {c:03}" for c in range(n)])]), label="names")
+    table = draw(st.sampled_from([None, "balanced", {names[0]: 0.5, names[1]: 2.0}]), label="class weight")
+    return names[codes], table

@@ -1,8 +1,8 @@
-"""Judges of the solvers that share no code with them: an interior-point optimum and a plain certificate.
+"""Judges of the solvers that share no code with them: an interior-point optimum and the plain definitions.
 
-`plain_certificate` is the definition, in a few lines of dense numpy. `reference_interval` lets clarabel
-solve the problem and then trusts nothing of it: the interval that contains the true optimum is evaluated
-by `plain_certificate` from clarabel's primal and dual points.
+A judge is a problem as its definition has it, in dense numpy: `primal(coef, intercept)`, `interval()`, `total_cost`.
+The interval contains the true optimum: clarabel solves the problem, and then nothing of it is trusted, but the
+definitions are evaluated at its primal and dual points. Multi-class and ordinal judges are in task_reference.py.
 """
 
 from dataclasses import dataclass
@@ -23,6 +23,16 @@ class Dense:
     p: float
     bias: str
     bias_scale: float
+
+    @property
+    def total_cost(self):
+        return self.costs.sum()
+
+    def primal(self, w, b):
+        return plain_primal(self, w, b)
+
+    def interval(self):
+        return reference_interval(self)
 
 
 class Interval(NamedTuple):
@@ -72,16 +82,25 @@ def plain_dual(problem, alpha):
 
 
 def reference_interval(problem):
-    """Bounds of the optimum from clarabel's points, each evaluated here.
+    """Bounds of the optimum from clarabel's points, each evaluated here."""
+
+    def bounds(tolerance):
+        w, b, alpha = _solve_by_clarabel(problem, tolerance)
+        return plain_dual(problem, _made_feasible(problem, alpha)), plain_primal(problem, w, b)
+
+    return combined(bounds)
+
+
+def combined(bounds):
+    """The tightest (low, high) of several attempts, each of which gives true bounds.
 
     Asked for more than it can do, an interior-point method sometimes ends at a worse point than it would
-    have for less; every attempt gives true bounds, so those of several attempts are combined.
+    have for less.
     """
     low, high = -np.inf, np.inf
     for tolerance in (1e-13, 1e-11, 1e-9):
-        w, b, alpha = _solve_by_clarabel(problem, tolerance)
-        low = max(low, plain_dual(problem, _made_feasible(problem, alpha)))
-        high = min(high, plain_primal(problem, w, b))
+        one_low, one_high = bounds(tolerance)
+        low, high = max(low, one_low), min(high, one_high)
         if high - low <= 1e-10 * high:
             break
     return Interval(low, high)
@@ -124,6 +143,14 @@ def _solve_by_clarabel(problem, tolerance):
         A = sp.vstack([margin_rows, sign_rows, power_rows], format="csc")
         rhs = np.concatenate([-np.ones(n), np.zeros(n), power_rhs])
         cones = [clarabel.NonnegativeConeT(2 * n), *[clarabel.PowerConeT(1.0 / p)] * n]
+    z, multipliers = solve_cone_program(quadratic, linear, A, rhs, cones, tolerance)
+    alpha = np.zeros(kept.size)
+    alpha[kept] = multipliers[:n]
+    return z[:d], z[d] if problem.bias != "none" else 0.0, alpha
+
+
+def solve_cone_program(quadratic, linear, A, rhs, cones, tolerance):
+    """min 1/2 z' diag(quadratic) z + linear . z with A z + s = rhs, s in the cones: (z, multipliers)."""
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
@@ -132,10 +159,7 @@ def _solve_by_clarabel(problem, tolerance):
     settings.max_iter = 200
     P = sp.diags_array(quadratic, format="csc")
     solution = clarabel.DefaultSolver(P, linear, A, rhs, cones, settings).solve()
-    z, multipliers = np.array(solution.x), np.array(solution.z)
-    alpha = np.zeros(kept.size)
-    alpha[kept] = multipliers[:n]
-    return z[:d], z[d] if problem.bias != "none" else 0.0, alpha
+    return np.array(solution.x), np.array(solution.z)
 
 
 def _power_cone_rows(n, d):

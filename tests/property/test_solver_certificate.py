@@ -7,10 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solvers.certificate import certify, minimising_bias
+from solvers.certificates.binary import certify_binary as certify
+from solvers.certificates.binary import minimising_bias
+from solvers.certificates.multiclass import certify_multiclass
+from solvers.certificates.ordinal import certify_ordinal, plane_at
 from solvers.problem import build_problem, read_labels
+from solvers.protocol import Planes
 from solvers.rows import as_rows
 from solvers.setting import BIASES, resolve_setting
+from solvers.thresholds import rank_thresholds
 from tests.property.solver_problems import cases, examples
 from tests.property.solver_reference import plain_dual, plain_primal, reference_interval
 
@@ -21,15 +26,13 @@ every_choice = pytest.mark.parametrize(("loss", "bias"), list(itertools.product(
 
 def problem_of(case):
     definition = dict(case.definition)
-    weights = {key: definition.pop(key) for key in ("sample_weight", "class_weight")}
-    data, labels = as_rows(case.X), read_labels(case.labels, "binary")
+    weights = {key: definition.pop(key) for key in ("sample_weight", "class_weight", "groups")}
+    data, labels = as_rows(case.X), read_labels(case.labels, case.task)
     setting = resolve_setting(
         n_rows=data.n_rows,
         n_features=data.n_features,
-        n_classes=2,
+        n_classes=labels.n_classes,
         sparse=False,
-        task="binary",
-        strategy="ovr",
         epsilon=0.1,
         **definition,
     )
@@ -131,7 +134,9 @@ def test_exponents_close_to_one_keep_a_finite_bound(p):
         n_rows=30, n_features=4, n_classes=2, sparse=False, task="binary", strategy="ovr", loss="hinge_p",
         p=p, C=0.7, c_scale="sum", bias="regularized", bias_scale=1.0, epsilon=0.1,
     )  # fmt: skip
-    problem = build_problem(setting, data, read_labels(labels, "binary"), sample_weight=None, class_weight=None)
+    problem = build_problem(
+        setting, data, read_labels(labels, "binary"), sample_weight=None, class_weight=None, groups=None
+    )
     w = 0.1 * random.standard_normal(4)
     certificate = certify(problem, w, 0.0, None)
     assert certificate.gap >= 0.0
@@ -150,6 +155,81 @@ def test_a_flat_stretch_gives_its_middle():
         n_rows=2, n_features=1, n_classes=2, sparse=False, task="binary", strategy="ovr", loss="hinge",
         p=None, C=1.0, c_scale="sum", bias="free", bias_scale=1.0, epsilon=0.1,
     )  # fmt: skip
-    problem = build_problem(setting, data, read_labels([0, 1], "binary"), sample_weight=None, class_weight=None)
+    problem = build_problem(
+        setting, data, read_labels([0, 1], "binary"), sample_weight=None, class_weight=None, groups=None
+    )
     assert minimising_bias(problem, np.zeros(2)) == 0.0
     assert minimising_bias(problem, np.array([0.5, 0.5])) == -0.5
+
+
+@pytest.mark.parametrize("bias", ["none", "regularized"])
+def test_the_multiclass_gap_is_primal_minus_dual_at_any_point(bias):
+    @examples(40)
+    @given(case=cases(task="multiclass", loss="hinge", bias=bias, c_scale="mean"), seed=st.integers(0, 2**32 - 1))
+    def check(case, seed):
+        random, dense, problem = np.random.default_rng(seed), case.dense(), problem_of(case)
+        n, k = case.labels.size, dense.n_classes
+        coef = random.standard_normal((k, case.X.shape[1]))
+        intercept = random.standard_normal(k) * (bias != "none")
+        shares = random.random((n, k)) * (random.random((n, k)) < 0.5)
+        shares[np.arange(n), dense.codes] = 0.0
+        shares *= (dense.costs / np.maximum(shares.sum(axis=1), 1e-300) * random.random(n))[:, None]
+        alpha = -shares
+        alpha[np.arange(n), dense.codes] = shares.sum(axis=1)
+        certificate = certify_multiclass(problem, coef, intercept, alpha)
+        primal, dual = dense.primal(coef, intercept), dense.dual(shares)
+        tolerance = 1e-9 * max(1.0, primal, abs(dual))
+        assert abs(certificate.primal - primal) <= tolerance
+        assert abs(certificate.dual_bound - dual) <= tolerance
+        wild = certify_multiclass(problem, coef, intercept, 5.0 * random.standard_normal((n, k)) * dense.costs[:, None])
+        from_margins = certify_multiclass(problem, 0.1 * coef, 0.1 * intercept, None)
+        optimum = dense.interval().high
+        assert max(wild.dual_bound, from_margins.dual_bound) <= optimum + 1e-9 * max(optimum, dense.total_cost)
+
+    check()
+
+
+@pytest.mark.parametrize("c_scale", ["sum", "mean"])
+def test_ordinal_planes_are_the_pairs_that_they_count(c_scale):
+    @examples(60)
+    @given(case=cases(task="ordinal", loss="pair_hinge", bias="none", c_scale=c_scale), seed=st.integers(0, 2**32 - 1))
+    def check(case, seed):
+        random, dense, problem = np.random.default_rng(seed), case.dense(), problem_of(case)
+        w = np.round(random.standard_normal(case.X.shape[1]), random.integers(0, 3))  # ties are common
+        high, low, costs = dense.pairs
+        scores = np.empty(case.labels.size)
+        problem.data.margins(w, scores)
+        costs = np.where(scores[low] > scores[high] - 1.0, costs, 0.0)
+        v = np.bincount(high, costs, scores.size) - np.bincount(low, costs, scores.size)
+        beta, counts, loss = plane_at(problem, w)
+        scale = max(1.0, dense.total_cost) * max(1.0, np.abs(scores).max())
+        assert problem.total_cost == pytest.approx(dense.total_cost, rel=1e-12)
+        assert beta == pytest.approx(costs.sum(), rel=1e-12, abs=1e-12)
+        assert np.abs(counts - v).max() <= 1e-12 * scale
+        assert abs(loss - (dense.primal(w, 0.0) - 0.5 * w @ w)) <= 1e-11 * scale
+        certificate = certify_ordinal(problem, w, Planes(random.standard_normal((3, w.size)), 2.0 * random.random(3)))
+        assert certificate.primal == pytest.approx(dense.primal(w, 0.0), rel=1e-9, abs=1e-9)
+        optimum = dense.interval().high
+        assert certificate.dual_bound <= optimum + 1e-9 * max(optimum, dense.total_cost)
+
+    check()
+
+
+def test_ordinal_thresholds_have_the_fewest_rank_errors():
+    @examples(40)
+    @given(case=cases(task="ordinal", loss="pair_hinge", bias="none", c_scale="sum"), seed=st.integers(0, 2**32 - 1))
+    def check(case, seed):
+        random, problem = np.random.default_rng(seed), problem_of(case)
+        w = np.round(random.standard_normal(case.X.shape[1]), 1)
+        scores = np.empty(case.labels.size)
+        problem.data.margins(w, scores)
+        thresholds = rank_thresholds(problem, w)
+        assert (np.diff(thresholds) >= 0.0).all()
+        errors = np.abs(np.searchsorted(thresholds, scores, side="left") - problem.ranks) @ problem.costs
+        cuts = np.concatenate([[scores.min() - 1.0], np.unique(scores)])
+        fewest = sum(
+            min(((scores > cut) != (problem.ranks > k)) @ problem.costs for cut in cuts) for k in range(thresholds.size)
+        )
+        assert errors == pytest.approx(fewest, abs=1e-9)
+
+    check()

@@ -7,6 +7,7 @@ is held to honesty (its certificate) but not to the optimum.
 import itertools
 import sys
 import time
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,18 +19,43 @@ import solvers
 import solvers.rows
 from solvers.kernel_cache import kernels_of
 from solvers.registry import registered
+from solvers.setting import LOSSES_OF_TASK
 from tests.property.solver_problems import cases, examples
-from tests.property.solver_reference import plain_dual, plain_primal, reference_interval
+from tests.property.solver_reference import plain_dual
 
 HANG_SECONDS = 60.0  # a guard against a run without end, never a measure of speed
 TIGHT = 2e-7  # asked of the solver, so that its objective is within the 1e-6 that is asserted
-METHODS = [method for method in registered().values() if "binary" in method.tasks]
+METHODS = list(registered().values())
+
+
+class Choice(NamedTuple):
+    """One of the problems that a method claims to solve."""
+
+    method: type
+    task: str
+    loss: str
+    bias: str
+
+    @property
+    def arguments(self):
+        """The arguments of solvers.train that pick it."""
+        p = 1.5 if self.loss == "hinge_p" else None
+        chosen = {"solver": self.method.name, "task": self.task, "strategy": "crammer_singer"}
+        return {**chosen, "loss": self.loss, "p": p, "bias": self.bias}
+
+    def cases(self, c_scale):
+        return cases(task=self.task, loss=self.loss, bias=self.bias, c_scale=c_scale)
+
+
 CHOICES = [
-    pytest.param(method, loss, bias, id=f"{method.name}-{loss}-{bias}")
+    Choice(method, task, loss, bias)
     for method in METHODS
-    for loss, bias in itertools.product(method.losses, method.biases)
+    for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases)
+    if loss in LOSSES_OF_TASK[task]
 ]
-every_choice = pytest.mark.parametrize(("method", "loss", "bias"), CHOICES)
+every_choice = pytest.mark.parametrize(
+    "choice", [pytest.param(c, id=f"{c.method.name}-{c.task}-{c.loss}-{c.bias}") for c in CHOICES]
+)
 every_method = pytest.mark.parametrize("method", [pytest.param(m, id=m.name) for m in METHODS])
 every_c_scale = pytest.mark.parametrize("c_scale", ["sum", "mean"])
 every_storage = pytest.mark.parametrize("storage", ["csr", "dense"])
@@ -41,25 +67,20 @@ def run(case, method, *, storage="csr", dtype=np.float64, **arguments):
     return solvers.train(case.stored(storage, dtype), case.labels, **arguments)
 
 
-def chosen(method, loss, bias):
-    """The arguments that pick one of the choices a method claims."""
-    return {"solver": method.name, "loss": loss, "p": 1.5 if loss == "hinge_p" else None, "bias": bias}
-
-
 def floor_of(dense):
-    return 1e-12 * dense.costs.sum()
+    return 1e-12 * dense.total_cost
 
 
 def assert_honest(result, dense):
     """The certificate is what anyone computes from the returned weights, and claims nothing untrue."""
     certificate = result.certificate
     tolerance = 1e-9 * max(1.0, certificate.primal)
-    assert abs(certificate.primal - plain_primal(dense, result.coef, result.intercept)) <= tolerance
+    assert abs(certificate.primal - dense.primal(result.coef, result.intercept)) <= tolerance
     assert certificate.gap >= 0.0
     assert abs(certificate.primal - certificate.dual_bound - certificate.gap) <= tolerance
     expected = certificate.gap / max(certificate.primal, floor_of(dense))
     assert certificate.relative_gap == pytest.approx(expected, rel=1e-12)
-    alpha = result.state.get("alpha")
+    alpha = result.state.get("alpha") if result.task == "binary" else None
     if alpha is not None and result.status is not solvers.Status.NONFINITE and len(certified(result)) == 1:
         # With one certificate the bound is the value of the state's own dual point.
         assert abs(certificate.dual_bound - plain_dual(dense, alpha)) <= tolerance
@@ -70,7 +91,7 @@ def certified(result):
 
 
 def assert_optimal(result, dense):
-    interval = reference_interval(dense)
+    interval = dense.interval()
     scale = max(interval.high, floor_of(dense))
     assert interval.high - interval.low <= 1e-8 * scale, "the reference itself is not tight enough to judge"
     assert result.certificate.dual_bound <= interval.high + 1e-9 * scale
@@ -85,14 +106,14 @@ def assert_optimal(result, dense):
 @every_c_scale
 @every_storage
 @every_dtype
-def test_reaches_the_independent_optimum_with_an_honest_certificate(method, loss, bias, c_scale, storage, dtype):
+def test_reaches_the_independent_optimum_with_an_honest_certificate(choice, c_scale, storage, dtype):
     @examples(10)
-    @given(case=cases(loss=loss, bias=bias, c_scale=c_scale))
+    @given(case=choice.cases(c_scale))
     def check(case):
         dense = case.dense(dtype)
-        result = run(case, method, storage=storage, dtype=dtype)
+        result = run(case, choice.method, storage=storage, dtype=dtype)
         assert_honest(result, dense)
-        if method.exact:
+        if choice.method.exact:
             assert_optimal(result, dense)
 
     check()
@@ -100,9 +121,9 @@ def test_reaches_the_independent_optimum_with_an_honest_certificate(method, loss
 
 @every_choice
 @every_c_scale
-def test_a_row_of_weight_two_is_the_row_twice(method, loss, bias, c_scale):
+def test_a_row_of_weight_two_is_the_row_twice(choice, c_scale):
     @examples(4)
-    @given(case=cases(loss=loss, bias=bias, c_scale=c_scale), data=st.data())
+    @given(case=choice.cases(c_scale), data=st.data())
     def check(case, data):
         # Balanced class weights count rows, not weights, so the two would differ by definition.
         case = case.changed(class_weight=None)
@@ -113,28 +134,27 @@ def test_a_row_of_weight_two_is_the_row_twice(method, loss, bias, c_scale):
         weighted = case.changed(sample_weight=base * copies)
         rows = np.repeat(np.arange(n), copies)
         repeated = case.with_rows(rows, sample_weight=base[rows])
-        assert_same_optimum(run(weighted, method), run(repeated, method), method)
+        assert_same_optimum(run(weighted, choice.method), run(repeated, choice.method), choice.method)
 
     check()
 
 
 @every_choice
-def test_is_symmetric_in_labels_and_row_order(method, loss, bias):
+def test_is_symmetric_in_labels_and_row_order(choice):
     @examples(4)
-    @given(case=cases(loss=loss, bias=bias, c_scale="sum"), data=st.data())
+    @given(case=choice.cases("sum"), data=st.data())
     def check(case, data):
         case = case.changed(class_weight=None)
-        result = run(case, method)
+        result = run(case, choice.method)
         order = np.array(data.draw(st.permutations(range(case.labels.size))))
-        assert_same_optimum(result, run(case.with_rows(order), method), method)
-        low, high = np.unique(case.labels)
-        flipped_case = type(case)(case.X, np.where(case.labels == low, high, low), case.definition)
-        flipped = run(flipped_case, method)
-        assert_same_optimum(result, flipped, method)
-        if method.exact:
+        assert_same_optimum(result, run(case.with_rows(order), choice.method), choice.method)
+        mirrored = run(case.mirrored(), choice.method)
+        assert_same_optimum(result, mirrored, choice.method)
+        if choice.method.exact:
             # P is 1-strongly convex in w: two points within g of the optimum are within 2 sqrt(2 g) in w.
-            distance = np.linalg.norm(result.coef + flipped.coef)
-            assert distance <= 2.0 * np.sqrt(2.0 * (result.certificate.gap + flipped.certificate.gap)) + 1e-9
+            expected = mirrored.coef[::-1] if case.task == "multiclass" else -mirrored.coef
+            distance = np.linalg.norm(result.coef - expected)
+            assert distance <= 2.0 * np.sqrt(2.0 * (result.certificate.gap + mirrored.certificate.gap)) + 1e-9
 
     check()
 
@@ -149,30 +169,32 @@ def assert_same_optimum(first, second, method):
         assert second.converged
 
 
-def medium_problem(storage="csr", n=400, d=30, seed=5):
+def medium_problem(task, storage="csr", n=400, d=30, seed=5):
     """Not separable and not trivial: every method needs several passes."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, d)) * (random.random((n, d)) < 0.4)
-    labels = np.where(X @ random.standard_normal(d) + random.standard_normal(n) > 0, "spam", "ham")
+    score = X @ random.standard_normal(d) + random.standard_normal(n)
+    names = np.array(["ham", "spam"]) if task == "binary" else np.arange(4)
+    labels = names[np.digitize(score, [0.0] if task == "binary" else [-2.0, 0.0, 2.0])]
     return (sp.csr_array(X) if storage == "csr" else X), labels
 
 
 @every_choice
 @every_storage
-def test_the_same_seed_gives_the_same_bits(method, loss, bias, storage):
-    X, labels = medium_problem(storage)
-    arguments = {**chosen(method, loss, bias), "tol": 1e-5, "max_passes": 200}
+def test_the_same_seed_gives_the_same_bits(choice, storage):
+    X, labels = medium_problem(choice.task, storage)
+    arguments = {**choice.arguments, "tol": 1e-5, "max_passes": 200}
     first, second = (solvers.train(X, labels, seed=3, **arguments) for _ in range(2))
     assert first.coef.tobytes() == second.coef.tobytes()
-    assert first.intercept == second.intercept
+    assert np.array_equal(first.intercept, second.intercept)
     assert first.certificate == second.certificate
     assert (first.iterations, first.passes, first.seed) == (second.iterations, second.passes, 3)
 
 
 @every_choice
-def test_starting_at_the_solution_saves_passes(method, loss, bias):
-    X, labels = medium_problem()
-    arguments = {**chosen(method, loss, bias), "tol": 1e-5, "max_seconds": HANG_SECONDS}
+def test_starting_at_the_solution_saves_passes(choice):
+    X, labels = medium_problem(choice.task)
+    arguments = {**choice.arguments, "tol": 1e-5, "max_seconds": HANG_SECONDS}
     cold = solvers.train(X, labels, **arguments)
     for start in (cold, cold.state):
         warm = solvers.train(X, labels, warm_start=start, **arguments)
@@ -180,14 +202,14 @@ def test_starting_at_the_solution_saves_passes(method, loss, bias):
         assert warm.certificate.relative_gap <= max(1e-5, cold.certificate.relative_gap)
     from_weights = solvers.train(X, labels, warm_start=(cold.coef, cold.intercept), **arguments)
     assert from_weights.certificate.primal <= cold.certificate.primal * (1 + 1e-5)
-    if method.exact:
+    if choice.method.exact:
         assert from_weights.converged
 
 
 @every_choice
-def test_a_state_resumes_the_run_it_came_from(method, loss, bias):
-    X, labels = medium_problem()
-    arguments = {**chosen(method, loss, bias), "tol": 1e-9}
+def test_a_state_resumes_the_run_it_came_from(choice):
+    X, labels = medium_problem(choice.task)
+    arguments = {**choice.arguments, "tol": 1e-9}
     whole = solvers.train(X, labels, max_passes=12, **arguments)
     taken = []
 
@@ -208,15 +230,15 @@ def test_a_state_resumes_the_run_it_came_from(method, loss, bias):
 
 
 @every_choice
-def test_a_callback_is_called_every_pass_and_can_stop(method, loss, bias):
-    X, labels = medium_problem()
+def test_a_callback_is_called_every_pass_and_can_stop(choice):
+    X, labels = medium_problem(choice.task)
     reports = []
 
     def stop_at_the_third(report):
         reports.append(report)
         return len(reports) == 3
 
-    result = solvers.train(X, labels, **chosen(method, loss, bias), tol=1e-12, callback=stop_at_the_third)
+    result = solvers.train(X, labels, **choice.arguments, tol=1e-12, callback=stop_at_the_third)
     assert result.status is solvers.Status.STOPPED
     assert not result.converged
     assert len(reports) == 3
@@ -228,9 +250,9 @@ def test_a_callback_is_called_every_pass_and_can_stop(method, loss, bias):
 
 
 @every_choice
-def test_limits_end_the_run_with_the_best_point_so_far(method, loss, bias):
-    X, labels = medium_problem(n=3000, d=200)
-    arguments = {**chosen(method, loss, bias), "C": 100.0, "tol": 1e-300}
+def test_limits_end_the_run_with_the_best_point_so_far(choice):
+    X, labels = medium_problem(choice.task, n=3000, d=200)
+    arguments = {**choice.arguments, "C": 100.0, "tol": 1e-300}
     by_passes = solvers.train(X, labels, max_passes=4, **arguments)
     assert by_passes.status is solvers.Status.PASS_LIMIT
     assert by_passes.passes <= 5  # a step that starts below the limit may end one pass above it
@@ -249,7 +271,8 @@ def test_limits_end_the_run_with_the_best_point_so_far(method, loss, bias):
 @every_storage
 @every_dtype
 def test_x_is_read_where_it_lies(method, storage, dtype, monkeypatch):
-    X, labels = medium_problem(storage)
+    choice = next(choice for choice in CHOICES if choice.method is method)
+    X, labels = medium_problem(choice.task, storage)
     X = X.astype(dtype)
     seen = []
     original = method.__init__
@@ -260,8 +283,7 @@ def test_x_is_read_where_it_lies(method, storage, dtype, monkeypatch):
 
     monkeypatch.setattr(method, "__init__", spying)
     before = X.copy()
-    loss, bias = method.losses[0], method.biases[0]
-    solvers.train(X, labels, **chosen(method, loss, bias), max_passes=2)
+    solvers.train(X, labels, **choice.arguments, max_passes=2)
     data = seen[0].data
     assert np.shares_memory(data.values, X.data if storage == "csr" else X)
     assert data.values.dtype == dtype
@@ -274,24 +296,26 @@ def test_x_is_read_where_it_lies(method, storage, dtype, monkeypatch):
 
 
 @every_choice
-def test_a_tolerance_out_of_reach_ends_as_stalled(method, loss, bias):
+def test_a_tolerance_out_of_reach_ends_as_stalled(choice):
     X = np.array([[1.0, 0.3], [0.7, -0.2], [-0.4, 0.9], [-1.0, 0.1], [0.1, 0.5]])
-    result = solvers.train(X, [1, 1, 0, 0, 1], **chosen(method, loss, bias), tol=1e-300, max_seconds=HANG_SECONDS)
+    labels = [1, 1, 0, 0, 1] if choice.task == "binary" else [1, 2, 0, 0, 1]
+    result = solvers.train(X, labels, **choice.arguments, tol=1e-300, max_seconds=HANG_SECONDS)
     assert result.status in (solvers.Status.STALLED, solvers.Status.CONVERGED)
-    if method.exact:
+    if choice.method.exact:
         assert result.certificate.relative_gap <= 1e-9
 
 
 @every_choice
-def test_warm_up_leaves_nothing_to_compile(method, loss, bias):
+def test_warm_up_leaves_nothing_to_compile(choice):
     solvers.warm_up()
-    kernels = [*kernels_of(solvers.rows), *kernels_of(sys.modules[method.__module__])]
+    kernels = [*kernels_of(solvers.rows), *kernels_of(sys.modules[choice.method.__module__])]
     before = [len(kernel.signatures) for kernel in kernels]
     for storage, dtype in itertools.product(["csr", "dense"], [np.float32, np.float64]):
-        X, labels = medium_problem(storage)
+        X, labels = medium_problem(choice.task, storage)
         X, weights = X.astype(dtype), np.linspace(0.0, 2.0, labels.size)
-        arguments = {**chosen(method, loss, bias), "max_seconds": 1.0}
-        first = solvers.train(X, labels, sample_weight=weights, class_weight="balanced", **arguments)
+        arguments = {**choice.arguments, "max_seconds": 1.0}
+        class_weight = None if choice.task == "ordinal" else "balanced"
+        first = solvers.train(X, labels, sample_weight=weights, class_weight=class_weight, **arguments)
         for start in (first, first.coef):
             solvers.train(X, labels, warm_start=start, **arguments)
     assert [len(kernel.signatures) for kernel in kernels] == before

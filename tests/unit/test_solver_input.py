@@ -40,9 +40,11 @@ CONFIGURATION = [  # refused by check and by train alike
     ({"bias_scale": 0.0}, InvalidProblem, "bias_scale", "above 0"),
     ({"epsilon": -0.1}, InvalidProblem, "epsilon", "at least 0"),
     ({"task": "clustering"}, InvalidProblem, "task", "auto, binary"),
-    ({"task": "regression"}, UnsupportedProblem, "task", "two classes work"),
-    ({"task": "ordinal"}, UnsupportedProblem, "task", "two classes work"),
-    ({"task": "multiclass"}, UnsupportedProblem, "task", "two classes work"),
+    ({"task": "regression"}, UnsupportedProblem, "task", "use binary, multiclass, ordinal"),
+    ({"task": "multiclass"}, UnsupportedProblem, "strategy", "use crammer_singer"),
+    ({"task": "ordinal", "class_weight": "balanced"}, InvalidProblem, "class_weight", "no meaning with task ordinal"),
+    ({"task": "ordinal", "loss": "hinge"}, InvalidProblem, "loss", "use pair_hinge"),
+    ({"task": "ordinal", "solver": "dcd"}, UnsupportedProblem, "task", "cannot do ordinal"),
     ({"strategy": "pairs"}, InvalidProblem, "strategy", "ovr, crammer_singer"),
     ({"solver": "sgd"}, UnknownSolver, "solver", "auto or one of"),
     ({"solver": None}, UnknownSolver, "solver", "auto or one of"),
@@ -110,6 +112,10 @@ DATA = [
     ({"class_weight": {0: 0.0, 1: 0.0}}, "class_weight", "no row"),
     ({"C": 1e308, "sample_weight": [10.0] * 4}, "C", "overflows"),
     ({"groups": [1, 1, 2, 2]}, "groups", "ordinal only"),
+    ({"task": "ordinal", "groups": [1, 2, 3, 4]}, "groups", "no two rows of different rank"),
+    ({"task": "ordinal", "groups": [1, 2, 3]}, "groups", "each of the 4 rows"),
+    ({"task": "ordinal", "groups": [1.0, 2.0, NAN, 1.0]}, "groups", "row 2"),
+    ({"task": "ordinal", "y": ["low", "high", "low", "high"]}, "y", "give each rank a number"),
 ]
 
 
@@ -124,7 +130,7 @@ def test_bad_data_is_refused_by_name_and_place(arguments, argument, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"warm_start": [1.0, 2.0, 3.0]}, "2 features"),
+        ({"warm_start": [1.0, 2.0, 3.0]}, "shape (2,) is needed"),
         ({"warm_start": [NAN, 2.0]}, "NaN"),
         ({"warm_start": ([1.0, 2.0], INF)}, "NaN or infinite"),
         ({"warm_start": "mdl_1"}, "a result, a state, weights"),
@@ -148,9 +154,9 @@ def test_an_unusable_callback_or_thread_count_is_refused():
 
 
 def test_more_than_two_classes_and_real_labels_say_what_works_today():
-    with pytest.raises(UnsupportedProblem, match=r"3 classes.*exactly two") as caught:
+    with pytest.raises(UnsupportedProblem, match="use crammer_singer") as caught:
         solvers.train(X, [0, 1, 2, 0])
-    assert caught.value.argument == "task"
+    assert caught.value.argument == "strategy"
     with pytest.raises(UnsupportedProblem, match="regression is not available"):
         solvers.train(X, [0.5, 1.25, 2.0, 0.1])
     with pytest.raises(UnsupportedProblem, match="regression is not available"):

@@ -1,4 +1,4 @@
-"""The certificate: primal value, dual bound and gap of a returned point, by no solver's own code.
+"""The certificate of a binary problem.
 
 With slack_i = 1 - y_i f(x_i), xi_i = max(0, slack_i) and any dual point alpha (section by section in
 docs/solvers.md),
@@ -11,24 +11,25 @@ purpose: slower than a kernel, but short enough to be checked by reading. The da
 
 import numpy as np
 
-from .problem import Problem
-from .result import Certificate
-from .rows import Floats
+from solvers.problem import BinaryProblem
+from solvers.result import Certificate
+from solvers.rows import Floats
 
-__all__ = ["certify", "minimising_bias", "primal_floor"]
+from .common import certificate_of, squared_norm
+
+__all__ = ["certify_binary", "minimising_bias"]
 
 
-def certify(
-    problem: Problem, coef: Floats, intercept: float, alpha: Floats | None, *, source: str = "dual point"
-) -> Certificate:
+def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None) -> Certificate:
     """What (coef, intercept) is worth; alpha is made feasible first, or derived if the solver has none."""
+    source = "dual point"
     setting, p = problem.setting, problem.setting.exponent
     scores = np.empty(problem.data.n_rows)
     problem.data.margins(coef, scores)
     slack = 1.0 - problem.signs * (scores + intercept)
     scaled_bias = intercept / setting.bias_scale if setting.bias == "regularized" else 0.0
     losses = problem.costs * np.maximum(slack, 0.0) ** p
-    primal = 0.5 * _squared_norm(coef) + 0.5 * scaled_bias**2 + float(losses.sum())
+    primal = 0.5 * squared_norm(coef) + 0.5 * scaled_bias**2 + float(losses.sum())
 
     if alpha is None:
         alpha, source = _dual_point_of(problem, slack), "dual point from the margins"
@@ -39,18 +40,11 @@ def certify(
     bias_weight = problem.bias_feature * float(signed.sum())
 
     terms = _fenchel_young(problem, slack, losses, alpha)
-    gap = 0.5 * _squared_norm(coef - weights) + 0.5 * (scaled_bias - bias_weight) ** 2 + float(terms.sum())
-    if not np.isfinite(gap):
-        return Certificate(primal, None, None, None, source)
-    return Certificate(primal, primal - gap, gap, gap / max(primal, primal_floor(problem)), source)
+    gap = 0.5 * squared_norm(coef - weights) + 0.5 * (scaled_bias - bias_weight) ** 2 + float(terms.sum())
+    return certificate_of(problem, primal, gap, source)
 
 
-def primal_floor(problem: Problem) -> float:
-    """The primal value below which gaps are measured against the costs instead."""
-    return 1e-12 * problem.total_cost
-
-
-def minimising_bias(problem: Problem, scores: Floats) -> float:
+def minimising_bias(problem: BinaryProblem, scores: Floats) -> float:
     """The b that minimises sum_i C_i max(0, 1 - y_i (scores_i + b))^p exactly (middle of a flat stretch)."""
     p, costs, signs = problem.setting.exponent, problem.costs, problem.signs
     counts = costs > 0.0
@@ -82,12 +76,7 @@ def minimising_bias(problem: Problem, scores: Floats) -> float:
     return float(brentq(derivative, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
 
 
-def _squared_norm(vector: Floats) -> float:
-    # Not vector @ vector: BLAS would use threads, whose waiting costs more than the sum on a busy machine.
-    return float((vector * vector).sum())
-
-
-def _dual_point_of(problem: Problem, slack: Floats) -> Floats:
+def _dual_point_of(problem: BinaryProblem, slack: Floats) -> Floats:
     """The dual point that the optimality conditions suggest for these margins."""
     p = problem.setting.exponent
     if p > 1.0:
@@ -107,7 +96,7 @@ def _dual_point_of(problem: Problem, slack: Floats) -> Floats:
     return alpha
 
 
-def _feasible(problem: Problem, alpha: Floats) -> Floats:
+def _feasible(problem: BinaryProblem, alpha: Floats) -> Floats:
     """alpha moved into the dual's domain: rounding for a solver's own point, more for a derived one."""
     alpha = np.where(problem.costs > 0.0, np.maximum(alpha, 0.0), 0.0)
     if problem.setting.exponent == 1.0:
@@ -121,7 +110,7 @@ def _feasible(problem: Problem, alpha: Floats) -> Floats:
     return alpha
 
 
-def _fenchel_young(problem: Problem, slack: Floats, losses: Floats, alpha: Floats) -> Floats:
+def _fenchel_young(problem: BinaryProblem, slack: Floats, losses: Floats, alpha: Floats) -> Floats:
     """C_i xi_i^p + conj_i(alpha_i) - alpha_i slack_i for every row, each term >= 0."""
     p, costs = problem.setting.exponent, problem.costs
     over, under = np.maximum(slack, 0.0), np.maximum(-slack, 0.0)

@@ -1,0 +1,25 @@
+"""The certificate: primal value, dual bound and gap of a returned point, by no solver's own code.
+
+One module a task, each plain enough to be checked by reading against docs/solvers.md.
+"""
+
+from solvers.problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem
+from solvers.protocol import Point
+from solvers.result import Certificate
+
+from .binary import certify_binary, minimising_bias
+from .multiclass import certify_multiclass
+from .ordinal import certify_ordinal
+
+__all__ = ["certify", "minimising_bias"]
+
+
+def certify(problem: Problem, point: Point) -> Certificate:
+    """What a point is worth; its dual point is made feasible first, so a solver's mistake weakens the bound only."""
+    if isinstance(problem, BinaryProblem):
+        return certify_binary(problem, point.coef, float(point.intercept), point.alpha)
+    if isinstance(problem, MulticlassProblem):
+        return certify_multiclass(problem, point.coef, point.intercept, point.alpha)
+    if isinstance(problem, OrdinalProblem):
+        return certify_ordinal(problem, point.coef, point.planes)
+    raise TypeError(f"no certificate for a {type(problem).__name__}")

@@ -1,0 +1,72 @@
+"""The certificate of the joint multi-class problem.
+
+With scores f_m(x_i) = w_m . x_i + b_m, the loss of a row l_i = max_m ([m != y_i] + f_m - f_yi), and any dual point A
+with A_i^m <= C_i [m = y_i] and sum_m A_i^m = 0, so that w_m(A) = sum_i A_i^m x_i,
+
+    gap = 1/2 |W - W(A)|^2 + sum_i [ C_i l_i - sum over m != y_i of -A_i^m (1 + f_m - f_yi) ]
+
+The bracket is a sum of terms >= 0: each of the other classes takes the share -A_i^m of C_i with a loss of at most
+l_i, and what is left of C_i takes a loss of 0.
+"""
+
+import numpy as np
+
+from solvers.problem import MulticlassProblem
+from solvers.result import Certificate
+from solvers.rows import Floats
+
+from .common import certificate_of, squared_norm
+
+__all__ = ["certify_multiclass"]
+
+
+def certify_multiclass(
+    problem: MulticlassProblem, coef: Floats, intercept: Floats | float, alpha: Floats | None
+) -> Certificate:
+    """What (coef, intercept) is worth; without a dual point the bound is the one of the margins' worst classes."""
+    setting, data, costs = problem.setting, problem.data, problem.costs
+    n, k = data.n_rows, problem.classes.size
+    rows = np.arange(n)
+    bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (k,))
+    scores = np.empty((n, k))
+    for m in range(k):
+        column = np.empty(n)
+        data.margins(coef[m], column)
+        scores[:, m] = column + bias[m]
+    violations = 1.0 + scores - scores[rows, problem.codes][:, None]
+    violations[rows, problem.codes] = 0.0
+    losses = violations.max(axis=1)
+    scaled_bias = bias / setting.bias_scale if setting.bias == "regularized" else np.zeros(k)
+    primal = 0.5 * squared_norm(coef) + 0.5 * squared_norm(scaled_bias) + float((costs * losses).sum())
+
+    source = "dual point"
+    if alpha is None:
+        alpha, source = _worst_classes(problem, violations), "dual point from the margins"
+    shares = _feasible_shares(problem, alpha)
+    signed = -shares
+    signed[rows, problem.codes] = shares.sum(axis=1)
+    distance = 0.0
+    for m in range(k):
+        weights = np.empty(data.n_features)
+        data.weighted_column_sums(np.ascontiguousarray(signed[:, m]), weights)
+        bias_weight = problem.bias_feature * float(signed[:, m].sum())
+        distance += squared_norm(coef[m] - weights) + (scaled_bias[m] - bias_weight) ** 2
+    unused = np.maximum(costs - shares.sum(axis=1), 0.0)
+    terms = (shares * (losses[:, None] - violations)).sum(axis=1) + unused * losses
+    return certificate_of(problem, primal, 0.5 * distance + float(terms.sum()), source)
+
+
+def _worst_classes(problem: MulticlassProblem, violations: Floats) -> Floats:
+    alpha = np.zeros_like(violations)
+    alpha[np.arange(violations.shape[0]), violations.argmax(axis=1)] = -problem.costs
+    return alpha
+
+
+def _feasible_shares(problem: MulticlassProblem, alpha: Floats) -> Floats:
+    """-A_i^m of the classes other than the row's own, moved into the dual's domain: >= 0, in all at most C_i."""
+    shares = np.maximum(-alpha, 0.0)
+    shares[np.arange(shares.shape[0]), problem.codes] = 0.0
+    totals = shares.sum(axis=1)
+    over = totals > problem.costs
+    shares[over] *= (problem.costs[over] / totals[over])[:, None]
+    return shares

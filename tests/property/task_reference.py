@@ -1,0 +1,137 @@
+"""Judges of multi-class and ordinal problems; see solver_reference.py for what a judge is."""
+
+from dataclasses import dataclass
+
+import clarabel
+import numpy as np
+import scipy.sparse as sp
+
+from tests.property.solver_reference import combined, solve_cone_program
+
+
+@dataclass(frozen=True)
+class DenseMulticlass:
+    """All classes jointly, as Crammer and Singer: one slack a row."""
+
+    X: np.ndarray
+    codes: np.ndarray
+    n_classes: int
+    costs: np.ndarray
+    bias: str
+    bias_scale: float
+
+    @property
+    def total_cost(self):
+        return self.costs.sum()
+
+    @property
+    def augmented(self):
+        """The rows with the feature that stands for a regularised bias."""
+        return (
+            np.hstack([self.X, np.full((self.X.shape[0], 1), self.bias_scale)])
+            if self.bias == "regularized"
+            else self.X
+        )
+
+    def primal(self, coef, intercept):
+        scores = self.X @ coef.T + intercept
+        own = scores[np.arange(self.codes.size), self.codes][:, None]
+        losses = (scores - own + (np.arange(self.n_classes) != self.codes[:, None])).max(axis=1)
+        bias_term = 0.5 * ((np.asarray(intercept) / self.bias_scale) ** 2).sum() if self.bias == "regularized" else 0.0
+        return 0.5 * (coef**2).sum() + bias_term + self.costs @ losses
+
+    def dual(self, shares):
+        """sum of the shares - 1/2 |W|^2; shares[i, m] >= 0 of row i's cost go to class m, none to its own."""
+        assert (shares >= 0.0).all()
+        assert (shares.sum(axis=1) <= self.costs * (1 + 1e-12)).all()
+        A = -shares
+        A[np.arange(self.codes.size), self.codes] = shares.sum(axis=1)
+        return shares.sum() - 0.5 * ((A.T @ self.augmented) ** 2).sum()
+
+    def interval(self):
+        def bounds(tolerance):
+            W, shares = self._solve(tolerance)
+            has_bias = self.bias == "regularized"
+            coef, intercept = (W[:, :-1], W[:, -1] * self.bias_scale) if has_bias else (W, np.zeros(self.n_classes))
+            return self.dual(self._made_feasible(shares)), self.primal(coef, intercept)
+
+        return combined(bounds)
+
+    def _made_feasible(self, shares):
+        shares = np.maximum(shares, 0.0)
+        totals = shares.sum(axis=1)
+        over = totals > self.costs
+        shares[over] *= (self.costs[over] / totals[over])[:, None]
+        return shares
+
+    def _solve(self, tolerance):
+        """Variables (W by rows, xi): xi_i >= 1 + w_m . x_i - w_yi . x_i for every m != y_i, xi >= 0."""
+        H, k = self.augmented, self.n_classes
+        n, d = H.shape
+        rows, rivals = np.nonzero(np.arange(k) != self.codes[:, None])
+        constraints = np.zeros((rows.size, k * d))
+        for at, (i, m) in enumerate(zip(rows, rivals, strict=True)):
+            constraints[at, m * d : (m + 1) * d] += H[i]
+            constraints[at, self.codes[i] * d : (self.codes[i] + 1) * d] -= H[i]
+        picks = sp.csc_array((np.ones(rows.size), (np.arange(rows.size), rows)), shape=(rows.size, n))
+        top = sp.hstack([sp.csc_array(constraints), -picks])
+        bottom = sp.hstack([sp.csc_array((n, k * d)), -sp.eye_array(n)])
+        A = sp.vstack([top, bottom], format="csc")
+        rhs = np.concatenate([-np.ones(rows.size), np.zeros(n)])
+        quadratic = np.concatenate([np.ones(k * d), np.zeros(n)])
+        linear = np.concatenate([np.zeros(k * d), self.costs])
+        z, multipliers = solve_cone_program(quadratic, linear, A, rhs, [clarabel.NonnegativeConeT(rhs.size)], tolerance)
+        shares = np.zeros((n, k))
+        shares[rows, rivals] = multipliers[: rows.size]
+        return z[: k * d].reshape(k, d), shares
+
+
+@dataclass(frozen=True)
+class DenseOrdinal:
+    """One slack a pair."""
+
+    X: np.ndarray
+    relevance: np.ndarray
+    groups: np.ndarray
+    weights: np.ndarray
+    C: float
+    c_scale: str
+
+    @property
+    def pairs(self):
+        """(higher rows, lower rows, costs)"""
+        is_pair = (self.relevance[:, None] > self.relevance) & (self.groups[:, None] == self.groups)
+        high, low = np.nonzero(is_pair)
+        products = self.weights[high] * self.weights[low]
+        return high, low, self.C * products / (products.sum() if self.c_scale == "mean" else 1.0)
+
+    @property
+    def total_cost(self):
+        return self.pairs[2].sum()
+
+    def primal(self, w, b):
+        assert b == 0.0
+        high, low, costs = self.pairs
+        scores = self.X @ w
+        return 0.5 * w @ w + costs @ np.maximum(0.0, 1.0 - (scores[high] - scores[low]))
+
+    def interval(self):
+        high, low, costs = self.pairs
+        differences = self.X[high] - self.X[low]
+        m, d = differences.shape
+        eye = sp.eye_array(m)
+        A = sp.vstack(
+            [sp.hstack([sp.csc_array(-differences), -eye]), sp.hstack([sp.csc_array((m, d)), -eye])], format="csc"
+        )
+        rhs = np.concatenate([-np.ones(m), np.zeros(m)])
+        quadratic = np.concatenate([np.ones(d), np.zeros(m)])
+        linear = np.concatenate([np.zeros(d), costs])
+
+        def bounds(tolerance):
+            cones = [clarabel.NonnegativeConeT(2 * m)]
+            z, multipliers = solve_cone_program(quadratic, linear, A, rhs, cones, tolerance)
+            alpha = np.clip(multipliers[:m], 0.0, costs)
+            w = differences.T @ alpha
+            return alpha.sum() - 0.5 * w @ w, self.primal(z[:d], 0.0)
+
+        return combined(bounds)
