@@ -18,13 +18,13 @@ from .problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem
 from .protocol import Method, Point, Progress, Start
 from .result import Certificate, SolveResult, State, Status, StepReport
 from .thresholds import rank_thresholds
+from .trace import Trace
 
 __all__ = ["Callback", "Limits", "solve"]
 
 Callback = Callable[[StepReport], object]
 """Called after every step; returning True (not merely something true) stops the run."""
 
-TRACE_POINTS = 512
 UNESTIMATED_PASSES = 2
 """A method that cannot estimate its gap is certified after this many passes, then whenever they grew by half."""
 STALL_STEPS = 500
@@ -63,7 +63,7 @@ def solve(
     """Run the method from `start` and return its best point; `started` is when the clock began."""
     problem = method.problem
     judge = _Judge(problem, limits.tol, has_estimate=method.has_estimate)
-    trace = _Trace()
+    trace = Trace()
     stall = _StallWatch()
     state = method.init(seed, start)
 
@@ -125,6 +125,7 @@ def solve(
         bias=setting.bias,
         seed=seed,
         threads=1,
+        strategy=setting.strategy if setting.task == "multiclass" else None,
     )
 
 
@@ -228,23 +229,6 @@ class _StallWatch:
             self._gaps[progress.is_complete], moved = gap, True
         self._steps = 0 if moved else self._steps + 1
         return self._steps >= STALL_STEPS
-
-
-class _Trace:
-    """The convergence curve, thinned by halves so that its length stays bounded."""
-
-    def __init__(self) -> None:
-        self.points: list[StepReport] = []
-        self._every = 1
-        self._seen = 0
-
-    def add(self, report: StepReport) -> None:
-        if report.certified or self._seen % self._every == 0:
-            self.points.append(report.without_capture())
-            if len(self.points) >= TRACE_POINTS:
-                self.points = self.points[::2]
-                self._every *= 2
-        self._seen += 1
 
 
 def _report(

@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +12,7 @@ from .errors import UnknownSolver, UnsupportedProblem
 from .protocol import Method
 from .setting import Setting
 
-__all__ = ["choose", "registered"]
+__all__ = ["choose", "registered", "with_implied_strategy"]
 
 PREFERRED = ("dcd",)
 """What "auto" tries first; after these, any exact method, by name."""
@@ -29,9 +30,19 @@ def registered() -> MappingProxyType[str, type[Method[Any]]]:
     return MappingProxyType(dict(sorted(found.items())))
 
 
+def with_implied_strategy(solver: object, setting: Setting) -> Setting:
+    """Naming a method that trains all classes jointly and no other way is choosing to do so."""
+    named = registered().get(solver) if isinstance(solver, str) else None
+    if setting.task == "multiclass" and named is not None and "binary" not in named.tasks:
+        return replace(setting, strategy="crammer_singer")
+    return setting
+
+
 def choose(solver: object, setting: Setting) -> type[Method[Any]]:
     """The named method, or for "auto" the best that supports the setting."""
     by_name = registered()
+    if setting.task == "multiclass" and setting.strategy == "ovr":
+        setting = setting.of_one_class
     if solver == "auto":
         for name in (*PREFERRED, *by_name):
             method = by_name[name]

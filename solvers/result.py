@@ -104,6 +104,10 @@ class SolveResult:
     bias: str
     seed: int
     threads: int
+    strategy: str | None = None
+    """How several classes were trained; null for other tasks."""
+    per_class: list[Certificate] | None = None
+    """The certificate of each class's own problem, if they were trained one against the rest."""
 
     @property
     def converged(self) -> bool:
@@ -126,7 +130,7 @@ class SolveResult:
         return scores + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The label of each row, as the labels were given."""
+        """The label of each row, as the labels were given; regression: the value."""
         scores = self.decision_function(X)
         if self.task == "multiclass":
             return np.asarray(self.classes[scores.argmax(axis=1)])
@@ -136,4 +140,6 @@ class SolveResult:
                     "X", "has no ranks to predict: the labels were real numbers; use decision_function"
                 )
             return self.classes[np.searchsorted(self.thresholds, scores, side="left")]
+        if self.task == "regression":
+            return scores
         return self.classes[(scores > 0.0).astype(np.intp)]

@@ -5,10 +5,10 @@ data is read. The mathematical meaning of each choice is in docs/solvers.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .checks import one_of, real_number, whole_number
-from .errors import InvalidProblem, UnsupportedProblem
+from .errors import InvalidProblem
 
 __all__ = ["BIASES", "LOSSES_OF_TASK", "Setting", "check_class_weight", "resolve_setting"]
 
@@ -22,7 +22,6 @@ LOSSES_OF_TASK = {  # the first is what "auto" means
     "ordinal": ("pair_hinge",),
     "regression": ("epsilon_insensitive", "squared_epsilon_insensitive"),
 }
-SUPPORTED_TASKS = ("binary", "multiclass", "ordinal")
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,11 @@ class Setting:
     bias: str
     bias_scale: float
     epsilon: float
+
+    @property
+    def of_one_class(self) -> "Setting":
+        """One class against the rest of them."""
+        return replace(self, task="binary", n_classes=2)
 
 
 def resolve_setting(
@@ -70,12 +74,6 @@ def resolve_setting(
     strategy = one_of(strategy, "strategy", InvalidProblem, STRATEGIES)
     loss, exponent = _resolve_loss(loss, p, task)
     bias = one_of(bias, "bias", InvalidProblem, BIASES)
-    if task not in SUPPORTED_TASKS:
-        raise UnsupportedProblem("task", f"{task} is not available yet; use {', '.join(SUPPORTED_TASKS)}")
-    if task == "multiclass" and strategy == "ovr":
-        raise UnsupportedProblem(
-            "strategy", "ovr is not available yet; use crammer_singer, which trains all classes jointly"
-        )
     return Setting(
         n_rows=n_rows,
         n_features=n_features,

@@ -19,10 +19,12 @@ from . import rows as rows_module
 from .checks import whole_number
 from .driver import Callback, Limits, solve
 from .errors import InvalidOptions, InvalidProblem
+from .formulation import build_problem, one_against_rest
 from .kernel_cache import kernels_of, warm
-from .problem import MulticlassProblem, Problem, build_problem, read_labels
+from .labels import read_labels
+from .one_vs_rest import class_states, solve_each_class
 from .protocol import Method, Start
-from .registry import choose, registered
+from .registry import choose, registered, with_implied_strategy
 from .result import SolveResult, State
 from .rows import Rows, as_rows
 from .setting import LOSSES_OF_TASK, Setting, check_class_weight, resolve_setting
@@ -102,12 +104,25 @@ def train(
     )
     if groups is not None and plan.setting.task != "ordinal":
         raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
-    problem = build_problem(
-        plan.setting, data, labels, sample_weight=sample_weight, class_weight=plan.class_weight, groups=groups
-    )
-    method = plan.method(problem, plan.options)
-    start = _read_start(warm_start, plan.method, problem)
-    return solve(method, plan.limits, seed=plan.seed, start=start, callback=callback, started=started)
+    setting, weights = plan.setting, {"sample_weight": sample_weight, "class_weight": plan.class_weight}
+    k = labels.classes.size if setting.task == "multiclass" else None
+    start = _read_start(warm_start, plan.method, data, k)
+    common: dict[str, Any] = {"seed": plan.seed, "callback": callback, "started": started}
+    if setting.task == "multiclass" and setting.strategy == "ovr":
+        problems = one_against_rest(setting.of_one_class, data, labels, **weights)
+        starts = _starts_of_classes(start, len(problems))
+        return solve_each_class(
+            plan.method,
+            plan.options,
+            problems,
+            labels.classes,
+            plan.limits,
+            starts=starts,
+            threads=threads or 1,
+            **common,
+        )
+    method = plan.method(build_problem(setting, data, labels, groups=groups, **weights), plan.options)
+    return solve(method, plan.limits, start=start, **common)
 
 
 def check(
@@ -197,9 +212,9 @@ def _plan(
     options: object,
     **definition: Any,
 ) -> _Planned:
-    setting = resolve_setting(**definition)
-    if class_weight is not None and setting.task == "ordinal":
-        raise InvalidProblem("class_weight", "has no meaning with task ordinal, whose loss counts pairs of rows")
+    setting = with_implied_strategy(solver, resolve_setting(**definition))
+    if class_weight is not None and setting.task in ("ordinal", "regression"):
+        raise InvalidProblem("class_weight", f"has no meaning with task {setting.task}; weigh rows by sample_weight")
     method = choose(solver, setting)
     if threads is not None:
         whole_number(threads, "threads", InvalidOptions, low=1)
@@ -213,11 +228,12 @@ def _plan(
     )
 
 
-def _read_start(warm_start: Any, method: type[Method[Any]], problem: Problem) -> Start:
+def _read_start(warm_start: Any, method: type[Method[Any]], data: Rows, n_classes: int | None) -> Start:
+    """`n_classes` is None if there is one vector of weights and not one a class."""
     if warm_start is None:
         return Start()
     if isinstance(warm_start, SolveResult):
-        if _is_state_for(warm_start.state, method, problem.data):
+        if _is_state_for(warm_start.state, method, data):
             return Start(state=warm_start.state)
         warm_start = warm_start.coef, warm_start.intercept
     if isinstance(warm_start, Mapping):
@@ -229,8 +245,8 @@ def _read_start(warm_start: Any, method: type[Method[Any]], problem: Problem) ->
         coef, intercept = np.array(coef, dtype=np.float64), np.array(intercept, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidOptions("warm_start", "must be a result, a state, weights or (weights, intercept)") from None
-    of_classes = (problem.classes.size,) if isinstance(problem, MulticlassProblem) else ()
-    wanted = (*of_classes, problem.data.n_features)
+    of_classes = () if n_classes is None else (n_classes,)
+    wanted = (*of_classes, data.n_features)
     if coef.shape != wanted:
         raise InvalidOptions("warm_start", f"has weights of shape {coef.shape}; shape {wanted} is needed")
     if intercept.shape not in ((), of_classes):
@@ -240,10 +256,20 @@ def _read_start(warm_start: Any, method: type[Method[Any]], problem: Problem) ->
     return Start(coef=coef, intercept=np.broadcast_to(intercept, of_classes) if of_classes else float(intercept))
 
 
+def _starts_of_classes(start: Start, n_classes: int) -> list[Start]:
+    """Each class's part of a start."""
+    if start.state is not None:
+        return [Start(state=state) for state in class_states(start.state, n_classes)]
+    if start.coef is None:
+        return [Start()] * n_classes
+    intercepts = np.broadcast_to(start.intercept, (n_classes,))
+    return [Start(coef=start.coef[k], intercept=float(intercepts[k])) for k in range(n_classes)]
+
+
 def _is_state_for(state: State, method: type[Method[Any]], data: Rows) -> bool:
     """Whether a result's state can go on here; the same model may also start a run on other rows."""
-    alpha = state.get("alpha")
-    return state.get("solver") == method.name and (alpha is None or np.shape(alpha)[:1] == (data.n_rows,))
+    alphas = [value for name, value in state.items() if name == "alpha" or name.endswith(".alpha")]
+    return state.get("solver") == method.name and all(np.shape(alpha)[:1] == (data.n_rows,) for alpha in alphas)
 
 
 def _run_every_kernel() -> None:
@@ -251,8 +277,8 @@ def _run_every_kernel() -> None:
     random = np.random.default_rng(0)
     wide = random.standard_normal((60, 4))
     signal = wide[:, 0] + random.standard_normal(60)
-    labels = {"binary": np.digitize(signal, [0.0]), "multiclass": np.digitize(signal, [-0.5, 0.5])}
-    labels["ordinal"] = labels["multiclass"]
+    labels: dict[str, Any] = {"binary": np.digitize(signal, [0.0]), "multiclass": np.digitize(signal, [-0.5, 0.5])}
+    labels |= {"ordinal": labels["multiclass"], "regression": signal}
     for dtype in (np.float64, np.float32):
         dense: Any = wide.astype(dtype)
         for X, (name, method) in itertools.product((dense, scipy.sparse.csr_array(dense)), registered().items()):

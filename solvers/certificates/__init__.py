@@ -3,15 +3,16 @@
 One module a task, each plain enough to be checked by reading against docs/solvers.md.
 """
 
-from solvers.problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem
+from solvers.problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem, RegressionProblem
 from solvers.protocol import Point
 from solvers.result import Certificate
 
-from .binary import certify_binary, minimising_bias
+from .binary import certify_binary, feasible_dual_point, minimising_bias
 from .multiclass import certify_multiclass
 from .ordinal import certify_ordinal
+from .regression import certify_regression
 
-__all__ = ["certify", "minimising_bias"]
+__all__ = ["certify", "feasible_dual_point", "minimising_bias"]
 
 
 def certify(problem: Problem, point: Point) -> Certificate:
@@ -22,4 +23,6 @@ def certify(problem: Problem, point: Point) -> Certificate:
         return certify_multiclass(problem, point.coef, point.intercept, point.alpha)
     if isinstance(problem, OrdinalProblem):
         return certify_ordinal(problem, point.coef, point.planes)
+    if isinstance(problem, RegressionProblem):
+        return certify_regression(problem, point.coef, float(point.intercept), point.alpha)
     raise TypeError(f"no certificate for a {type(problem).__name__}")

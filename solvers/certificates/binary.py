@@ -17,7 +17,7 @@ from solvers.rows import Floats
 
 from .common import certificate_of, squared_norm
 
-__all__ = ["certify_binary", "minimising_bias"]
+__all__ = ["certify_binary", "feasible_dual_point", "minimising_bias"]
 
 
 def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None) -> Certificate:
@@ -33,7 +33,7 @@ def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha
 
     if alpha is None:
         alpha, source = _dual_point_of(problem, slack), "dual point from the margins"
-    alpha = _feasible(problem, alpha)
+    alpha = feasible_dual_point(problem, alpha)
     weights = np.empty(problem.data.n_features)
     signed = alpha * problem.signs
     problem.data.weighted_column_sums(signed, weights)
@@ -96,7 +96,7 @@ def _dual_point_of(problem: BinaryProblem, slack: Floats) -> Floats:
     return alpha
 
 
-def _feasible(problem: BinaryProblem, alpha: Floats) -> Floats:
+def feasible_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
     """alpha moved into the dual's domain: rounding for a solver's own point, more for a derived one."""
     alpha = np.where(problem.costs > 0.0, np.maximum(alpha, 0.0), 0.0)
     if problem.setting.exponent == 1.0:

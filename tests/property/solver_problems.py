@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.property.solver_reference import Dense, row_costs
-from tests.property.task_reference import DenseMulticlass, DenseOrdinal
+from tests.property.task_reference import DenseMulticlass, DenseOneVsRest, DenseOrdinal, DenseRegression
 
 SOAK = int(os.environ.get("HYPERPLANE_SOAK_EXAMPLES", "1"))
 EXPONENTS = {"hinge": 1.0, "squared_hinge": 2.0}
@@ -51,6 +51,12 @@ class Case:
             weights = np.ones(n) if d["sample_weight"] is None else d["sample_weight"]
             groups = np.zeros(n) if d["groups"] is None else d["groups"]
             return DenseOrdinal(X, self.labels, groups, weights, d["C"], d["c_scale"])
+        if self.task == "regression":
+            costs = row_costs(
+                np.ones(n), C=d["C"], c_scale=d["c_scale"], sample_weight=d["sample_weight"], class_weight=None
+            )
+            p = 2.0 if d["loss"].startswith("squared") else 1.0
+            return DenseRegression(X, self.labels, costs, p, d["epsilon"], d["bias"], d["bias_scale"])
         costs = row_costs(
             self.labels,
             C=d["C"],
@@ -59,6 +65,8 @@ class Case:
             class_weight=d["class_weight"],
         )
         classes, codes = np.unique(self.labels, return_inverse=True)
+        if self.task == "multiclass" and d["strategy"] == "ovr":
+            return DenseOneVsRest([self._against_rest(X, codes == k, label) for k, label in enumerate(classes)])
         if self.task == "multiclass":
             return DenseMulticlass(X, codes, classes.size, costs, d["bias"], d["bias_scale"])
         return Dense(
@@ -70,6 +78,17 @@ class Case:
             bias_scale=d["bias_scale"],
         )
 
+    def _against_rest(self, X, is_own, label):
+        """A class's weight counts for its own rows only."""
+        d = self.definition
+        rest = row_costs(
+            self.labels, C=d["C"], c_scale=d["c_scale"], sample_weight=d["sample_weight"], class_weight=None
+        )
+        table = d["class_weight"] or {}
+        weight = self.labels.size / (np.unique(self.labels).size * is_own.sum())
+        costs = np.where(is_own, weight if table == "balanced" else table.get(label, 1.0), 1.0) * rest
+        return Dense(X, np.where(is_own, 1.0, -1.0), costs, EXPONENTS[d["loss"]], d["bias"], d["bias_scale"])
+
     def with_rows(self, rows, *, sample_weight="same"):
         """The same problem on chosen rows, in that order, repeats allowed."""
         weights, groups = self.definition["sample_weight"], self.definition["groups"]
@@ -80,7 +99,9 @@ class Case:
         return replace(changed, X=self.X[rows], labels=self.labels[rows])
 
     def mirrored(self):
-        """The same problem with the order of its labels turned round."""
+        """The same problem with the order of its labels turned round, so that its weights change sign or places."""
+        if self.task == "regression":
+            return replace(self, labels=-self.labels)
         classes, codes = np.unique(self.labels, return_inverse=True)
         return replace(self, labels=classes[::-1][codes])
 
@@ -89,7 +110,7 @@ class Case:
 
 
 @st.composite
-def cases(draw, *, loss, bias, c_scale, task="binary"):
+def cases(draw, *, loss, bias, c_scale, task="binary", strategy="crammer_singer"):
     """Small problems: tall, wide or one column; separable or not; with every kind of awkward row."""
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1), label="seed"))
     n = draw(st.integers(2, 40 if task == "binary" else 24), label="rows")
@@ -108,7 +129,7 @@ def cases(draw, *, loss, bias, c_scale, task="binary"):
     score = X @ random.standard_normal(d)
     if not draw(st.booleans(), label="separable"):
         score = score + 2.0 * random.standard_normal(n)
-    labels, class_weight = _binary_labels(draw, score) if task == "binary" else _many_labels(draw, score, task)
+    labels, class_weight = _labels(draw, score, task)
 
     sample_weight = None
     if draw(st.booleans(), label="sample weights"):
@@ -121,7 +142,7 @@ def cases(draw, *, loss, bias, c_scale, task="binary"):
     C = draw(st.sampled_from([0.01, 0.3, 1.0, 10.0]), label="C")
     definition = {
         "task": task,
-        "strategy": "crammer_singer",
+        "strategy": strategy,
         "loss": loss,
         "p": draw(st.sampled_from([1.0, 1.1, 1.5, 2.0]), label="p") if loss == "hinge_p" else None,
         "C": C * n if c_scale == "mean" else C,
@@ -131,8 +152,16 @@ def cases(draw, *, loss, bias, c_scale, task="binary"):
         "sample_weight": sample_weight,
         "class_weight": class_weight,
         "groups": groups,
+        "epsilon": draw(st.sampled_from([0.0, 0.1, 1.0]), label="epsilon") if task == "regression" else 0.1,
     }
     return Case(X, labels, definition)
+
+
+def _labels(draw, score, task):
+    """(labels, class weights)"""
+    if task == "regression":
+        return score * draw(st.sampled_from([1.0, 30.0]), label="unit") + draw(st.sampled_from([0.0, 5.0])), None
+    return _binary_labels(draw, score) if task == "binary" else _many_labels(draw, score, task)
 
 
 def _binary_labels(draw, score):

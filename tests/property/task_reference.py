@@ -6,7 +6,7 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 
-from tests.property.solver_reference import combined, solve_cone_program
+from tests.property.solver_reference import Dense, Interval, combined, solve_cone_program
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,24 @@ class DenseMulticlass:
 
 
 @dataclass(frozen=True)
+class DenseOneVsRest:
+    """One binary problem a class, added up."""
+
+    parts: list[Dense]
+
+    @property
+    def total_cost(self):
+        return sum(part.total_cost for part in self.parts)
+
+    def primal(self, coef, intercept):
+        return sum(part.primal(w, b) for part, w, b in zip(self.parts, coef, intercept, strict=True))
+
+    def interval(self):
+        intervals = [part.interval() for part in self.parts]
+        return Interval(sum(one.low for one in intervals), sum(one.high for one in intervals))
+
+
+@dataclass(frozen=True)
 class DenseOrdinal:
     """One slack a pair."""
 
@@ -133,5 +151,62 @@ class DenseOrdinal:
             alpha = np.clip(multipliers[:m], 0.0, costs)
             w = differences.T @ alpha
             return alpha.sum() - 0.5 * w @ w, self.primal(z[:d], 0.0)
+
+        return combined(bounds)
+
+
+@dataclass(frozen=True)
+class DenseRegression:
+    """One slack a row, for errors beyond epsilon on either side."""
+
+    X: np.ndarray
+    targets: np.ndarray
+    costs: np.ndarray
+    p: float
+    epsilon: float
+    bias: str
+    bias_scale: float
+
+    @property
+    def total_cost(self):
+        return self.costs.sum()
+
+    def primal(self, w, b):
+        excess = np.maximum(0.0, np.abs(self.targets - self.X @ w - b) - self.epsilon)
+        bias_term = 0.5 * (b / self.bias_scale) ** 2 if self.bias == "regularized" else 0.0
+        return 0.5 * w @ w + bias_term + self.costs @ excess**self.p
+
+    def dual(self, beta):
+        conjugate = 0.0
+        if self.p == 1.0:
+            assert (np.abs(beta) <= self.costs).all()
+        else:
+            counts = self.costs > 0.0
+            assert (beta[~counts] == 0.0).all()
+            conjugate = (beta[counts] ** 2 / (4.0 * self.costs[counts])).sum()
+        w = self.X.T @ beta
+        bias_term = 0.5 * (self.bias_scale * beta.sum()) ** 2 if self.bias == "regularized" else 0.0
+        return -0.5 * w @ w - bias_term + self.targets @ beta - self.epsilon * np.abs(beta).sum() - conjugate
+
+    def interval(self):
+        """Variables (w, b / bias_scale, xi): |y - f| <= epsilon + xi, xi >= 0; rows without cost are left out."""
+        kept = self.costs > 0.0
+        H = np.hstack([self.X, np.full((self.X.shape[0], 1), self.bias_scale * (self.bias == "regularized"))])[kept]
+        targets, costs = self.targets[kept], self.costs[kept]
+        n, k = H.shape
+        eye, zeros = sp.eye_array(n), sp.csc_array((n, k))
+        A = sp.block_array([[sp.csc_array(-H), -eye], [sp.csc_array(H), -eye], [zeros, -eye]], format="csc")
+        rhs = np.concatenate([self.epsilon - targets, self.epsilon + targets, np.zeros(n)])
+        quadratic = np.concatenate([np.ones(k), 2.0 * costs if self.p == 2.0 else np.zeros(n)])
+        linear = np.concatenate([np.zeros(k), costs if self.p == 1.0 else np.zeros(n)])
+
+        def bounds(tolerance):
+            cones = [clarabel.NonnegativeConeT(3 * n)]
+            z, multipliers = solve_cone_program(quadratic, linear, A, rhs, cones, tolerance)
+            beta = np.zeros(kept.size)
+            beta[kept] = multipliers[:n] - multipliers[n : 2 * n]
+            beta = np.clip(beta, -self.costs, self.costs) if self.p == 1.0 else beta
+            b = z[k - 1] * self.bias_scale if self.bias == "regularized" else 0.0
+            return self.dual(beta), self.primal(z[: k - 1], b)
 
         return combined(bounds)

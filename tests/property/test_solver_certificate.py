@@ -11,7 +11,9 @@ from solvers.certificates.binary import certify_binary as certify
 from solvers.certificates.binary import minimising_bias
 from solvers.certificates.multiclass import certify_multiclass
 from solvers.certificates.ordinal import certify_ordinal, plane_at
-from solvers.problem import build_problem, read_labels
+from solvers.certificates.regression import certify_regression
+from solvers.formulation import build_problem
+from solvers.labels import read_labels
 from solvers.protocol import Planes
 from solvers.rows import as_rows
 from solvers.setting import BIASES, resolve_setting
@@ -33,7 +35,6 @@ def problem_of(case):
         n_features=data.n_features,
         n_classes=labels.n_classes,
         sparse=False,
-        epsilon=0.1,
         **definition,
     )
     return build_problem(setting, data, labels, **weights)
@@ -231,5 +232,28 @@ def test_ordinal_thresholds_have_the_fewest_rank_errors():
             min(((scores > cut) != (problem.ranks > k)) @ problem.costs for cut in cuts) for k in range(thresholds.size)
         )
         assert errors == pytest.approx(fewest, abs=1e-9)
+
+    check()
+
+
+@pytest.mark.parametrize("bias", ["none", "regularized"])
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_the_regression_gap_is_primal_minus_dual_at_any_point(loss, bias):
+    @examples(40)
+    @given(case=cases(task="regression", loss=loss, bias=bias, c_scale="sum"), seed=st.integers(0, 2**32 - 1))
+    def check(case, seed):
+        random, dense, problem = np.random.default_rng(seed), case.dense(), problem_of(case)
+        w, b = random.standard_normal(case.X.shape[1]), random.standard_normal() * (bias != "none")
+        beta = random.uniform(-1.0, 1.0, dense.costs.size) * dense.costs
+        certificate = certify_regression(problem, w, b, beta)
+        primal, dual = dense.primal(w, b), dense.dual(beta)
+        tolerance = 1e-9 * max(1.0, primal, abs(dual))
+        assert abs(certificate.primal - primal) <= tolerance
+        assert abs(certificate.dual_bound - dual) <= tolerance
+        interval = dense.interval()
+        scale = max(interval.high, dense.total_cost)
+        for other in (5.0 * random.standard_normal(dense.costs.size), None):
+            assert certify_regression(problem, w, b, other).dual_bound <= interval.high + 1e-9 * scale
+        assert interval.high - interval.low <= 1e-7 * scale
 
     check()

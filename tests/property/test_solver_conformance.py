@@ -174,9 +174,12 @@ def medium_problem(task, storage="csr", n=400, d=30, seed=5):
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, d)) * (random.random((n, d)) < 0.4)
     score = X @ random.standard_normal(d) + random.standard_normal(n)
-    names = np.array(["ham", "spam"]) if task == "binary" else np.arange(4)
-    labels = names[np.digitize(score, [0.0] if task == "binary" else [-2.0, 0.0, 2.0])]
-    return (sp.csr_array(X) if storage == "csr" else X), labels
+    X = sp.csr_array(X) if storage == "csr" else X
+    if task == "regression":
+        return X, score
+    if task == "binary":
+        return X, np.where(score > 0.0, "spam", "ham")
+    return X, np.digitize(score, [-2.0, 0.0, 2.0])
 
 
 @every_choice
@@ -314,7 +317,7 @@ def test_warm_up_leaves_nothing_to_compile(choice):
         X, labels = medium_problem(choice.task, storage)
         X, weights = X.astype(dtype), np.linspace(0.0, 2.0, labels.size)
         arguments = {**choice.arguments, "max_seconds": 1.0}
-        class_weight = None if choice.task == "ordinal" else "balanced"
+        class_weight = None if choice.task in ("ordinal", "regression") else "balanced"
         first = solvers.train(X, labels, sample_weight=weights, class_weight=class_weight, **arguments)
         for start in (first, first.coef):
             solvers.train(X, labels, warm_start=start, **arguments)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import solvers
 from solvers.dual_face import ascend_on_face
-from solvers.problem import build_problem, read_labels
+from solvers.formulation import build_problem
+from solvers.labels import read_labels
 from solvers.rows import as_rows
 from solvers.setting import resolve_setting
 from tests.property.solver_problems import cases, examples

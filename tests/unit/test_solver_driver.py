@@ -5,7 +5,8 @@ import pytest
 
 import solvers
 from solvers.driver import Limits, solve
-from solvers.problem import build_problem, read_labels
+from solvers.formulation import build_problem
+from solvers.labels import read_labels
 from solvers.protocol import Method, Point, Progress, Start
 from solvers.result import Status
 from solvers.rows import as_rows

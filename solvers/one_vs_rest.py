@@ -1,0 +1,208 @@
+"""Several classes by one binary problem each: any binary method, on one shared view of the data.
+
+The primal value, the bound and the gap are sums over the classes; the run has converged if every class has. Classes
+are independent of each other, so with several threads they are solved at the same time (kernels hold no lock of
+the interpreter), to the same bits.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .driver import Callback, Limits, solve
+from .problem import BinaryProblem
+from .protocol import Method, Start
+from .result import Certificate, SolveResult, State, Status, StepReport
+from .trace import Trace
+
+__all__ = ["class_states", "solve_each_class"]
+
+WORST_FIRST = (Status.NONFINITE, Status.STOPPED, Status.TIME_LIMIT, Status.PASS_LIMIT, Status.STALLED)
+
+
+def solve_each_class(
+    method: type[Method[BinaryProblem]],
+    options: Mapping[str, Any],
+    problems: Sequence[BinaryProblem],
+    classes: NDArray[Any],
+    limits: Limits,
+    *,
+    seed: int,
+    starts: Sequence[Start],
+    callback: Callback | None,
+    threads: int,
+    started: float,
+) -> SolveResult:
+    """Solve every class's problem. A limit on passes is shared out evenly, a limit on time as it is used."""
+    run = _Run(method.name, problems, callback, started)
+    share = None if limits.max_passes is None else max(1, limits.max_passes // len(problems))
+
+    def solve_class(k: int) -> None:
+        if run.is_stopped:
+            return
+        seconds = run.share_of_time(limits.max_seconds, threads)
+        result = solve(
+            method(problems[k], options),
+            replace(limits, max_passes=share, max_seconds=seconds),
+            seed=seed,
+            start=starts[k],
+            callback=lambda report: run.hear(k, report),
+            started=time.perf_counter(),
+        )
+        run.finish(k, result)
+
+    if threads == 1:
+        for k in range(len(problems)):
+            solve_class(k)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(solve_class, range(len(problems))))
+    return run.result(classes, seed, threads)
+
+
+def class_states(state: State, n_classes: int) -> list[State | None]:
+    """The states of the classes from the state of the whole; None for those that had not begun."""
+    parts: list[State | None] = [None] * n_classes
+    for name, value in state.items():
+        number, dot, rest = name.partition(".")
+        if dot and number.isdecimal() and int(number) < n_classes:
+            part = parts[int(number)] or {}
+            parts[int(number)] = {**part, rest: value}
+    return parts
+
+
+class _Run:
+    """Where all classes stand; reports may come from several threads."""
+
+    def __init__(
+        self, solver: str, problems: Sequence[BinaryProblem], callback: Callback | None, started: float
+    ) -> None:
+        self.is_stopped = False
+        self._solver = solver
+        self._problems = problems
+        self._callback = callback
+        self._started = started
+        self._lock = Lock()
+        self._results: dict[int, SolveResult] = {}
+        self._reports: dict[int, StepReport] = {}
+        self._trace = Trace()
+
+    def share_of_time(self, max_seconds: float | None, threads: int) -> float | None:
+        """What is left of the time, for a class that begins now while as many others still have to be solved."""
+        if max_seconds is None:
+            return None
+        unsolved = len(self._problems) - len(self._results)
+        left = max_seconds - (time.perf_counter() - self._started)
+        return max(left, 1e-9) / max(1.0, unsolved / threads)
+
+    def hear(self, k: int, report: StepReport) -> bool:
+        """Tell the caller how the whole stands; True: stop."""
+        with self._lock:
+            self._reports[k] = report
+            whole = self._report(capture=True)
+            self._trace.add(whole)
+            if self._callback is not None and not self.is_stopped:
+                answer = self._callback(whole)
+                self.is_stopped = isinstance(answer, bool | np.bool_) and bool(answer)
+            return self.is_stopped
+
+    def finish(self, k: int, result: SolveResult) -> None:
+        with self._lock:
+            self._results[k] = result
+
+    def result(self, classes: NDArray[Any], seed: int, threads: int) -> SolveResult:
+        certificates = [self._certificate(k) for k in range(len(self._problems))]
+        d = self._problems[0].data.n_features
+        coef, intercept = np.zeros((classes.size, d)), np.zeros(classes.size)
+        for k, result in self._results.items():
+            coef[k], intercept[k] = result.coef, result.intercept
+        some = next(iter(self._results.values()))
+        whole = self._report(capture=False)
+        self._trace.add(replace(whole, certified=True))
+        return SolveResult(
+            coef=coef,
+            intercept=intercept,
+            classes=classes,
+            thresholds=None,
+            status=self._status(),
+            certificate=self._sum_of(certificates),
+            iterations=whole.iterations,
+            passes=whole.passes,
+            seconds=time.perf_counter() - self._started,
+            certificate_seconds=sum(result.certificate_seconds for result in self._results.values()),
+            trace=self._trace.points,
+            state=self._state(),
+            solver=self._solver,
+            task="multiclass",
+            loss=some.loss,
+            bias=some.bias,
+            seed=seed,
+            threads=threads,
+            strategy="ovr",
+            per_class=certificates,
+        )
+
+    def _status(self) -> Status:
+        seen = {result.status for result in self._results.values()}
+        if len(self._results) < len(self._problems):
+            seen.add(Status.STOPPED)
+        return next((status for status in WORST_FIRST if status in seen), Status.CONVERGED)
+
+    def _certificate(self, k: int) -> Certificate:
+        """Of a class that was never begun: zero weights, which cost all of it, and a bound of zero."""
+        if k in self._results:
+            return self._results[k].certificate
+        cost = self._problems[k].total_cost
+        return Certificate(cost, 0.0, cost, 1.0, "zero weights")
+
+    def _sum_of(self, certificates: Sequence[Certificate]) -> Certificate:
+        primal = sum(one.primal for one in certificates)
+        source = certificates[0].method
+        bounds = [one.dual_bound for one in certificates if one.dual_bound is not None]
+        gaps = [one.gap for one in certificates if one.gap is not None]
+        if len(gaps) < len(certificates):
+            return Certificate(primal, None, None, None, source)
+        floor = sum(problem.primal_floor for problem in self._problems)
+        return Certificate(primal, sum(bounds), sum(gaps), sum(gaps) / max(primal, floor), source)
+
+    def _report(self, *, capture: bool) -> StepReport:
+        """The sum over the classes; what a class cannot tell, the sum cannot tell."""
+        iterations = passes = 0
+        primal: float | None = 0.0
+        bound: float | None = 0.0
+        for k, problem in enumerate(self._problems):
+            value: float | None = problem.total_cost
+            low: float | None = 0.0
+            if k in self._results:
+                done = self._results[k]
+                iterations, passes = iterations + done.iterations, passes + done.passes
+                value, low = done.certificate.primal, done.certificate.dual_bound
+            elif k in self._reports:
+                last = self._reports[k]
+                iterations, passes = iterations + last.iterations, passes + last.passes
+                value, low = last.primal, last.dual_bound
+            primal = None if primal is None or value is None else primal + value
+            bound = None if bound is None or low is None else bound + low
+        gap = None
+        if primal is not None and bound is not None:
+            gap = (primal - bound) / max(primal, sum(problem.primal_floor for problem in self._problems))
+        seconds = time.perf_counter() - self._started
+        return StepReport(iterations, passes, seconds, primal, bound, gap, False, self._state if capture else None)
+
+    def _state(self) -> State:
+        whole: State = {"solver": self._solver}
+        for k in range(len(self._problems)):
+            if k in self._results:
+                part = self._results[k].state
+            elif k in self._reports and self._reports[k].capture is not None:
+                part = self._reports[k].snapshot()
+            else:
+                continue
+            whole.update({f"{k}.{name}": value for name, value in part.items()})
+        return whole

@@ -1,0 +1,106 @@
+"""One class against the rest: the sum of the classes' problems, by any binary method."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from sklearn.svm import LinearSVC
+
+import solvers
+from tests.property.solver_problems import cases, examples
+from tests.property.test_solver_conformance import assert_honest, assert_optimal, medium_problem, run
+
+DCD = solvers.registry.registered()["dcd"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "bias", "storage"),
+    list(itertools.product(["hinge", "squared_hinge"], ["regularized", "none"], ["csr", "dense"])),
+)
+def test_reaches_the_sum_of_the_optima_with_an_honest_certificate(loss, bias, storage):
+    @examples(8)
+    @given(case=cases(task="multiclass", strategy="ovr", loss=loss, bias=bias, c_scale="mean"))
+    def check(case):
+        result, dense = run(case, DCD, storage=storage), case.dense()
+        assert_honest(result, dense)
+        assert_optimal(result, dense)
+        for one, part, w, b in zip(result.per_class, dense.parts, result.coef, result.intercept, strict=True):
+            assert one.primal == pytest.approx(part.primal(w, b), rel=1e-9, abs=1e-9)
+        assert sum(one.gap for one in result.per_class) == pytest.approx(result.certificate.gap, rel=1e-12)
+
+    check()
+
+
+def ovr(X, labels, **arguments):
+    return solvers.train(X, labels, **{"solver": "dcd", "strategy": "ovr", "loss": "squared_hinge", **arguments})
+
+
+def test_predicts_what_scikit_learn_predicts_and_gives_labels_back():
+    X, labels = medium_problem("multiclass", storage="dense")
+    names = np.array(["zero", "one", "two", "three"])[labels]
+    result = ovr(X, names, tol=1e-8, class_weight="balanced")
+    peer = LinearSVC(C=1.0, class_weight="balanced", tol=1e-10, max_iter=100_000).fit(X, names)
+    assert result.classes.tolist() == peer.classes_.tolist()
+    assert np.abs(result.coef - peer.coef_).max() <= 1e-3
+    assert np.abs(result.decision_function(X) - peer.decision_function(X)).max() <= 1e-2
+    assert np.mean(result.predict(X) == peer.predict(X)) >= 0.995
+
+
+def test_threads_change_no_bit():
+    X, labels = medium_problem("multiclass")
+    one, two = (ovr(X, labels, tol=1e-6, threads=threads) for threads in (1, 2))
+    assert one.coef.tobytes() == two.coef.tobytes()
+    assert one.certificate == two.certificate
+    assert (one.threads, two.threads) == (1, 2)
+
+
+def test_a_stopped_run_has_zero_weights_for_classes_that_never_began():
+    X, labels = medium_problem("multiclass")
+    result = ovr(X, labels, tol=1e-9, callback=lambda report: report.iterations >= 2)
+    assert result.status is solvers.Status.STOPPED
+    assert result.coef[0].any()
+    assert not result.coef[1:].any()
+    assert result.certificate.primal == pytest.approx(sum(one.primal for one in result.per_class))
+    assert 0.0 < result.certificate.relative_gap <= 1.0
+
+
+def test_limits_are_shared_by_the_classes():
+    X, labels = medium_problem("multiclass", n=2000, d=100)
+    by_passes = ovr(X, labels, loss="hinge", C=100.0, tol=1e-300, max_passes=8)
+    assert by_passes.status is solvers.Status.PASS_LIMIT
+    assert by_passes.passes <= 12
+    assert all(one.relative_gap < 1.0 for one in by_passes.per_class)
+    by_time = ovr(X, labels, loss="hinge", C=100.0, tol=1e-300, max_seconds=0.05)
+    assert by_time.status is solvers.Status.TIME_LIMIT
+    assert by_time.coef.any(axis=1).all()
+
+
+def test_goes_on_from_a_checkpoint_and_from_weights():
+    X, labels = medium_problem("multiclass")
+    taken = []
+
+    def stop_in_the_second_class(report):
+        taken.append(report.snapshot())
+        return any(name.startswith("1.") for name in taken[-1])
+
+    half = ovr(X, labels, tol=1e-7, callback=stop_in_the_second_class)
+    assert not half.converged
+    whole = ovr(X, labels, tol=1e-7)
+    resumed = ovr(X, labels, tol=1e-7, warm_start=taken[-1])
+    assert resumed.converged
+    assert resumed.passes < whole.passes
+    again = ovr(X, labels, tol=1e-7, warm_start=whole)
+    from_weights = ovr(X, labels, tol=1e-7, warm_start=(whole.coef, whole.intercept))
+    assert again.passes < whole.passes
+    assert from_weights.converged
+    assert from_weights.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-6)
+
+
+def test_reports_never_go_back():
+    X, labels = medium_problem("multiclass")
+    reports = []
+    result = ovr(X, labels, tol=1e-4, callback=lambda report: reports.append(report))
+    assert [report.passes for report in reports] == sorted(report.passes for report in reports)
+    assert result.trace[-1].certified
+    assert result.trace[-1].relative_gap == pytest.approx(result.certificate.relative_gap, rel=1e-6)
