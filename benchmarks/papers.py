@@ -1,0 +1,43 @@
+"""The tables of the five papers that are reproduced here, beside the printed ones: writes docs/papers.md."""
+
+import importlib
+import re
+from pathlib import Path
+
+PAPERS = {
+    "seed000": "000, Joachims: Training linear SVMs in linear time",
+    "seed000_ordinal": "000: ordinal regression and ROC area",
+    "seed001": "001, Schneider, Bogojeska and Vlachos: Solving linear SVMs with multiple 1D projections",
+    "seed002": "002, Mangasarian and Musicant: Active support vector machine classification",
+    "seed003": "003, Arnosti and Kalita: Cutting plane training for linear support vector machines",
+    "seed004": "004, Nie, Huang, Wang and Huang: New primal SVM solver with linear computational cost",
+}
+PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
+PREFACE = """# The papers' tables, measured here
+
+Written by `make bench ARGS=papers`, a section as soon as it is measured; `make bench ARGS=seed003` prints one section.
+"Printed" is what the paper says; its machine, and often its data, are not ours, and each section says what differs.
+Seconds are of two shared cores: trust ratios before seconds, and no digit after the second.
+"""
+
+
+def run() -> None:
+    for name, title in PAPERS.items():
+        print(f"-- {name}: {title}", flush=True)
+        module = importlib.import_module(f"benchmarks.{name}")
+        text = "\n".join(_shown(table) for table in module.tables())
+        _replace_section(name, f"## {title}\n\n{text.strip()}\n")
+
+
+def _shown(table: str) -> str:
+    print(table, flush=True)
+    return table
+
+
+def _replace_section(name: str, text: str) -> None:
+    """Each paper's part lies between two comments, so that a run that is broken off keeps the other parts."""
+    page = PAGE.read_text() if PAGE.exists() else PREFACE
+    section = f"<!-- {name} -->\n{text}<!-- end of {name} -->\n"
+    pattern = re.compile(rf"<!-- {name} -->\n.*?<!-- end of {name} -->\n", re.DOTALL)
+    page = pattern.sub(lambda _: section, page) if pattern.search(page) else f"{page}\n{section}"
+    PAGE.write_text(page)
