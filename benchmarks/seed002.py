@@ -92,7 +92,7 @@ def _small_table() -> str:
     return "\n".join(
         [
             "Table 1: testing correctness in percent, tenfold, features in [-1, 1]: mean (lowest to highest) of",
-            f"{REPEATS} shuffles. nu is chosen inside each training part, on one tenth of it (the paper's tuning set) or",
+            f"{REPEATS} shuffles. nu is chosen inside each training part, on a tenth of it (the paper's tuning set) or",
             "by tenfold inside it; the second was added after the first had been seen to be noisy on so few rows.",
             "",
             "| set | here | coding | nu by one tenth | nu by tenfold | printed |",
