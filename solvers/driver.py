@@ -6,13 +6,14 @@ data; what is reported as converged has been certified.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .certificates import certify, minimising_bias
 from .checks import real_number, whole_number
+from .dual_refinement import DualRefinement
 from .errors import InvalidOptions
 from .problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem
 from .protocol import Method, Point, Progress, Start
@@ -142,6 +143,7 @@ class _Judge:
         self._is_finite = True
         self._kept: tuple[Point, Certificate] | None = None
         self._has_estimate = has_estimate
+        self._refinement: DualRefinement | None = None
         self._failures = 0
         self._not_before = 0 if has_estimate else UNESTIMATED_PASSES
 
@@ -166,7 +168,7 @@ class _Judge:
             scores = np.empty(problem.data.n_rows)
             problem.data.margins(point.coef, scores)
             point = point._replace(intercept=minimising_bias(problem, scores))
-        certificate = certify(problem, point)
+        certificate = self._certificate(point)
         self.certified_at = progress.iterations
         self._is_finite = bool(np.isfinite(certificate.primal))
         if not self._is_finite:
@@ -188,6 +190,20 @@ class _Judge:
             return self._kept
         nothing = _zero_point(self.problem)
         return nothing, certify(self.problem, nothing)
+
+    def _certificate(self, point: Point) -> Certificate:
+        """Of the point; with a dual point found here for a method that never has one."""
+        problem = self.problem
+        has_own = self._has_estimate or point.alpha is not None
+        if has_own or not isinstance(problem, BinaryProblem) or not DualRefinement.fits(problem):
+            return certify(problem, point)
+        if not np.isfinite(point.coef).all():
+            return certify(problem, point)
+        if self._refinement is None:
+            self._refinement = DualRefinement(problem)
+        alpha = self._refinement.refined(point.coef, float(point.intercept))
+        refined = certify(problem, point._replace(alpha=alpha))
+        return replace(refined, method="dual point from the margins, refined")
 
     def _keep(self, point: Point, certificate: Certificate) -> None:
         """Lowest primal and highest bound so far; the two may stem from different points."""
@@ -212,11 +228,13 @@ class _StallWatch:
     """Notices when nothing that a method reports has moved for a long time.
 
     The gap is watched beside the bound: close to the optimum the bound moves by the square of what is
-    left, so it stands still in floating point while the gap is still closing.
+    left, so it stands still in floating point while the gap is still closing. Of a method that knows
+    neither, the primal value is watched.
     """
 
     def __init__(self) -> None:
         self._steps = 0
+        self._primal = np.inf
         self._bound = -np.inf
         self._gaps = {True: np.inf, False: np.inf}
 
@@ -227,6 +245,9 @@ class _StallWatch:
             self._bound, moved = bound, True
         if gap is not None and gap < 0.99 * self._gaps[progress.is_complete]:
             self._gaps[progress.is_complete], moved = gap, True
+        if bound is None and gap is None and progress.primal is not None:
+            moved = progress.primal < self._primal - STALL_GAIN * abs(progress.primal)
+            self._primal = min(self._primal, progress.primal)
         self._steps = 0 if moved else self._steps + 1
         return self._steps >= STALL_STEPS
 

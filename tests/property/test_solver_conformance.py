@@ -25,6 +25,7 @@ from tests.property.solver_reference import plain_dual
 
 HANG_SECONDS = 60.0  # a guard against a run without end, never a measure of speed
 TIGHT = 2e-7  # asked of the solver, so that its objective is within the 1e-6 that is asserted
+INEXACT_PASSES = 200  # the budget of a method that may need any number of passes
 METHODS = list(registered().values())
 
 
@@ -53,9 +54,17 @@ CHOICES = [
     for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases)
     if loss in LOSSES_OF_TASK[task]
 ]
-every_choice = pytest.mark.parametrize(
-    "choice", [pytest.param(c, id=f"{c.method.name}-{c.task}-{c.loss}-{c.bias}") for c in CHOICES]
-)
+ONE_STEP = ("svm1d",)  # done after its first step, so that there is nothing to interrupt
+
+
+def over(choices):
+    return pytest.mark.parametrize(
+        "choice", [pytest.param(c, id=f"{c.method.name}-{c.task}-{c.loss}-{c.bias}") for c in choices]
+    )
+
+
+every_choice = over(CHOICES)
+every_choice_of_many_steps = over([choice for choice in CHOICES if choice.method.name not in ONE_STEP])
 every_method = pytest.mark.parametrize("method", [pytest.param(m, id=m.name) for m in METHODS])
 every_c_scale = pytest.mark.parametrize("c_scale", ["sum", "mean"])
 every_storage = pytest.mark.parametrize("storage", ["csr", "dense"])
@@ -63,7 +72,8 @@ every_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["f
 
 
 def run(case, method, *, storage="csr", dtype=np.float64, **arguments):
-    arguments = {"solver": method.name, "tol": TIGHT, "max_seconds": HANG_SECONDS, **case.definition, **arguments}
+    limits = {"tol": TIGHT, "max_seconds": HANG_SECONDS, "max_passes": None if method.exact else INEXACT_PASSES}
+    arguments = {"solver": method.name, **limits, **case.definition, **arguments}
     return solvers.train(case.stored(storage, dtype), case.labels, **arguments)
 
 
@@ -88,6 +98,13 @@ def assert_honest(result, dense):
 
 def certified(result):
     return {(point.passes, point.primal) for point in result.trace if point.certified}
+
+
+def assert_true_bound(result, dense):
+    interval = dense.interval()
+    scale = max(interval.high, floor_of(dense))
+    assert result.certificate.dual_bound <= interval.high + 1e-9 * scale
+    assert result.certificate.primal >= interval.low - 1e-9 * scale
 
 
 def assert_optimal(result, dense):
@@ -115,6 +132,8 @@ def test_reaches_the_independent_optimum_with_an_honest_certificate(choice, c_sc
         assert_honest(result, dense)
         if choice.method.exact:
             assert_optimal(result, dense)
+        else:
+            assert_true_bound(result, dense)
 
     check()
 
@@ -202,14 +221,18 @@ def test_starting_at_the_solution_saves_passes(choice):
     for start in (cold, cold.state):
         warm = solvers.train(X, labels, warm_start=start, **arguments)
         assert warm.passes < cold.passes
-        assert warm.certificate.relative_gap <= max(1e-5, cold.certificate.relative_gap)
+        if choice.method.has_estimate:
+            assert warm.certificate.relative_gap <= max(1e-5, cold.certificate.relative_gap)
+        else:
+            # Its bound grows with the number of certificates, of which the second run has fewer.
+            assert warm.certificate.primal <= cold.certificate.primal * (1 + 1e-5)
     from_weights = solvers.train(X, labels, warm_start=(cold.coef, cold.intercept), **arguments)
     assert from_weights.certificate.primal <= cold.certificate.primal * (1 + 1e-5)
     if choice.method.exact:
         assert from_weights.converged
 
 
-@every_choice
+@every_choice_of_many_steps
 def test_a_state_resumes_the_run_it_came_from(choice):
     X, labels = medium_problem(choice.task)
     arguments = {**choice.arguments, "tol": 1e-9}
@@ -232,7 +255,7 @@ def test_a_state_resumes_the_run_it_came_from(choice):
     assert resumed.coef.tobytes() == whole.coef.tobytes(), "a checkpoint goes on to the same bits"
 
 
-@every_choice
+@every_choice_of_many_steps
 def test_a_callback_is_called_every_pass_and_can_stop(choice):
     X, labels = medium_problem(choice.task)
     reports = []
@@ -252,7 +275,7 @@ def test_a_callback_is_called_every_pass_and_can_stop(choice):
     assert np.isfinite(result.coef).all()
 
 
-@every_choice
+@every_choice_of_many_steps
 def test_limits_end_the_run_with_the_best_point_so_far(choice):
     X, labels = medium_problem(choice.task, n=3000, d=200)
     arguments = {**choice.arguments, "C": 100.0, "tol": 1e-300}

@@ -1,0 +1,132 @@
+"""`project`: random directions, each solved exactly, of which the best is kept.
+
+Schneider, Bogojeska, Vlachos: Solving linear SVMs with multiple 1D projections, CIKM 2014, Algorithm 2 (ProjectSVM).
+The entries of a direction L are standard normal; the problem on the line w = s L is that of one_dimension.py. Several
+directions are projected in each pass over the data. The paper shows that an answer near the optimum takes a number of
+directions exponential in the square root of the number of features: this is a baseline, and one for few features.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from solvers.errors import InvalidOptions
+from solvers.one_dimension import Line
+from solvers.problem import BinaryProblem
+from solvers.protocol import Method, Option, Point, Progress, Start
+from solvers.result import State, Status
+from solvers.rows import Floats, read_only
+
+__all__ = ["RandomDirections"]
+
+Array = NDArray[Any]
+
+
+class RandomDirections(Method[BinaryProblem]):
+    name = "project"
+    tasks = ("binary",)
+    losses = ("hinge", "squared_hinge")
+    biases = ("free",)
+    options = (
+        Option("directions", int, 8, "random directions that are tried in one pass over the data", low=1, high=256),
+        Option(
+            "patience",
+            int,
+            250,
+            "stalled after so many directions in a row that were no better than the best before them",
+            low=1,
+        ),
+    )
+    paper = "Schneider, Bogojeska, Vlachos (2014): Solving linear SVMs with multiple 1D projections, Algorithm 2"
+    notes = "A baseline for a handful of features: the directions needed grow exponentially with their number."
+    exact = False
+    has_estimate = False
+
+    def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
+        super().__init__(problem, options)
+        self.line = Line(problem.signs, problem.costs, problem.setting.exponent)
+
+    def init(self, seed: int, start: Start) -> State:
+        data = self.problem.data
+        at_zero = self.line.solve(np.zeros(data.n_rows), 1.0)
+        state: State = {
+            "w": np.zeros(data.n_features),
+            "intercept": at_zero.bias,
+            "value": at_zero.value,
+            "seed": seed,
+            "tried": 0,
+            "tried_at_best": 0,
+            "passes": 0,
+        }
+        if start.state is not None:
+            self._resume(state, start.state)
+        elif start.coef is not None:
+            self._start_at(state, start.coef)
+        return state
+
+    def step(self, state: State, target: float) -> Progress:
+        count, data = self.chosen["directions"], self.problem.data
+        directions = np.random.default_rng([state["seed"], state["tried"]]).standard_normal((data.n_features, count))
+        z = np.zeros((count, data.n_rows))
+        _project_rows(*data.flat(), read_only(directions), z)
+        state["passes"] += 1
+        for k in range(count):
+            state["tried"] += 1
+            if not self._try(state, np.ascontiguousarray(directions[:, k]), z[k]):
+                return Progress(state["tried"], state["passes"], None, None, None, Status.NONFINITE)
+        is_over = state["tried"] - state["tried_at_best"] >= self.chosen["patience"]
+        finished = Status.STALLED if is_over else None
+        return Progress(state["tried"], state["passes"], state["value"], None, None, finished)
+
+    def extract(self, state: State) -> Point:
+        return Point(state["w"].copy(), state["intercept"], None)
+
+    def _try(self, state: State, direction: Floats, z: Floats) -> bool:
+        """Solve on this line and keep the answer if it is the best; False if numbers overflowed."""
+        optimum = self.line.solve(z, float((direction**2).sum()))
+        if optimum.value < state["value"]:
+            state["w"] = optimum.slope * direction
+            state["intercept"], state["value"], state["tried_at_best"] = optimum.bias, optimum.value, state["tried"]
+        return bool(np.isfinite(optimum.value))
+
+    def _start_at(self, state: State, w: Floats) -> None:
+        if w.any():
+            z = np.empty(self.problem.data.n_rows)
+            self.problem.data.margins(w, z)
+            state["passes"] += 1
+            self._try(state, w, z)
+
+    def _resume(self, state: State, earlier: State) -> None:
+        """Go on from an earlier state; its weights are a start for other rows and costs, too."""
+        w = np.array(earlier.get("w", ()), dtype=np.float64)
+        if w.shape != state["w"].shape or not np.isfinite(w).all():
+            raise InvalidOptions("warm_start", f"is not a state of project on {state['w'].size} features")
+        self._start_at(state, w)
+        if np.isclose(state["value"], float(earlier.get("value", np.nan)), rtol=1e-9):
+            # The same problem: everything is taken over, so that going on from a checkpoint repeats the
+            # uninterrupted run to the last bit.
+            state["w"] = w
+            for key in ("intercept", "value", "seed", "tried_at_best", "tried"):
+                state[key] = earlier[key]
+
+
+# --- kernel. z: one row a direction; dense data comes without columns and starts -------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _project_rows(values: Array, columns: Array, starts: Array, directions: Array, z: Array) -> None:
+    """z[k, i] = x_i . directions[:, k], where z is zero before."""
+    (d, count), n = directions.shape, z.shape[1]
+    total = np.empty(count)
+    for i in range(n):
+        first, past = (i * d, (i + 1) * d) if starts.size == 0 else (starts[i], starts[i + 1])
+        row = values[first:past]
+        total[:] = 0.0
+        for e in range(row.size):
+            direction = directions[e if starts.size == 0 else columns[first + e]]
+            for k in range(count):
+                total[k] += row[e] * direction[k]
+        z[:, i] = total
