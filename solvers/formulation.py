@@ -74,6 +74,8 @@ def _ordinal_problem(
     codes = _group_codes(groups, data.n_rows)
     weight = _weight_of_pairs(labels.codes, codes, multipliers)
     if weight <= 0.0:
+        if groups is None:
+            raise InvalidProblem("sample_weight", "leaves no two rows of different rank")
         raise InvalidProblem("groups", "have no two rows of different rank (and weight above zero) in any one group")
     pair_scale = setting.C / weight if setting.c_scale == "mean" else setting.C
     total_cost = pair_scale * weight

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
 from .checks import one_of, real_number, whole_number
 from .errors import InvalidOptions, UnsupportedProblem
 from .problem import Problem
@@ -23,7 +25,7 @@ from .result import State, Status
 from .rows import Floats
 from .setting import Setting
 
-__all__ = ["Method", "Option", "Planes", "Point", "Progress", "Start"]
+__all__ = ["Method", "Option", "Planes", "Point", "Progress", "Start", "cut_margin"]
 
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
 
@@ -105,6 +107,15 @@ class Planes(NamedTuple):
     """>= 0, in all at most 1."""
 
 
+def cut_margin(scores: Floats) -> float:
+    """The difference of scores below which a pair counts in an ordinal plane: 1, but for rounding.
+
+    At the points that methods come to, many differences are 1 up to rounding. A plane that counted those as they fall
+    could not be found again from the weights it was cut at.
+    """
+    return 1.0 - 1e-12 * max(1.0, float(np.abs(scores).max()))
+
+
 class Point(NamedTuple):
     """An answer, with a dual point that bounds how wrong it is if the method has one."""
 
@@ -129,6 +140,8 @@ class Method(ABC, Generic[AnyProblem]):
     notes: ClassVar[str]
     exact: ClassVar[bool] = True
     """Whether it reaches any tolerance; if not, it still certifies honestly how far it came."""
+    reads_in_passes: ClassVar[bool] = False
+    """Whether it only ever reads all rows in their order, so that they may come in blocks."""
     has_estimate: ClassVar[bool] = True
     """Whether it can tell its own gap; if not, it is certified every so many passes."""
 

@@ -13,12 +13,20 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 import scipy.sparse
 
+from . import bundle as bundle_module
 from . import cholesky as cholesky_module
 from . import columns as columns_module
+from . import dual_refinement as dual_refinement_module
+from . import lagrangian_rows as lagrangian_rows_module
+from . import line_search as line_search_module
+from . import oca as oca_module
+from . import one_dimension as one_dimension_module
+from . import pair_counts as pair_counts_module
+from . import risks as risks_module
 from . import rows as rows_module
 from .checks import whole_number
 from .driver import Callback, Limits, solve
-from .errors import InvalidOptions, InvalidProblem
+from .errors import InvalidOptions, InvalidProblem, UnsupportedProblem
 from .formulation import build_problem, one_against_rest
 from .kernel_cache import kernels_of, warm
 from .labels import read_labels
@@ -26,6 +34,7 @@ from .one_vs_rest import class_states, solve_each_class
 from .protocol import Method, Start
 from .registry import choose, registered, with_implied_strategy
 from .result import SolveResult, State
+from .row_blocks import RowBlocks
 from .rows import Rows, as_rows
 from .setting import LOSSES_OF_TASK, Setting, check_class_weight, resolve_setting
 
@@ -102,6 +111,9 @@ def train(
         threads=threads,
         options=options,
     )
+    if isinstance(data, RowBlocks) and not plan.method.reads_in_passes:
+        able = " or ".join(name for name, method in registered().items() if method.reads_in_passes)
+        raise UnsupportedProblem("solver", f"{plan.method.name} needs row access, and X comes in blocks; use {able}")
     if groups is not None and plan.setting.task != "ordinal":
         raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
     setting, weights = plan.setting, {"sample_weight": sample_weight, "class_weight": plan.class_weight}
@@ -186,7 +198,19 @@ def available() -> dict[str, dict[str, Any]]:
 
 def warm_up() -> None:
     """Compile every kernel for the dtypes in use, or load it from numba's cache; mends a damaged cache."""
-    shared = [rows_module, columns_module, cholesky_module]
+    shared = [
+        rows_module,
+        columns_module,
+        cholesky_module,
+        lagrangian_rows_module,
+        one_dimension_module,
+        dual_refinement_module,
+        pair_counts_module,
+        bundle_module,
+        risks_module,
+        line_search_module,
+        oca_module,
+    ]
     modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]
     warm([kernel for module in modules for kernel in kernels_of(module)], _run_every_kernel)
 

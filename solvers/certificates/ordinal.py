@@ -32,7 +32,7 @@ def certify_ordinal(problem: OrdinalProblem, coef: Floats, planes: Planes | None
     multipliers = np.maximum(planes.multipliers, 0.0)
     multipliers = multipliers / max(1.0, float(multipliers.sum()))
     counts, level = np.zeros(problem.data.n_rows), 0.0
-    for weights, multiplier in zip(planes.weights, multipliers, strict=True):
+    for weights, multiplier in zip(planes.weights, multipliers.tolist(), strict=True):
         if multiplier > 0.0:
             beta, of_plane, _ = plane_at(problem, weights, is_cut=True, ranks_known=ranks)
             counts += multiplier * of_plane

@@ -113,6 +113,7 @@ DATA = [
     ({"C": 1e308, "sample_weight": [10.0] * 4}, "C", "overflows"),
     ({"groups": [1, 1, 2, 2]}, "groups", "ordinal only"),
     ({"task": "ordinal", "groups": [1, 2, 3, 4]}, "groups", "no two rows of different rank"),
+    ({"task": "ordinal", "sample_weight": [1, 0, 0, 1]}, "sample_weight", "no two rows of different rank"),
     ({"task": "ordinal", "groups": [1, 2, 3]}, "groups", "each of the 4 rows"),
     ({"task": "ordinal", "groups": [1.0, 2.0, NAN, 1.0]}, "groups", "row 2"),
     ({"task": "ordinal", "y": ["low", "high", "low", "high"]}, "y", "are numbers; these hold <U4"),
