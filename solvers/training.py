@@ -15,6 +15,7 @@ import scipy.sparse
 
 from . import bundle as bundle_module
 from . import cholesky as cholesky_module
+from . import class_duals as class_duals_module
 from . import columns as columns_module
 from . import dual_refinement as dual_refinement_module
 from . import lagrangian_rows as lagrangian_rows_module
@@ -202,6 +203,7 @@ def warm_up() -> None:
         rows_module,
         columns_module,
         cholesky_module,
+        class_duals_module,
         lagrangian_rows_module,
         one_dimension_module,
         dual_refinement_module,

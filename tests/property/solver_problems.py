@@ -181,6 +181,7 @@ def _many_labels(draw, score, task):
     codes[0], codes[1] = 1, 0
     if task == "ordinal":
         return draw(st.sampled_from([codes, codes - 3, codes * 0.25, codes**2 * 1e-3]), label="ranks"), None
-    names = draw(st.sampled_from([np.arange(n), np.array([f"class {c:03}" for c in range(n)])]), label="names")
+    count = codes.max() + 1
+    names = draw(st.sampled_from([np.arange(count), np.array([f"class {c:03}" for c in range(count)])]), label="names")
     table = draw(st.sampled_from([None, "balanced", {names[0]: 0.5, names[1]: 2.0}]), label="class weight")
     return names[codes], table

@@ -207,6 +207,7 @@ class DenseRegression:
             beta[kept] = multipliers[:n] - multipliers[n : 2 * n]
             beta = np.clip(beta, -self.costs, self.costs) if self.p == 1.0 else beta
             b = z[k - 1] * self.bias_scale if self.bias == "regularized" else 0.0
-            return self.dual(beta), self.primal(z[: k - 1], b)
+            # The zero vector is a dual point, too, and where all targets lie within epsilon no other is as good.
+            return max(self.dual(beta), 0.0), self.primal(z[: k - 1], b)
 
         return combined(bounds)

@@ -17,12 +17,9 @@ from tests.property.solver_reference import plain_dual
 
 def problem_of(case):
     definition = dict(case.definition)
-    weights = {key: definition.pop(key) for key in ("sample_weight", "class_weight")}
+    weights = {key: definition.pop(key) for key in ("sample_weight", "class_weight", "groups")}
     data = as_rows(case.X)
-    setting = resolve_setting(
-        n_rows=data.n_rows, n_features=data.n_features, n_classes=2, sparse=False, task="binary",
-        strategy="ovr", epsilon=0.1, **definition,
-    )  # fmt: skip
+    setting = resolve_setting(n_rows=data.n_rows, n_features=data.n_features, n_classes=2, sparse=False, **definition)
     return build_problem(setting, data, read_labels(case.labels, "binary"), **weights)
 
 

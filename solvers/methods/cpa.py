@@ -1,0 +1,43 @@
+"""`cpa`: the cutting-plane algorithm of SVM-Perf, for hinge.
+
+Joachims: Training linear SVMs in linear time, KDD 2006 (paper 000, Alg. 1; also 003, Alg. 1). All slacks are one: the
+structural formulation has a constraint for every subset of the rows, and the most violated one is the plane that
+touches R at w_t. The number of iterations does not depend on the number of rows.
+
+The paper stops when the training loss that the planes promise, xi, is within `epsilon` of the true one at w_t; losses
+are means over the rows there. See solvers/cutting_planes.py for the iteration.
+"""
+
+from solvers.cutting_planes import CuttingPlanes
+from solvers.protocol import Option
+from solvers.result import Status
+from solvers.rows import Floats
+
+__all__ = ["CuttingPlaneAlgorithm"]
+
+
+class CuttingPlaneAlgorithm(CuttingPlanes):
+    name = "cpa"
+    tasks = ("binary",)
+    losses = ("hinge",)
+    biases = ("none", "regularized")
+    options = (
+        Option(
+            "epsilon",
+            float,
+            0.0,
+            "the paper's stopping rule: stop once the mean training loss is known to this; "
+            "0 leaves stopping to the certified gap",
+            low=0.0,
+        ),
+    )
+    paper = "Joachims (2006): Training linear SVMs in linear time"
+    notes = (
+        "Iterations do not grow with the rows, and it only reads the data in passes, so rows may come in blocks; "
+        "oca_e and oca_t need fewer of them."
+    )
+
+    def _finished(self, bound: float, weights: Floats) -> Status | None:
+        promised = bound - 0.5 * float((weights * weights).sum())
+        excess = (self.risk.loss(self.scores) - promised) / self.problem.total_cost
+        return Status.STOPPED if excess <= self.chosen["epsilon"] and self.chosen["epsilon"] > 0.0 else None

@@ -1,0 +1,23 @@
+"""`oca_e`: optimised cutting planes with the exact line search, binary and multi-class.
+
+Franc, Sonnenburg: Optimized cutting plane algorithm for large-scale risk minimization, JMLR 2009; OCA-E of Arnosti and
+Kalita (paper 003, Alg. 2 and 3). See solvers/oca.py for the iteration and solvers/line_search.py for the search.
+"""
+
+from solvers.line_search import Line
+from solvers.oca import OptimizedCuttingPlanes
+from solvers.result import State
+
+__all__ = ["OptimizedCuttingPlanesExact"]
+
+
+class OptimizedCuttingPlanesExact(OptimizedCuttingPlanes):
+    name = "oca_e"
+    paper = "Franc, Sonnenburg (2009): Optimized cutting plane algorithm for large-scale risk minimization"
+    notes = (
+        "Needs two reads of the data an iteration and nothing else, so rows may come in blocks; "
+        "few iterations for rough answers and small C, many for precise ones."
+    )
+
+    def _search(self, line: Line, state: State) -> float:
+        return line.minimum(guess=state.get("mu") or 1.0)
