@@ -1,40 +1,22 @@
 """`/v1/jobs`: submit work, watch it, stop it."""
 
-import re
-import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from anyio import sleep
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.deps import (
-    MAX_WAIT_SECONDS,
-    Context,
-    InContext,
-    InPage,
-    Listing,
-    json_only,
-    label_parameters,
-    listing,
-)
+from app.deps import Context, InContext, InPage, Listing, json_only, label_parameters, listing
 from app.errors import problems
 from app.jobs import service
 from app.jobs.schemas import Event, Job, JobSummary, Trace, TrainRequest
 from app.jobs.state import JobStatus
+from app.waiting import Wait, preferred_wait, wait_until_done
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(json_only)])
 
-FIRST_LOOK_SECONDS = 0.02
-SLOWEST_LOOK_SECONDS = 0.5
 
-Wait = Annotated[
-    float,
-    Query(ge=0, le=MAX_WAIT_SECONDS, description="answer when the job is done, or after this many seconds"),
-]
-
-
-@router.post("", status_code=201, operation_id="create_job", responses=problems(400, 413, 415))
+@router.post("", status_code=201, operation_id="create_job", responses=problems(400, 409, 413, 415))
 async def create_job(
     body: TrainRequest,
     context: InContext,
@@ -51,8 +33,8 @@ async def create_job(
 
     shown = await run_in_threadpool(submit)
     response.headers["Location"] = f"/v1/jobs/{shown['id']}"
-    if wanted := _preferred_wait(prefer):
-        shown = await _wait_until_done(context, shown["id"], wanted)
+    if wanted := preferred_wait(prefer):
+        shown = await wait_until_done(_look(context, shown["id"]), wanted)
     return Job.model_validate(shown)
 
 
@@ -69,7 +51,7 @@ def list_jobs(
 @router.get("/{job_id}", operation_id="get_job", responses=problems(404))
 async def get_job(job_id: str, context: InContext, wait: Wait = 0) -> Job:
     """One job; with `wait=N` a long poll. Decide on `done`, not on `status`."""
-    return Job.model_validate(await _wait_until_done(context, job_id, wait))
+    return Job.model_validate(await wait_until_done(_look(context, job_id), wait))
 
 
 @router.post("/{job_id}/cancel", operation_id="cancel_job", responses=problems(404, 409, 415))
@@ -101,22 +83,9 @@ def _show_event(row: Any) -> dict[str, Any]:
     return {"id": row.id, "type": row.type, "data": row.data, "created_at": row.created_at}
 
 
-async def _wait_until_done(context: Context, job_id: str, seconds: float) -> dict[str, Any]:
+def _look(context: Context, job_id: str) -> Callable[[], dict[str, Any]]:
     def look() -> dict[str, Any]:
         with context.database.read() as session:
             return service.show(session, service.get(session, job_id))
 
-    deadline = time.monotonic() + seconds
-    pause = FIRST_LOOK_SECONDS
-    while True:
-        shown = await run_in_threadpool(look)
-        left = deadline - time.monotonic()
-        if shown["done"] or left <= 0:
-            return shown
-        await sleep(min(pause, left))
-        pause = min(pause * 1.5, SLOWEST_LOOK_SECONDS)
-
-
-def _preferred_wait(prefer: str | None) -> float:
-    match = re.search(r"\bwait=(\d{1,9})\b", prefer or "")
-    return min(float(match[1]), MAX_WAIT_SECONDS) if match else 0.0
+    return look

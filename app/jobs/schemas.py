@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from app.names import Labels, Name, Text
 
@@ -22,7 +22,12 @@ class SplitByShare(Body):
 
     test: Annotated[float, Field(gt=0, lt=1)] = 0.2
     seed: Seed = 0
-    stratify: bool = True
+    stratify: bool = Field(True, description="the share of each class, not of all rows; without effect by group")
+    group: bool | None = Field(
+        None,
+        description="keep the rows of a group together, here and in folds; null: if the dataset has groups",
+    )
+    fold_column: None = None
 
 
 class SplitByDataset(Body):
@@ -31,6 +36,28 @@ class SplitByDataset(Body):
     test_dataset_id: Text
 
 
+class SplitByFolds(Body):
+    """Cross-validate by a column that says the fold of each row: the one that the upload named as its `group`."""
+
+    fold_column: Text
+
+
+def _kind_of_split(value: Any) -> str:
+    """By what a split names, so that a mistake in it is told as one of that kind and not of all three."""
+    named = value if isinstance(value, dict) else vars(value) if isinstance(value, BaseModel) else {}
+    if named.get("test_dataset_id") is not None:
+        return "dataset"
+    return "share" if named.get("fold_column") is None else "folds"
+
+
+Split = Annotated[
+    Annotated[SplitByShare, Tag("share")]
+    | Annotated[SplitByDataset, Tag("dataset")]
+    | Annotated[SplitByFolds, Tag("folds")],
+    Discriminator(_kind_of_split),
+]
+
+MAX_FOLDS = 50
 DEFAULT_SECONDS = 600.0  # a hopeless job, on unscaled data say, must not hold a worker for ever
 
 
@@ -51,7 +78,7 @@ class TrainRequest(Body):
     type: Literal["train"] = "train"
     dataset_id: Text
     model: Name | None = Field(None, description="the model's name; default: the dataset's name")
-    task: Text = "auto"
+    task: Text = Field("auto", description="auto: what the labels say; the job's result gives the reason")
     strategy: Text = "ovr"
     solver: Text = "auto"
     solver_options: dict[str, Any] = {}
@@ -63,7 +90,10 @@ class TrainRequest(Body):
     bias_scale: Positive = 1.0
     epsilon: Annotated[float, Field(ge=0)] = 0.1
     class_weight: Literal["balanced"] | dict[str, Positive] | None = None
-    split: SplitByDataset | SplitByShare | None = None
+    split: Split | None = None
+    cross_validation: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = Field(
+        None, description="so many folds of the training rows are judged before the model is trained on all of them"
+    )
     tol: Positive = 1e-3
     stop: Stop = Stop()
     on_limit: Literal["keep_best", "fail"] = Field(
@@ -72,6 +102,11 @@ class TrainRequest(Body):
     seed: Seed = 0
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     labels: Labels = {}
+
+    @property
+    def keeps_groups_whole(self) -> bool:
+        """Whether a split must not part the rows of a group, if there are groups."""
+        return not (isinstance(self.split, SplitByShare) and self.split.group is False)
 
     def solver_arguments(self) -> dict[str, Any]:
         """The part of the request that `solvers.check` and `solvers.train` share, under their names."""
@@ -99,6 +134,12 @@ class JobError(BaseModel):
     param: str | None = None
 
 
+RESULT_FIELDS = (
+    "status, converged, task, task_reason, strategy, solver, certificate, metrics, training, and cross_validation "
+    "{by, folds, mean, std} if there was one; null until the job has succeeded"
+)
+
+
 class Job(BaseModel):
     id: str
     type: str
@@ -116,7 +157,7 @@ class Job(BaseModel):
     dual_bound: float | None
     relative_gap: float | None
     model_id: str | None
-    result: dict[str, Any] | None
+    result: dict[str, Any] | None = Field(description=RESULT_FIELDS)
     error: JobError | None
     spec: dict[str, Any]
     labels: dict[str, str]

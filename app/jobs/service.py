@@ -12,20 +12,24 @@ from app.db.tables import DatasetRow, EventRow, JobRow
 from app.errors import Conflict, NotFound, invalid_field
 from app.ids import is_id, new_id
 from app.jobs import repository
-from app.jobs.schemas import SplitByDataset, TrainRequest
+from app.jobs.refusals import class_misses_folds, solver_refusal
+from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainRequest
 from app.jobs.state import JobStatus
-
-# where the solvers' argument names differ from the request's
-FIELD_OF_ARGUMENT = {"options": "solver_options", "max_seconds": "stop.seconds", "max_passes": "stop.passes"}
+from app.jobs.task import CLASS_TASKS, check_labels, choose_task
 
 
 def submit(session: Session, request: TrainRequest) -> JobRow:
     """Check everything that can be checked before a worker sees the job, then queue it."""
     dataset = _dataset(session, "dataset_id", request.dataset_id)
+    task = choose_task(request.task, dataset).task
+    check_labels(task, dataset, "task")
     _check_solver(request, dataset)
     _check_class_weight(request, dataset)
+    _check_split(request, dataset)
+    _check_folds(request, dataset, task)
     if isinstance(request.split, SplitByDataset):
-        _check_test_dataset(dataset, _dataset(session, "split.test_dataset_id", request.split.test_dataset_id))
+        test = _dataset(session, "split.test_dataset_id", request.split.test_dataset_id)
+        _check_test_dataset(dataset, test, task)
     job_id = new_id("job")
     job = JobRow(
         id=job_id,
@@ -90,6 +94,13 @@ def _dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
     dataset = datasets.find(session, dataset_id)
     if dataset is None:
         raise invalid_field(field, "unknown_dataset", "there is no such dataset")
+    if dataset.status == "invalid":
+        raise invalid_field(field, "dataset_invalid", "the file of this dataset is invalid; its `error` says why")
+    if dataset.status != "ready":
+        detail = (
+            f"{field}: the dataset is still being read; GET /v1/datasets/{dataset.id}?wait=60 tells when it is ready."
+        )
+        raise Conflict(detail, code="dataset_not_ready")
     return dataset
 
 
@@ -100,12 +111,12 @@ def _check_solver(request: TrainRequest, dataset: DatasetRow) -> None:
             n_features=dataset.n_features,
             n_classes=len(dataset.classes) or None,
             sparse=dataset.storage == "csr",
+            class_weight=request.class_weight,
             **request.solver_arguments(),
         )
     except solvers.SolverError as error:
-        argument, dot, option = error.argument.partition(".")
-        field = FIELD_OF_ARGUMENT.get(argument, argument) + dot + option
-        raise invalid_field(field, type(error).__name__, str(error)) from error
+        field, detail = solver_refusal(error)
+        raise invalid_field(field, type(error).__name__, detail) from error
 
 
 def _check_class_weight(request: TrainRequest, dataset: DatasetRow) -> None:
@@ -117,11 +128,45 @@ def _check_class_weight(request: TrainRequest, dataset: DatasetRow) -> None:
             raise invalid_field("class_weight", "unknown_class", f"the classes are {', '.join(sorted(known))}")
 
 
-def _check_test_dataset(train: DatasetRow, test: DatasetRow) -> None:
+def _check_split(request: TrainRequest, dataset: DatasetRow) -> None:
+    split = request.split
+    has_groups = "group" in dataset.arrays
+    if isinstance(split, SplitByShare) and split.group and not has_groups:
+        detail = "the dataset has no groups; upload it with `group` naming a column (libsvm: qid)"
+        raise invalid_field("split.group", "no_groups", detail)
+    if isinstance(split, SplitByFolds):
+        if not has_groups or split.fold_column != _group_column(dataset):
+            detail = "the dataset keeps no such column; upload it with `group` naming the column (libsvm: qid)"
+            raise invalid_field("split.fold_column", "unknown_column", detail)
+        if request.cross_validation is not None:
+            detail = "the values of split.fold_column are the folds; leave this out"
+            raise invalid_field("cross_validation", "folds_are_given", detail)
+
+
+def _group_column(dataset: DatasetRow) -> str:
+    named: str | None = (dataset.options or {}).get("group")
+    return named or ("qid" if dataset.format == "libsvm" else "group")
+
+
+def _check_folds(request: TrainRequest, dataset: DatasetRow, task: str) -> None:
+    """What is known before the rows are: the worker looks again at the rows that are left for training."""
+    folds = request.cross_validation
+    if folds is None or ("group" in dataset.arrays and request.keeps_groups_whole):
+        return
+    if dataset.n_rows < folds:
+        raise invalid_field("cross_validation", "too_many_folds", f"the dataset has {dataset.n_rows} rows only")
+    smallest = min(dataset.classes, key=lambda one: one["count"], default=None)
+    if task in CLASS_TASKS and smallest is not None and smallest["count"] < folds:
+        detail = class_misses_folds(smallest["label"], smallest["count"], folds)
+        raise invalid_field("cross_validation", "class_too_small", detail)
+
+
+def _check_test_dataset(train: DatasetRow, test: DatasetRow, task: str) -> None:
     field = "split.test_dataset_id"
     if test.n_features > train.n_features or (test.n_features < train.n_features and test.storage == "dense"):
         detail = f"it has {test.n_features} features, the training dataset {train.n_features}"
         raise invalid_field(field, "feature_mismatch", detail)
+    check_labels(task, test, field)
     unseen = {one["label"] for one in test.classes} - {one["label"] for one in train.classes}
-    if unseen or not test.classes:
+    if task in CLASS_TASKS and (unseen or not test.classes):
         raise invalid_field(field, "unknown_class", "it has labels that the training dataset does not have")

@@ -34,14 +34,16 @@ def get_model(ref: str, context: InContext) -> Model:
 
 @router.get("/{ref}/weights", operation_id="get_model_weights", responses=problems(404))
 def get_model_weights(ref: str, context: InContext) -> Weights:
-    """The hyperplane itself, in full precision: enough to recompute the certificate's primal."""
+    """The hyperplanes themselves, in full precision: enough to recompute the certificate's primal."""
     with context.database.read() as session:
         model = service.locate(session, ref)
     stored = file.read(context.blobs.path(model.blob))
     return Weights(
         model=model.id,
+        task=stored.header.task,
         coef=stored.coef.tolist(),
-        intercept=stored.intercept,
+        intercept=stored.intercept if isinstance(stored.intercept, float) else stored.intercept.tolist(),
+        thresholds=None if stored.thresholds is None else stored.thresholds.tolist(),
         classes=stored.header.classes,
         feature_names=stored.header.feature_names,
     )

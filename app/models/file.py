@@ -9,14 +9,15 @@ arrays       each from a multiple of 64 bytes, so that a map of the file is alig
 
 import hashlib
 import json
+import math
 import mmap
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 MAGIC = b"HYPRPLN1"
 PREFIX = struct.Struct("<8sQ32s")  # magic, length of the header, SHA-256 of the rest
@@ -24,6 +25,7 @@ ALIGNMENT = 64
 MAX_HEADER_BYTES = 1 << 30
 
 Array = np.ndarray[Any, Any]
+Task = Literal["binary", "multiclass", "ordinal", "regression"]
 
 
 class CorruptModel(Exception):
@@ -43,12 +45,26 @@ class Header(BaseModel):
 
     format: Literal["hyperplane-model"] = "hyperplane-model"
     version: Literal[1] = 1
-    task: Literal["binary"]
+    task: Task
+    strategy: str | None = None
     classes: list[str | int | float]
     n_features: Annotated[int, Field(ge=1)]
     feature_names: list[str] | None
     card: dict[str, Any]
     arrays: dict[str, ArrayEntry] = {}
+
+    @model_validator(mode="after")
+    def has_the_classes_of_its_task(self) -> Self:
+        count = len(self.classes)
+        fits = {
+            "binary": count == 2,
+            "multiclass": count >= 2,
+            "ordinal": count != 1 and not any(isinstance(one, str) for one in self.classes),
+            "regression": count == 0,
+        }
+        if not fits[self.task]:
+            raise ValueError(f"a model of task {self.task} cannot have these classes")
+        return self
 
 
 @dataclass(frozen=True)
@@ -57,7 +73,10 @@ class ModelFile:
 
     header: Header
     coef: Array
-    intercept: float
+    """One weight a feature; of several classes: one row of them a class."""
+    intercept: float | Array
+    thresholds: Array | None
+    """Of ordinal models with ranks: a score above the first k of them means `classes[k]`."""
     bytes: int
 
 
@@ -95,16 +114,25 @@ def read(path: Path) -> ModelFile:
     except ValidationError as error:
         raise CorruptModel(f"the header is wrong in {error.error_count()} place(s)") from error
     start = _start(length)
+    if header.task == "multiclass":
+        k = len(header.classes)
+        coef = _view(content, start, header, "coef", [k, header.n_features])
+        return ModelFile(header, coef, _view(content, start, header, "intercept", [k]), None, len(content))
     coef = _view(content, start, header, "coef", [header.n_features])
     intercept = _view(content, start, header, "intercept", [1])
-    return ModelFile(header, coef, float(intercept[0]), len(content))
+    thresholds = None
+    if header.task == "ordinal" and header.classes:
+        thresholds = _view(content, start, header, "thresholds", [len(header.classes) - 1])
+        if (np.diff(thresholds) < 0).any():
+            raise CorruptModel("the thresholds are not in order")
+    return ModelFile(header, coef, float(intercept[0]), thresholds, len(content))
 
 
 def _view(content: mmap.mmap, start: int, header: Header, name: str, shape: list[int]) -> Array:
     entry = header.arrays.get(name)
     if entry is None or entry.shape != shape:
         raise CorruptModel(f"the array {name} is missing or has another shape")
-    count = int(np.prod(shape))
+    count = math.prod(shape)
     first = start + entry.offset
     if entry.offset < 0 or first + 8 * count > len(content):
         raise CorruptModel(f"the array {name} lies outside the file")

@@ -1,21 +1,51 @@
 """The shapes of a model over HTTP."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Label = str | int | float
 
 
-class Certificate(BaseModel):
-    """How far from the optimum the model can be at most. Recomputed from data, weights and a dual point."""
-
+class Bounds(BaseModel):
     primal: float
     dual_bound: float | None
     gap: float | None
     relative_gap: float | None
     method: str
+
+
+class ClassBounds(Bounds):
+    label: Label
+
+
+class Certificate(Bounds):
+    """How far from the optimum the model can be at most. Recomputed from data, weights and a dual point."""
+
+    per_class: list[ClassBounds] | None = Field(
+        None, description="of the problems of which the certificate is the sum, if each class was trained on its own"
+    )
+
+
+class RocCurve(BaseModel):
+    fpr: list[float]
+    tpr: list[float]
+    threshold: list[float | None] = Field(description="scores; null: above all of them")
+
+
+class PrecisionRecallCurve(BaseModel):
+    precision: list[float]
+    recall: list[float]
+    threshold: list[float]
+
+
+class Curves(BaseModel):
+    """At most 200 points each, from the highest score down."""
+
+    rows: Literal["train", "test"] = Field(description="the rows that they are of")
+    roc: RocCurve
+    pr: PrecisionRecallCurve
 
 
 class ModelSummary(BaseModel):
@@ -31,20 +61,30 @@ class ModelSummary(BaseModel):
 class Model(ModelSummary):
     model_config = ConfigDict(protected_namespaces=())
 
-    classes: list[Label]
+    strategy: str | None = Field(None, description="how several classes were trained; null for other tasks")
+    classes: list[Label] = Field(description="sorted; empty if the model answers with numbers")
     n_features: int
     params: dict[str, Any]
     certificate: Certificate
     metrics: dict[str, Any] = Field(description="train, and test if the job had a split")
+    curves: Curves | None = Field(None, description="of the second of two classes or ranks; null for other models")
+    cross_validation: dict[str, Any] | None = Field(None, description="by, folds, mean, std; null if there was none")
     training: dict[str, Any]
     lineage: dict[str, Any]
 
 
 class Weights(BaseModel):
-    """`score = coef . x + intercept`; a score above 0 means `classes[1]`."""
+    """`score = coef . x + intercept`.
+
+    Binary: a score above 0 means `classes[1]`. Multiclass: a row of coef and an intercept a class; the largest score
+    wins, the first of equal ones. Ordinal: a score above the first k thresholds means `classes[k]`. Regression: the
+    score is the answer.
+    """
 
     model: str
-    coef: list[float]
-    intercept: float
+    task: str
+    coef: list[float] | list[list[float]]
+    intercept: float | list[float]
+    thresholds: list[float] | None
     classes: list[Label]
     feature_names: list[str] | None

@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from app.deps import json_only
 from app.errors import problems
 from app.predictions import service
+from app.predictions.answers import EVERY_OUTPUT
 from app.predictions.served import ServedModels
 
 router = APIRouter(prefix="/v1/models", tags=["predictions"], dependencies=[Depends(json_only)])
@@ -28,13 +29,18 @@ ROW_SHAPES: list[dict[str, Any]] = [
         "description": "the features that are not zero, counted from 0",
     },
 ]
+OUTPUTS_TEXT = (
+    "what to answer for each row; without it label and score. label: the class; ordinal: the rank; regression: the "
+    "number. score: of the label in a multiclass model. rank: ordinal models, the same as label. scores: multiclass "
+    "models, one a class. An ordinal model of real-valued relevance has a score only."
+)
 REQUEST_SCHEMA = {
     "type": "object",
     "required": ["instances"],
     "additionalProperties": False,
     "properties": {
         "instances": {"type": "array", "minItems": 1, "items": {"anyOf": ROW_SHAPES}},
-        "return": {"type": "array", "items": {"enum": list(service.RETURNABLE)}},
+        "return": {"type": "array", "items": {"enum": list(EVERY_OUTPUT)}, "description": OUTPUTS_TEXT},
     },
 }
 RESPONSE_SCHEMA = {
@@ -44,9 +50,18 @@ RESPONSE_SCHEMA = {
         "model": {"type": "string"},
         "name": {"type": "string"},
         "version": {"type": "integer"},
+        "classes": {"type": "array", "description": "the order of `scores`, where those were asked for"},
         "predictions": {
             "type": "array",
-            "items": {"type": "object", "properties": {"label": {}, "score": {"type": "number"}}},
+            "items": {
+                "type": "object",
+                "properties": {
+                    "label": {"type": ["string", "number"]},
+                    "rank": {"type": "number"},
+                    "score": {"type": "number"},
+                    "scores": {"type": "array", "items": {"type": "number"}},
+                },
+            },
         },
     },
 }

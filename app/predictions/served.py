@@ -10,6 +10,7 @@ from app.ids import is_id
 from app.models import file, service
 from app.models.file import ModelFile
 from app.models.repository import Location
+from app.predictions.answers import offered
 from app.storage import BlobStore
 
 # For so long an answer of the database about a reference is believed, which spares most requests a look: an id can
@@ -26,6 +27,13 @@ class ServedModel:
     version: int
     file: ModelFile
     index_of: dict[str, int]  # feature name > column
+    outputs: tuple[str, ...]  # what a request may ask for
+
+    @classmethod
+    def opened(cls, row: Location, stored: ModelFile) -> "ServedModel":
+        names = stored.header.feature_names or []
+        index_of = {name: number for number, name in enumerate(names)}
+        return cls(row.id, row.name, row.version, stored, index_of, offered(stored))
 
 
 class ServedModels:
@@ -72,8 +80,7 @@ class ServedModels:
 
     def _open(self, row: Location) -> ServedModel:
         stored = file.read(self._blobs.path(row.blob))
-        names = stored.header.feature_names or []
-        model = ServedModel(row.id, row.name, row.version, stored, {name: i for i, name in enumerate(names)})
+        model = ServedModel.opened(row, stored)
         with self._lock:
             self._drop(row.id)
             self._models[row.id] = model

@@ -1,4 +1,4 @@
-"""From a JSON body to an answer: rows in three shapes, one dot product each."""
+"""From a JSON body to an answer: rows in three shapes, a dot product each (or one a class)."""
 
 import sys
 from typing import Any
@@ -7,16 +7,15 @@ import msgspec
 import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
+from app.predictions.answers import DEFAULT_OUTPUTS, answer
 from app.predictions.served import ServedModel
 
 Array = np.ndarray[Any, Any]
 
-RETURNABLE = ("label", "score")
-
 
 class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
     instances: list[Any]
-    wanted: list[str] = msgspec.field(default_factory=lambda: list(RETURNABLE), name="return")
+    wanted: list[str] | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="return")
 
 
 class SparseRow(msgspec.Struct, forbid_unknown_fields=True):
@@ -31,20 +30,18 @@ _encode = msgspec.json.Encoder().encode
 def predict(model: ServedModel, body: bytes) -> bytes:
     """Answer one request; raises Unparsable for what is not JSON and Invalid for what names no row."""
     request = _read(body)
+    wanted = _chosen_outputs(model, request.wanted)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
         scores = _scores(model, request.instances)
     if not np.isfinite(scores).all():
-        number = int(np.argmin(np.isfinite(scores)))
+        number = int(np.argmin(np.isfinite(scores.reshape(len(scores), -1)).all(axis=1)))
         raise _bad_row(number, "overflow", "its score is too large to be a number")
-    columns: dict[str, list[Any]] = {}
-    if "label" in request.wanted:
-        classes = model.file.header.classes
-        columns["label"] = [classes[1] if score > 0 else classes[0] for score in scores]
-    if "score" in request.wanted:
-        columns["score"] = scores.tolist()
-    names = tuple(columns)
-    predictions = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return _encode({"model": model.id, "name": model.name, "version": model.version, "predictions": predictions})
+    columns = answer(model.file, scores, wanted)
+    predictions = [dict(zip(wanted, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    document = {"model": model.id, "name": model.name, "version": model.version}
+    if "scores" in wanted:
+        document["classes"] = model.file.header.classes  # the order of the scores
+    return _encode({**document, "predictions": predictions})
 
 
 def _read(body: bytes) -> PredictBody:
@@ -59,16 +56,25 @@ def _read(body: bytes) -> PredictBody:
         raise Unparsable("The body is nested too deeply.") from error
     if not request.instances:
         raise invalid_field("instances", "empty", "give at least one row")
-    for name in request.wanted or [""]:
-        if name not in RETURNABLE:
-            raise invalid_field("return", "unknown_output", f"this model returns: {', '.join(RETURNABLE)}")
     return request
 
 
+def _chosen_outputs(model: ServedModel, wanted: list[str] | msgspec.UnsetType) -> tuple[str, ...]:
+    """In one order, however they were asked for."""
+    if wanted is msgspec.UNSET:
+        return tuple(name for name in model.outputs if name in DEFAULT_OUTPUTS)
+    for name in wanted or [""]:
+        if name not in model.outputs:
+            raise invalid_field("return", "unknown_output", f"this model returns: {', '.join(model.outputs)}")
+    return tuple(name for name in model.outputs if name in wanted)
+
+
 def _scores(model: ServedModel, instances: list[Any]) -> Array:
+    """A score a row; of several classes: a score a row and class."""
+    weights = model.file.coef.T
     if all(type(row) is list for row in instances):
-        return _dense(model, instances) @ model.file.coef + model.file.intercept
-    scores = np.empty(len(instances))
+        return _dense(model, instances) @ weights + model.file.intercept
+    scores = np.empty((len(instances), *weights.shape[1:]))
     for number, row in enumerate(instances):
         if type(row) is list:
             indices, values = slice(None), _dense(model, [row], number)[0]
@@ -78,7 +84,7 @@ def _scores(model: ServedModel, instances: list[Any]) -> Array:
             indices, values = _named(model, number, row)
         else:
             raise _bad_row(number, "wrong_type", "a row is a list, {name: value} or {indices, values}")
-        scores[number] = values @ model.file.coef[indices] + model.file.intercept
+        scores[number] = values @ weights[indices] + model.file.intercept
     return scores
 
 

@@ -25,10 +25,17 @@ class Progress:
         self._database = database
         self._claim = claim
         self._tol = tol
+        self._part, self._parts = 0, 1
         self._first_gap: float | None = None
         self._progress = 0.0
         self._points: list[dict[str, Any]] = []
         self._next_write = time.monotonic() + WRITE_EVERY_SECONDS
+
+    def begin(self, part: int, parts: int) -> None:
+        """The next solve of several begins: it has its own curve, and its part of the progress."""
+        self._part, self._parts = part, parts
+        self._first_gap, self._points = None, []
+        self._progress = part / parts
 
     def report(self, report: solvers.StepReport) -> None:
         """Take one report. Raises LeaseLost if the job is no longer ours."""
@@ -60,7 +67,7 @@ class Progress:
             self._first_gap = max(gap, self._tol)
         way = math.log(self._first_gap / self._tol)
         share = 1.0 - math.log(max(gap, self._tol) / self._tol) / way if way > 0 else 1.0
-        self._progress = max(self._progress, min(share, 0.99))
+        self._progress = max(self._progress, (self._part + min(share, 0.99)) / self._parts)
 
 
 def thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:

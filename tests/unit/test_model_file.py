@@ -81,6 +81,66 @@ def test_any_model_comes_back(path: Path, coef: list[float], intercept: float, c
     assert stored.header.classes == classes
 
 
+OTHER_TASKS = {
+    "multiclass": model_bytes(
+        [[1.5, -2.0], [0.0, 3.0], [7.0, 5e-324]], [0.5, -1.0, 2.0], task="multiclass", classes=[1, 2, 3]
+    ),
+    "ordinal": model_bytes([1.5, 2.0], 0.0, [-1.0, 0.5, 0.5], task="ordinal", classes=[1, 2, 2.5, 7]),
+    "order": model_bytes([1.5, 2.0], 0.0, task="ordinal", classes=[]),
+    "regression": model_bytes([1.5, 2.0], -3.0, task="regression", classes=[]),
+}
+
+
+def test_the_arrays_of_every_task_come_back(path: Path) -> None:
+    stored = read(path, OTHER_TASKS["multiclass"])
+    assert stored.coef.tolist() == [[1.5, -2.0], [0.0, 3.0], [7.0, 5e-324]]
+    assert np.asarray(stored.intercept).tolist() == [0.5, -1.0, 2.0]
+    stored = read(path, OTHER_TASKS["ordinal"])
+    assert stored.thresholds is not None
+    assert (stored.thresholds.tolist(), stored.header.classes) == ([-1.0, 0.5, 0.5], [1, 2, 2.5, 7])
+    stored = read(path, OTHER_TASKS["order"])
+    assert (stored.thresholds, stored.coef.tolist()) == (None, [1.5, 2.0])
+    stored = read(path, OTHER_TASKS["regression"])
+    assert (stored.coef.tolist(), stored.intercept) == ([1.5, 2.0], -3.0)
+
+
+def test_a_file_of_the_first_release_is_read(path: Path) -> None:
+    """Its header knew no strategy."""
+    described = json.loads(SMALL[PREFIX.size : PREFIX.size + HEADER_BYTES])
+    del described["strategy"]
+    stored = read(path, sealed(json.dumps(described).encode(), SMALL[ARRAYS_START:]))
+    assert is_the_small_one(stored)
+    assert stored.header.strategy is None
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "message"),
+    [
+        ("multiclass", {"classes": [1, 2]}, "another shape"),
+        ("multiclass", {"classes": [1]}, "header is wrong"),
+        ("multiclass", {"n_features": 2**62}, "another shape"),
+        ("ordinal", {"classes": [1, 2, 3]}, "another shape"),
+        ("ordinal", {"classes": ["a", "b", "c", "d"]}, "header is wrong"),
+        ("ordinal", {"classes": [1]}, "header is wrong"),
+        ("regression", {"classes": [1, 2]}, "header is wrong"),
+        ("regression", {"task": "ordinal", "classes": [1, 2]}, "thresholds is missing"),
+        ("regression", {"task": "multiclass", "classes": [1, 2]}, "another shape"),
+    ],
+)
+def test_classes_and_arrays_must_fit_the_task(path: Path, task: str, changes: dict[str, Any], message: str) -> None:
+    content = OTHER_TASKS[task]
+    length = PREFIX.unpack_from(content)[1]
+    described = {**json.loads(content[PREFIX.size : PREFIX.size + length]), **changes}
+    start = -(-(PREFIX.size + length) // ALIGNMENT) * ALIGNMENT
+    with pytest.raises(CorruptModel, match=message):
+        read(path, sealed(json.dumps(described).encode(), content[start:]))
+
+
+def test_thresholds_out_of_order_are_refused(path: Path) -> None:
+    with pytest.raises(CorruptModel, match="not in order"):
+        read(path, model_bytes([1.0], 0.0, [1.0, 0.0], task="ordinal", classes=[1, 2, 3]))
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_a_card_that_is_not_json_is_not_written(number: float) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
@@ -144,6 +204,7 @@ def test_a_lying_header_under_a_right_checksum_is_refused_or_harmless(
         stored = read(path, forged(changes, arrays))
     except CorruptModel:
         return
+    assert stored.header.task != "multiclass"
     assert stored.coef.shape == (stored.header.n_features,)
     assert np.isfinite(stored.coef).all()
     assert math.isfinite(stored.intercept)

@@ -104,6 +104,60 @@ def test_an_output_that_there_is_not_is_refused(plain: ServedModel, wanted: list
     assert (error.code, error.errors[0].field) == ("unknown_output", "return")
 
 
+THREE = [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]
+
+
+def test_of_several_classes_the_largest_score_wins_and_the_first_of_equal_ones(tmp_path: Path) -> None:
+    model = served_model(
+        tmp_path, THREE, [0.0, 0.0, 0.5], task="multiclass", classes=["a", 2, 2.5], feature_names=["x", "y"]
+    )
+    rows = [[3, 1], {"x": 1, "y": 3}, {"indices": [1], "values": [-4]}, [2, 2]]
+    assert answer(model, rows) == [
+        {"label": "a", "score": 3.0},
+        {"label": 2, "score": 3.0},
+        {"label": 2.5, "score": 4.5},
+        {"label": "a", "score": 2.0},
+    ]
+    assert answer(model, rows[:2], **{"return": ["scores"]}) == [
+        {"scores": [3.0, 1.0, -3.5]},
+        {"scores": [1.0, 3.0, -3.5]},
+    ]
+    body = json.loads(predict(model, json.dumps({"instances": [[0, 0]], "return": ["scores"]}).encode()))
+    assert body["classes"] == ["a", 2, 2.5]
+    error = refusal(model, {"instances": [[0, 0], [1e308, 1e308], [-1e308, -1.7e308]]})
+    assert (error.code, error.errors[0].field) == ("overflow", "instances[1]")
+
+
+def test_a_score_above_a_threshold_has_the_next_rank(tmp_path: Path) -> None:
+    model = served_model(tmp_path, [1.0], 0.0, thresholds=[-1.0, 2.0], task="ordinal", classes=[1, 3, 5])
+    predictions = answer(model, [[-2], [-1], [0], [2], [2.5]], **{"return": ["score", "rank", "label"]})
+    assert [one["label"] for one in predictions] == [1, 1, 3, 3, 5]
+    assert [one["rank"] for one in predictions] == [1, 1, 3, 3, 5]
+    assert [one["score"] for one in predictions] == [-2.0, -1.0, 0.0, 2.0, 2.5]
+    assert set(answer(model, [[0]])[0]) == {"label", "score"}
+
+
+def test_an_order_without_ranks_has_scores_only(tmp_path: Path) -> None:
+    model = served_model(tmp_path, [1.0], 0.0, task="ordinal", classes=[])
+    assert answer(model, [[4]]) == [{"score": 4.0}]
+    error = refusal(model, {"instances": [[4]], "return": ["label"]})
+    assert (error.code, error.errors[0].field) == ("unknown_output", "return")
+
+
+def test_a_predicted_number_is_label_and_score(tmp_path: Path) -> None:
+    model = served_model(tmp_path, [2.0], 0.5, task="regression", classes=[])
+    assert answer(model, [[4], {"indices": [], "values": []}]) == [
+        {"label": 8.5, "score": 8.5},
+        {"label": 0.5, "score": 0.5},
+    ]
+
+
+@pytest.mark.parametrize(("task", "output"), [("binary", "scores"), ("binary", "rank"), ("regression", "rank")])
+def test_an_output_of_another_task_is_refused(tmp_path: Path, task: str, output: str) -> None:
+    model = served_model(tmp_path, [2.0], 0.5, task=task, classes=[0, 1] if task == "binary" else [])
+    assert refusal(model, {"instances": [[1]], "return": [output]}).code == "unknown_output"
+
+
 # A row that is wrong, as JSON text; the code; the place behind `instances[1]`.
 BAD_ROWS = [
     ("[1, 2, 3]", "wrong_width", ""),

@@ -18,7 +18,7 @@ from app.jobs.repository import Claim
 from app.jobs.schemas import SplitByShare
 from app.worker import progress
 from app.worker.progress import MAX_TRACE_POINTS, Progress, thinned
-from app.worker.split import split_rows
+from app.worker.split import draw_folds, split_rows
 from tests.builders import SOAK, migrated_database, queued_jobs
 
 
@@ -45,6 +45,69 @@ def test_every_row_is_on_one_side_and_no_class_leaves_training(
     again = split_rows(y, split)
     assert np.array_equal(training, again[0])
     assert np.array_equal(held_out, again[1])
+
+
+@settings(max_examples=100 * SOAK, deadline=None, derandomize=SOAK == 1)
+@given(
+    group=st.lists(st.integers(0, 12), min_size=2, max_size=80).filter(lambda rows: len(set(rows)) > 1).map(np.array),
+    test=st.floats(0.01, 0.99),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_no_group_is_parted_and_both_sides_have_one(group: np.ndarray[Any, Any], test: float, seed: int) -> None:
+    split = SplitByShare(test=test, seed=seed)
+    training, held_out = split_rows(np.zeros(len(group)), split, group=group)
+    assert np.array_equal(np.sort(np.concatenate([training, held_out])), np.arange(len(group)))
+    assert not set(group[training]) & set(group[held_out])
+    assert min(len(training), len(held_out)) >= 1
+    largest = np.bincount(group).max()
+    assert abs(len(held_out) - test * len(group)) <= largest
+
+
+def test_numbers_are_not_strata() -> None:
+    y = np.random.default_rng(0).normal(size=50)
+    assert len(split_rows(y, SplitByShare(test=0.2), has_classes=False)[1]) == 10
+    assert len(split_rows(y, SplitByShare(test=0.2))[1]) == 0
+
+
+@settings(max_examples=100 * SOAK, deadline=None, derandomize=SOAK == 1)
+@given(
+    y=st.lists(st.integers(0, 3), min_size=2, max_size=80).map(np.array),
+    folds=st.integers(2, 7),
+    seed=st.integers(0, 2**32 - 1),
+    has_classes=st.booleans(),
+)
+def test_folds_are_of_one_size_in_all_and_by_class(
+    y: np.ndarray[Any, Any], folds: int, seed: int, has_classes: bool
+) -> None:
+    drawn = draw_folds(y, folds, seed, has_classes=has_classes)
+    assert np.ptp(np.bincount(drawn, minlength=folds)) <= 1
+    if has_classes:
+        for value in np.unique(y):
+            assert np.ptp(np.bincount(drawn[y == value], minlength=folds)) <= 1
+    assert np.array_equal(drawn, draw_folds(y, folds, seed, has_classes=has_classes))
+
+
+@settings(max_examples=100 * SOAK, deadline=None, derandomize=SOAK == 1)
+@given(
+    group=st.lists(st.integers(0, 12), min_size=2, max_size=80).map(np.array),
+    folds=st.integers(2, 5),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_folds_by_group_part_no_group_and_leave_no_fold_empty(
+    group: np.ndarray[Any, Any], folds: int, seed: int
+) -> None:
+    drawn = draw_folds(np.zeros(len(group)), folds, seed, group=group)
+    for one in np.unique(group):
+        assert len(set(drawn[group == one])) == 1
+    sizes = np.bincount(drawn, minlength=folds)
+    assert np.count_nonzero(sizes) == min(folds, len(np.unique(group)))
+    assert np.ptp(sizes) <= np.bincount(group).max()
+
+
+def test_another_seed_draws_other_folds() -> None:
+    y, group = np.repeat([-1, 1], 50), np.arange(100) // 5
+    assert len({tuple(draw_folds(y, 5, seed)) for seed in range(20)}) == 20
+    assert len({tuple(draw_folds(y, 5, seed, group=group)) for seed in range(20)}) == 20
 
 
 def test_another_seed_holds_out_other_rows() -> None:
@@ -121,6 +184,22 @@ def test_progress_is_the_share_of_the_way_to_the_tolerance_and_never_goes_back(
         shares.append(seen(database, claim)[0])
     assert shares == pytest.approx([0.0, 0.0, 0.5, 0.5, 0.75, 0.99, 0.99])
     assert seen(database, claim)[1:] == (7, 0.0)
+
+
+@pytest.mark.usefixtures("eager")
+def test_progress_counts_the_solves_of_a_job_and_the_curve_is_of_the_last(database: Database, claim: Claim) -> None:
+    watched = Progress(database, claim, tol=1e-4)
+    shares = []
+    for part in range(4):
+        watched.begin(part, 4)
+        for passes, gap in enumerate([None, 1.0, 1e-2, 1e-4], 1):
+            watched.report(step(passes, gap))
+            shares.append(seen(database, claim)[0])
+    assert shares[:4] == pytest.approx([0.0, 0.0, 0.125, 0.2475])
+    assert shares[4:8] == pytest.approx([0.25, 0.25, 0.375, 0.4975])
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(0.9975)
+    assert seen(database, claim)[1] == 4
 
 
 @pytest.mark.usefixtures("eager")

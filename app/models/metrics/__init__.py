@@ -1,0 +1,12 @@
+"""How good a model is on labelled rows, by task.
+
+Every figure is a plain JSON value; what cannot be said (a class that no row has, no pair to compare) is None.
+A row of weight 2 counts as the row twice; NDCG alone, which asks for places in a list, does not know weights.
+"""
+
+from .classification import binary_metrics, multiclass_metrics
+from .curves import ranking_curves
+from .ranking import ordinal_metrics
+from .regression import regression_metrics
+
+__all__ = ["binary_metrics", "multiclass_metrics", "ordinal_metrics", "ranking_curves", "regression_metrics"]

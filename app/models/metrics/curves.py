@@ -1,0 +1,96 @@
+"""Scores as an order of rows: the areas under the ROC and precision-recall curves, and the curves themselves."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+CURVE_POINTS = 200
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Rows taken from the highest score down, equal scores at once: what has been taken after each step."""
+
+    thresholds: Array
+    hits: Array
+    """Weight of the positive rows with at least this score."""
+    false_alarms: Array
+
+    @classmethod
+    def of(cls, positive: Array, scores: Array, weight: Array | None = None) -> "Ranking":
+        thresholds, place = np.unique(-scores, return_inverse=True)
+        counted = np.ones(len(scores)) if weight is None else weight
+        hits = np.bincount(place, np.where(positive, counted, 0.0), minlength=len(thresholds))
+        false_alarms = np.bincount(place, np.where(positive, 0.0, counted), minlength=len(thresholds))
+        return cls(-thresholds, np.cumsum(hits), np.cumsum(false_alarms))
+
+    @property
+    def n_positive(self) -> float:
+        return float(self.hits[-1]) if len(self.hits) else 0.0
+
+    @property
+    def n_negative(self) -> float:
+        return float(self.false_alarms[-1]) if len(self.false_alarms) else 0.0
+
+    @property
+    def has_both(self) -> bool:
+        return self.n_positive > 0 and self.n_negative > 0
+
+    def roc_auc(self) -> float | None:
+        """The share of (positive, negative) pairs in the right order, a tie counting half."""
+        if not self.has_both:
+            return None
+        area = np.trapezoid(np.append(0.0, self.hits), np.append(0.0, self.false_alarms))
+        return float(area / (self.n_positive * self.n_negative))
+
+    def average_precision(self) -> float | None:
+        """The area under the precision-recall curve as a sum of steps, which does not flatter as interpolation does."""
+        if self.n_positive <= 0:
+            return None
+        gained = np.diff(self.hits, prepend=0.0)
+        return float(np.sum(gained * self._precision()) / self.n_positive)
+
+    def break_even(self) -> float | None:
+        """Precision where it equals recall: as many rows taken as there are positive ones, a tie taken in part."""
+        if self.n_positive <= 0:
+            return None
+        taken = np.append(0.0, self.hits + self.false_alarms)
+        return float(np.interp(self.n_positive, taken, np.append(0.0, self.hits)) / self.n_positive)
+
+    def roc_curve(self) -> dict[str, list[Any]]:
+        tpr = np.append(0.0, self.hits) / self.n_positive
+        fpr = np.append(0.0, self.false_alarms) / self.n_negative
+        kept = _thinned(0.5 * (fpr + tpr))
+        threshold = [None, *self.thresholds.tolist()]  # nothing is taken at the start
+        return {"fpr": fpr[kept].tolist(), "tpr": tpr[kept].tolist(), "threshold": [threshold[k] for k in kept]}
+
+    def pr_curve(self) -> dict[str, list[Any]]:
+        precision, recall = self._precision(), self.hits / self.n_positive
+        kept = _thinned(recall)
+        curve = {"precision": precision, "recall": recall, "threshold": self.thresholds}
+        return {name: values[kept].tolist() for name, values in curve.items()}
+
+    def _precision(self) -> Array:
+        taken = self.hits + self.false_alarms
+        precision: Array = np.divide(self.hits, taken, out=np.zeros(len(taken)), where=taken > 0)
+        return precision
+
+
+def ranking_curves(positive: Array, scores: Array, weight: Array | None = None) -> dict[str, Any] | None:
+    """The ROC and the precision-recall curve, each of at most 200 points; None without rows of both kinds."""
+    ranking = Ranking.of(positive, scores, weight)
+    if not ranking.has_both:
+        return None
+    return {"roc": ranking.roc_curve(), "pr": ranking.pr_curve()}
+
+
+def _thinned(progress: Array) -> Array:
+    """Points to keep of a curve whose `progress` grows from 0 to 1: spread evenly over it, both ends among them."""
+    last = len(progress) - 1
+    if last < CURVE_POINTS:
+        return np.arange(last + 1)
+    wanted = np.searchsorted(progress, np.linspace(0.0, 1.0, CURVE_POINTS - 1))
+    return np.unique(np.append(np.minimum(wanted, last), last))

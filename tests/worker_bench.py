@@ -1,0 +1,92 @@
+"""A worker's pipeline without its processes: datasets are stored, jobs submitted and run in the test's own process."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.db import Database
+from app.jobs import queue
+from app.jobs import service as jobs
+from app.jobs.schemas import TrainRequest
+from app.models import file
+from app.models import service as models
+from app.storage import BlobStore
+from app.worker.execute import Desk, execute
+from tests.builders import dataset_row, migrated_database
+
+Array = np.ndarray[Any, Any]
+Json = dict[str, Any]
+
+
+class Bench:
+    """Stores datasets, submits jobs and runs them here, in this process."""
+
+    def __init__(self, database: Database, blobs: BlobStore) -> None:
+        self.database, self.blobs = database, blobs
+        self.desk = Desk(database, blobs, threads=2)
+
+    def store(self, X: Array, y: Array, **arrays: Array) -> str:
+        """The id of a dataset; labels that are text become codes, as a reader does it."""
+        names, classes = None, []
+        if y.dtype.kind == "U":
+            names, y = np.unique(y, return_inverse=True)
+            y, names = y.astype(np.int32), names.tolist()
+        values, counts = np.unique(y, return_counts=True)
+        if names or (len(values) <= 100 and np.array_equal(values, np.trunc(values))):
+            labels = names or [int(value) for value in values]
+            classes = [{"label": label, "count": int(n)} for label, n in zip(labels, counts, strict=True)]
+        kept = {"X": X, "y": y if names else y.astype(np.float64), **arrays}
+        row = dataset_row(
+            n_rows=len(y),
+            n_features=X.shape[1],
+            arrays={name: self.blobs.put_array(np.ascontiguousarray(array)) for name, array in kept.items()},
+            label_names=names,
+            classes=classes,
+            columns=[],
+            options={"group": "query"} if "group" in arrays else None,
+        )
+        with self.database.write() as session:
+            session.add(row)
+        return row.id
+
+    def submit(self, dataset_id: str, **fields: Any) -> str:
+        with self.database.write() as session:
+            return jobs.submit(session, TrainRequest(dataset_id=dataset_id, model="m", **fields)).id
+
+    def run(self, dataset_id: str, stop_reason: Callable[[], Any] = lambda: None, **fields: Any) -> Json:
+        """The job after its run."""
+        job_id = self.submit(dataset_id, **fields)
+        with self.database.write() as session:
+            claim = queue.claim_next(session, "wrk_test", 60.0)
+        assert claim is not None
+        assert claim.job_id == job_id
+        execute(self.desk, claim, stop_reason)
+        with self.database.read() as session:
+            return jobs.show(session, jobs.get(session, job_id))
+
+    def model(self, job: Json) -> tuple[Json, file.ModelFile]:
+        """A finished job's card and file."""
+        assert job["status"] == "succeeded", job["error"]
+        with self.database.read() as session:
+            row = models.resolve(session, job["model_id"])
+            return row.card, file.read(self.blobs.path(row.blob))
+
+
+@contextmanager
+def worker_bench(folder: Path) -> Iterator[Bench]:
+    with migrated_database(f"sqlite:///{folder / 'test.sqlite3'}") as database:
+        yield Bench(database, BlobStore(folder))
+
+
+def noisy(rows: int, seed: int = 0) -> tuple[Array, Array]:
+    """Features and a noisy signal in them."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(rows, 4))
+    return X, X @ np.array([2.0, -1.0, 0.5, 0.0]) + 0.5 * random.normal(size=rows)
+
+
+def three_words(signal: Array) -> Array:
+    return np.array(["low", "middle", "high"])[np.digitize(signal, [-1.0, 1.0])]
