@@ -17,8 +17,7 @@ from app.names import check_labels
 from app.storage import BlobStore
 
 MAX_PAGE = 200
-MAX_WAIT_SECONDS = 60.0
-LABELLED_PATHS = frozenset({"/v1/datasets", "/v1/jobs"})
+LABELLED_PATHS = frozenset({"/v1/datasets", "/v1/uploads", "/v1/jobs"})
 
 
 @dataclass(frozen=True)

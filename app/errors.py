@@ -2,9 +2,9 @@
 
     AppError
     ├── Unparsable 400      ├── Conflict 409              ├── Invalid 422
-    ├── Unauthorized 401    ├── PayloadTooLarge 413       ├── Unavailable 503
-    ├── Forbidden 403       ├── UnsupportedMediaType 415  └── StorageFull 507
-    └── NotFound 404
+    ├── Unauthorized 401    ├── PayloadTooLarge 413       ├── Locked 423
+    ├── Forbidden 403       ├── UnsupportedMediaType 415  ├── Unavailable 503
+    └── NotFound 404        ├── BadRange 416              └── StorageFull 507
 
 Answers are RFC 9457 problem documents. They never hold a stack trace or the client's raw input.
 """
@@ -25,7 +25,7 @@ from starlette.requests import ClientDisconnect
 
 log = logging.getLogger(__name__)
 
-RETRYABLE_STATUSES = frozenset({429, 503, 507})
+RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 
 
 class ErrorItem(BaseModel):
@@ -101,8 +101,16 @@ class UnsupportedMediaType(AppError):
     status, code = 415, "unsupported_media_type"
 
 
+class BadRange(AppError):
+    status, code = 416, "bad_range"
+
+
 class Invalid(AppError):
     status, code = 422, "invalid"
+
+
+class Locked(AppError):
+    status, code = 423, "locked"
 
 
 class Unavailable(AppError):
@@ -147,6 +155,10 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in every}
 
 
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def from_database_error(error: DBAPIError) -> AppError:
     """The refusal that a client sees when the database is away; any other error is a fault of ours."""
     if isinstance(error, OperationalError) or error.connection_invalidated:
@@ -174,7 +186,7 @@ def install_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(OSError)
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             return _respond(request, StorageFull("The disk is full; nothing was stored."))
         raise error
 
@@ -214,7 +226,13 @@ def _item_from_pydantic(raw: Any) -> ErrorItem:
 
 
 def _from_http(error: HTTPException) -> AppError:
-    codes = {404: "not_found", 405: "method_not_allowed", 400: "unparsable", 413: "payload_too_large"}
+    codes = {
+        400: "unparsable",
+        404: "not_found",
+        405: "method_not_allowed",
+        408: "body_too_slow",
+        413: "payload_too_large",
+    }
     problem = AppError(str(error.detail), headers=dict(error.headers or {}))
     problem.status = error.status_code
     problem.code = codes.get(error.status_code, "http_error")

@@ -1,8 +1,10 @@
 """The HTTP application: made from settings, owns its context from start to end."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -15,6 +17,8 @@ from app import __version__
 from app.config import Settings
 from app.datasets import endpoints as datasets
 from app.datasets.ingest import Ingestor
+from app.datasets.inside import Examiner
+from app.datasets.processing import Processor
 from app.db import Database
 from app.deps import Context, known_query_only
 from app.errors import Problem, install_handlers
@@ -26,6 +30,9 @@ from app.models import endpoints as models
 from app.predictions import endpoints as predictions
 from app.predictions.served import ServedModels
 from app.storage import BlobStore
+from app.uploads import endpoints as uploads
+from app.uploads import service as uploads_service
+from app.uploads.parts import PartFiles
 
 DESCRIPTION = """\
 Linear support vector machines as a service: upload a dataset, post a training job, watch it
@@ -38,12 +45,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     database = Database(settings.resolved_database_url)
     blobs = BlobStore(settings.data_dir)
-    ingestor = Ingestor(settings.data_dir)
+    ingestor = Ingestor(settings.data_dir, settings.max_upload_bytes)
+    processor = Processor(settings, database, blobs, ingestor)
+    parts = PartFiles(settings.data_dir)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         threading.Thread(target=ingestor.warm_up, daemon=True, name="warm-up").start()
+        forget_idle = partial(uploads_service.forget_idle, database, parts, settings)
+        caretaker = asyncio.create_task(processor.take_care(forget_idle))
         yield
+        caretaker.cancel()
+        await processor.stop()
         database.close()
 
     app = FastAPI(
@@ -57,10 +70,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.context = Context(settings, database, blobs)
     app.state.ingestor = ingestor
+    app.state.processor = processor
+    app.state.examiner = Examiner(settings, database, blobs, ingestor)
+    app.state.parts = parts
     app.state.served_models = ServedModels(database, blobs, settings.model_cache_bytes)
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
-    for module in (health, datasets, jobs, models, predictions, catalogue):
+    for module in (health, datasets, uploads, jobs, models, predictions, catalogue):
         app.include_router(module.router)
     _add_docs(app)
     return app

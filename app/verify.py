@@ -51,7 +51,7 @@ def verify_storage(settings: Settings) -> Report:
                 report.unowned.append(sha256)
         else:
             report.faults.append(f"file {sha256}: its bytes are not what its name says")
-    needs = {row.id: [row.sha256, *row.arrays.values()] for row in datasets}
+    needs = {row.id: _dataset_files(row) for row in datasets}
     needs |= {row.id: [row.blob] for row in models}
     for row_id, needed in needs.items():
         for sha256 in needed:
@@ -64,6 +64,13 @@ def verify_storage(settings: Settings) -> Report:
     report.datasets, report.models = len(datasets), len(models)
     database.close()
     return report
+
+
+def _dataset_files(dataset: DatasetRow) -> list[str]:
+    if dataset.status == "invalid":
+        return []  # they were freed
+    kept = [dataset.sha256, *dataset.arrays.values()]
+    return kept if dataset.statistics is None else [*kept, dataset.statistics]
 
 
 def _model_faults(blobs: BlobStore, model: ModelRow) -> list[str]:

@@ -10,11 +10,13 @@ from typing import Any
 
 import httpx
 import numpy as np
+import scipy.sparse as sp
 from fastapi import FastAPI
 from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import DeclarativeBase, Session
 
 from app.config import Settings
+from app.datasets.blocks import ArrayFiles
 from app.db import Database
 from app.db.migrate import upgrade
 from app.db.tables import Base, DatasetRow, JobRow, ModelRow
@@ -22,7 +24,9 @@ from app.ids import new_id
 from app.jobs import repository as jobs
 from app.models import file
 from app.models.file import Header
+from app.models.repository import Location
 from app.predictions.served import ServedModel
+from app.storage import BlobStore
 
 SOAK = int(os.environ.get("HYPERPLANE_SOAK_EXAMPLES", "1"))
 NOBODY = "01m7h944fsex4m8e47tq1ns5tn"  # the part of an id that says which one; given out to nothing
@@ -88,6 +92,20 @@ def dataset_row(**values: Any) -> DatasetRow:
     return DatasetRow(**{**defaults, **values})
 
 
+def array_files(folder: Path, X: Any, y: Any, kind: str = "dense", group: Any = None) -> ArrayFiles:
+    """A matrix stored as the arrays of a dataset."""
+    store = BlobStore(folder)
+    if kind == "sparse":
+        rows = sp.csr_array(X)
+        indices, indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+        arrays = {"data": rows.data, "indices": indices, "indptr": indptr, "y": np.asarray(y)}
+    else:
+        arrays = {"X": np.asarray(X), "y": np.asarray(y)}
+    if group is not None:
+        arrays["group"] = np.asarray(group, dtype=np.int64)
+    return ArrayFiles(folder, {name: store.put_array(array) for name, array in arrays.items()}, *X.shape)
+
+
 def job_row(**values: Any) -> JobRow:
     defaults: dict[str, Any] = {
         "id": new_id("job"),
@@ -138,18 +156,20 @@ def model_header(n_features: int = 3, **values: Any) -> Header:
     return Header(**{**defaults, **values})
 
 
-def model_bytes(coef: Iterable[float], intercept: float = 0.25, **header: Any) -> bytes:
+def model_bytes(
+    coef: Iterable[Any], intercept: Any = 0.25, thresholds: Sequence[float] | None = None, **header: Any
+) -> bytes:
     weights = np.array(list(coef), dtype=np.float64)
-    return file.encode(model_header(len(weights), **header), {"coef": weights, "intercept": np.array([intercept])})
+    arrays = {"coef": weights, "intercept": np.atleast_1d(np.array(intercept, dtype=np.float64))}
+    if thresholds is not None:
+        arrays["thresholds"] = np.array(thresholds, dtype=np.float64)
+    return file.encode(model_header(weights.shape[-1], **header), arrays)
 
 
-def served_model(folder: Path, coef: Iterable[float], intercept: float = 0.25, **header: Any) -> ServedModel:
+def served_model(folder: Path, coef: Iterable[Any], intercept: Any = 0.25, **header: Any) -> ServedModel:
     path = folder / "model"
     path.write_bytes(model_bytes(coef, intercept, **header))
-    stored = file.read(path)
-    names = stored.header.feature_names or []
-    index_of = {name: number for number, name in enumerate(names)}
-    return ServedModel(f"mdl_{NOBODY}", "m", 1, stored, index_of)
+    return ServedModel.opened(Location(f"mdl_{NOBODY}", "m", 1, ""), file.read(path))
 
 
 def temporary_settings(folder: Path, **values: Any) -> Settings:
@@ -194,6 +214,6 @@ def checked_problem(response: httpx.Response, status: int) -> dict[str, Any]:
     assert body["type"] == f"urn:hyperplane:problem:{body['code']}"
     assert body["request_id"] == response.headers["x-request-id"]
     assert body["request_id"].startswith("req_")
-    assert body["retryable"] is (status in (429, 503, 507))
+    assert body["retryable"] is (status in (408, 423, 429, 503, 507))
     assert ("retry-after" in response.headers) is body["retryable"]
     return body

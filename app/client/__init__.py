@@ -14,20 +14,15 @@ from typing import Any
 
 import httpx
 
+from app.client.errors import ApiError, Json, checked
+from app.client.parts import upload_in_parts
+from app.media_types import ENCODING_SUFFIXES, SUFFIXES, guess_type
+
 __all__ = ["ApiError", "Client"]
 
-MEDIA_TYPES = {".csv": "text/csv", ".libsvm": "text/x-libsvm", ".svm": "text/x-libsvm"}
 POLL_SECONDS = 0.25
-
-Json = dict[str, Any]
-
-
-class ApiError(Exception):
-    """The server refused; `problem` is its problem document."""
-
-    def __init__(self, problem: Json) -> None:
-        super().__init__(problem.get("detail", "the server refused"))
-        self.problem = problem
+LONG_POLL_SECONDS = 30.0
+RESUMABLE_BYTES = 64 << 20  # larger files are sent in parts that survive a broken connection
 
 
 class Client:
@@ -38,13 +33,21 @@ class Client:
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_seconds, trust_env=False)
 
     def upload(self, path: Path, **options: Any) -> Json:
-        """Upload a file; its suffix says the format. Options are the route's query parameters."""
-        media_type = MEDIA_TYPES.get(path.suffix)
-        if media_type is None:
-            raise ValueError(f"{path.name}: the suffix must be one of {', '.join(MEDIA_TYPES)}")
-        with path.open("rb") as file:
-            headers = {"Content-Type": media_type}
-            return self._send("POST", "/v1/datasets", params=options, content=file, headers=headers)
+        """Upload a file and wait until it has been read; its suffixes say the format and the compression.
+
+        Options are the route's query parameters. A large file goes on where a broken connection left it.
+        """
+        headers = _file_headers(path)
+        if path.stat().st_size > RESUMABLE_BYTES:
+            dataset = upload_in_parts(self._http, path, headers, options)
+        else:
+            with path.open("rb") as file:
+                dataset = self._send("POST", "/v1/datasets", params=options, content=file, headers=headers)
+        while not dataset["done"]:
+            dataset = self._send("GET", f"/v1/datasets/{dataset['id']}", params={"wait": LONG_POLL_SECONDS})
+        if dataset["status"] == "invalid":
+            raise ApiError({**dataset["error"], "detail": dataset["error"]["message"], "errors": dataset["errors"]})
+        return dataset
 
     def train(self, dataset_id: str, **parameters: Any) -> Json:
         """Queue a training job."""
@@ -66,11 +69,7 @@ class Client:
         return self._send("POST", f"/v1/models/{reference}/predict", json={"instances": instances})
 
     def _send(self, method: str, path: str, **arguments: Any) -> Json:
-        response = self._http.request(method, path, **arguments)
-        body: Json = response.json()
-        if response.is_error:
-            raise ApiError(body)
-        return body
+        return checked(self._http.request(method, path, **arguments))
 
     def __enter__(self) -> "Client":
         return self
@@ -79,3 +78,12 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._http.close()
+
+
+def _file_headers(path: Path) -> dict[str, str]:
+    media_type, encoding = guess_type(path.name)
+    if media_type is None:
+        known = f"{', '.join(SUFFIXES)}, each with {' or '.join(ENCODING_SUFFIXES)} or without"
+        raise ValueError(f"{path.name}: the suffix must be one of {known}")
+    headers = {"Content-Type": media_type}
+    return headers if encoding == "identity" else {**headers, "Content-Encoding": encoding}

@@ -14,11 +14,15 @@ from app.storage import BlobStore
 
 @dataclass(frozen=True)
 class DatasetArrays:
-    """X (dense or CSR), y as the solver sees it, and what each value of y means to the client."""
+    """X (dense or CSR), y as the solver sees it, and what each value of y means to the client.
+
+    `group` numbers the groups from 0 in the order in which the file names them; rows of a group may lie apart.
+    """
 
     X: Any
     y: np.ndarray[Any, Any]
     weight: np.ndarray[Any, Any] | None
+    group: np.ndarray[Any, Any] | None
     label_names: Sequence[str] | None
 
     def label(self, value: Any) -> Label:
@@ -37,7 +41,8 @@ class DatasetArrays:
 
     def rows(self, chosen: np.ndarray[Any, Any]) -> "DatasetArrays":
         weight = None if self.weight is None else self.weight[chosen]
-        return DatasetArrays(self.X[chosen], self.y[chosen], weight, self.label_names)
+        group = None if self.group is None else self.group[chosen]
+        return DatasetArrays(self.X[chosen], self.y[chosen], weight, group, self.label_names)
 
 
 def open_arrays(blobs: BlobStore, dataset: DatasetRow) -> DatasetArrays:
@@ -47,4 +52,4 @@ def open_arrays(blobs: BlobStore, dataset: DatasetRow) -> DatasetArrays:
         matrix: Any = sp.csr_array(parts, shape=(dataset.n_rows, dataset.n_features), copy=False)
     else:
         matrix = arrays["X"]
-    return DatasetArrays(matrix, arrays["y"], arrays.get("weight"), dataset.label_names)
+    return DatasetArrays(matrix, arrays["y"], arrays.get("weight"), arrays.get("group"), dataset.label_names)

@@ -1,32 +1,51 @@
-"""`/v1/datasets`: upload, look, delete."""
+"""`/v1/datasets`: upload, look, look inside, delete."""
 
-from functools import partial
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
 
-from anyio import to_thread
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
-from app.datasets import service
-from app.datasets.formats import Format, ReadOptions
-from app.datasets.ingest import Ingestor
-from app.datasets.schemas import Dataset, DatasetSummary
+from app.datasets import inside, service
+from app.datasets.formats import MEDIA_TYPES
+from app.datasets.inside import Examiner
+from app.datasets.options import InReadOptions
+from app.datasets.processing import Processor
+from app.datasets.receive import FILE_BODY, receive_file
+from app.datasets.repository import Filters
+from app.datasets.schemas import (
+    ColumnStatistics,
+    Dataset,
+    DatasetSummary,
+    Deleted,
+    Issues,
+    Preview,
+    Status,
+    TaskHint,
+)
+from app.datasets.service import Received
 from app.db.tables import DatasetRow
-from app.deps import InContext, InPage, Listing, label_parameters, listing
-from app.errors import UnsupportedMediaType, problems
-from app.names import Name, Text
-from app.storage import StagedBlob
+from app.deps import Context, InContext, InPage, Listing, label_parameters, listing
+from app.errors import BadRange, problems
+from app.names import Name
+from app.waiting import Wait, preferred_wait, wait_until_done
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
-FORMATS: dict[str, Format] = {"text/csv": "csv", "text/x-libsvm": "libsvm"}
-WRITE_BYTES = 1 << 20
+UPLOAD_WAIT_SECONDS = 10.0
+RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
+MEDIA_TYPE_OF: dict[str, str] = {file_format: media_type for media_type, file_format in MEDIA_TYPES.items()}
+FILE_CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in MEDIA_TYPES}
 
-FILE_BODY = {
-    "required": True,
-    "description": "the file itself",
-    "content": {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in FORMATS},
-}
+Prefer = Annotated[
+    str | None,
+    Header(description="`wait=N`: wait up to N seconds until the file has been read (default 10); `respond-async`: 0"),
+]
 
 
 @router.post(
@@ -34,86 +53,162 @@ FILE_BODY = {
     status_code=201,
     operation_id="create_dataset",
     openapi_extra={"requestBody": FILE_BODY},
-    responses={200: {"model": Dataset, "description": "Already here"}, **problems(400, 413, 415, 507)},
+    responses={200: {"model": Dataset, "description": "Already here"}, **problems(400, 408, 413, 415, 507)},
 )
 async def create_dataset(
     request: Request,
     response: Response,
     context: InContext,
+    options: InReadOptions,
     name: Annotated[Name | None, Query(description="a name to find it by")] = None,
-    target: Annotated[Text | None, Query(description="CSV: label column, name or number; default last")] = None,
-    weight: Annotated[Text | None, Query(description="CSV: column of sample weights")] = None,
-    ignore: Annotated[list[Text], Query(description="CSV: a column to leave out; may be repeated")] = [],  # noqa: B006
-    header: Annotated[Literal["auto", "true", "false"], Query(description="CSV: is there a header?")] = "auto",
-    delimiter: Annotated[str | None, Query(max_length=1, description="CSV: default a comma")] = None,
-    index_base: Annotated[Literal["auto", "0", "1"], Query(description="libsvm: first index")] = "auto",
-    n_features: Annotated[int | None, Query(ge=1, le=2**31 - 2, description="libsvm: width")] = None,
+    prefer: Prefer = None,
 ) -> Dataset:
-    """Upload a file as the raw body. It is parsed before the answer comes; a bad file stores nothing."""
-    file_format = _format(request)
-    options = ReadOptions(target, weight, tuple(ignore), index_base, n_features, delimiter, header)
-    ingestor: Ingestor = request.app.state.ingestor
+    """Upload a file, as the raw body or as the part `file` of a form.
+
+    If it has been read in time, the answer is `ready`, or 422 with every place that is wrong, and then nothing
+    is stored. Otherwise it is `processing`: ask `GET /v1/datasets/{id}?wait=60` until it is `done`.
+    """
+    labels = label_parameters(request)
     with await run_in_threadpool(context.blobs.stage) as staged:
-        await _receive(request, staged)
-        create = partial(
-            service.create,
-            context.database,
-            ingestor,
-            staged,
-            file_format,
-            options,
-            name,
-            label_parameters(request),
-        )
-        dataset, known = await to_thread.run_sync(create, limiter=ingestor.limiter)
+        kind = await receive_file(request, staged)
+        options = replace(options, encoding=kind.encoding)
+        received = Received(staged.sha256, staged.size, kind.format, options, name, labels)
+        return await create_from(request, response, staged.path, received, prefer)
+
+
+async def create_from(
+    request: Request, response: Response, file: Path, received: Received, prefer: str | None
+) -> Dataset:
+    """The end of every upload: make the dataset and say what came of it."""
+    processor: Processor = request.app.state.processor
+    seconds = preferred_wait(prefer, UPLOAD_WAIT_SECONDS)
+    dataset, known = await processor.create(file, received, seconds)
+    shown = show(dataset)
+    if known and not shown["done"]:
+        shown = await wait_until_done(_look(request.app.state.context, dataset.id), seconds)
     response.status_code = 200 if known else 201
     response.headers["Location"] = f"/v1/datasets/{dataset.id}"
-    return Dataset.model_validate({**_show(dataset), "deduplicated": known})
+    return Dataset.model_validate({**shown, "deduplicated": known})
 
 
 @router.get("", operation_id="list_datasets", responses=problems())
 def list_datasets(
-    context: InContext, page: InPage, request: Request, response: Response, name: Name | None = None
+    context: InContext,
+    page: InPage,
+    request: Request,
+    response: Response,
+    status: Status | None = None,
+    name: Name | None = None,
+    task: Annotated[TaskHint | None, Query(description="what its labels suggest: `task_hint`")] = None,
+    created_after: Annotated[datetime | None, Query(description="RFC 3339; without a zone: UTC")] = None,
 ) -> Listing[DatasetSummary]:
-    """Datasets, newest first. Filter by `name` and by `label.k=v`."""
+    """Datasets, newest first. Filter by `status`, `name`, `task`, `created_after` and by `label.k=v`."""
+    if created_after is not None and created_after.tzinfo is None:
+        created_after = created_after.replace(tzinfo=UTC)
+    filters = Filters(status, name, task, created_after, label_parameters(request))
     with context.database.read() as session:
-        rows = service.list_newest(session, page.limit + 1, page.cursor_id, name, label_parameters(request))
-    return Listing[DatasetSummary].model_validate(listing(request, response, page, rows, _show))
+        rows = service.list_newest(session, page.limit + 1, page.cursor_id, filters)
+    return Listing[DatasetSummary].model_validate(listing(request, response, page, rows, show))
 
 
 @router.get("/{dataset_id}", operation_id="get_dataset", responses=problems(404))
-def get_dataset(dataset_id: str, context: InContext) -> Dataset:
+async def get_dataset(dataset_id: str, context: InContext, wait: Wait = 0) -> Dataset:
+    """One dataset; with `wait=N` a long poll. Decide on `done`, then on `status`."""
+    return Dataset.model_validate(await wait_until_done(_look(context, dataset_id), wait))
+
+
+@router.delete("/{dataset_id}", operation_id="delete_dataset", responses=problems(404, 409))
+def delete_dataset(dataset_id: str, context: InContext) -> Deleted:
+    """Forget a dataset and free the bytes that only it needs. Models that were trained on it stay."""
+    freed = service.delete(context.database, context.blobs, dataset_id)
+    return Deleted(id=dataset_id, bytes_freed=freed)
+
+
+@router.get("/{dataset_id}/preview", operation_id="preview_dataset", responses=problems(404, 409))
+def preview_dataset(
+    dataset_id: str,
+    context: InContext,
+    rows: Annotated[int, Query(ge=1, le=100, description="how many of the first rows")] = 10,
+) -> Preview:
+    """The first rows as they were understood: labels, values, columns (at most the first 1000)."""
     with context.database.read() as session:
-        return Dataset.model_validate(_show(service.get(session, dataset_id)))
+        dataset = service.get_ready(session, dataset_id)
+    return Preview.model_validate(inside.preview(context.blobs, dataset, rows))
 
 
-@router.delete("/{dataset_id}", status_code=204, operation_id="delete_dataset", responses=problems(404, 409))
-def delete_dataset(dataset_id: str, context: InContext) -> None:
-    """Forget a dataset. Models that were trained on it stay; its files are freed by the next sweep."""
-    with context.database.write() as session:
-        service.delete(session, dataset_id)
+@router.get("/{dataset_id}/statistics", operation_id="get_dataset_statistics", responses=problems(404, 409))
+async def get_dataset_statistics(
+    dataset_id: str, page: InPage, request: Request, response: Response
+) -> Listing[ColumnStatistics]:
+    """Every feature's counts, range, moments, quantiles and histogram, a page of columns at a time.
+
+    They are computed when they are first asked for, which takes a few passes over the data, and then kept.
+    """
+    examiner: Examiner = request.app.state.examiner
+    figures = await examiner.statistics(dataset_id)
+    rows = await run_in_threadpool(figures.page, page.limit + 1, page.cursor_id)
+    return Listing[ColumnStatistics].model_validate(listing(request, response, page, rows, inside.show_column))
 
 
-def _show(dataset: DatasetRow) -> dict[str, Any]:
+@router.get("/{dataset_id}/issues", operation_id="get_dataset_issues", responses=problems(404, 409))
+async def get_dataset_issues(dataset_id: str, request: Request) -> Issues:
+    """What the data doctor finds: conflicting duplicates, constant or leaking columns, scale disparity and the like."""
+    examiner: Examiner = request.app.state.examiner
+    found = await examiner.issues(dataset_id)
+    return Issues.model_validate({"dataset_id": dataset_id, "data": found})
+
+
+@router.get(
+    "/{dataset_id}/content",
+    operation_id="get_dataset_content",
+    response_class=FileResponse,
+    responses={
+        200: {"description": "The file", "content": FILE_CONTENT},
+        206: {"description": "The part of it that `Range` asks for", "content": FILE_CONTENT},
+        **problems(404, 409, 416),
+    },
+)
+def get_dataset_content(dataset_id: str, context: InContext, request: Request) -> FileResponse:
+    """The bytes as they were uploaded, with their type and encoding; `Range` gives a part of them."""
+    with context.database.read() as session:
+        dataset = service.get_stored(session, dataset_id)
+    _check_range(request.headers.get("range"), dataset.bytes)
+    headers = {"ETag": f'"{dataset.sha256}"', "X-Content-Type-Options": "nosniff"}
+    if (encoding := service.options_from(dataset.options).encoding) != "identity":
+        headers["Content-Encoding"] = encoding
+    return FileResponse(
+        context.blobs.path(dataset.sha256),
+        headers=headers,
+        media_type=MEDIA_TYPE_OF[dataset.format],
+        filename=f"{dataset.name or dataset.id}.{dataset.format}",
+    )
+
+
+def show(dataset: DatasetRow) -> dict[str, Any]:
+    """The dataset as `schemas.Dataset` lists it."""
     columns = {name: getattr(dataset, name) for name in DatasetRow.__mapper__.columns.keys()}  # noqa: SIM118
-    return {**columns, "done": True}
+    if dataset.status != "ready":
+        columns |= dict.fromkeys(("n_rows", "n_features", "nnz", "storage", "task_hint"))
+    errors = dataset.error["errors"] if dataset.error else []
+    return {**columns, "done": dataset.status != "processing", "errors": errors}
 
 
-def _format(request: Request) -> Format:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type not in FORMATS:
-        raise UnsupportedMediaType(f"Send one of {', '.join(FORMATS)} as Content-Type.")
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise UnsupportedMediaType("Compressed uploads are not supported; send the file as it is.")
-    return FORMATS[media_type]
+def _look(context: Context, dataset_id: str) -> Callable[[], dict[str, Any]]:
+    def look() -> dict[str, Any]:
+        with context.database.read() as session:
+            return show(service.get(session, dataset_id))
+
+    return look
 
 
-async def _receive(request: Request, staged: StagedBlob) -> None:
-    """Stream the body to disk in large writes, each in a thread, so that the event loop never waits."""
-    buffer = bytearray()
-    async for chunk in request.stream():
-        buffer += chunk
-        if len(buffer) >= WRITE_BYTES:
-            await run_in_threadpool(staged.write, bytes(buffer))
-            buffer.clear()
-    await run_in_threadpool(staged.write, bytes(buffer))
+def _check_range(wanted: str | None, size: int) -> None:
+    """One range that begins inside the file; anything else is a mistake that is better told than passed over."""
+    if wanted is None:
+        return
+    match = RANGE.fullmatch(wanted)
+    first, last = (int(part) if part else None for part in match.groups()) if match else (None, None)
+    from_start = first is not None and first < size and (last is None or last >= first)
+    from_end = first is None and last is not None and last > 0
+    if not (from_start or from_end):
+        headers = {"Content-Range": f"bytes */{size}"}
+        raise BadRange("Range must be one range of bytes inside the file, like bytes=0-99.", headers=headers)

@@ -1,13 +1,15 @@
 """What a parser child does: read a file, store its arrays, describe the rest. Imports neither web nor database."""
 
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from app.datasets import formats
-from app.datasets.formats import Format, InvalidFile, InvalidOption, ReadOptions, Table
+from app.datasets.formats import Ceiling, Format, ReadOptions, Summary
+from app.datasets.writer import BlobSink
 from app.storage import BlobStore
+
+ARRAYS_RATIO = 4  # "0," is two bytes of text and eight of an array
 
 
 @dataclass(frozen=True)
@@ -19,36 +21,32 @@ class Parsed:
     description: dict[str, Any]  # columns of DatasetRow
 
 
-def do_nothing() -> None:
-    return
+def parse(blob_root: Path, path: Path, file_format: Format, options: ReadOptions, most_bytes: int) -> Parsed:
+    """Read a file whose text may expand to `most_bytes` and whose arrays may take four times as much."""
+    blobs = BlobStore(blob_root)
+    ceiling = Ceiling(most_bytes, scratch=blobs.staging)
+    with BlobSink(blobs, ARRAYS_RATIO * most_bytes) as sink:
+        summary = formats.read_into(sink, path, file_format, options, ceiling)
+        arrays = sink.commit()
+    return Parsed(arrays, {sha256: blobs.size(sha256) for sha256 in arrays.values()}, _describe(summary))
 
 
-def parse(reply: Connection, blob_root: Path, path: Path, file_format: Format, options: ReadOptions) -> None:
-    try:
-        table = formats.read(path, file_format, options)
-        reply.send(_store(BlobStore(blob_root), table))
-    except (InvalidFile, InvalidOption, OSError, MemoryError) as error:
-        reply.send(error)
-
-
-def _store(blobs: BlobStore, table: Table) -> Parsed:
-    arrays = {name: blobs.put_array(array) for name, array in table.arrays.items()}
-    description = {
-        "n_rows": table.n_rows,
-        "n_features": table.n_features,
-        "nnz": table.nnz,
-        "storage": table.storage,
-        "task_hint": table.task_hint,
-        "label_names": table.labels,
-        "classes": [{"label": label, "count": count} for label, count in table.class_counts],
-        "columns": _columns(table),
-        "warnings": [asdict(warning) for warning in table.warnings],
+def _describe(summary: Summary) -> dict[str, Any]:
+    return {
+        "n_rows": summary.n_rows,
+        "n_features": summary.n_features,
+        "nnz": summary.nnz,
+        "storage": summary.storage,
+        "task_hint": summary.task_hint,
+        "label_names": summary.labels,
+        "classes": [{"label": label, "count": count} for label, count in summary.class_counts],
+        "columns": _columns(summary),
+        "warnings": [asdict(warning) for warning in summary.warnings],
     }
-    return Parsed(arrays, {sha256: blobs.size(sha256) for sha256 in arrays.values()}, description)
 
 
-def _columns(table: Table) -> list[dict[str, str]]:
-    if table.feature_names is None:
+def _columns(summary: Summary) -> list[dict[str, str]]:
+    if summary.feature_names is None:
         return []
-    columns = [{"name": name, "role": "feature"} for name in table.feature_names]
-    return [*columns, {"name": table.target, "role": "target"}] if table.target else columns
+    columns = [{"name": name, "role": "feature"} for name in summary.feature_names]
+    return [*columns, {"name": summary.target, "role": "target"}] if summary.target else columns

@@ -1,5 +1,5 @@
-"""Imported once by the forkserver of parser children: every child then starts with compiled kernels."""
+"""Imported once by the forkserver of children: every child then starts with compiled kernels."""
 
-from app.datasets import formats, parse  # noqa: F401
+from app.datasets import child, formats, parse  # noqa: F401
 
 formats.warm()

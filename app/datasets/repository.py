@@ -1,11 +1,34 @@
-"""The SQL of datasets."""
+"""The SQL of datasets. Writes to a dataset that is being read are fenced by its attempt."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, Update, and_, select, update
 from sqlalchemy.orm import Session
 
+from app.db.engine import current_time
 from app.db.tables import DatasetRow
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One process's right to read one dataset's file: valid while the row's attempt is still this one."""
+
+    dataset_id: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What a list may be narrowed by; None and empty mean all."""
+
+    status: str | None = None
+    name: str | None = None
+    task: str | None = None
+    created_after: datetime | None = None
+    labels: dict[str, str] | None = None
 
 
 def insert(session: Session, dataset: DatasetRow) -> None:
@@ -21,18 +44,83 @@ def get_by_fingerprint(session: Session, fingerprint: str) -> DatasetRow | None:
     return session.scalar(select(DatasetRow).where(DatasetRow.fingerprint == fingerprint))
 
 
-def list_newest(
-    session: Session, limit: int, before_id: str | None, name: str | None, labels: dict[str, str]
-) -> Sequence[DatasetRow]:
+def list_newest(session: Session, limit: int, before_id: str | None, filters: Filters) -> Sequence[DatasetRow]:
     query = select(DatasetRow).order_by(DatasetRow.id.desc()).limit(limit)
     if before_id is not None:
         query = query.where(DatasetRow.id < before_id)
-    if name is not None:
-        query = query.where(DatasetRow.name == name)
-    for key, value in labels.items():
+    if filters.status is not None:
+        query = query.where(DatasetRow.status == filters.status)
+    if filters.name is not None:
+        query = query.where(DatasetRow.name == filters.name)
+    if filters.task is not None:
+        query = query.where(DatasetRow.task_hint == filters.task)
+    if filters.created_after is not None:
+        query = query.where(DatasetRow.created_at > filters.created_after)
+    for key, value in (filters.labels or {}).items():
         query = query.where(DatasetRow.labels[key].as_string() == value)
     return session.scalars(query).all()
 
 
 def delete(session: Session, dataset: DatasetRow) -> None:
     session.delete(dataset)
+
+
+def update_claimed(session: Session, claim: Claim, **values: Any) -> bool:
+    """Write to a dataset that is being read, if the claim still holds. False: it is somebody else's, or gone."""
+    return session.execute(_claimed(claim).values(**values).returning(DatasetRow.id)).first() is not None
+
+
+def extend_leases(session: Session, claims: Sequence[Claim], lease_seconds: float) -> None:
+    expires = current_time(session) + timedelta(seconds=lease_seconds)
+    for claim in claims:
+        session.execute(_claimed(claim).values(lease_expires_at=expires))
+
+
+def any_silent(session: Session) -> bool:
+    query = select(DatasetRow.id).where(_silent(session)).limit(1)
+    return session.scalar(query) is not None
+
+
+def claim_silent(session: Session, lease_seconds: float) -> list[Claim]:
+    """Take over every dataset whose reader has been silent for a whole lease."""
+    now = current_time(session)
+    query = select(DatasetRow.id, DatasetRow.attempt).where(_silent(session)).with_for_update(skip_locked=True)
+    claims = []
+    for row in session.execute(query).all():
+        values = {"attempt": row.attempt + 1, "lease_expires_at": now + timedelta(seconds=lease_seconds)}
+        if update_claimed(session, Claim(row.id, row.attempt), **values):
+            claims.append(Claim(row.id, row.attempt + 1))
+    return claims
+
+
+def set_statistics(session: Session, dataset_id: str, sha256: str) -> bool:
+    """Remember where the statistics are. False: somebody else did, or the dataset is gone."""
+    free = DatasetRow.id == dataset_id, DatasetRow.statistics.is_(None)
+    statement = update(DatasetRow).where(*free).values(statistics=sha256).returning(DatasetRow.id)
+    return session.execute(statement.execution_options(synchronize_session=False)).first() is not None
+
+
+def set_issues(session: Session, dataset_id: str, found: list[dict[str, Any]]) -> None:
+    statement = update(DatasetRow).where(DatasetRow.id == dataset_id).values(issues=found)
+    session.execute(statement.execution_options(synchronize_session=False))
+
+
+def expired(session: Session) -> Sequence[DatasetRow]:
+    """Invalid datasets that have been told about for long enough."""
+    return session.scalars(select(DatasetRow).where(DatasetRow.expires_at < current_time(session))).all()
+
+
+def _silent(session: Session) -> ColumnElement[bool]:
+    return and_(DatasetRow.status == "processing", DatasetRow.lease_expires_at < current_time(session))
+
+
+def _claimed(claim: Claim) -> Update:
+    return (
+        update(DatasetRow)
+        .where(
+            DatasetRow.id == claim.dataset_id,
+            DatasetRow.attempt == claim.attempt,
+            DatasetRow.status == "processing",
+        )
+        .execution_options(synchronize_session=False)
+    )

@@ -5,7 +5,11 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from app.errors import ErrorItem
+
 Label = str | int | float
+Status = Literal["processing", "ready", "invalid"]
+TaskHint = Literal["binary", "multiclass", "regression"]
 
 
 class ClassCount(BaseModel):
@@ -15,7 +19,7 @@ class ClassCount(BaseModel):
 
 class Column(BaseModel):
     name: str
-    role: Literal["feature", "target", "weight", "ignored"]
+    role: Literal["feature", "target", "weight", "group", "ignored"]
 
 
 class FileWarning(BaseModel):
@@ -23,18 +27,23 @@ class FileWarning(BaseModel):
     detail: str
 
 
+class DatasetError(BaseModel):
+    code: str
+    message: str
+
+
 class DatasetSummary(BaseModel):
     id: str
     name: str | None
-    status: Literal["ready"]
-    done: bool
+    status: Status
+    done: bool = Field(description="ready or invalid: nothing will change any more")
     sha256: str = Field(description="of the uploaded bytes")
     bytes: int
-    n_rows: int
-    n_features: int
-    nnz: int
-    storage: Literal["dense", "csr"]
-    task_hint: Literal["binary", "multiclass", "regression"]
+    n_rows: int | None = Field(description="this and the next four: null until the file has been read")
+    n_features: int | None
+    nnz: int | None
+    storage: Literal["dense", "csr"] | None
+    task_hint: TaskHint | None
     labels: dict[str, str]
     created_at: datetime
 
@@ -42,7 +51,82 @@ class DatasetSummary(BaseModel):
 class Dataset(DatasetSummary):
     format: str
     classes: list[ClassCount] = Field(description="empty when the labels are real numbers")
-    columns: list[Column] = Field(description="empty for libsvm files, whose columns have no names")
+    columns: list[Column] = Field(description="empty for files whose columns have no names, like libsvm")
     warnings: list[FileWarning]
     deduplicated: bool = Field(False, description="these bytes and options were already here")
-    error: None = None
+    error: DatasetError | None = Field(None, description="why the file is invalid")
+    errors: list[ErrorItem] = Field([], description="the first places where the file is invalid")
+    expires_at: datetime | None = Field(None, description="when an invalid dataset is forgotten")
+
+
+class Deleted(BaseModel):
+    id: str
+    deleted: Literal[True] = True
+    bytes_freed: int = Field(description="of files that nothing else needs")
+
+
+class PreviewRow(BaseModel):
+    label: Label
+    values: list[float]
+    indices: list[int] | None = Field(description="columns of the values in a sparse dataset; null: all, in order")
+    weight: float | None
+    group: int | None
+
+
+class Preview(BaseModel):
+    dataset_id: str
+    n_rows: int
+    n_features: int
+    columns: list[str] | None = Field(description="names of the features that are shown; null: they have none")
+    target: str | None
+    data: list[PreviewRow]
+
+
+class Quantiles(BaseModel):
+    """Values below which this share of the column lies; estimated from a sample of the rows if there are many."""
+
+    q05: float | None
+    q25: float | None
+    q50: float | None
+    q75: float | None
+    q95: float | None
+
+
+class Histogram(BaseModel):
+    """Ten ranges of equal width from min to max; every value is counted."""
+
+    edges: list[float]
+    counts: list[int]
+
+
+class ColumnStatistics(BaseModel):
+    """One feature. A figure that is too large to compute is null."""
+
+    index: int
+    name: str | None
+    count: int
+    missing: int
+    zeros: int
+    min: float | None
+    max: float | None
+    mean: float | None
+    std: float | None = Field(description="of the population: divided by count")
+    quantiles: Quantiles
+    histogram: Histogram | None
+
+
+class Issue(BaseModel):
+    """Something about the data that makes training fail, mislead or crawl."""
+
+    code: str
+    severity: Literal["error", "warning", "info"]
+    detail: str
+    remedy: str
+    count: int | None = Field(None, description="how many rows or columns are concerned")
+    rows: list[int] = Field([], description="the first of them, from 0")
+    columns: list[str] = Field([], description="the first of them: names, or numbers from 0 where there are none")
+
+
+class Issues(BaseModel):
+    dataset_id: str
+    data: list[Issue] = Field(description="worst first; empty: nothing was found")

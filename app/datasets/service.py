@@ -1,70 +1,144 @@
-"""Uploads become datasets; datasets are found, listed and deleted."""
+"""Received files become datasets, at once or in the background; datasets are found, listed and deleted.
+
+    (received) ── read in time ──> ready
+        └── takes longer ──> processing ──> ready
+                                 └────────> invalid ── a day later ──> (forgotten)
+
+A file that is found invalid in time is refused, and nothing of it is stored.
+"""
 
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any, cast
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.datasets import repository
 from app.datasets.formats import Format, ReadOptions
-from app.datasets.ingest import Ingestor
+from app.datasets.parse import Parsed
+from app.datasets.repository import Claim, Filters
 from app.db import Database
 from app.db.engine import current_time
 from app.db.tables import DatasetRow
-from app.errors import Conflict, Invalid, NotFound
+from app.errors import AppError, Conflict, Invalid, NotFound
 from app.ids import is_id, new_id
 from app.jobs import repository as jobs
-from app.storage import StagedBlob
+from app.storage import BlobStore
 from app.storage import repository as ownership
+from app.storage.reclaim import own_existing, reclaim
+
+KEEP_INVALID = timedelta(hours=24)
+MAX_ATTEMPTS = 3
+
+# What the reader will fill in; over HTTP it is null until then.
+UNREAD: dict[str, Any] = {
+    **{"n_rows": 0, "n_features": 0, "nnz": 0, "storage": "", "task_hint": ""},
+    **{"arrays": {}, "label_names": None, "classes": [], "columns": [], "warnings": []},
+}
 
 
-def create(
-    database: Database,
-    ingestor: Ingestor,
-    staged: StagedBlob,
-    file_format: Format,
-    options: ReadOptions,
-    name: str | None,
-    labels: dict[str, str],
-) -> tuple[DatasetRow, bool]:
-    """Parse and store a received file; (dataset, whether it was already here).
+@dataclass(frozen=True)
+class Received:
+    """A whole file that has come, and what the client said about it."""
 
-    Parsing takes long, so this opens its own short units of work instead of living inside one.
-    """
-    if staged.size == 0:
+    sha256: str
+    size: int
+    file_format: Format
+    options: ReadOptions
+    name: str | None
+    labels: dict[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal bytes, read in the same way, called the same."""
+        parts = [self.sha256, self.file_format, asdict(self.options), self.name, self.labels]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def find_known(database: Database, received: Received) -> DatasetRow | None:
+    """The dataset that this file already is. An empty file is refused here, before anything is done with it."""
+    if received.size == 0:
         raise Invalid("The body is empty: send the file as the body.", code="empty_body")
-    fingerprint = _fingerprint(staged.sha256, file_format, options, name, labels)
     with database.read() as session:
-        if known := repository.get_by_fingerprint(session, fingerprint):
-            return known, True
-    staged.flush()
-    ingested = ingestor.ingest(staged.path, file_format, options)
-    dataset = DatasetRow(
-        id=new_id("ds"),
-        name=name,
-        status="ready",
-        fingerprint=fingerprint,
-        format=file_format,
-        sha256=staged.commit(),
-        bytes=staged.size,
-        arrays=ingested.arrays,
-        labels=labels,
-        **ingested.description,
-    )
-    try:
-        with database.write() as session:
-            dataset.created_at = current_time(session)
-            repository.insert(session, dataset)
-            ownership.own(session, dataset.id, {**ingested.sizes, dataset.sha256: dataset.bytes})
-    except IntegrityError:  # the same upload came in twice at once, and the other one was first
-        with database.read() as session:
-            if known := repository.get_by_fingerprint(session, fingerprint):
-                return known, True
-        raise
-    return dataset, False
+        return repository.get_by_fingerprint(session, received.fingerprint)
+
+
+def store_ready(database: Database, blobs: BlobStore, received: Received, parsed: Parsed) -> tuple[DatasetRow, bool]:
+    """Store a file that was read; (dataset, whether it was already here)."""
+    sizes = {**parsed.sizes, received.sha256: received.size}
+    row = _row(received, status="ready", arrays=parsed.arrays, **parsed.description)
+    return _store(database, blobs, received, row, sizes)
+
+
+def store_processing(
+    database: Database, blobs: BlobStore, received: Received, lease_seconds: float
+) -> tuple[DatasetRow, bool]:
+    """Store a file that is still being read; (dataset, whether it was already here)."""
+    row = _row(received, status="processing", attempt=1, **UNREAD)
+    with database.read() as session:
+        row.lease_expires_at = current_time(session) + timedelta(seconds=lease_seconds)
+    return _store(database, blobs, received, row, {received.sha256: received.size})
+
+
+def settle_ready(database: Database, blobs: BlobStore, claim: Claim, parsed: Parsed) -> None:
+    """What a claimed dataset's file holds is known now."""
+    values = {"status": "ready", "lease_expires_at": None, "arrays": parsed.arrays, **parsed.description}
+    with database.write() as session:
+        if repository.update_claimed(session, claim, **values):
+            own_existing(session, blobs, claim.dataset_id, parsed.sizes)
+
+
+def settle_invalid(database: Database, blobs: BlobStore, claim: Claim, error: AppError) -> None:
+    """A claimed dataset's file cannot be read: its bytes are freed, the row tells why for a day."""
+    items = [item.model_dump(exclude_none=True) for item in error.errors]
+    with database.write() as session:
+        changed = repository.update_claimed(
+            session,
+            claim,
+            status="invalid",
+            lease_expires_at=None,
+            fingerprint=claim.dataset_id,
+            error={"code": error.code, "message": error.detail, "errors": items},
+            expires_at=current_time(session) + KEEP_INVALID,
+        )
+        given_up = ownership.disown(session, claim.dataset_id) if changed else []
+    reclaim(database, blobs, given_up)
+
+
+def release(database: Database, claims: Sequence[Claim]) -> None:
+    """This process stops: another one may go on with these at once."""
+    with database.write() as session:
+        repository.extend_leases(session, claims, 0.0)
+
+
+def received_again(session: Session, claim: Claim) -> Received | None:
+    """The file of a claimed dataset, to be read again; None: it has been deleted meanwhile."""
+    dataset = repository.get(session, claim.dataset_id)
+    if dataset is None:
+        return None
+    file_format, options = cast(Format, dataset.format), options_from(dataset.options)
+    return Received(dataset.sha256, dataset.bytes, file_format, options, dataset.name, dataset.labels)
+
+
+def options_from(stored: dict[str, Any] | None) -> ReadOptions:
+    """Options as a row keeps them: JSON has turned the tuples among them into lists."""
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in (stored or {}).items()
+    }
+    return ReadOptions(**values)
+
+
+def forget_expired(database: Database) -> None:
+    with database.read() as session:  # a look is cheaper than SQLite's write lock
+        if not repository.expired(session):
+            return
+    with database.write() as session:
+        for dataset in repository.expired(session):
+            repository.delete(session, dataset)
 
 
 def find(session: Session, dataset_id: str) -> DatasetRow | None:
@@ -78,23 +152,61 @@ def get(session: Session, dataset_id: str) -> DatasetRow:
     return dataset
 
 
-def list_newest(
-    session: Session, limit: int, before_id: str | None, name: str | None, labels: dict[str, str]
-) -> Sequence[DatasetRow]:
-    return repository.list_newest(session, limit, before_id, name, labels)
-
-
-def delete(session: Session, dataset_id: str) -> None:
-    """Forget a dataset; its files go with the next sweep. Models trained on it stay."""
+def get_stored(session: Session, dataset_id: str) -> DatasetRow:
+    """A dataset whose file is here."""
     dataset = get(session, dataset_id)
-    if waiting := jobs.count_unfinished_on(session, dataset_id):
-        raise Conflict(f"{waiting} unfinished job(s) need this dataset; cancel them first.", code="dataset_in_use")
-    ownership.disown(session, dataset.id)
-    repository.delete(session, dataset)
+    if dataset.status == "invalid":
+        raise Conflict("The file of this dataset is invalid and was not kept.", code="dataset_invalid")
+    return dataset
 
 
-def _fingerprint(
-    sha256: str, file_format: Format, options: ReadOptions, name: str | None, labels: dict[str, str]
-) -> str:
-    parts = json.dumps([sha256, file_format, asdict(options), name, labels], sort_keys=True)
-    return hashlib.sha256(parts.encode()).hexdigest()
+def get_ready(session: Session, dataset_id: str) -> DatasetRow:
+    """A dataset whose arrays are here."""
+    dataset = get_stored(session, dataset_id)
+    if dataset.status == "processing":
+        raise Conflict("The dataset is still being read; ask again when it is ready.", code="dataset_not_ready")
+    return dataset
+
+
+def list_newest(session: Session, limit: int, before_id: str | None, filters: Filters) -> Sequence[DatasetRow]:
+    return repository.list_newest(session, limit, before_id, filters)
+
+
+def delete(database: Database, blobs: BlobStore, dataset_id: str) -> int:
+    """Forget a dataset and delete the files that only it needed; returns the bytes freed. Models stay."""
+    with database.write() as session:
+        dataset = get(session, dataset_id)
+        if waiting := jobs.count_unfinished_on(session, dataset_id):
+            raise Conflict(f"{waiting} unfinished job(s) need this dataset; cancel them first.", code="dataset_in_use")
+        given_up = ownership.disown(session, dataset.id)
+        repository.delete(session, dataset)
+    return reclaim(database, blobs, given_up)
+
+
+def _row(received: Received, **values: Any) -> DatasetRow:
+    return DatasetRow(
+        id=new_id("ds"),
+        name=received.name,
+        fingerprint=received.fingerprint,
+        format=received.file_format,
+        sha256=received.sha256,
+        bytes=received.size,
+        options=asdict(received.options),
+        labels=received.labels,
+        **values,
+    )
+
+
+def _store(
+    database: Database, blobs: BlobStore, received: Received, dataset: DatasetRow, sizes: dict[str, int]
+) -> tuple[DatasetRow, bool]:
+    try:
+        with database.write() as session:
+            dataset.created_at = current_time(session)
+            repository.insert(session, dataset)
+            own_existing(session, blobs, dataset.id, sizes)
+    except IntegrityError:  # the same upload came in twice at once, and the other one was first
+        if known := find_known(database, received):
+            return known, True
+        raise
+    return dataset, False

@@ -35,10 +35,13 @@ class DatasetRow(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str | None] = mapped_column(String(128), index=True)
     status: Mapped[str] = mapped_column(String(16))
-    fingerprint: Mapped[str] = mapped_column(String(64), unique=True)  # bytes and reading options together
+    # Bytes and reading options together. An invalid file's is its row's id: the same bytes may be tried again.
+    fingerprint: Mapped[str] = mapped_column(String(64), unique=True)
     format: Mapped[str] = mapped_column(String(16))
     sha256: Mapped[str] = mapped_column(String(64))
     bytes: Mapped[int]
+    options: Mapped[dict[str, Any] | None] = mapped_column(Json)  # of the reader; None: all defaults
+    # From here to `warnings`: what the reader found; empty until the dataset is ready.
     n_rows: Mapped[int]
     n_features: Mapped[int]
     nnz: Mapped[int]
@@ -50,7 +53,30 @@ class DatasetRow(Base):
     columns: Mapped[list[Any]]
     warnings: Mapped[list[Any]]
     labels: Mapped[dict[str, Any]]
+    attempt: Mapped[int] = mapped_column(default=0)  # how often reading it in the background began; also the fence
+    lease_expires_at: Mapped[datetime | None]  # while processing: when another process may take it over
+    error: Mapped[dict[str, Any] | None] = mapped_column(Json)  # why it is invalid: code, message, errors
+    expires_at: Mapped[datetime | None]  # when an invalid dataset is forgotten
+    statistics: Mapped[str | None] = mapped_column(String(64))  # sha256 of the .npy blob, once computed
+    issues: Mapped[list[Any] | None] = mapped_column(Json)  # what the data doctor found, once asked
     created_at: Mapped[datetime]
+
+
+class UploadRow(Base):
+    """A file that arrives in parts. `received` bytes of it are durable on disk."""
+
+    __tablename__ = "uploads"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    format: Mapped[str] = mapped_column(String(16))
+    options: Mapped[dict[str, Any]]
+    name: Mapped[str | None] = mapped_column(String(128))
+    labels: Mapped[dict[str, Any]]
+    length: Mapped[int | None]
+    received: Mapped[int] = mapped_column(default=0)
+    dataset_id: Mapped[str | None] = mapped_column(String(40))  # what it became
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime] = mapped_column(index=True)
 
 
 class JobRow(Base):

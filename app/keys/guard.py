@@ -1,9 +1,10 @@
-"""The gate in front of every route: request id, size limit, foreign origins, keys. Plain ASGI, deny by default.
+"""The gate in front of every route: request id, the body's size and pace, foreign origins, keys. Deny by default.
 
 Open without a key: the health routes, and everything while no key exists and the service is bound
 to loopback. Once a key exists it is asked for, on loopback too.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import MutableMapping
@@ -31,7 +32,7 @@ from app.ids import new_id
 from app.keys import service
 
 OPEN_PATHS = frozenset({"/livez", "/readyz"})
-UPLOAD_PATH = "/v1/datasets"
+UPLOADS = (("POST", re.compile(r"/v1/datasets")), ("PATCH", re.compile(r"/v1/uploads/[^/]+")))
 PREDICT_PATH = re.compile(r"/v1/models/[^/]+/predict")
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -63,7 +64,7 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
-        limit = self._settings.max_upload_bytes if scope["path"] == UPLOAD_PATH else self._settings.max_json_bytes
+        limit = self._settings.max_upload_bytes if _is_upload(scope) else self._settings.max_json_bytes
         try:
             _check_length(headers, limit)
             _check_host(headers, self._settings)
@@ -75,7 +76,7 @@ class Guard:
         except DBAPIError as error:  # here, because the application's handlers are behind this gate
             await problem_response(from_database_error(error), request_id)(scope, receive, send_with_id)
             return
-        await self._app(scope, _limited(receive, limit), send_with_id)
+        await self._app(scope, _limited(receive, limit, self._settings), send_with_id)
 
     async def _check_key(self, scope: Scope, headers: Headers) -> None:
         if scope["path"] in OPEN_PATHS or await self._is_open():
@@ -124,6 +125,10 @@ def _needed_scope(scope: Scope) -> str:
     return "read" if scope["method"] in SAFE_METHODS else "write"
 
 
+def _is_upload(scope: Scope) -> bool:
+    return any(scope["method"] == method and path.fullmatch(scope["path"]) for method, path in UPLOADS)
+
+
 def _check_host(headers: Headers, settings: Settings) -> None:
     """On loopback only loopback's names are answered: a page that rebinds its own name to us is not."""
     if settings.bound_to_loopback and _host_name(headers.get("host", "")) not in (*LOOPBACK_HOSTS, None):
@@ -157,14 +162,28 @@ def _split(header: str, address: str) -> SplitResult:
         raise Unparsable(f"The {header} header is not an address.") from None
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
-    """Count the bytes that really arrive; a chunked body says no length."""
-    received = 0
+def _limited(receive: Receive, limit: int, settings: Settings) -> Receive:
+    """Count the bytes that really arrive (a chunked body says no length), and do not wait for ever for the next.
+
+    Only the time that we wait for the client counts: a slow disk of ours is not its fault.
+    """
+    patience, rate = settings.body_patience_seconds, settings.body_bytes_per_second
+    received, waited, complete = 0, 0.0, False
 
     async def counted() -> MutableMapping[str, Any]:
-        nonlocal received
-        message = await receive()
+        nonlocal received, waited, complete
+        if complete:  # what still comes is the news that the client is gone, and that may take long
+            return await receive()
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(min(patience, patience + received / rate - waited)):
+                message = await receive()
+        except TimeoutError:
+            detail = f"The body came too slowly: at least {rate:g} bytes a second, no pause of {patience:g} s."
+            raise HTTPException(408, detail, {"Connection": "close"}) from None
+        waited += time.monotonic() - began
         received += len(message.get("body", b""))
+        complete = not message.get("more_body", False)
         if received > limit:
             raise HTTPException(413, f"The body may have {limit} bytes.")
         return message

@@ -1,5 +1,5 @@
 """Blobs: immutable files named by the SHA-256 of their content."""
 
-from app.storage.blobs import BlobStore, StagedBlob
+from app.storage.blobs import BlobStore, StagedArray, StagedBlob
 
-__all__ = ["BlobStore", "StagedBlob"]
+__all__ = ["BlobStore", "StagedArray", "StagedBlob"]

@@ -7,27 +7,66 @@ after a grace period, so a file that is about to be owned is never taken away.
 """
 
 import hashlib
+import math
 import os
 import tempfile
 import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-COPY_BYTES = 1 << 20
+BLOCK_BYTES = 8 << 20
 
 
-class StagedBlob:
-    """A file being written. Leaving the `with` block without `commit()` removes it."""
+class StagedFile:
+    """A file being written. Leaving the `with` block without a commit removes it."""
 
     def __init__(self, store: "BlobStore") -> None:
         self._store = store
         handle, name = tempfile.mkstemp(dir=store.staging, prefix="blob-")
         self.path = Path(name)
         self._file = os.fdopen(handle, "wb")
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def discard(self) -> None:
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+    def _commit_as(self, sha256: str) -> str:
+        """Make the bytes durable under their hash and return it."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        final = self._store.path(sha256)
+        try:
+            os.utime(final)  # already there: its grace period starts anew, a new owner is on its way
+            self.path.unlink()
+        except FileNotFoundError:
+            _make_durable_folder(final.parent)
+            os.replace(self.path, final)
+        _fsync_folder(final.parent)
+        return sha256
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.discard()
+
+
+class StagedBlob(StagedFile):
+    """Bytes that are hashed and counted while they are written."""
+
+    def __init__(self, store: "BlobStore") -> None:
+        super().__init__(store)
         self._hash = hashlib.sha256()
         self.size = 0
 
@@ -37,36 +76,62 @@ class StagedBlob:
         self.size += len(chunk)
         return len(chunk)
 
-    def flush(self) -> None:
-        self._file.flush()
-
     @property
     def sha256(self) -> str:
         return self._hash.hexdigest()
 
     def commit(self) -> str:
-        """Make the bytes durable under their hash and return it."""
+        return self._commit_as(self.sha256)
+
+
+class StagedArray(StagedFile):
+    """A `.npy` file that grows by rows, which other processes can map without a copy once it is committed.
+
+    Its header tells the number of rows, so it is written last and the hash taken then, by one more read.
+    """
+
+    def __init__(self, store: "BlobStore", dtype: np.dtype[Any], row_shape: tuple[int, ...]) -> None:
+        if dtype.hasobject:
+            raise ValueError("Object arrays cannot be stored.")
+        super().__init__(store)
+        self._dtype = dtype
+        self._row_shape = row_shape
+        self._row_bytes = dtype.itemsize * math.prod(row_shape)
+        self.n_rows = 0
+        self._write_header()
+        self._header_bytes = self._file.tell()
+
+    @property
+    def n_bytes(self) -> int:
+        return self.n_rows * self._row_bytes
+
+    def append(self, rows: np.ndarray[Any, Any]) -> None:
+        if rows.dtype != self._dtype or rows.shape[1:] != self._row_shape:
+            raise ValueError(f"{rows.dtype} rows of shape {rows.shape[1:]} do not fit {self._dtype} {self._row_shape}.")
+        self._file.write(np.ascontiguousarray(rows).data)
+        self.n_rows += len(rows)
+
+    def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
+        """The rows so far, a bounded number at a time."""
         self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        final = self._store.path(self.sha256)
-        try:
-            os.utime(final)  # already there: its grace period starts anew, a new owner is on its way
-            self.path.unlink()
-        except FileNotFoundError:
-            _make_durable_folder(final.parent)
-            os.replace(self.path, final)
-        _fsync_folder(final.parent)
-        return self.sha256
+        step = max(1, BLOCK_BYTES // max(1, self._row_bytes))
+        for first in range(0, self.n_rows, step):
+            n_rows = min(step, self.n_rows - first)
+            offset = self._header_bytes + first * self._row_bytes
+            flat = np.fromfile(self.path, self._dtype, n_rows * math.prod(self._row_shape), offset=offset)
+            yield flat.reshape(n_rows, *self._row_shape)
 
-    def __enter__(self) -> "StagedBlob":
-        return self
+    def commit(self) -> str:
+        self._file.seek(0)
+        self._write_header()
+        assert self._file.tell() == self._header_bytes, "numpy leaves room for the row count to grow"
+        self._file.flush()
+        return self._commit_as(_hash_file(self.path))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        self.path.unlink(missing_ok=True)
+    def _write_header(self) -> None:
+        shape = (self.n_rows, *self._row_shape)
+        header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
 
 
 class BlobStore:
@@ -81,15 +146,40 @@ class BlobStore:
     def stage(self) -> StagedBlob:
         return StagedBlob(self)
 
+    def stage_array(self, dtype: np.dtype[Any], row_shape: tuple[int, ...]) -> StagedArray:
+        return StagedArray(self, dtype, row_shape)
+
     def put(self, content: bytes) -> str:
         with self.stage() as staged:
             staged.write(content)
             return staged.commit()
 
+    def adopt(self, file: Path, sha256: str) -> None:
+        """Make a file of this file system, whose hash is known, durable under it; its old name stays.
+
+        A second name instead of a rename: somebody may be reading the file under its old one.
+        """
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+        final = self.path(sha256)
+        _make_durable_folder(final.parent)
+        with suppress(FileExistsError):
+            os.link(file, final)
+        os.utime(final)  # its grace period starts now, however old the bytes are
+        _fsync_folder(final.parent)
+
+    def remove(self, sha256: str) -> int:
+        """Delete a blob that nobody owns; returns the bytes freed."""
+        try:
+            size = self.size(sha256)
+            self.path(sha256).unlink()
+        except FileNotFoundError:
+            return 0
+        return size
+
     def put_array(self, array: np.ndarray[Any, Any]) -> str:
-        """Store an array as a `.npy` file, which other processes can map without a copy."""
-        with self.stage() as staged:
-            np.lib.format.write_array(staged, np.ascontiguousarray(array), allow_pickle=False)
+        with self.stage_array(array.dtype, array.shape[1:]) as staged:
+            staged.append(array)
             return staged.commit()
 
     def map_array(self, sha256: str) -> np.ndarray[Any, Any]:
@@ -104,14 +194,10 @@ class BlobStore:
 
     def is_intact(self, sha256: str) -> bool:
         """Whether the file is there and its bytes still have the hash that it is named by."""
-        digest = hashlib.sha256()
         try:
-            with self.path(sha256).open("rb") as file:
-                while chunk := file.read(COPY_BYTES):
-                    digest.update(chunk)
+            return _hash_file(self.path(sha256)) == sha256
         except FileNotFoundError:
             return False
-        return digest.hexdigest() == sha256
 
     def __iter__(self) -> Iterator[str]:
         for file in sorted(self.root.glob("??/*")):
@@ -136,6 +222,11 @@ class BlobStore:
             except FileNotFoundError:
                 continue  # another process swept or committed it
         return freed
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _make_durable_folder(folder: Path) -> None:

@@ -1,11 +1,20 @@
 """Ownership of blobs: which row keeps which file alive."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from app.db.tables import BlobOwnerRow
+
+# Any fixed number: on PostgreSQL, who gains a blob and who deletes unowned ones must not do so at once.
+POSTGRESQL_LOCK = 7_165_318_228
+
+
+def lock(session: Session) -> None:
+    """Until this unit of work ends, nobody else owns or deletes. SQLite's writers are alone anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.connection().exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})")
 
 
 def own(session: Session, owner_id: str, sizes: Mapping[str, int]) -> None:
@@ -13,8 +22,15 @@ def own(session: Session, owner_id: str, sizes: Mapping[str, int]) -> None:
     session.add_all(BlobOwnerRow(sha256=sha256, owner_id=owner_id, bytes=size) for sha256, size in sizes.items())
 
 
-def disown(session: Session, owner_id: str) -> None:
-    session.execute(delete(BlobOwnerRow).where(BlobOwnerRow.owner_id == owner_id))
+def disown(session: Session, owner_id: str) -> list[str]:
+    """Give up all blobs of a row; returns them."""
+    statement = delete(BlobOwnerRow).where(BlobOwnerRow.owner_id == owner_id).returning(BlobOwnerRow.sha256)
+    return list(session.scalars(statement))
+
+
+def owned_among(session: Session, blobs: Collection[str]) -> set[str]:
+    """Which of these blobs somebody owns."""
+    return set(session.scalars(select(BlobOwnerRow.sha256).where(BlobOwnerRow.sha256.in_(blobs))))
 
 
 def owners(session: Session) -> dict[str, list[str]]:

@@ -21,6 +21,15 @@ OPERATIONS = {
     "list_datasets": "GET /v1/datasets",
     "get_dataset": "GET /v1/datasets/{dataset_id}",
     "delete_dataset": "DELETE /v1/datasets/{dataset_id}",
+    "preview_dataset": "GET /v1/datasets/{dataset_id}/preview",
+    "get_dataset_statistics": "GET /v1/datasets/{dataset_id}/statistics",
+    "get_dataset_issues": "GET /v1/datasets/{dataset_id}/issues",
+    "get_dataset_content": "GET /v1/datasets/{dataset_id}/content",
+    "create_upload": "POST /v1/uploads",
+    "get_upload": "GET /v1/uploads/{upload_id}",
+    "get_upload_offset": "HEAD /v1/uploads/{upload_id}",
+    "append_to_upload": "PATCH /v1/uploads/{upload_id}",
+    "delete_upload": "DELETE /v1/uploads/{upload_id}",
     "create_job": "POST /v1/jobs",
     "list_jobs": "GET /v1/jobs",
     "get_job": "GET /v1/jobs/{job_id}",
@@ -106,17 +115,24 @@ def test_every_refusal_is_a_problem_document(document: dict[str, Any]) -> None:
 
 def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: dict[str, Any]) -> None:
     with_body = {op["operationId"]: op for _, _, op in operations(document) if "requestBody" in op}
-    assert set(with_body) == {"create_dataset", "create_job", "predict"}
+    assert set(with_body) == {"create_dataset", "append_to_upload", "create_job", "predict"}
     for name, operation in with_body.items():
         assert {"400", "413", "415"} <= set(operation["responses"]), name
         assert operation["requestBody"]["required"] is True
-    assert set(with_body["create_dataset"]["requestBody"]["content"]) == {"text/csv", "text/x-libsvm"}
-    assert {"200", "201", "507"} <= set(with_body["create_dataset"]["responses"])
+    assert set(with_body["create_dataset"]["requestBody"]["content"]) == {
+        *("text/csv", "text/tab-separated-values", "text/x-libsvm", "application/x-ndjson", "multipart/form-data"),
+        *("application/vnd.apache.parquet", "application/vnd.apache.arrow.stream", "application/x-npz"),
+    }
+    for name in ("create_dataset", "append_to_upload"):
+        assert {"200", "201", "408", "507"} <= set(with_body[name]["responses"])
 
 
 def test_the_conflicts_are_declared(document: dict[str, Any]) -> None:
     conflicts = {op["operationId"] for _, _, op in operations(document) if "409" in op["responses"]}
-    assert conflicts == {"cancel_job", "delete_dataset"}
+    assert conflicts == {
+        *("create_job", "cancel_job", "delete_dataset", "append_to_upload"),
+        *("preview_dataset", "get_dataset_statistics", "get_dataset_issues", "get_dataset_content"),
+    }
 
 
 def test_path_parameters_are_declared_where_they_are_used(document: dict[str, Any]) -> None:
@@ -126,7 +142,7 @@ def test_path_parameters_are_declared_where_they_are_used(document: dict[str, An
 
 
 def test_lists_take_a_limit_and_a_cursor(document: dict[str, Any]) -> None:
-    for name in ("list_datasets", "list_jobs", "list_models", "list_job_events"):
+    for name in ("list_datasets", "list_jobs", "list_models", "list_job_events", "get_dataset_statistics"):
         operation = next(op for _, _, op in operations(document) if op["operationId"] == name)
         parameters = {one["name"]: one["schema"] for one in operation["parameters"]}
         assert (parameters["limit"]["minimum"], parameters["limit"]["maximum"]) == (1, 200)

@@ -1,11 +1,16 @@
 """What the sweep and `verify` rely on when they ask who needs a file, on every database."""
 
+import threading
+import time
+from pathlib import Path
+
 import pytest
 from sqlalchemy.exc import IntegrityError
 
 from app.db import Database
 from app.db.tables import BlobOwnerRow
-from app.storage import repository
+from app.storage import BlobStore, repository
+from app.storage.reclaim import BlobsGone, own_existing, reclaim
 from tests.builders import count_rows, interrupted_write
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
@@ -31,8 +36,8 @@ def test_disowning_leaves_what_others_own(database: Database) -> None:
     own(database, "ds_1", {A: 1, B: 2})
     own(database, "ds_2", {B: 2})
     with database.write() as session:
-        repository.disown(session, "ds_1")
-        repository.disown(session, "ds_3")
+        assert sorted(repository.disown(session, "ds_1")) == [A, B]
+        assert repository.disown(session, "ds_3") == []
     assert owners(database) == {B: {"ds_2"}}
 
 
@@ -52,3 +57,51 @@ def test_owning_twice_is_a_mistake_that_is_seen(database: Database) -> None:
     with pytest.raises(IntegrityError):
         own(database, "ds_1", {A: 1})
     assert count_rows(database, BlobOwnerRow) == 1
+
+
+def test_owned_among_names_what_somebody_needs(database: Database) -> None:
+    own(database, "ds_1", {A: 1, B: 2})
+    with database.read() as session:
+        assert repository.owned_among(session, [A, C]) == {A}
+        assert repository.owned_among(session, []) == set()
+
+
+def test_reclaiming_deletes_only_what_nobody_owns(database: Database, tmp_path: Path) -> None:
+    blobs = BlobStore(tmp_path)
+    mine, shared = blobs.put(b"mine"), blobs.put(b"shared!")
+    own(database, "ds_1", {shared: 7})
+    assert reclaim(database, blobs, [mine, shared, C]) == 4
+    assert list(blobs) == [shared]
+
+
+def test_a_blob_that_is_gone_cannot_be_owned(database: Database, tmp_path: Path) -> None:
+    blobs = BlobStore(tmp_path)
+    here = blobs.put(b"here")
+    with database.write() as session:
+        own_existing(session, blobs, "ds_1", {here: 4})
+    with pytest.raises(BlobsGone), database.write() as session:
+        own_existing(session, blobs, "ds_2", {here: 4, C: 1})
+    assert owners(database) == {here: {"ds_1"}}
+
+
+def test_who_owns_and_who_deletes_wait_for_each_other(database: Database, tmp_path: Path) -> None:
+    """A delete that comes while a unit of work is owning the blob sees the owner and leaves it."""
+    blobs = BlobStore(tmp_path)
+    blob = blobs.put(b"wanted")
+    owning, freed = threading.Event(), []
+
+    def delete() -> None:
+        owning.wait(20)
+        freed.append(reclaim(database, blobs, [blob]))
+
+    thread = threading.Thread(target=delete)
+    thread.start()
+    with database.write() as session:
+        own_existing(session, blobs, "ds_1", {blob: 6})
+        session.flush()
+        owning.set()
+        time.sleep(0.3)
+        assert freed == []
+    thread.join(20)
+    assert freed == [0]
+    assert list(blobs) == [blob]

@@ -1,9 +1,13 @@
 """What the service relies on when it stores and finds datasets, on every database."""
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
 from sqlalchemy.exc import IntegrityError
 
 from app.datasets import repository
+from app.datasets.repository import Claim, Filters
 from app.db import Database
 from app.db.tables import DatasetRow
 from tests.builders import NOBODY, count_rows, dataset_row, interrupted_write
@@ -20,11 +24,10 @@ def listed(
     database: Database,
     limit: int = 100,
     before_id: str | None = None,
-    name: str | None = None,
-    labels: dict[str, str] | None = None,
+    **filters: Any,
 ) -> list[str]:
     with database.read() as session:
-        return [row.id for row in repository.list_newest(session, limit, before_id, name, labels or {})]
+        return [row.id for row in repository.list_newest(session, limit, before_id, Filters(**filters))]
 
 
 def test_a_row_comes_back_as_it_was_stored(database: Database) -> None:
@@ -137,3 +140,79 @@ def test_reading_never_writes(database: Database) -> None:
     with database.read() as session:
         repository.insert(session, dataset_row())
     assert count_rows(database, DatasetRow) == 0
+
+
+def test_a_list_is_filtered_by_status_task_and_time(database: Database) -> None:
+    old = datetime(2020, 1, 1, tzinfo=UTC)
+    ids = store(
+        database,
+        dataset_row(status="processing", created_at=old),
+        dataset_row(task_hint="regression"),
+        dataset_row(status="invalid"),
+    )
+    assert listed(database, status="processing") == [ids[0]]
+    assert listed(database, task="regression") == [ids[1]]
+    assert listed(database, created_after=old) == [ids[2], ids[1]]
+    assert listed(database, created_after=old - timedelta(seconds=1), status="processing") == [ids[0]]
+
+
+def processing(seconds: float, **values: Any) -> DatasetRow:
+    """A dataset whose reader may stay silent for these seconds from now on."""
+    expires = datetime.now(UTC) + timedelta(seconds=seconds)
+    return dataset_row(status="processing", attempt=1, lease_expires_at=expires, **values)
+
+
+def test_only_silent_readers_lose_their_dataset(database: Database) -> None:
+    silent, alive, ready = processing(-60), processing(60), dataset_row()
+    store(database, silent, alive, ready)
+    with database.write() as session:
+        assert repository.any_silent(session)
+        assert repository.claim_silent(session, 30) == [Claim(silent.id, 2)]
+    with database.write() as session:
+        assert not repository.any_silent(session)
+        assert repository.claim_silent(session, 30) == []
+
+
+def test_a_reader_that_lost_its_dataset_cannot_write_to_it(database: Database) -> None:
+    row = processing(-60)
+    store(database, row)
+    with database.write() as session:
+        (taken,) = repository.claim_silent(session, 30)
+        assert not repository.update_claimed(session, Claim(row.id, 1), status="ready")
+        assert repository.update_claimed(session, taken, status="ready")
+        assert not repository.update_claimed(session, taken, status="invalid")
+
+
+def test_a_renewed_lease_keeps_others_away(database: Database) -> None:
+    row = processing(-60)
+    store(database, row)
+    with database.write() as session:
+        repository.extend_leases(session, [Claim(row.id, 1)], 30)
+        assert not repository.any_silent(session)
+        repository.extend_leases(session, [Claim(row.id, 1)], -1)
+        assert repository.any_silent(session)
+
+
+def test_statistics_are_set_once(database: Database) -> None:
+    (dataset_id,) = store(database, dataset_row())
+    with database.write() as session:
+        assert repository.set_statistics(session, dataset_id, "a" * 64)
+        assert not repository.set_statistics(session, dataset_id, "b" * 64)
+        assert not repository.set_statistics(session, f"ds_{NOBODY}", "a" * 64)
+        repository.set_issues(session, dataset_id, [{"code": "x"}])
+    with database.read() as session:
+        found = repository.get(session, dataset_id)
+        assert found is not None
+        assert (found.statistics, found.issues) == ("a" * 64, [{"code": "x"}])
+
+
+def test_an_invalid_dataset_expires(database: Database) -> None:
+    now = datetime.now(UTC)
+    ids = store(
+        database,
+        dataset_row(expires_at=now - timedelta(seconds=60)),
+        dataset_row(expires_at=now + timedelta(seconds=60)),
+        dataset_row(),
+    )
+    with database.read() as session:
+        assert [row.id for row in repository.expired(session)] == ids[:1]

@@ -154,7 +154,9 @@ def test_the_same_upload_is_stored_once(service: Service) -> None:
     assert again.json()["deduplicated"]
     assert again.json()["id"] == first["id"]
     assert service.upload(content, name="other")["id"] != first["id"]
-    assert service.http.delete(f"/v1/datasets/{first['id']}").status_code == 204
+    deleted = service.http.delete(f"/v1/datasets/{first['id']}")
+    assert deleted.status_code == 200
+    assert (deleted.json()["id"], deleted.json()["deleted"]) == (first["id"], True)
     assert service.http.get(f"/v1/datasets/{first['id']}").status_code == 404
 
 

@@ -1,5 +1,6 @@
 """The CSV reader: what it accepts and gives, and the exact place and code of what it refuses."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,48 @@ def test_accepted_spellings(tmp_path: Path, text: str, options: dict[str, object
     assert read_text(tmp_path, text, **options).arrays["X"].tolist() == expected
 
 
+def test_groups_are_numbered_in_order_of_appearance(tmp_path: Path) -> None:
+    table = read_text(tmp_path, "a,g,y\n1,q,x\n2,p,x\n3,q,z\n4,7,z\n", group="g")
+    assert table.arrays["group"].tolist() == [0, 1, 0, 2]
+    assert table.arrays["group"].dtype == np.int64
+    assert table.arrays["X"].tolist() == [[1], [2], [3], [4]]
+    refusal = refuse(tmp_path, "a,g,y\n1,q,x\n2, ,x\n", group="g")
+    assert [(error.line, error.column, error.code) for error in refusal.errors] == [(3, 2, "missing_value")]
+
+
+def test_what_counts_as_missing_can_be_said(tmp_path: Path) -> None:
+    text = "a,b,y\n1,NA,x\n-999,2,x\n3,4,NA\n"
+    assert refuse(tmp_path, text).errors[0].code == "not_a_number"
+    refusal = refuse(tmp_path, text, missing=("NA", "-999"))
+    places = [(error.line, error.column, error.code) for error in refusal.errors]
+    assert places == [(2, 2, "missing_value"), (3, 1, "missing_value"), (4, 3, "missing_value")]
+    assert "'-999', which stands for a missing value" in refusal.errors[1].detail
+    assert read_text(tmp_path, "a,y\n1,NA\n2,x\n", missing=("-",)).labels == ["NA", "x"]
+
+
+def test_tab_separated_values(tmp_path: Path) -> None:
+    path = tmp_path / "data.tsv"
+    path.write_text('a\tb\ty\n1\t2\t"x\ty"\n')
+    table = read(path, "tsv", ReadOptions())
+    assert (table.feature_names, table.labels) == (["a", "b"], ["x\ty"])
+    with pytest.raises(InvalidOption, match="delimiter"):
+        read(path, "tsv", ReadOptions(delimiter=","))
+
+
+def test_a_word_behind_many_numbers_makes_all_labels_strings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.datasets.formats.text.PIECE_BYTES", 1 << 12)
+    table = read_text(tmp_path, "a,y\n" + "1,1\n1,01\n" * 6_000 + "1,x\n")
+    assert table.class_counts == [("01", 6_000), ("1", 6_000), ("x", 1)]
+    assert table.warnings[-1].code == "mixed_labels"
+
+
+def test_labels_of_too_many_values_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.datasets.formats.labels.MAX_CLASSES", 100)
+    assert len(read_text(tmp_path, "a,y\n" + "".join(f"1,w{k}\n" for k in range(100))).labels or []) == 100
+    text = "a,y\n" + "".join(f"1,w{k}\n" for k in range(101))
+    assert refuse(tmp_path, text).errors[0].code == "too_many_classes"
+
+
 def test_labels_are_kept_as_they_are(tmp_path: Path) -> None:
     table = read_text(tmp_path, 'x,y\n1, a\n1,a\n1,"a\nb"\n1,"q""q"\n1,NA\n1,null\n1,Ünïcode\n1,7\n')
     assert table.labels == sorted([" a", "a", "a\nb", 'q"q', "NA", "null", "Ünïcode", "7"])
@@ -203,6 +246,10 @@ def test_a_wrong_delimiter_is_suspected(tmp_path: Path) -> None:
         ({"weight": "nope"}, "weight", "'nope'"),
         ({"ignore": ("a", "nope")}, "ignore", "'nope'"),
         ({"weight": "f"}, "weight", "same column"),
+        ({"group": "nope"}, "group", "'nope'"),
+        ({"group": "f"}, "group", "same column"),
+        ({"group": "a", "weight": "a"}, "group", "same column"),
+        ({"group": "a", "ignore": ("a",)}, "ignore", "group"),
         ({"target": "a", "ignore": ("a",)}, "ignore", "target"),
         ({"weight": "a", "ignore": ("a",)}, "ignore", "weight"),
         ({"ignore": ("a", "b", "c", "d", "e")}, "ignore", "no column"),
@@ -267,6 +314,7 @@ def test_a_very_wide_file(tmp_path: Path) -> None:
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.datasets.formats.text.MAX_LINE_BYTES", 1 << 16)
+    monkeypatch.setattr("app.datasets.formats.text.PIECE_BYTES", 1 << 12)
     assert refuse(tmp_path, "1," * (1 << 20)).errors[0].code == "line_too_long"
     late = refuse(tmp_path, "a,b\n1,x\n?,y\n" + "1" * (1 << 20)).errors[0]
     assert (late.line, late.code) == (4, "line_too_long")
@@ -274,9 +322,13 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_blank_lines_do_not_cost_memory(tmp_path: Path) -> None:
     wide = ",".join(f"c{j}" for j in range(5_000))
-    table = read_text(tmp_path, wide + "\n" * 1_000_000 + ",".join(["1"] * 5_000))
-    assert table.arrays["X"].base is not None
-    assert table.arrays["X"].base.nbytes < 8 * 1_100_000
+    text = wide + "\n" * 1_000_000 + ",".join(["1"] * 5_000)
+    tracemalloc.start()
+    try:
+        assert read_text(tmp_path, text).n_rows == 1
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_bundled_example() -> None:

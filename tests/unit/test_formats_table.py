@@ -12,6 +12,10 @@ from app.datasets.formats.table import excerpt
 
 def test_the_public_surface() -> None:
     assert formats.__all__ == [
+        "ENCODINGS",
+        "MEDIA_TYPES",
+        "Ceiling",
+        "Encoding",
         "FileError",
         "FileWarning",
         "Format",
@@ -19,9 +23,13 @@ def test_the_public_surface() -> None:
         "InvalidOption",
         "Label",
         "ReadOptions",
+        "Sink",
+        "Summary",
         "Table",
         "TaskHint",
+        "TooLarge",
         "read",
+        "read_into",
         "warm",
     ]
     assert all(hasattr(formats, name) for name in formats.__all__)

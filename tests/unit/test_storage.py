@@ -1,8 +1,10 @@
 """Blobs are named by their content, are there whole or not at all, and are swept only when nobody needs them."""
 
 import hashlib
+import io
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,29 @@ def test_an_array_is_mapped_not_copied_and_equal(store: BlobStore, array: np.nda
 def test_an_array_of_objects_is_refused(store: BlobStore) -> None:
     with pytest.raises(ValueError, match="Object arrays"):
         store.put_array(np.array([{}], dtype=object))
+    assert files(store) == []
+
+
+@pytest.mark.parametrize("row_shape", [(), (3,)], ids=["values", "rows"])
+def test_an_array_that_grows_is_the_file_that_numpy_writes(store: BlobStore, row_shape: tuple[int, ...]) -> None:
+    whole = np.arange(3_000_000.0)[: 900_000 * (3 if row_shape else 1)].reshape(-1, *row_shape)
+    with store.stage_array(whole.dtype, row_shape) as staged:
+        for first, past in pairwise([0, 1, 1, 500_000, 900_000]):
+            staged.append(whole[first:past])
+        assert staged.n_bytes == whole.nbytes
+        assert np.array_equal(np.concatenate(list(staged.blocks())), whole)
+        sha256 = staged.commit()
+    expected = io.BytesIO()
+    np.save(expected, whole)
+    assert store.path(sha256).read_bytes() == expected.getvalue()
+    assert files(store) == [store.path(sha256)]
+
+
+def test_rows_that_do_not_fit_are_refused(store: BlobStore) -> None:
+    with store.stage_array(np.dtype(np.float64), (2,)) as staged:
+        for rows in (np.zeros((1, 3)), np.zeros((1, 2), dtype=np.float32), np.zeros(2)):
+            with pytest.raises(ValueError, match="do not fit"):
+                staged.append(rows)
     assert files(store) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.config import Settings
 from app.db import Database
-from app.db.tables import ModelRow
+from app.db.tables import DatasetRow, ModelRow
 from app.models import service as models
 from app.storage import BlobStore
 from app.storage import repository as ownership
@@ -93,6 +93,28 @@ def test_a_file_that_a_sweep_would_take_from_its_row_is_found(
     assert len(report.faults) == 3
     assert all(fault.endswith("is not recorded as its own") for fault in report.faults)
     assert sorted(report.unowned) == sorted(files.values())
+
+
+def test_statistics_belong_to_their_dataset(settings: Settings, database: Database, store: BlobStore) -> None:
+    dataset_id, _ = add_dataset(database, store)
+    sha256 = store.put(b"statistics")
+    with database.write() as session:
+        session.get_one(DatasetRow, dataset_id).statistics = sha256
+        ownership.own(session, dataset_id, {sha256: 10})
+    assert verify_storage(settings).sound
+    store.path(sha256).unlink()
+    assert verify_storage(settings).faults == [f"{dataset_id}: file {sha256} is missing or damaged"]
+
+
+@pytest.mark.parametrize(("status", "missing"), [("processing", 1), ("invalid", 0)])
+def test_a_dataset_needs_the_files_of_its_state(
+    settings: Settings, database: Database, status: str, missing: int
+) -> None:
+    with database.write() as session:
+        row = dataset_row(status=status, sha256="9" * 64, arrays={})
+        session.add(row)
+        ownership.own(session, row.id, {row.sha256: 3})
+    assert len(verify_storage(settings).faults) == missing
 
 
 def test_a_model_that_is_not_what_its_row_says_is_found(

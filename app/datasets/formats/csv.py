@@ -1,110 +1,70 @@
-"""CSV: pyarrow converts; where it refuses, a slow second pass finds the places of the faults.
+"""CSV: pyarrow converts piece by piece; where it refuses, Python's own reader finds the places of the faults.
 
 Column names come from the header or not at all; every feature is a finite decimal number; labels are
-numbers if all of them are, else strings exactly as given. Blank lines are skipped. Spaces and tabs
-around a number are no part of it. Nothing is changed or guessed without a warning.
+numbers if all of them are, else strings exactly as given; groups are strings. Blank lines are skipped.
+Spaces and tabs around a number are no part of it. Nothing is changed or guessed without a warning.
 """
 
-from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
+from .collect import Block, Collector, is_clean
+from .compressed import Ceiling
 from .csv_layout import NOT_FINITE, NUMBER, Layout, find_faults, find_layout, read_records
-from .table import (
-    FileError,
-    FileWarning,
-    InvalidFile,
-    InvalidOption,
-    ReadOptions,
-    Table,
-    excerpt,
-    summarize_codes,
-    summarize_numbers,
-)
-from .text import TextScan, scan_text
+from .labels import Encoded, encode_list
+from .mapped import Mapped
+from .table import ErrorLog, FileError, FileWarning, InvalidFile, InvalidOption, ReadOptions, Summary, excerpt
+from .text import LineCounter, Piece, check_text, is_sound, map_in_order, piece_bytes, pieces, skip_byte_order_mark
 
-__all__ = ["read_csv"]
+__all__ = ["read_csv", "read_tsv"]
 
-BLOCK_BYTES = 1 << 20
-LARGEST_BLOCK_BYTES = 32 << 20
-BLOCK_RECORDS = 128
-WIDE = 10_000  # columns; from about here on pyarrow's cost of a column in a block outweighs its speed
+WIDE = 10_000  # columns; from about here on pyarrow's cost of a column in a piece outweighs its speed
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """The converted columns. `target` holds numbers, or codes where `labels` tells the code of each label."""
-
-    X: npt.NDArray[np.float64]
-    weight: npt.NDArray[np.float64] | None
-    target: npt.NDArray[Any]
-    labels: dict[str, int] | None
-
-    @classmethod
-    def empty(cls, layout: Layout, max_rows: int, labels: dict[str, int] | None) -> Self:
-        weight = None if layout.weight is None else np.empty(max_rows)
-        target = np.empty(max_rows, dtype=np.float64 if labels is None else np.int32)
-        return cls(np.empty((max_rows, len(layout.features))), weight, target, labels)
-
-    def cut(self, n_rows: int, layout: Layout) -> Self:
-        if n_rows == 0:
-            detail = "The file has no rows of data" + (" behind its header." if layout.names else ".")
-            raise InvalidFile([FileError(layout.body_line, None, "no_rows", detail)])
-        weight = None if self.weight is None else self.weight[:n_rows]
-        return replace(self, X=self.X[:n_rows], weight=weight, target=self.target[:n_rows])
+class _Unsound(Exception):
+    """The bytes are not well-formed text."""
 
 
-class _Refused(Exception):
-    """The converter met something wrong after `good_rows` rows."""
-
-    def __init__(self, good_rows: int) -> None:
-        self.good_rows = good_rows
-        super().__init__(good_rows)
+class _FoundWord(Exception):
+    """A label that is no number, in a file whose labels were taken as numbers so far."""
 
 
-def read_csv(path: Path, options: ReadOptions) -> Table:
-    if options.index_base != "auto":
-        raise InvalidOption("index_base", "Only libsvm text has an index base.")
-    if options.n_features is not None:
-        raise InvalidOption("n_features", "Only libsvm text takes it; a CSV has its columns.")
-    delimiter = _check_delimiter(options.delimiter)
-    scan = scan_text(path, delimiter)
-    layout, warnings = find_layout(path, scan.start, delimiter, options)
-    # A record without a fault has this many bytes at least, so blank lines cannot make the arrays large.
-    least_bytes = layout.n_columns + len(layout.numbers) + 1
-    max_rows = min(scan.max_lines, path.stat().st_size // least_bytes + 1)
-    columns = _convert(path, layout, max_rows, scan)
-    y, labels = _encode_labels(columns)
-    if not np.isfinite(y).all():
-        find_faults(path, layout, numeric_labels=True).raise_if_any()
-    if labels is None:
-        counts, hint, label_warnings = summarize_numbers(y)
-    else:
-        counts, hint, label_warnings = summarize_codes(y, labels)
-        label_warnings += _warn_mixed_labels(labels)
-    arrays: dict[str, npt.NDArray[Any]] = {"X": columns.X, "y": y}
-    if columns.weight is not None:
-        arrays["weight"] = columns.weight
-    names = layout.names
-    return Table(
-        storage="dense",
-        arrays=arrays,
-        n_rows=len(y),
-        n_features=len(layout.features),
-        nnz=int(np.count_nonzero(columns.X)),
-        label_kind="number" if labels is None else "string",
-        task_hint=hint,
-        feature_names=None if names is None else [names[j] for j in layout.features],
-        target=str(layout.target) if names is None else names[layout.target],
-        labels=labels,
-        class_counts=counts,
-        warnings=warnings + label_warnings,
+def read_csv(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
+    return _read(path, options, _check_delimiter(options.delimiter), collector)
+
+
+def read_tsv(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
+    return _read(path, options, "\t", collector)
+
+
+def _read(path: Path, options: ReadOptions, delimiter: str, collector: Collector) -> Summary:
+    with path.open("rb") as file:
+        start = skip_byte_order_mark(file.read(4))
+    try:
+        layout, warnings = find_layout(path, start, delimiter, options)
+        _check_header(path, start, layout)
+        faults = _convert(path, start, layout, collector)
+    except (_Unsound, InvalidFile, InvalidOption, UnicodeDecodeError):
+        check_text(path, start, delimiter)  # its verdict explains all others
+        raise
+    faults.raise_if_any()
+    if collector.n_rows == 0:
+        detail = "The file has no rows of data" + (" behind its header." if layout.names else ".")
+        raise InvalidFile([FileError(layout.body_line, None, "no_rows", detail)])
+    roles, names = layout.roles, layout.names
+    summary = collector.finish(
+        len(roles.features),
+        warnings,
+        feature_names=None if names is None else [names[j] for j in roles.features],
+        target=str(roles.target) if names is None else names[roles.target],
     )
+    summary.warnings += _warn_mixed_labels(summary.labels or [])
+    return summary
 
 
 def _check_delimiter(delimiter: str | None) -> str:
@@ -120,114 +80,143 @@ def _check_delimiter(delimiter: str | None) -> str:
     return delimiter
 
 
-def _convert(path: Path, layout: Layout, max_rows: int, scan: TextScan) -> _Columns:
-    # pyarrow 26 loses the line feed of a quoted CR LF where two of its blocks meet.
-    if layout.n_columns > WIDE or scan.has_quoted_return:
-        return _convert_records(path, layout, max_rows)
-    block_bytes = max(BLOCK_BYTES, min(BLOCK_RECORDS * layout.first_record_bytes, LARGEST_BLOCK_BYTES))
+def _check_header(path: Path, start: int, layout: Layout) -> None:
+    with path.open("rb") as file:
+        file.seek(start)
+        if not is_sound(file.read(layout.body_start - start), layout.delimiter):
+            raise _Unsound
+
+
+def _convert(path: Path, start: int, layout: Layout, collector: Collector) -> ErrorLog:
     # Numbers are tried first: a real-valued target has about as many labels as rows.
-    for labels in (None, dict[str, int]()):
-        try:
-            return _convert_blocks(path, layout, max_rows, scan.has_quotes, block_bytes, labels)
-        except _Refused as refusal:
-            good_rows = refusal.good_rows
-    find_faults(path, layout, skip_rows=good_rows).raise_if_any()
-    # Nothing is wrong with any cell, so pyarrow met a record that is longer than its block.
-    return _convert_records(path, layout, max_rows)
-
-
-def _convert_blocks(
-    path: Path, layout: Layout, max_rows: int, has_quotes: bool, block_bytes: int, labels: dict[str, int] | None
-) -> _Columns:
-    """By pyarrow: fast, but each block costs time for each column, and must hold a whole record."""
-    columns = _Columns.empty(layout, max_rows, labels)
-    n_rows = 0
     try:
-        for batch in _open_batches(path, layout, has_quotes, block_bytes, numeric_target=labels is None):
-            rows = slice(n_rows, n_rows + batch.num_rows)
-            target = batch.columns[len(layout.features)]
-            if labels is None:
-                columns.target[rows] = _checked(target.to_numpy(), n_rows)
-            else:
-                columns.target[rows] = _encode_batch(target, labels, n_rows)
-            for j, column in enumerate(batch.columns[: len(layout.features)]):
-                columns.X[rows, j] = column.to_numpy()
-            _checked(columns.X[rows], n_rows)
-            if columns.weight is not None:
-                columns.weight[rows] = _checked(batch.columns[-1].to_numpy(), n_rows, lowest=0)
-            n_rows += batch.num_rows
+        return _walk(path, start, layout, collector, as_words=False)
+    except _FoundWord:
+        collector.clear()
+        return _walk(path, start, layout, collector, as_words=True)
+
+
+def _walk(path: Path, start: int, layout: Layout, collector: Collector, as_words: bool) -> ErrorLog:
+    """Convert the whole file; returns its faults. Rows behind the first fault are only looked at."""
+    faults = ErrorLog()
+    label_faults = ErrorLog()  # count only if no label is a word
+    lines = LineCounter(path, start)
+    convert = partial(_convert_piece, layout=layout, as_words=as_words)
+    n_bytes = piece_bytes(layout.first_record_bytes)
+    for piece, block in map_in_order(convert, pieces(path, layout.body_start, _find_record_end, n_bytes)):
+        if block is None:
+            line = lines.line_at(piece.first)
+            found = find_faults(piece.text, line, layout)
+            faults.extend(found)
+            if faults.full:
+                break
+            if not found and not as_words:
+                label_faults.extend(_find_label_faults(piece, line, layout))
+        if not (faults or label_faults):
+            block = block or _convert_records(piece, layout, as_words)
+            if block is not None:
+                collector.add(block)
+    return faults or label_faults
+
+
+def _find_record_end(mapped: Mapped, first: int, past: int) -> int:
+    """The place behind the last line end that no quotes enclose, or 0. A CR at the very end may lack its LF."""
+    buffer = np.frombuffer(mapped, dtype=np.uint8, count=past - first, offset=first)
+    is_quote = buffer == ord('"')
+    if not is_quote.any():
+        return (mapped.rfind(b"\n", first, past) + 1) or (mapped.rfind(b"\r", first, past - 1) + 1)
+    is_end = buffer == ord("\n")
+    is_end[:-1] |= (buffer[:-1] == ord("\r")) & (buffer[1:] != ord("\n"))
+    ends = np.flatnonzero(is_end)
+    quotes_before = np.searchsorted(np.flatnonzero(is_quote), ends)
+    outside = ends[quotes_before % 2 == 0]
+    return first + int(outside[-1]) + 1 if len(outside) else 0
+
+
+def _find_label_faults(piece: Piece, line: int, layout: Layout) -> ErrorLog:
+    """Labels that spell no finite number, of a piece that has no other faults."""
+    for _, record in read_records(piece.text, line, layout):
+        label = record[layout.roles.target]
+        if not NUMBER.fullmatch(label) and not NOT_FINITE.fullmatch(label):
+            raise _FoundWord
+    return find_faults(piece.text, line, layout, numeric_labels=True)
+
+
+def _convert_piece(piece: Piece, layout: Layout, as_words: bool) -> tuple[Piece, Block | None]:
+    """By pyarrow: fast; None where it refuses, and where it would be slow."""
+    if not is_sound(piece.text, layout.delimiter):
+        raise _Unsound
+    if layout.n_columns > WIDE or _is_blank(piece.text):
+        return piece, None
+    roles = layout.roles
+    try:
+        columns = [column.chunk(0) for column in _parse(piece, layout, as_words).columns]
     except pa.ArrowInvalid:
-        raise _Refused(n_rows) from None  # its message quotes the file
-    return columns.cut(n_rows, layout)
+        return piece, None
+    if any(column.null_count for column in columns):
+        return piece, None
+    n_features = len(roles.features)
+    X = np.empty((len(columns[0]), n_features))
+    for j, column in enumerate(columns[:n_features]):
+        X[:, j] = column.to_numpy()
+    others = iter(columns[n_features:])
+    target = _encode(next(others)) if as_words else next(others).to_numpy()
+    weight = None if roles.weight is None else next(others).to_numpy()
+    group = None if roles.group is None else _encode(next(others))
+    block = Block(X, target, weight, group)
+    return piece, block if is_clean(block) else None
 
 
-def _checked(values: npt.NDArray[np.float64], good_rows: int, lowest: float = -np.inf) -> npt.NDArray[np.float64]:
-    if not np.isfinite(values).all() or values.min(initial=np.inf) < lowest:
-        raise _Refused(good_rows)
-    return values
+def _is_blank(text: bytes) -> bool:
+    return not text[:100].strip(b"\r\n") and not text.strip(b"\r\n")  # the second copies most of it
 
 
-def _encode_batch(target: Any, labels: dict[str, int], good_rows: int) -> npt.NDArray[np.int32]:
-    in_batch = target.dictionary.to_pylist()
-    if not all(label.strip(" \t") for label in in_batch):
-        raise _Refused(good_rows)
-    codes = np.array([labels.setdefault(label, len(labels)) for label in in_batch], dtype=np.int32)
-    encoded: npt.NDArray[np.int32] = codes[target.indices.to_numpy()]
-    return encoded
+def _encode(column: Any) -> Encoded:
+    return column.dictionary.to_pylist(), column.indices.to_numpy()
 
 
-def _convert_records(path: Path, layout: Layout, max_rows: int) -> _Columns:
-    """By Python's own reader: the same result, for what pyarrow reads slowly, wrongly or not at all."""
-    find_faults(path, layout).raise_if_any()
-    labels: dict[str, int] = {}
-    columns = _Columns.empty(layout, max_rows, labels)
-    n_rows = 0
-    for _, record in read_records(path, layout):
-        columns.X[n_rows] = [float(record[j]) for j in layout.features]
-        if layout.weight is not None and columns.weight is not None:
-            columns.weight[n_rows] = float(record[layout.weight])
-        columns.target[n_rows] = labels.setdefault(record[layout.target], len(labels))
-        n_rows += 1
-    return columns.cut(n_rows, layout)
-
-
-def _open_batches(path: Path, layout: Layout, has_quotes: bool, block_bytes: int, numeric_target: bool) -> Any:
-    """Record batches whose columns are the features, the target and, if there is one, the weight."""
-    body_bytes = path.stat().st_size - layout.body_start
-    if body_bytes == 0:
-        return []
-    # Not mapped: pyarrow reads ahead in a thread that may outlive this call, and with it the file.
-    body = pa.OSFile(str(path)).get_stream(layout.body_start, body_bytes)
+def _parse(piece: Piece, layout: Layout, as_words: bool) -> Any:
+    """A table whose columns are the features, the target and, where they are, the weight and the group."""
+    roles = layout.roles
     keys = [str(j) for j in range(layout.n_columns)]  # free of the user's names, which may clash
-    types = {keys[j]: pa.float64() for j in layout.numbers}
-    types[keys[layout.target]] = pa.float64() if numeric_target else pa.dictionary(pa.int32(), pa.string())
-    wanted = [*layout.features, layout.target]
-    if layout.weight is not None:
-        wanted.append(layout.weight)
-    return pyarrow.csv.open_csv(
-        body,
-        read_options=pyarrow.csv.ReadOptions(column_names=keys, use_threads=False, block_size=block_bytes),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=has_quotes),
+    words = pa.dictionary(pa.int32(), pa.string())
+    types = {keys[j]: pa.float64() for j in roles.numbers}
+    types[keys[roles.target]] = words if as_words else pa.float64()
+    wanted = [*roles.features, roles.target]
+    if roles.weight is not None:
+        wanted.append(roles.weight)
+    if roles.group is not None:
+        types[keys[roles.group]] = words
+        wanted.append(roles.group)
+    # One block: where two meet, pyarrow 26 loses the line feed of a quoted CR LF.
+    one_block = pyarrow.csv.ReadOptions(column_names=keys, use_threads=False, block_size=len(piece.text) + 1)
+    return pyarrow.csv.read_csv(
+        pa.BufferReader(piece.text),
+        read_options=one_block,
+        parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=b'"' in piece.text),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=types,
             include_columns=[keys[j] for j in wanted],
-            null_values=[],  # an empty cell is a fault, "NA" is a string: nothing turns into a missing value
-            strings_can_be_null=False,
+            null_values=list(layout.missing),  # nothing else turns into a missing value: an empty cell is a fault
+            strings_can_be_null=bool(layout.missing),
             check_utf8=False,  # done before
         ),
     )
 
 
-def _encode_labels(columns: _Columns) -> tuple[npt.NDArray[Any], list[str] | None]:
-    """The array y, and the sorted labels if not all of them spell numbers (finite or not)."""
-    if columns.labels is None:
-        return columns.target, None
-    seen = list(columns.labels)
-    if all(NUMBER.fullmatch(label) or NOT_FINITE.fullmatch(label) for label in seen):
-        return np.array([float(label) for label in seen])[columns.target], None
-    labels = sorted(seen)
-    rank = {label: k for k, label in enumerate(labels)}
-    return np.array([rank[label] for label in seen], dtype=np.int32)[columns.target], labels
+def _convert_records(piece: Piece, layout: Layout, as_words: bool) -> Block | None:
+    """By Python's own reader: the same result, for what pyarrow reads slowly or not at all; None for blank lines."""
+    roles = layout.roles
+    records = [record for _, record in read_records(piece.text, 0, layout)]
+    if not records:
+        return None
+    labels = [record[roles.target] for record in records]
+    return Block(
+        X=np.array([[float(record[j]) for j in roles.features] for record in records]),
+        target=encode_list(labels) if as_words else np.array([float(label) for label in labels]),
+        weight=None if roles.weight is None else np.array([float(record[roles.weight]) for record in records]),
+        group=None if roles.group is None else encode_list([record[roles.group] for record in records]),
+    )
 
 
 def _warn_mixed_labels(labels: list[str]) -> list[FileWarning]:

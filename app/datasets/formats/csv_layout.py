@@ -1,9 +1,10 @@
 """The parts of CSV that need Python's own reader: the header, what column is what, and exact places.
 
-`find_layout` reads the first record and decides; `find_faults` walks a refused file cell by cell.
+`find_layout` reads the first record and decides; `find_faults` walks refused lines cell by cell.
 """
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,16 +13,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Literal
 
-from .table import (
-    ErrorLog,
-    FileError,
-    FileWarning,
-    InvalidFile,
-    InvalidOption,
-    ReadOptions,
-    excerpt,
-    plural,
-)
+from .columns import Roles, assign_roles
+from .table import ErrorLog, FileError, FileWarning, InvalidFile, ReadOptions, excerpt, plural
 from .text import MAX_LINE_BYTES, text_lines
 
 __all__ = ["NOT_FINITE", "NUMBER", "Layout", "find_faults", "find_layout", "read_records"]
@@ -30,26 +23,20 @@ NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)
 NOT_FINITE = re.compile(r"[ \t]*[+-]?(?:nan|inf|infinity)[ \t]*", re.IGNORECASE)
 NUMBER_CHARACTERS = re.compile(r"[0-9eE+\-. \t]*")
 LINE_END = re.compile(r"\r\n|\r|\n")
-SHOWN_COLUMNS = 5
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which field of a record is what, by position, and where the data begin."""
+    """Which field of a record is what, what counts as missing, and where the data begin."""
 
     delimiter: str
     names: list[str] | None
     n_columns: int
-    target: int
-    weight: int | None
-    features: list[int]
+    roles: Roles
+    missing: frozenset[str]
     first_record_bytes: int
     body_start: int  # byte offset of the first record of data
     body_line: int  # number of the physical line there
-
-    @property
-    def numbers(self) -> list[int]:
-        return self.features if self.weight is None else [*self.features, self.weight]
 
 
 def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) -> tuple[Layout, list[FileWarning]]:
@@ -60,30 +47,15 @@ def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) ->
     names = first if has_header else None
     if names is not None:
         _check_names_differ(names, line)
-    n_columns = len(first)
-    target = n_columns - 1
-    if options.target is not None:
-        target = _resolve("target", options.target, names, n_columns)
-    weight = None if options.weight is None else _resolve("weight", options.weight, names, n_columns)
-    ignored = {_resolve("ignore", column, names, n_columns) for column in options.ignore}
-    if weight == target:
-        raise InvalidOption("weight", "The weight and the target are the same column.")
-    if target in ignored:
-        raise InvalidOption("ignore", "The target cannot be ignored.")
-    if weight in ignored:
-        raise InvalidOption("ignore", "The weight cannot be ignored.")
-    features = [j for j in range(n_columns) if j not in ignored and j not in (target, weight)]
-    if not features:
-        raise InvalidOption("ignore" if ignored else "weight", "It leaves no column for the features.")
+    roles = assign_roles(names, len(first), options)
     if names is not None:
-        _check_names_present(names, features, line)
+        _check_names_present(names, roles.features, line)
     layout = Layout(
         delimiter=delimiter,
         names=names,
-        n_columns=n_columns,
-        target=target,
-        weight=weight,
-        features=features,
+        n_columns=len(first),
+        roles=roles,
+        missing=frozenset(options.missing),
         first_record_bytes=n_bytes,
         body_start=start + n_bytes if has_header else start,
         body_line=1 + n_lines if has_header else 1,
@@ -91,41 +63,45 @@ def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) ->
     return layout, warnings
 
 
-def find_faults(path: Path, layout: Layout, skip_rows: int = 0, numeric_labels: bool = False) -> ErrorLog:
-    """Every fault of the rows behind the first `skip_rows`, with its physical line and its field."""
+def find_faults(text: bytes, line: int, layout: Layout, numeric_labels: bool = False) -> ErrorLog:
+    """Every fault of some whole records whose first line has this number, with its physical line and its field."""
     log = ErrorLog()
-    for row, (line, record) in enumerate(read_records(path, layout)):
-        if row < skip_rows or _is_clean(record, layout, numeric_labels):
+    for row_line, record in read_records(text, line, layout):
+        if _is_clean(record, layout, numeric_labels):
             continue
         if len(record) != layout.n_columns:
-            _log_field_count(log, line, len(record), layout)
+            _log_field_count(log, row_line, len(record), layout)
         else:
-            _log_cells(log, line, record, layout, numeric_labels)
+            _log_cells(log, row_line, record, layout, numeric_labels)
         if log.full:
             break
     return log
 
 
-def read_records(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """The physical line and the fields of every record of data that is not blank."""
-    line = layout.body_line
+def read_records(text: bytes, line: int, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+    """The physical line and the fields of every record that is not blank."""
     with _long_fields_allowed():
-        records = csv.reader(text_lines(path, layout.body_start, line), delimiter=layout.delimiter)
+        records = csv.reader(io.StringIO(text.decode(), newline=""), delimiter=layout.delimiter)
+        next_line = line
         for record in records:
             if record:
-                yield line, record
-            line = layout.body_line + records.line_num
+                yield next_line, record
+            next_line = line + records.line_num
 
 
-def _is_clean(record: list[str], layout: Layout, numeric_labels: bool = False) -> bool:
+def _is_clean(record: list[str], layout: Layout, numeric_labels: bool) -> bool:
     """A cheap test that no record with a fault passes; a few without one fail it."""
-    if len(record) != layout.n_columns or not record[layout.target].strip(" \t"):
+    roles = layout.roles
+    if len(record) != layout.n_columns or not layout.missing.isdisjoint(record):
         return False
-    if layout.weight is not None and "-" in record[layout.weight]:
+    words = [record[roles.target]] if roles.group is None else [record[roles.target], record[roles.group]]
+    if not all(word.strip(" \t") for word in words):
         return False
-    cells = [record[j] for j in layout.numbers]
+    if roles.weight is not None and "-" in record[roles.weight]:
+        return False
+    cells = [record[j] for j in roles.numbers]
     if numeric_labels:
-        cells.append(record[layout.target])
+        cells.append(record[roles.target])
     try:
         total = sum(map(float, cells))
     except ValueError:
@@ -156,10 +132,14 @@ def _read_first_record(path: Path, start: int, delimiter: str) -> tuple[list[str
     line = 1
     with _long_fields_allowed():
         records = csv.reader(counted_lines(), delimiter=delimiter)
-        for record in records:
-            if record:
-                return record, line, n_bytes, records.line_num
-            line = records.line_num + 1
+        try:
+            for record in records:
+                if record:
+                    return record, line, n_bytes, records.line_num
+                line = records.line_num + 1
+        except csv.Error:  # a quoted field of many lines
+            detail = f"The record is longer than {MAX_LINE_BYTES >> 20} MiB."
+            raise InvalidFile([FileError(line, None, "line_too_long", detail)]) from None
     raise InvalidFile([FileError(None, None, "empty_file", "The file has no text in it.")])
 
 
@@ -211,20 +191,6 @@ def _check_names_present(names: list[str], features: list[int], line: int) -> No
     log.raise_if_any()
 
 
-def _resolve(field: str, column: str, names: list[str] | None, n_columns: int) -> int:
-    """The position of a column given by name or, where no name matches, by number from 0."""
-    if names is not None and column in names:
-        return names.index(column)
-    if re.fullmatch(r"-?[0-9]{1,9}", column) and -n_columns <= int(column) < n_columns:
-        return int(column) % n_columns
-    if names is None:
-        known = f"There is no header; the columns are 0 to {n_columns - 1}."
-    else:
-        shown = ", ".join(excerpt(name) for name in names[:SHOWN_COLUMNS])
-        known = f"The columns are {shown}" + (f" and {n_columns - SHOWN_COLUMNS} more." if n_columns > 5 else ".")
-    raise InvalidOption(field, f"There is no column {excerpt(column)}. {known}")
-
-
 def _log_field_count(log: ErrorLog, line: int, found: int, layout: Layout) -> None:
     model = "the header" if layout.names else "the first line"
     detail = f"The line has {plural(found, 'field')}; {model} has {layout.n_columns}."
@@ -232,22 +198,24 @@ def _log_field_count(log: ErrorLog, line: int, found: int, layout: Layout) -> No
 
 
 def _log_cells(log: ErrorLog, line: int, record: list[str], layout: Layout, numeric_labels: bool) -> None:
-    numbers = set(layout.numbers)
+    roles = layout.roles
+    numbers = {*roles.numbers, roles.target} if numeric_labels else set(roles.numbers)
+    used = {*numbers, roles.target, roles.group}
     for j, cell in enumerate(record):
-        is_target = j == layout.target
-        if j in numbers or is_target:
+        if j in used:
             name = f"Column {j + 1}" + (f" ({excerpt(layout.names[j])})" if layout.names else "")
-            fault = _judge_cell(cell, must_be_number=not is_target or numeric_labels)
-            if fault is None and j == layout.weight and float(cell) < 0:
+            fault = _judge_cell(cell, layout.missing, must_be_number=j in numbers)
+            if fault is None and j == roles.weight and float(cell) < 0:
                 fault = "negative_weight", f"has the weight {excerpt(cell)}; weights must not be negative"
             if fault is not None:
                 log.add(line, j + 1, fault[0], f"{name} {fault[1]}.")
         line += len(LINE_END.findall(cell))
 
 
-def _judge_cell(cell: str, must_be_number: bool) -> tuple[str, str] | None:
-    if not cell.strip(" \t"):
-        return "missing_value", "is empty"
+def _judge_cell(cell: str, missing: frozenset[str], must_be_number: bool) -> tuple[str, str] | None:
+    if cell in missing or not cell.strip(" \t"):
+        what = f"has {excerpt(cell)}, which stands for a missing value" if cell in missing else "is empty"
+        return "missing_value", f"{what}; fill it in or leave the row out"
     if not must_be_number:
         return None
     if NOT_FINITE.fullmatch(cell):

@@ -1,84 +1,93 @@
 """libsvm (svmlight) text: `label [qid:n] index:value ... [# comment]`, one row a line.
 
-The bytes are parsed by our own kernels over the mapped file; this module chooses the limits, finishes
-the few numbers that the kernels left to Python's float, and words the faults. Explicit zeros are kept
-and counted. A row whose indices do not ascend is sorted, with a warning; an index that a row holds
-twice is a fault. Lines end with LF or CR LF; blank and comment lines are no rows.
+The bytes are parsed by our own kernels, piece by piece; this module chooses the limits, finishes the few
+numbers that the kernels left to Python's float, and words the faults. Explicit zeros are kept and
+counted. A row whose indices do not ascend is sorted, with a warning; an index that a row holds twice is
+a fault. Lines end with LF or CR LF; blank and comment lines are no rows.
 """
 
-import mmap
 import re
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import libsvm_kernels
-from .libsvm_kernels import PARKED_OFFSET, Fault, Limits, Slot, parse_lines
+from .collect import Block, Collector, SparseRows
+from .compressed import Ceiling
+from .labels import encode_integers
+from .libsvm_kernels import PARKED_OFFSET, Fault, Slot, parse_lines
 from .table import (
     COUNTED_ERRORS,
     LISTED_ERRORS,
+    ErrorLog,
     FileError,
     FileWarning,
     InvalidFile,
     InvalidOption,
     ReadOptions,
-    Table,
+    Summary,
     excerpt,
     plural,
-    summarize_numbers,
 )
-from .text import skip_byte_order_mark
+from .text import Piece, find_line_end, map_in_order, piece_bytes, pieces, skip_byte_order_mark
 
 __all__ = ["read_libsvm", "warm"]
 
 MAX_INDEX = 2**31 - 2
-BLOCK_BYTES = 1 << 20
+LINE_FEED = ord("\n")
 TOKEN = re.compile(rb"[^ \t\r\n#]*")
 NOT_FINITE = re.compile(rb"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 Text = npt.NDArray[np.uint8]
 
 
-def read_libsvm(path: Path, options: ReadOptions) -> Table:
-    _check_options(options)
+@dataclass(frozen=True)
+class _Limits:
+    """Which indices are allowed, and what each is stored less."""
+
+    base: int
+    lowest: int
+    highest: int
+    n_features: int | None
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> "_Limits":
+        """A base that is not given is taken as 1 until an index 0 is met."""
+        base = 0 if options.index_base == "0" else 1
+        highest = MAX_INDEX if options.n_features is None else min(MAX_INDEX, options.n_features - 1 + base)
+        return cls(base, 1 if options.index_base == "1" else 0, highest, options.n_features)
+
+
+def _count_lines(text: Text) -> int:
+    return int(np.count_nonzero(text == LINE_FEED))
+
+
+class _BaseIsZero(Exception):
+    """An index 0 in a file whose base was taken as 1 and whose width was set."""
+
+
+def read_libsvm(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
+    if options.n_features is not None and not 1 <= options.n_features <= MAX_INDEX + 1:
+        raise InvalidOption("n_features", f"It must be between 1 and {MAX_INDEX + 1}.")
     warm()
     with path.open("rb") as file:
         start = skip_byte_order_mark(file.read(4))
         if file.seek(0, 2) == start:
             raise InvalidFile([FileError(None, None, "empty_file", "The file has no text in it.")])
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    base = 0 if options.index_base == "0" else 1
-    walk = _Walk(mapped, start, base, options)
-    if options.index_base == "auto" and walk.found(Slot.MIN_INDEX) == 0:
-        base = 0
-        if options.n_features is not None and walk.found(Slot.MAX_INDEX) >= options.n_features:
-            walk = _Walk(mapped, start, base, options)  # again, to name the places
-        else:
-            walk.indices += 1
-    walk.raise_if_faulty(base, options.n_features)
-    n_rows = walk.found(Slot.ROWS)
-    n_features = walk.found(Slot.MAX_INDEX) - base + 1
-    if n_rows == 0:
+    try:
+        walk = _Walk(path, start, options, collector)
+    except _BaseIsZero:
+        collector.clear()
+        walk = _Walk(path, start, replace(options, index_base="0"), collector)
+    if collector.n_rows == 0:
         raise InvalidFile([FileError(None, None, "no_rows", "The file has no rows of data.")])
-    if options.n_features is not None:
-        n_features = options.n_features
-    elif walk.found(Slot.NNZ) == 0:
+    if collector.nnz == 0 and options.n_features is None:
         raise InvalidFile([FileError(None, None, "no_features", "No row has an entry; set n_features.")])
-    counts, hint, label_warnings = summarize_numbers(walk.y)
-    return Table(
-        storage="csr",
-        arrays=walk.arrays(),
-        n_rows=n_rows,
-        n_features=n_features,
-        nnz=walk.found(Slot.NNZ),
-        label_kind="number",
-        task_hint=hint,
-        class_counts=counts,
-        warnings=walk.warnings(base, guessed=options.index_base == "auto") + label_warnings,
-    )
+    n_features = options.n_features or walk.max_index - walk.base + 1
+    return collector.finish(n_features, walk.warnings(guessed=options.index_base == "auto"))
 
 
 @cache
@@ -87,126 +96,159 @@ def warm() -> None:
     from solvers import kernel_cache
 
     all_kernels = [value for value in vars(libsvm_kernels).values() if hasattr(value, "py_func")]
-    kernel_cache.warm(all_kernels, lambda: _Walk(b"1 qid:1 2:1e300 1:0.1 # x\n-1 qid:2", 0, 1, ReadOptions()))
-
-
-def _check_options(options: ReadOptions) -> None:
-    if options.target is not None:
-        raise InvalidOption("target", "The target of libsvm text is the label at the start of each line.")
-    if options.weight is not None:
-        raise InvalidOption("weight", "libsvm text has no weights.")
-    if options.ignore:
-        raise InvalidOption("ignore", "libsvm text has no columns to leave out.")
-    if options.delimiter is not None:
-        raise InvalidOption("delimiter", "libsvm text is delimited by spaces and tabs.")
-    if options.header != "auto":
-        raise InvalidOption("header", "libsvm text has no header.")
-    if options.n_features is not None and not 1 <= options.n_features <= MAX_INDEX + 1:
-        raise InvalidOption("n_features", f"It must be between 1 and {MAX_INDEX + 1}.")
-
-
-def _count(text: Text, mark: bytes) -> int:
-    blocks = range(0, len(text), BLOCK_BYTES)
-    return sum(int(np.count_nonzero(text[k : k + BLOCK_BYTES] == ord(mark))) for k in blocks)
+    text = b"1 qid:1 2:1e300 1:0.1 # x\n-1 qid:2\n"
+    piece = Piece(text, 0, len(text))
+    kernel_cache.warm(all_kernels, lambda: _PieceRows(piece, _Limits.of(ReadOptions()), _Pool(len(text))))
 
 
 class _Walk:
-    """One walk of the kernels over a text: the arrays, and what was met on the way."""
+    """One walk over a file: passes its rows on, and knows what was met on the way. Raises for every fault."""
 
-    def __init__(self, raw: bytes | mmap.mmap, start: int, base: int, options: ReadOptions) -> None:
-        self._raw = raw
-        text = np.frombuffer(raw, dtype=np.uint8)
-        # The shortest row is "1" and a line feed, the shortest entry " 1:2".
-        max_rows = min(_count(text, b"\n"), len(text) // 2) + 1
-        max_entries = min(_count(text, b":"), len(text) // 4 + 1)
-        self._y = np.empty(max_rows)
-        self._group = np.empty(max_rows, dtype=np.int64)
-        self._indptr = np.zeros(max_rows + 1, dtype=np.int64)
-        self._indices = np.empty(max_entries, dtype=np.int32)
-        self._data = np.empty(max_entries)
-        self._errors = np.empty((LISTED_ERRORS, 4), dtype=np.int64)
-        self._state = np.zeros(len(Slot), dtype=np.int64)
-        self._state[Slot.MIN_INDEX] = MAX_INDEX + 1
-        self._state[Slot.MAX_INDEX] = base - 1
-        self._state[Slot.HAS_QID] = -1
-        lowest = 1 if options.index_base == "1" else 0
-        highest = MAX_INDEX if options.n_features is None else min(MAX_INDEX, options.n_features - 1 + base)
-        limits = lowest, highest, base
-        # The kernel needs a line feed behind all it reads, so a last line without one is copied.
-        body = max(start, raw.rfind(b"\n") + 1)
-        self._parse(text[start:body], start, limits)
-        if body < len(raw):
-            tail = np.append(text[body:], np.uint8(ord("\n")))
-            tail.flags.writeable = False  # as the mapped text: numba compiles for each kind apart
-            self._parse(tail, body, limits)
+    def __init__(self, path: Path, start: int, options: ReadOptions, collector: Collector) -> None:
+        limits = _Limits.of(options)
+        self.base = limits.base
+        self.min_index = MAX_INDEX + 1
+        self.max_index = limits.base - 1
+        self._unsorted_rows = 0
+        self._first_unsorted = 0
+        self._has_qid = -1
+        self._lines = 0
+        faults = ErrorLog()
+        usual_bytes = piece_bytes(record_bytes=1)
+        pool = _Pool(usual_bytes)
+        parse = partial(_PieceRows, limits=limits, pool=pool)
+        for rows in map_in_order(parse, pieces(path, start, find_line_end, usual_bytes)):
+            if self._has_qid >= 0 and rows.found(Slot.HAS_QID) not in (-1, self._has_qid):
+                rows = _PieceRows(rows.piece, limits, pool, self._has_qid)  # again, to name the places
+            rows.log_faults(faults, self._lines)
+            self._note(rows)
+            if self.base == 1 and self.min_index == 0:
+                if options.n_features is not None:
+                    raise _BaseIsZero
+                self.base = 0
+                collector.shift_indices(1)
+            if faults.full:
+                break
+            if not faults:
+                rows.add_to(collector, shift=limits.base - self.base)
+            pool.give_back(rows.space)
+        faults.raise_if_any()
 
-    def _parse(self, text: Text, offset: int, limits: Limits) -> None:
-        y_bits, data_bits = self._y.view(np.int64), self._data.view(np.int64)
-        arrays = self._y, y_bits, self._group, self._indptr, self._indices, self._data, data_bits
-        parse_lines(text, offset, limits, COUNTED_ERRORS, self._state, arrays, self._errors)
+    def _note(self, rows: "_PieceRows") -> None:
+        self.min_index = min(self.min_index, rows.found(Slot.MIN_INDEX))
+        self.max_index = max(self.max_index, rows.found(Slot.MAX_INDEX))
+        if rows.found(Slot.UNSORTED_ROWS) and not self._unsorted_rows:
+            self._first_unsorted = self._lines + rows.found(Slot.FIRST_UNSORTED)
+        self._unsorted_rows += rows.found(Slot.UNSORTED_ROWS)
+        self._has_qid = max(self._has_qid, rows.found(Slot.HAS_QID))
+        self._lines += rows.found(Slot.LINE)
 
-    def found(self, slot: int) -> int:
-        return int(self._state[slot])
-
-    @property
-    def y(self) -> npt.NDArray[np.float64]:
-        return self._y[: self.found(Slot.ROWS)]
-
-    @property
-    def indices(self) -> npt.NDArray[np.int32]:
-        return self._indices[: self.found(Slot.NNZ)]
-
-    @indices.setter
-    def indices(self, indices: npt.NDArray[np.int32]) -> None:
-        self._indices[: len(indices)] = indices
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        n_rows = self.found(Slot.ROWS)
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "data": self._data[: self.found(Slot.NNZ)],
-            "indices": self.indices,
-            "indptr": self._indptr[: n_rows + 1],
-            "y": self.y,
-        }
-        if self.found(Slot.HAS_QID) == 1:
-            arrays["group"] = self._group[:n_rows]
-        return arrays
-
-    def warnings(self, base: int, guessed: bool) -> list[FileWarning]:
+    def warnings(self, guessed: bool) -> list[FileWarning]:
         warnings = []
-        if guessed and self.found(Slot.NNZ):
-            smallest = self.found(Slot.MIN_INDEX)
-            detail = f"The smallest index is {smallest}, so indices were taken to start at {base}."
+        if guessed and self.min_index <= MAX_INDEX:
+            detail = f"The smallest index is {self.min_index}, so indices were taken to start at {self.base}."
             warnings.append(FileWarning("index_base_guessed", detail))
-        unsorted = self.found(Slot.UNSORTED_ROWS)
-        if unsorted:
+        if self._unsorted_rows:
             detail = (
-                f"The indices of {plural(unsorted, 'row')} did not ascend and were sorted; "
-                f"the first is line {self.found(Slot.FIRST_UNSORTED)}."
+                f"The indices of {plural(self._unsorted_rows, 'row')} did not ascend and were sorted; "
+                f"the first is line {self._first_unsorted}."
             )
             warnings.append(FileWarning("unsorted_rows", detail))
         return warnings
 
-    def raise_if_faulty(self, base: int, n_features: int | None) -> None:
-        """Settle the parked numbers and raise for everything that is wrong, in the file's order."""
-        n_errors = self.found(Slot.ERRORS)
-        faults = [
-            FileError(int(line), int(column), *self._word(int(fault), int(place), base, n_features))
-            for line, column, fault, place in self._errors[:n_errors]
-        ]
-        if self.found(Slot.PARKED):
-            for values in (self.y, self._data[: self.found(Slot.NNZ)]):
-                overflows = self._settle(values)
-                n_errors += len(overflows)
-                faults += [self._word_overflow(place) for place in overflows[:LISTED_ERRORS]]
-        if n_errors:
-            faults.sort(key=lambda fault: (fault.line or 0, fault.column or 0))
-            listed = faults[:LISTED_ERRORS]
-            raise InvalidFile(listed, n_errors - len(listed))
 
-    def _settle(self, values: npt.NDArray[np.float64]) -> list[int]:
+class _Space:
+    """Arrays for the rows of one piece."""
+
+    def __init__(self, max_rows: int, max_entries: int) -> None:
+        self.y = np.empty(max_rows)
+        self.group = np.empty(max_rows, dtype=np.int64)
+        self.indptr = np.zeros(max_rows + 1, dtype=np.int64)
+        self.indices = np.empty(max_entries, dtype=np.int32)
+        self.data = np.empty(max_entries)
+
+
+class _Pool:
+    """Spaces that are used again: on a fresh one the kernel would wait for the memory's pages most of the time."""
+
+    def __init__(self, usual_bytes: int) -> None:
+        self._usual_bytes = usual_bytes
+        self._free: list[_Space] = []
+
+    def take(self, text: Text) -> _Space:
+        # The shortest row is "1" and a line feed, the shortest entry " 1:2".
+        if len(text) > self._usual_bytes + 1:
+            return _Space(_count_lines(text) + 1, len(text) // 4 + 1)
+        try:
+            return self._free.pop()
+        except IndexError:
+            return _Space(self._usual_bytes // 2 + 2, self._usual_bytes // 4 + 2)
+
+    def give_back(self, space: _Space) -> None:
+        if len(space.data) == self._usual_bytes // 4 + 2:
+            self._free.append(space)
+
+
+class _PieceRows:
+    """The rows of one piece, and its faults with lines counted within it."""
+
+    def __init__(self, piece: Piece, limits: _Limits, pool: _Pool, has_qid: int = -1) -> None:
+        if piece.mapped[piece.past - 1] != LINE_FEED:  # the kernel needs one
+            piece = Piece(piece.text + b"\n", 0, len(piece.text) + 1)
+        self.piece = piece
+        self._limits = limits
+        self._text = np.frombuffer(piece.mapped, dtype=np.uint8, count=piece.past - piece.first, offset=piece.first)
+        self.space = pool.take(self._text)
+        self._errors = np.empty((LISTED_ERRORS, 4), dtype=np.int64)
+        self._state = np.zeros(len(Slot), dtype=np.int64)
+        self._state[Slot.MIN_INDEX] = MAX_INDEX + 1
+        self._state[Slot.MAX_INDEX] = limits.base - 1
+        self._state[Slot.HAS_QID] = has_qid
+        self._parse()
+        self._overflows = self._settle(self.space.y, Slot.ROWS) + self._settle(self.space.data, Slot.NNZ)
+
+    def _parse(self) -> None:
+        limits = self._limits.lowest, self._limits.highest, self._limits.base
+        space = self.space
+        y_bits, data_bits = space.y.view(np.int64), space.data.view(np.int64)
+        arrays = space.y, y_bits, space.group, space.indptr, space.indices, space.data, data_bits
+        parse_lines(self._text, self.piece.first, limits, COUNTED_ERRORS, self._state, arrays, self._errors)
+
+    def found(self, slot: int) -> int:
+        return int(self._state[slot])
+
+    def add_to(self, collector: Collector, shift: int) -> None:
+        n_rows, nnz = self.found(Slot.ROWS), self.found(Slot.NNZ)
+        if n_rows == 0:
+            return
+        space = self.space
+        if shift:
+            space.indices[:nnz] += np.int32(shift)
+        X = SparseRows(space.data[:nnz], space.indices[:nnz], space.indptr[: n_rows + 1])
+        group = encode_integers(space.group[:n_rows]) if self.found(Slot.HAS_QID) == 1 else None
+        collector.add(Block(X, space.y[:n_rows], group=group))
+
+    def log_faults(self, log: ErrorLog, lines_before: int) -> None:
+        """Add everything that is wrong, in the file's order."""
+        n_faults = self.found(Slot.ERRORS) + len(self._overflows)
+        if n_faults == 0:
+            return
+        faults = [
+            (int(line), int(column), *self._word(int(fault), int(place)))
+            for line, column, fault, place in self._errors[: self.found(Slot.ERRORS)]
+        ]
+        faults += [self._word_overflow(place) for place in self._overflows[:LISTED_ERRORS]]
+        faults.sort()
+        for line, column, code, detail in faults[:LISTED_ERRORS]:
+            log.add(lines_before + line, column, code, detail)
+        log.add_unlisted(n_faults - min(len(faults), LISTED_ERRORS))
+
+    def _settle(self, values: npt.NDArray[np.float64], length: Slot) -> list[int]:
         """Let Python round the parked numbers; returns the offsets of those beyond the range."""
-        overflows = []
+        overflows: list[int] = []
+        if self.found(Slot.PARKED) == 0:
+            return overflows
+        values = values[: self.found(length)]
         for k in np.flatnonzero(np.isnan(values)):
             place = int(values[k : k + 1].view(np.int64)[0]) & PARKED_OFFSET
             values[k] = float(self._token(place))
@@ -217,17 +259,22 @@ class _Walk:
         return overflows
 
     def _token(self, place: int) -> bytes:
-        match = TOKEN.match(self._raw, place)
+        match = TOKEN.match(self.piece.mapped, place)
         return match.group() if match else b""
 
-    def _word_overflow(self, place: int) -> FileError:
-        line_start = self._raw.rfind(b"\n", 0, place) + 1
-        line = 1 + _count(np.frombuffer(self._raw, dtype=np.uint8, count=line_start), b"\n")
-        detail = f"{excerpt(self._token(place))} is beyond the range of a 64-bit float."
-        return FileError(line, place - line_start + 1, "not_finite", detail)
+    def _word_overflow(self, place: int) -> tuple[int, int, str, str]:
+        line = 1 + _count_lines(self._text[: place - self.piece.first])
+        line_start = max(self.piece.first, self.piece.mapped.rfind(b"\n", 0, place) + 1)
+        return (
+            line,
+            place - line_start + 1,
+            "not_finite",
+            f"{excerpt(self._token(place))} is beyond the range of a 64-bit float.",
+        )
 
-    def _word(self, fault: int, place: int, base: int, n_features: int | None) -> tuple[str, str]:
+    def _word(self, fault: int, place: int) -> tuple[str, str]:
         """The code and the sentence of a fault whose token is at `place`."""
+        n_features, lowest = self._limits.n_features, self._limits.lowest
         token = self._token(place)
         shown = excerpt(token)
         if b"\0" in token or fault == Fault.NUL_BYTE:
@@ -251,7 +298,10 @@ class _Walk:
             Fault.BAD_QID: ("bad_qid", f"{shown} is not qid: and a whole number below 10^18."),
             Fault.MISSING_QID: ("missing_qid", "The line has no qid: but lines before it have one."),
             Fault.UNEXPECTED_QID: ("unexpected_qid", "The line has a qid: but lines before it have none."),
-            Fault.BAD_INDEX: ("bad_index", f"The index of {shown} is not a whole number from {base} on."),
+            Fault.BAD_INDEX: (
+                "bad_index",
+                f"The index of {shown} is not a whole number from {lowest} on.",
+            ),
             Fault.MISSING_COLON: ("missing_colon", f"{shown} is not of the form index:value."),
             Fault.INDEX_BELOW_BASE: (
                 "index_below_base",

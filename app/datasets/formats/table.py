@@ -1,38 +1,44 @@
-"""What every reader takes and gives: options in, a `Table` out, or an error that names its place.
+"""What every reader takes and gives: options in, arrays and a `Summary` out, or an error that names its place.
 
     Exception
       ValueError
         InvalidFile     the bytes are wrong; carries FileError entries (line, column, code, detail)
         InvalidOption   the request is wrong for this file; carries the field's name
+        TooLarge        the file expands to more than is allowed
 
-Both travel between processes, so both can be pickled.
+All of them travel between processes, so all of them can be pickled.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 
 __all__ = [
     "COUNTED_ERRORS",
     "LISTED_ERRORS",
+    "Array",
+    "Encoding",
     "ErrorLog",
     "FileError",
     "FileWarning",
+    "Format",
     "InvalidFile",
     "InvalidOption",
     "Label",
     "ReadOptions",
+    "Summary",
     "Table",
     "TaskHint",
+    "TooLarge",
+    "check_options",
     "excerpt",
     "plural",
-    "summarize_codes",
-    "summarize_numbers",
 ]
 
+Format = Literal["csv", "tsv", "libsvm", "ndjson", "parquet", "arrow", "npz"]
+Encoding = Literal["identity", "gzip", "zstd"]
 Label = int | str
 TaskHint = Literal["binary", "multiclass", "regression"]
 Array = npt.NDArray[Any]
@@ -40,12 +46,28 @@ Array = npt.NDArray[Any]
 LISTED_ERRORS = 20
 COUNTED_ERRORS = 1000
 MAX_EXCERPT = 40
-MAX_NUMERIC_CLASSES = 100
+
+NAMED_COLUMNS: tuple[Format, ...] = ("csv", "tsv", "ndjson", "parquet", "arrow")
+OPTION_FORMATS: dict[str, tuple[Format, ...]] = {
+    "target": NAMED_COLUMNS,
+    "weight": NAMED_COLUMNS,
+    "group": NAMED_COLUMNS,
+    "ignore": (*NAMED_COLUMNS, "npz"),
+    "index_base": ("libsvm",),
+    "n_features": ("libsvm",),
+    "delimiter": ("csv",),
+    "header": ("csv", "tsv"),
+    "missing": ("csv", "tsv"),
+}
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a file. A reader refuses an option that has no meaning for its format."""
+    """How to read a file. A reader refuses an option that has no meaning for its format.
+
+    Columns are named, or numbered from 0 (from the end: -1). `missing` lists the cells, exactly as
+    written, that stand for a value that is not there; an empty cell always does.
+    """
 
     target: str | None = None
     weight: str | None = None
@@ -54,13 +76,25 @@ class ReadOptions:
     n_features: int | None = None
     delimiter: str | None = None
     header: Literal["auto", "true", "false"] = "auto"
+    group: str | None = None
+    missing: tuple[str, ...] = ()
+    encoding: Encoding = "identity"
+
+
+def check_options(options: ReadOptions, format: Format) -> None:
+    """Raise InvalidOption for an option that was set and that files of this format do not take."""
+    for option in fields(ReadOptions):
+        takers = OPTION_FORMATS.get(option.name)
+        if takers is not None and format not in takers and getattr(options, option.name) != option.default:
+            raise InvalidOption(option.name, f"Only files of the format {' or '.join(takers)} take it, not {format}.")
 
 
 @dataclass(frozen=True)
 class FileError:
     """One fault of a file. `line` and `column` count from 1 and are None where no place applies.
 
-    `column` is the field's number in CSV and the byte's number in its line in libsvm text.
+    `line` is the row in formats without lines. `column` is the field's number, but the byte's number
+    in its line in libsvm text and where a line of ndjson is not JSON.
     """
 
     line: int | None
@@ -90,7 +124,9 @@ class InvalidFile(ValueError):
 
     def __str__(self) -> str:
         first = self.errors[0]
-        place = "" if first.line is None else f"line {first.line}, column {first.column}: "
+        places = (("line", first.line), ("column", first.column))
+        place = ", ".join(f"{name} {number}" for name, number in places if number is not None)
+        place += ": " if place else ""
         others = len(self.errors) - 1 + self.more
         return f"{place}{first.detail}" + (f" ({others} more)" if others else "")
 
@@ -107,21 +143,20 @@ class InvalidOption(ValueError):
         return f"{self.field}: {self.detail}"
 
 
-@dataclass
-class Table:
-    """A data set as arrays.
+class TooLarge(ValueError):
+    """What the file holds is larger than is allowed, or expands suspiciously much."""
 
-    `arrays` holds, dense: X (float64, C order); csr: data (float64), indices (int32, ascending in a
-    row), indptr (int64). Always y: float64 for numeric labels, int32 positions in `labels` for
-    strings. Where the file has them: weight (float64), group (int64). `nnz` counts the non-zeros of
-    X, or the stored entries of a CSR (explicit zeros are kept as they came).
 
+@dataclass(kw_only=True)
+class Summary:
+    """What is known of a table beside its arrays.
+
+    `nnz` counts the non-zeros of X, or the stored entries of a CSR (explicit zeros are kept as they came).
     `class_counts` is empty for a real-valued target: numeric labels that are not all integers, or
     take more than 100 values.
     """
 
     storage: Literal["dense", "csr"]
-    arrays: dict[str, Array]
     n_rows: int
     n_features: int
     nnz: int
@@ -134,12 +169,28 @@ class Table:
     warnings: list[FileWarning] = field(default_factory=list)
 
 
+@dataclass(kw_only=True)
+class Table(Summary):
+    """A data set in memory.
+
+    `arrays` holds, dense: X (C order); csr: data, indices (int32, ascending in a row), indptr (int64);
+    X and data are float32 where the file has them so, else float64. Always y: float64 for numeric
+    labels, int32 positions in `labels` for strings. Where the file has them: weight (float64), group
+    (int64, numbered from 0 in order of appearance).
+    """
+
+    arrays: dict[str, Array]
+
+
 class ErrorLog:
     """Collects the faults of one file: the first 20 in full, then only their number."""
 
     def __init__(self) -> None:
         self._listed: list[FileError] = []
         self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     @property
     def full(self) -> bool:
@@ -150,6 +201,15 @@ class ErrorLog:
         self._count += 1
         if len(self._listed) < LISTED_ERRORS:
             self._listed.append(FileError(line, column, code, detail))
+
+    def add_unlisted(self, count: int) -> None:
+        """Count faults that lie behind those that a list has room for."""
+        self._count = min(self._count + count, COUNTED_ERRORS)
+
+    def extend(self, other: "ErrorLog") -> None:
+        """Add what another log has: faults that lie behind those of this one."""
+        self.add_unlisted(other._count)
+        self._listed += other._listed[: LISTED_ERRORS - len(self._listed)]
 
     def raise_if_any(self) -> None:
         if self._count:
@@ -168,38 +228,3 @@ def excerpt(raw: str | bytes) -> str:
 
 def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def summarize_numbers(
-    y: npt.NDArray[np.float64],
-) -> tuple[list[tuple[Label, int]], TaskHint, list[FileWarning]]:
-    """Class counts, task and warnings of numeric labels."""
-    if _is_real_valued(np.unique(y[:10_000])):  # spares real-valued targets the sort of the whole column
-        return [], "regression", []
-    values, counts = np.unique(y, return_counts=True)
-    if _is_real_valued(values):
-        return [], "regression", []
-    pairs: list[tuple[Label, int]] = [(int(v), int(c)) for v, c in zip(values, counts, strict=True)]
-    return pairs, *_judge_classes(pairs)
-
-
-def summarize_codes(
-    codes: npt.NDArray[np.int32], labels: list[str]
-) -> tuple[list[tuple[Label, int]], TaskHint, list[FileWarning]]:
-    """Class counts, task and warnings of string labels; `codes` are positions in `labels`."""
-    counts = np.bincount(codes, minlength=len(labels))
-    pairs: list[tuple[Label, int]] = [(v, int(c)) for v, c in zip(labels, counts, strict=True)]
-    return pairs, *_judge_classes(pairs)
-
-
-def _is_real_valued(distinct: npt.NDArray[np.float64]) -> bool:
-    return len(distinct) > MAX_NUMERIC_CLASSES or not np.array_equal(distinct, np.trunc(distinct))
-
-
-def _judge_classes(pairs: list[tuple[Label, int]]) -> tuple[TaskHint, list[FileWarning]]:
-    if len(pairs) > 2:
-        return "multiclass", []
-    if len(pairs) == 2:
-        return "binary", []
-    label = excerpt(str(pairs[0][0]))
-    return "binary", [FileWarning("one_class", f"Every row has the label {label}; no classifier can be trained.")]

@@ -1,25 +1,50 @@
-"""What must hold of a delimited text file before anyone parses it: its encoding and its quotes.
+"""Text files: what must hold of their bytes, and how they are cut into pieces that are parsed one by one.
 
-One pass over the bytes, block by block, at memory speed. It also counts what the CSV reader needs
-to know beforehand: whether there are quotes, and how many lines there can be at most.
+A piece ends where a line does, so pieces need nothing of each other and two can be parsed at the same
+time. `check_text` names the first place where a delimited file is not sound text.
 """
 
 import codecs
 import csv
 import io
-from collections.abc import Iterator
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from .mapped import Mapped, forget_pages, map_file
 from .table import FileError, InvalidFile
 
-__all__ = ["MAX_LINE_BYTES", "TextScan", "scan_text", "skip_byte_order_mark", "text_lines"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "LineCounter",
+    "Piece",
+    "check_text",
+    "find_line_end",
+    "is_sound",
+    "is_utf8",
+    "map_in_order",
+    "piece_bytes",
+    "pieces",
+    "skip_byte_order_mark",
+    "text_lines",
+]
 
 BLOCK_BYTES = 4 << 20
 MAX_LINE_BYTES = 64 << 20
+PIECE_BYTES = 2 << 20
+LARGEST_PIECE_BYTES = 32 << 20
+PIECE_RECORDS = 128
+KEPT_BYTES = 8 << 20
+THREADS = min(2, os.cpu_count() or 1)
 QUOTE = ord('"')
 COMPLAINTS = {
     "nul_byte": "is NUL, which no text has",
@@ -29,14 +54,98 @@ COMPLAINTS = {
 }
 
 
-@dataclass(frozen=True)
-class TextScan:
-    """`start` is the first byte after a byte order mark, `max_lines` an upper bound of the lines."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-    start: int
-    max_lines: int
-    has_quotes: bool
-    has_quoted_return: bool  # a carriage return inside a quoted field
+
+@dataclass(frozen=True)
+class Piece:
+    """Whole lines of a file: the bytes from `first` up to `past` of what is mapped."""
+
+    mapped: Mapped
+    first: int
+    past: int
+
+    @cached_property
+    def text(self) -> bytes:
+        return self.mapped[self.first : self.past]
+
+
+FindEnd = Callable[[Mapped, int, int], int]
+
+
+def pieces(path: Path, start: int, find_end: FindEnd, usual_bytes: int) -> Iterator[Piece]:
+    """The file from byte `start` on. `find_end` tells where the last whole line between two places ends, or 0."""
+    size = path.stat().st_size
+    mapped = map_file(path)
+    first, n_bytes = start, usual_bytes
+    while first < size:
+        past = min(first + n_bytes, size)
+        end = size if past == size else find_end(mapped, first, past)
+        if end:
+            yield Piece(mapped, first, end)
+            forget_pages(mapped, first - KEPT_BYTES, end - KEPT_BYTES)  # of pieces that were parsed some time ago
+            first, n_bytes = end, usual_bytes
+        elif n_bytes < MAX_LINE_BYTES:
+            n_bytes = min(2 * n_bytes, MAX_LINE_BYTES)
+        else:
+            line = LineCounter(path, 0).line_at(first)
+            detail = f"The line is longer than {MAX_LINE_BYTES >> 20} MiB."
+            raise InvalidFile([FileError(line, None, "line_too_long", detail)])
+
+
+def piece_bytes(record_bytes: int) -> int:
+    """How large pieces should be, by the size of the first record: a converter of columns likes many rows."""
+    return max(PIECE_BYTES, min(PIECE_RECORDS * record_bytes, LARGEST_PIECE_BYTES))
+
+
+def find_line_end(mapped: Mapped, first: int, past: int) -> int:
+    """The place behind the last line feed, or 0."""
+    return mapped.rfind(b"\n", first, past) + 1
+
+
+def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """The results in the order of the items; the next ones are computed while one is used.
+
+    It takes threads, so the function should let go of the interpreter's lock for most of its time.
+    """
+    upcoming = iter(items)
+    first = list(islice(upcoming, 2))
+    if len(first) < 2:  # most files are small
+        yield from map(function, first)
+        return
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(THREADS) as threads:
+        try:
+            for item in chain(first, upcoming):
+                waiting.append(threads.submit(function, item))
+                if len(waiting) > THREADS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+class LineCounter:
+    """Numbers the physical lines of a file, from 1; asked for places in ascending order it reads it once."""
+
+    def __init__(self, path: Path, start: int) -> None:
+        self._path = path
+        self._offset = start
+        self._line = 1
+
+    def line_at(self, offset: int) -> int:
+        """The line that begins at this byte."""
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            ends_open = False  # a carriage return that a line feed may follow
+            while block := file.read(min(BLOCK_BYTES, offset - self._offset)):
+                self._line += _count_line_ends(block) - (ends_open and block.startswith(b"\n"))
+                self._offset += len(block)
+                ends_open = block.endswith(b"\r")
+        return self._line
 
 
 def skip_byte_order_mark(head: bytes) -> int:
@@ -64,15 +173,33 @@ def text_lines(path: Path, start: int, first_line: int = 1, encoding: str = "utf
             number += 1
 
 
-def scan_text(path: Path, delimiter: str) -> TextScan:
+def is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_sound(text: bytes, delimiter: str) -> bool:
+    """Whether whole lines of a delimited file are UTF-8 without NUL and quoted as `check_text` wants it."""
+    if b"\0" in text or not is_utf8(text):
+        return False
+    if b'"' not in text:
+        return True
+    quotes = _QuoteCheck(delimiter)
+    return quotes.check(text, 0) is None and quotes.unclosed() is None
+
+
+def check_text(path: Path, start: int, delimiter: str) -> None:
     """Check NUL bytes, UTF-8 and quoting of a delimited file; raise InvalidFile at the first fault."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     quotes = _QuoteCheck(delimiter)
-    ends = 0
-    last_byte = b""
+    faults = _FirstFault(path, start, delimiter)
+    offset = start
     with path.open("rb") as file:
-        start = offset = skip_byte_order_mark(file.read(4))
-        faults = _FirstFault(path, start, delimiter)
         file.seek(start)
         while block := file.read(BLOCK_BYTES):
             nul = block.find(b"\0")
@@ -80,13 +207,10 @@ def scan_text(path: Path, delimiter: str) -> TextScan:
             faults.note("not_utf8", _find_undecodable(decoder, block, offset))
             faults.note("bad_quote", quotes.check(block, offset))
             faults.raise_if_any()
-            ends += _count_line_ends(block)
             offset += len(block)
-            last_byte = block[-1:]
     faults.note("not_utf8", _find_undecodable(decoder, b"", offset, final=True))
     faults.note("bad_quote", quotes.unclosed())
     faults.raise_if_any()
-    return TextScan(start, ends + (last_byte not in (b"\n", b"\r")), quotes.seen, quotes.return_seen)
 
 
 def _count_line_ends(block: bytes) -> int:
@@ -159,7 +283,7 @@ class _FirstFault:
 
 
 class _QuoteCheck:
-    """Finds quotes that do not enclose a whole field, where readers of CSV disagree, and quoted returns.
+    """Finds quotes that do not enclose a whole field, where readers of CSV disagree.
 
     In well-formed text quotes alternate: an opening one follows a delimiter, a line end or the
     closing one just before it (a doubled quote); a closing one is followed by one of the same.
@@ -172,8 +296,6 @@ class _QuoteCheck:
         self._opened_at = 0
         self._last_byte = ord("\n")
         self._closed_at_end: int | None = None  # a closing quote that was the last byte of its block
-        self.seen = False
-        self.return_seen = False
 
     def check(self, block: bytes, offset: int) -> int | None:
         """The offset of the first misplaced quote, if any."""
@@ -181,12 +303,8 @@ class _QuoteCheck:
         if closed_at_end is not None and not self._neighbours[block[0]]:
             return closed_at_end
         if QUOTE in block or self._inside:
-            self.seen = True
             buffer = np.frombuffer(block, dtype=np.uint8)
             places = np.flatnonzero(buffer == QUOTE)
-            if b"\r" in block:
-                quotes_before = np.searchsorted(places, np.flatnonzero(buffer == ord("\r")))
-                self.return_seen |= bool(((quotes_before + self._inside) % 2).any())
             misplaced = self._check_places(buffer, places, offset) if len(places) else None
             if misplaced is not None:
                 return misplaced

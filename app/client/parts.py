@@ -1,0 +1,76 @@
+"""Sending a large file in parts: whatever breaks, it goes on from what the server has stored."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import httpx
+
+from app.client.errors import ApiError, Json, checked
+
+PART_BYTES = 256 << 20
+READ_BYTES = 1 << 20
+MOST_FAILURES = 8  # in a row, without a byte of progress
+LONGEST_PAUSE_SECONDS = 10.0
+PASSING = (408, 409, 423, 429, 503)
+
+
+class Patience:
+    """Waits longer after each failure, and gives up after too many without progress."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._offset = 0
+
+    def note_progress(self, offset: int) -> None:
+        if offset > self._offset:
+            self._failures, self._offset = 0, offset
+
+    def wait(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures >= MOST_FAILURES:
+            raise error
+        time.sleep(min(LONGEST_PAUSE_SECONDS, 0.1 * 2**self._failures))
+
+
+def upload_in_parts(http: httpx.Client, path: Path, headers: dict[str, str], options: Json) -> Json:
+    """The dataset that the file becomes."""
+    length = path.stat().st_size
+    announced = {**headers, "Upload-Length": str(length)}
+    upload = checked(http.post("/v1/uploads", params=options, headers=announced))
+    location = f"/v1/uploads/{upload['id']}"
+    patience = Patience()
+    with path.open("rb") as file:
+        while True:
+            try:
+                upload = checked(http.get(location))
+                if upload["complete"]:  # the answer that said so was lost
+                    return checked(http.get(f"/v1/datasets/{upload['dataset_id']}"))
+                patience.note_progress(upload["offset"])
+                response = _send_part(http, location, file, upload["offset"], length)
+                if response.status_code != 204:
+                    return checked(response)
+            except httpx.TransportError as error:
+                patience.wait(error)
+            except ApiError as error:
+                if error.problem.get("status") not in PASSING:
+                    raise
+                patience.wait(error)
+
+
+def _send_part(http: httpx.Client, location: str, file: BinaryIO, offset: int, length: int) -> httpx.Response:
+    file.seek(offset)
+    size = min(PART_BYTES, length - offset)
+    headers = {
+        "Content-Type": "application/partial-upload",
+        "Content-Length": str(size),
+        "Upload-Offset": str(offset),
+    }
+    return http.patch(location, content=_pieces(file, size), headers=headers)
+
+
+def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
+    while size and (piece := file.read(min(READ_BYTES, size))):
+        size -= len(piece)
+        yield piece

@@ -1,0 +1,170 @@
+"""Where the rows of a file go: block by block through a collector, which keeps count, into a sink, which keeps them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from .blocks import all_finite
+from .labels import Codes, Encoded, NumberCounts, WordCounts, check_storable
+from .table import Array, FileWarning, Summary
+
+__all__ = ["Block", "Collector", "MemorySink", "Sink", "SparseRows", "is_clean"]
+
+
+class Sink(Protocol):
+    """Keeps the arrays of a table while they grow by rows. It copies: the rows may be overwritten after a call."""
+
+    def append(self, name: str, rows: Array) -> None:
+        """Add rows to an array; the first call makes it, with this dtype and this width."""
+
+    def rewrite(self, name: str, change: Callable[[Array], Array]) -> None:
+        """Replace the rows of an array by what `change` makes of them, block by block."""
+
+    def clear(self) -> None:
+        """Forget every array: the reader begins anew."""
+
+
+class MemorySink:
+    """Keeps the arrays in memory, for files that are known to be small."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}  # with room to grow
+        self._n_rows: dict[str, int] = {}
+
+    def append(self, name: str, rows: Array) -> None:
+        first = self._n_rows.get(name, 0)
+        past = self._n_rows[name] = first + len(rows)
+        if name not in self._arrays:
+            self._arrays[name] = np.empty_like(rows)
+        if past > len(self._arrays[name]):
+            larger = np.empty((2 * past, *rows.shape[1:]), dtype=rows.dtype)
+            larger[:first] = self._arrays[name][:first]
+            self._arrays[name] = larger
+        self._arrays[name][first:past] = rows
+
+    def rewrite(self, name: str, change: Callable[[Array], Array]) -> None:
+        self._arrays[name] = change(self._arrays[name][: self._n_rows[name]])
+
+    def clear(self) -> None:
+        self._arrays.clear()
+        self._n_rows.clear()
+
+    def arrays(self) -> dict[str, Array]:
+        return {name: array[: self._n_rows[name]] for name, array in self._arrays.items()}
+
+
+class SparseRows(NamedTuple):
+    """Rows in CSR form; `indptr` begins with 0."""
+
+    data: Array
+    indices: npt.NDArray[np.int32]
+    indptr: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows. The target holds numbers (float64), or strings in encoded form."""
+
+    X: Array | SparseRows
+    target: Array | Encoded
+    weight: Array | None = None
+    group: Encoded | None = None
+
+
+def is_clean(block: Block) -> bool:
+    """Whether dense rows hold finite numbers, labels and groups that are not blank, and no negative weight."""
+    numbers = [block.X, *(part for part in (block.target, block.weight) if isinstance(part, np.ndarray))]
+    words = [word for part in (block.target, block.group) if isinstance(part, tuple) for word in part[0]]
+    return (
+        all(all_finite(part) for part in numbers if isinstance(part, np.ndarray))
+        and (block.weight is None or block.weight.min() >= 0)
+        and all(word.strip(" \t") for word in words if isinstance(word, str))
+    )
+
+
+class Collector:
+    """Passes blocks of rows on to a sink, in order, and gathers what the summary says of them."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.n_rows = 0
+        self.nnz = 0
+        self._sparse = False
+        self._labels: NumberCounts | WordCounts | None = None
+        self._groups = Codes()
+        self._sink.clear()
+
+    def add(self, block: Block) -> None:
+        if isinstance(block.X, SparseRows):
+            self._add_sparse(block.X)
+        else:
+            self._sink.append("X", block.X)
+            self.nnz += int(np.count_nonzero(block.X))
+        if block.weight is not None:
+            self._sink.append("weight", block.weight)
+        if block.group is not None:
+            self._sink.append("group", self._groups.encode(block.group))
+        y = self._encode_labels(block.target)
+        self._sink.append("y", y)
+        self.n_rows += len(y)
+
+    def _add_sparse(self, rows: SparseRows) -> None:
+        if not self._sparse:
+            self._sparse = True
+            self._sink.append("indptr", np.zeros(1, dtype=np.int64))
+        self._sink.append("indptr", rows.indptr[1:] + self.nnz)
+        self._sink.append("indices", rows.indices)
+        self._sink.append("data", rows.data)
+        self.nnz += len(rows.data)
+
+    def _encode_labels(self, target: Array | Encoded) -> Array:
+        if isinstance(target, tuple):
+            self._labels = self._labels or WordCounts()
+            assert isinstance(self._labels, WordCounts)
+            return self._labels.encode(target)
+        self._labels = self._labels or NumberCounts()
+        assert isinstance(self._labels, NumberCounts)
+        self._labels.add(target)
+        return target
+
+    def shift_indices(self, by: int) -> None:
+        """Add to the column indices of all rows so far."""
+        if self._sparse:
+            self._sink.rewrite("indices", lambda indices: indices + np.int32(by))
+
+    def finish(
+        self,
+        n_features: int,
+        warnings: list[FileWarning],
+        feature_names: list[str] | None = None,
+        target: str | None = None,
+    ) -> Summary:
+        assert self._labels is not None, "a table has rows"
+        check_storable([*(feature_names or []), *([target] if target else [])])
+        words: list[str] | None = None
+        if isinstance(self._labels, WordCounts):
+            words = sorted(self._labels.words)
+            ranks = self._labels.ranks()
+            if not np.array_equal(ranks, np.arange(len(ranks))):
+                self._sink.rewrite("y", lambda codes: ranks[codes])
+        counts, hint, label_warnings = self._labels.judge()
+        return Summary(
+            storage="csr" if self._sparse else "dense",
+            n_rows=self.n_rows,
+            n_features=n_features,
+            nnz=self.nnz,
+            label_kind="number" if words is None else "string",
+            task_hint=hint,
+            feature_names=feature_names,
+            target=target,
+            labels=words,
+            class_counts=counts,
+            warnings=[*warnings, *label_warnings],
+        )

@@ -1,0 +1,64 @@
+"""Compressed files: expanded once into a scratch file, within a ceiling that no bomb gets past.
+
+Readers walk a file more than once where it has faults, so they need one they can seek in.
+"""
+
+import errno
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from .table import Encoding, FileError, InvalidFile, TooLarge
+
+__all__ = ["Ceiling", "expanded", "is_of_the_disk"]
+
+COPY_BYTES = 1 << 20
+MAX_RATIO = 300
+ANY_RATIO_BYTES = 64 << 20  # up to here any ratio is harmless
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """How much a file may expand to, and the folder in which it may."""
+
+    most_bytes: int = 16 << 30
+    scratch: Path | None = None
+
+    def check(self, expanded_bytes: int, file_bytes: int) -> None:
+        """Raise TooLarge if so many bytes cannot have come from a file of that size in earnest."""
+        if expanded_bytes > self.most_bytes:
+            raise TooLarge(f"The file expands to more than the {self.most_bytes} bytes that are allowed.")
+        if expanded_bytes > max(ANY_RATIO_BYTES, MAX_RATIO * file_bytes):
+            raise TooLarge(f"The file expands to more than {MAX_RATIO} times its size; send it without compression.")
+
+
+def is_of_the_disk(error: Exception) -> bool:
+    """Whether a library failed to read, or failed over what it read: an impossible offset is the file's fault."""
+    return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+
+
+@contextmanager
+def expanded(path: Path, encoding: Encoding, ceiling: Ceiling) -> Iterator[Path]:
+    """The path of the file without its compression."""
+    if encoding == "identity":
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(dir=ceiling.scratch, prefix="expanded-") as plain:
+        size = 0
+        try:
+            with pa.OSFile(str(path)) as raw, pa.CompressedInputStream(raw, encoding) as stream:
+                while block := stream.read(COPY_BYTES):
+                    size += len(block)
+                    ceiling.check(size, raw.tell())
+                    plain.write(block)
+        except OSError as error:
+            if is_of_the_disk(error):
+                raise
+            detail = f"The file is not whole and valid {encoding}; compress it anew, or send it as it is."
+            raise InvalidFile([FileError(None, None, "bad_compression", detail)]) from None
+        plain.flush()
+        yield Path(plain.name)

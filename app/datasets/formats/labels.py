@@ -1,0 +1,130 @@
+"""What the labels of a file say about its task, gathered block by block: distinct values and their counts."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .table import Array, FileError, FileWarning, InvalidFile, Label, TaskHint, excerpt
+
+__all__ = ["Codes", "Encoded", "NumberCounts", "WordCounts", "check_storable", "encode_integers", "encode_list"]
+
+MAX_NUMERIC_CLASSES = 100
+MAX_CLASSES = 65_536
+MAX_LABEL_CHARACTERS = 16 << 20  # of all labels together: they are kept in the dataset's row
+
+Encoded = tuple[Sequence[Any], Array]  # distinct values in order of appearance; for each row, the place of its own
+Verdict = tuple[list[tuple[Label, int]], TaskHint, list[FileWarning]]
+
+
+class NumberCounts:
+    """Counts numeric labels for as long as they can be classes: integers of at most 100 values."""
+
+    def __init__(self) -> None:
+        self._counts: dict[float, int] | None = {}
+
+    def add(self, y: npt.NDArray[np.float64]) -> None:
+        if self._counts is None:
+            return
+        for part in (y[:10_000], y[10_000:]):  # spares most real-valued targets the sort of a whole block
+            values, counts = np.unique(part, return_counts=True)
+            if len(values) > MAX_NUMERIC_CLASSES or not np.array_equal(values, np.trunc(values)):
+                self._counts = None
+                return
+            for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+                self._counts[value] = self._counts.get(value, 0) + count
+        if len(self._counts) > MAX_NUMERIC_CLASSES:
+            self._counts = None
+
+    def judge(self) -> Verdict:
+        if self._counts is None:
+            return [], "regression", []
+        return _judge_classes(sorted((int(value), count) for value, count in self._counts.items()))
+
+
+def encode_list(values: Sequence[Hashable]) -> Encoded:
+    places: dict[Hashable, int] = {}
+    codes = np.array([places.setdefault(value, len(places)) for value in values], dtype=np.int64)
+    return list(places), codes
+
+
+def encode_integers(values: npt.NDArray[np.int64]) -> Encoded:
+    distinct, first, places = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return distinct[order].tolist(), rank[places]
+
+
+class Codes:
+    """Numbers values from 0 in order of appearance."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, int] = {}
+
+    def encode(self, block: Encoded) -> npt.NDArray[np.int64]:
+        values, places = block
+        codes = [self.known.setdefault(value, len(self.known)) for value in values]
+        encoded: npt.NDArray[np.int64] = np.array(codes, dtype=np.int64)[places]
+        return encoded
+
+
+class WordCounts:
+    """Numbers and counts labels that are strings."""
+
+    def __init__(self) -> None:
+        self._codes = Codes()
+        self._counts = np.zeros(0, dtype=np.int64)
+        self._characters = 0
+
+    @property
+    def words(self) -> list[str]:
+        """In order of appearance, so by code."""
+        return list(self._codes.known)
+
+    def encode(self, block: Encoded) -> npt.NDArray[np.int32]:
+        new = [word for word in block[0] if word not in self._codes.known]
+        check_storable(new)
+        self._characters += sum(map(len, new))
+        codes = self._codes.encode(block).astype(np.int32)
+        if len(self._codes.known) > MAX_CLASSES or self._characters > MAX_LABEL_CHARACTERS:
+            detail = (
+                f"The labels are strings of more than {MAX_CLASSES} different values or {MAX_LABEL_CHARACTERS >> 20} "
+                "million characters in all; choose another column as the target."
+            )
+            raise InvalidFile([FileError(None, None, "too_many_classes", detail)])
+        counts = np.bincount(codes, minlength=len(self._codes.known))
+        counts[: len(self._counts)] += self._counts
+        self._counts = counts
+        return codes
+
+    def ranks(self) -> npt.NDArray[np.int32]:
+        """For each code, the position of its label among the sorted ones."""
+        rank = {word: k for k, word in enumerate(sorted(self.words))}
+        return np.array([rank[word] for word in self.words], dtype=np.int32)
+
+    def judge(self) -> Verdict:
+        return _judge_classes(sorted(zip(self.words, self._counts.tolist(), strict=True)))
+
+
+def check_storable(texts: Sequence[str]) -> None:
+    """Raise for a label or a name that no database takes. Text files are checked before they are read."""
+    for text in texts:
+        if "\0" in text or (not text.isascii() and _has_surrogate(text)):
+            detail = f"{excerpt(text)} holds a NUL character or half of a surrogate pair, which no text may."
+            raise InvalidFile([FileError(None, None, "bad_text", detail)])
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _judge_classes(pairs: list[Any]) -> Verdict:
+    if len(pairs) > 2:
+        return pairs, "multiclass", []
+    if len(pairs) == 2:
+        return pairs, "binary", []
+    label = excerpt(str(pairs[0][0]))
+    warning = FileWarning("one_class", f"Every row has the label {label}; no classifier can be trained.")
+    return pairs, "binary", [warning]

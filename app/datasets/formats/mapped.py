@@ -1,0 +1,23 @@
+"""Files mapped into memory and read from front to back, without their pages piling up."""
+
+import mmap
+from pathlib import Path
+
+__all__ = ["Mapped", "forget_pages", "map_file"]
+
+Mapped = mmap.mmap | bytes
+
+
+def map_file(path: Path) -> Mapped:
+    """The bytes of a file, which must not change; an empty one cannot be mapped."""
+    if path.stat().st_size == 0:
+        return b""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def forget_pages(mapped: Mapped, first: int, past: int) -> None:
+    """Let go of the pages between two places. Who looks there again gets them again."""
+    first, past = (max(0, place) // mmap.PAGESIZE * mmap.PAGESIZE for place in (first, past))
+    if first < past and isinstance(mapped, mmap.mmap):
+        mapped.madvise(mmap.MADV_DONTNEED, first, past - first)

@@ -1,0 +1,90 @@
+"""`multipart/form-data` as browsers and `curl -F file=@…` send it: the one part named `file`, as a stream.
+
+The parser holds no more than a chunk and a boundary: the file's size does not matter to it. Options are
+query parameters on every route, so a form with other parts is refused instead of being half understood.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from email.message import Message
+from email.parser import HeaderParser
+
+from app.errors import Unparsable, invalid_field
+
+MAX_PREAMBLE_BYTES = 16_384
+MAX_BOUNDARY = 70  # RFC 2046
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """The headers of the part, and its bytes still to come."""
+
+    media_type: str
+    file_name: str
+    encoding: str
+    chunks: AsyncIterator[bytes]
+
+
+def boundary_of(content_type: str) -> bytes:
+    message = Message()
+    message["Content-Type"] = content_type
+    boundary = message.get_boundary("")
+    if not 1 <= len(boundary) <= MAX_BOUNDARY or not boundary.isascii():
+        raise Unparsable("The Content-Type multipart/form-data names no boundary.")
+    return boundary.encode()
+
+
+async def read_file_part(stream: AsyncIterator[bytes], boundary: bytes) -> FilePart:
+    """Read up to the file's first byte. The rest is read through `chunks`, to its end."""
+    delimiter = b"\r\n--" + boundary
+    seen = b"\r\n"  # so that a delimiter at the very start looks like every other one
+    while (end := _headers_end(seen, delimiter)) is None:
+        if len(seen) > MAX_PREAMBLE_BYTES:
+            raise Unparsable("The multipart body does not begin with a part.")
+        seen += await _next(stream)
+    start, stop = end
+    headers = HeaderParser().parsestr(seen[start:stop].decode("utf-8", "replace"))
+    field = headers.get_param("name", header="content-disposition")
+    if field != "file":
+        raise invalid_field("file", "unexpected_part", "the form must have one part, `file`; options go into the query")
+    chunks = _chunks(stream, seen[stop + 4 :], delimiter)
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    return FilePart(media_type, headers.get_filename("") or "", encoding, chunks)
+
+
+def _headers_end(seen: bytes, delimiter: bytes) -> tuple[int, int] | None:
+    """Where the headers of the first part start and stop; None: not yet here."""
+    found = seen.find(delimiter)
+    if found < 0:
+        return None
+    start = found + len(delimiter)
+    if seen[start : start + 2] == b"--":
+        raise invalid_field("file", "missing_part", "the form has no part")
+    stop = seen.find(b"\r\n\r\n", start)
+    return None if stop < 0 else (start + 2, stop)
+
+
+async def _chunks(stream: AsyncIterator[bytes], held: bytes, delimiter: bytes) -> AsyncIterator[bytes]:
+    """The part's bytes up to the next delimiter, then the rest of the body, which must hold no other part."""
+    while (found := held.find(delimiter)) < 0:
+        safe = len(held) - len(delimiter) + 1  # a delimiter may have begun in what is left
+        if safe > 0:
+            yield held[:safe]
+            held = held[safe:]
+        held += await _next(stream)
+    yield held[:found]
+    rest = held[found + len(delimiter) :]
+    while len(rest) < 2:
+        rest += await _next(stream)
+    if not rest.startswith(b"--"):
+        raise invalid_field("file", "unexpected_part", "the form must have one part, `file`; options go into the query")
+    async for _ in stream:
+        pass
+
+
+async def _next(stream: AsyncIterator[bytes]) -> bytes:
+    try:
+        return await anext(stream)
+    except StopAsyncIteration:
+        raise Unparsable("The multipart body ends before its last boundary.") from None

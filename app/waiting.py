@@ -1,0 +1,39 @@
+"""Waiting for the end of something without holding a thread: long polls, and what a `Prefer` header asks for."""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from anyio import sleep
+from fastapi import Query
+from starlette.concurrency import run_in_threadpool
+
+MAX_WAIT_SECONDS = 60.0
+FIRST_LOOK_SECONDS = 0.02
+SLOWEST_LOOK_SECONDS = 0.5
+
+Wait = Annotated[
+    float,
+    Query(ge=0, le=MAX_WAIT_SECONDS, description="answer when it is done, or after this many seconds"),
+]
+
+
+async def wait_until_done(look: Callable[[], dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """Look, in a thread each time, until what is seen is `done` or the seconds are over."""
+    deadline = time.monotonic() + seconds
+    pause = FIRST_LOOK_SECONDS
+    while True:
+        seen = await run_in_threadpool(look)
+        left = deadline - time.monotonic()
+        if seen["done"] or left <= 0:
+            return seen
+        await sleep(min(pause, left))
+        pause = min(pause * 1.5, SLOWEST_LOOK_SECONDS)
+
+
+def preferred_wait(prefer: str | None, default: float = 0.0) -> float:
+    """The seconds that `Prefer: wait=N` or `Prefer: respond-async` asks for."""
+    if match := re.search(r"\bwait=(\d{1,9})\b", prefer or ""):
+        return min(float(match[1]), MAX_WAIT_SECONDS)
+    return 0.0 if re.search(r"\brespond-async\b", prefer or "") else default

@@ -1,0 +1,97 @@
+"""Damaged binary files, each parsed in a child of its own: read, or refused with a sentence, and no failure of ours."""
+
+import io
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.datasets.child import Limits
+from app.datasets.formats import Encoding, Format, ReadOptions
+from app.datasets.ingest import Ingestor
+from app.errors import Invalid, PayloadTooLarge
+from tests.builders import SOAK
+
+N_CASES = 25 * SOAK
+X = np.random.default_rng(0).random((50, 3))
+Y = np.arange(50) % 2
+
+
+def parquet() -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": Y.astype(str)}), file)
+    return file.getvalue()
+
+
+def arrow() -> bytes:
+    table = pa.table({"a": X[:, 0], "b": X[:, 1], "y": Y.astype(str)})
+    file = io.BytesIO()
+    with pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    return file.getvalue()
+
+
+def npz() -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, X=X, y=Y)
+    return file.getvalue()
+
+
+def text(encoding: str) -> bytes:
+    lines = "".join(f"{a!r},{b!r},{label}\n" for (a, b, _), label in zip(X.tolist(), Y.tolist(), strict=True))
+    return pa.Codec(encoding).compress(lines.encode()).to_pybytes()
+
+
+def damage(rng: random.Random, whole: bytes) -> bytes:
+    content = bytearray(whole)
+    for _ in range(rng.choice([1, 1, 2, 5])):
+        at = rng.randrange(len(content) + 1)
+        kind = rng.randrange(4)
+        if kind == 0:
+            content[at : at + 1] = bytes(byte ^ 1 << rng.randrange(8) for byte in content[at : at + 1])
+        elif kind == 1:
+            content[at : at + 4] = rng.choice([b"\0\0\0\0", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", rng.randbytes(4)])
+        elif kind == 2:
+            del content[at : at + rng.choice([1, 4, 64])]
+        else:
+            del content[at:]
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("format", "encoding", "write"),
+    [
+        ("parquet", "identity", parquet),
+        ("arrow", "identity", arrow),
+        ("npz", "identity", npz),
+        ("csv", "gzip", lambda: text("gzip")),
+        ("csv", "zstd", lambda: text("zstd")),
+    ],
+)
+def test_damage_is_read_or_refused(
+    tmp_path: Path, format: Format, encoding: Encoding, write: Callable[[], bytes]
+) -> None:
+    ingestor = Ingestor(tmp_path, limits=Limits(cpu_seconds=20))
+    seed = random.randrange(2**32) if SOAK > 1 else 0
+    rng = random.Random(seed)
+    whole = write()
+    refused = 0
+    with tempfile.NamedTemporaryFile(dir=tmp_path) as file:
+        for case in range(N_CASES):
+            content = damage(rng, whole)
+            file.seek(0)
+            file.truncate()
+            file.write(content)
+            file.flush()
+            try:
+                ingestor.ingest(Path(file.name), format, ReadOptions(encoding=encoding, header="auto"))
+            except (Invalid, PayloadTooLarge):
+                refused += 1
+            except Exception as error:
+                raise AssertionError(f"seed {seed}, case {case}: {content!r}") from error
+    assert refused > N_CASES // 4

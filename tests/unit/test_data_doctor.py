@@ -1,0 +1,141 @@
+"""The data doctor finds what is wrong, says where, and is silent about sound data."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.datasets import blocks, doctor, statistics
+from app.datasets.doctor import Facts
+from tests.builders import array_files
+from tests.tables import noisy_rows
+
+KINDS = ["dense", "sparse"]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
+def facts(y: Any, **values: Any) -> Facts:
+    labels, counts = np.unique(y, return_counts=True)
+    classes = [{"label": label, "count": count} for label, count in zip(labels.tolist(), counts.tolist(), strict=True)]
+    defaults: dict[str, Any] = {
+        "classes": classes,
+        "feature_names": None,
+        "warnings": [],
+        "labels_are_text": False,
+    }
+    return Facts(**{**defaults, **values})
+
+
+def examined(folder: Path, X: Any, y: Any, kind: str, group: Any = None, **values: Any) -> dict[str, dict[str, Any]]:
+    files = array_files(folder, X, y, kind, group)
+    sha256, _ = statistics.compute(files)
+    found = doctor.examine(files, facts(y, **values), sha256)
+    assert len({finding["code"] for finding in found}) == len(found)
+    ranks = [doctor.SEVERITIES.index(finding["severity"]) for finding in found]
+    assert ranks == sorted(ranks)
+    assert all(finding["detail"] and finding["remedy"] for finding in found)
+    return {finding["code"]: finding for finding in found}
+
+
+def test_sound_data_is_sound(tmp_path: Path, kind: str) -> None:
+    assert examined(tmp_path, *noisy_rows(300, 5, seed=0), kind) == {}
+
+
+@pytest.mark.parametrize("block_entries", [1 << 21, 30])
+def test_conflicting_duplicates_are_named_and_plain_ones_told_apart(
+    tmp_path: Path, kind: str, block_entries: int, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_ENTRIES", block_entries)
+    X, y = noisy_rows(100, 4, seed=1)
+    X[70], y[70] = X[3], -y[3]
+    X[80], y[80] = X[5], y[5]
+    X[90, 0], X[6, 0] = 0.0, -0.0
+    X[90, 1:], y[90] = X[6, 1:], -y[6]
+    found = examined(tmp_path, X, y, kind)
+    assert set(found) == {"conflicting_duplicates", "duplicate_rows"}
+    assert (found["conflicting_duplicates"]["rows"], found["conflicting_duplicates"]["count"]) == ([3, 6, 70, 90], 4)
+    assert found["duplicate_rows"]["rows"] == [70, 80, 90]
+
+
+def test_rows_with_the_same_values_in_other_columns_are_no_duplicates(tmp_path: Path, kind: str) -> None:
+    X = np.array([[1.0, 2, 0], [2, 1, 0], [0, 1, 2], [1, 0, 2], [1, 2, 2], [2, 2, 1]])
+    found = examined(tmp_path, X, np.array([0, 1, 0, 1, 0, 1.0]), kind)
+    assert "duplicate_rows" not in found
+
+
+def test_real_valued_labels_do_not_conflict(tmp_path: Path, kind: str) -> None:
+    X, y = np.ones((4, 1)), np.array([0.1, 0.2, 0.3, 0.4])
+    assert "conflicting_duplicates" not in examined(tmp_path, X, y, kind, classes=[])
+
+
+def test_large_files_are_searched_in_part_and_still_find_pairs(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(doctor, "HASHED_ROWS", 256)
+    X = np.repeat(np.random.default_rng(2).standard_normal((2000, 3)), 2, axis=0)
+    y = np.tile([0.0, 1.0], 2000)
+    found = examined(tmp_path, X, y, "dense")["conflicting_duplicates"]
+    assert 2 <= found["count"] <= 2 * 256
+    assert all(row + 1 in found["rows"] for row in found["rows"][:-1:2])
+    assert "one in 16" in found["detail"]
+
+
+def test_constant_columns_are_listed_by_name(tmp_path: Path, kind: str) -> None:
+    X, y = noisy_rows(50, 4, seed=3)
+    X[:, 1], X[:, 3] = 7.0, 0.0
+    found = examined(tmp_path, X, y, kind, feature_names=["a", "b", "c", "d"])
+    assert (found["constant_columns"]["columns"], found["constant_columns"]["count"]) == (["b", "d"], 2)
+    assert set(found) == {"constant_columns"}
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_column_that_parts_the_classes_leaks(tmp_path: Path, kind: str, sign: int) -> None:
+    X, y = noisy_rows(60, 3, seed=4)
+    X[:, 2] = sign * np.where(y > 0, np.abs(X[:, 2]) + 0.1, 0.0)  # zeros on one side: not stored in a sparse set
+    found = examined(tmp_path, X, y, kind, labels_are_text=True)
+    assert found["leaking_columns"]["columns"] == ["2"]
+
+
+def test_a_column_that_nearly_parts_the_classes_does_not_leak(tmp_path: Path, kind: str) -> None:
+    X, y = noisy_rows(60, 3, seed=4)
+    X[:, 2] = np.where(y > 0, np.abs(X[:, 2]) + 0.1, 0.0)
+    X[np.flatnonzero(y > 0)[0], 2] = 0.0
+    assert "leaking_columns" not in examined(tmp_path, X, y, kind)
+
+
+def test_a_column_that_is_the_target_leaks(tmp_path: Path, kind: str) -> None:
+    random = np.random.default_rng(5)
+    X, y = random.standard_normal((80, 3)), random.standard_normal(80)
+    X[:, 1] = 1000 - 3 * y
+    assert examined(tmp_path, X, y, kind, classes=[])["leaking_columns"]["columns"] == ["1"]
+
+
+def test_columns_of_very_different_width_are_named(tmp_path: Path, kind: str) -> None:
+    X, y = noisy_rows(50, 3, seed=6)
+    X[:, 0] *= 1e5
+    found = examined(tmp_path, X, y, kind)
+    assert found["scale_disparity"]["columns"][0] == "0"
+    assert set(found) == {"scale_disparity"}
+
+
+def test_one_class_and_tiny_classes(tmp_path: Path, kind: str) -> None:
+    X, _ = noisy_rows(20, 2, seed=7)
+    assert examined(tmp_path, X, np.ones(20), kind)["one_class"]["severity"] == "error"
+    assert examined(tmp_path, X, np.array([0.0] * 17 + [1, 1, 1]), kind)["tiny_class"]["count"] == 3
+
+
+def test_groups_of_one_row_are_found(tmp_path: Path, kind: str) -> None:
+    X, y = noisy_rows(6, 2, seed=8)
+    found = examined(tmp_path, X, y, kind, group=np.array([0, 1, 0, 2, 1, 3]), classes=[])
+    assert (found["tiny_groups"]["rows"], found["tiny_groups"]["count"]) == ([3, 5], 2)
+
+
+def test_what_the_reader_guessed_is_told_with_a_remedy(tmp_path: Path) -> None:
+    X, y = noisy_rows(30, 2, seed=9)
+    warnings = [{"code": "index_base_guessed", "detail": "The first index is taken to be 1."}]
+    found = examined(tmp_path, X, y, "sparse", warnings=warnings)
+    assert "index_base=" in found["index_base_guessed"]["remedy"]

@@ -1,0 +1,133 @@
+"""The parser child: files become blobs, memory does not grow with them, and what it may not do it cannot."""
+
+import io
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.datasets.arrays import open_arrays
+from app.datasets.child import Limits
+from app.datasets.formats import Format, ReadOptions
+from app.datasets.ingest import Ingestor
+from app.db.tables import DatasetRow
+from app.errors import AppError, Invalid, PayloadTooLarge
+from app.storage import BlobStore
+from tests import children
+
+MIB = 1 << 20
+BOMB_SECONDS = 2.0
+ROW = {"csv": b"0.123456789,12345.678,x\n", "libsvm": b"1 1:0.123456789 7:12345.678\n"}
+ROW["ndjson"] = b'{"a": 0.123456789, "b": 12345.678, "y": "x"}\n'
+
+
+@pytest.fixture(scope="module")
+def ingestor(tmp_path_factory: pytest.TempPathFactory) -> Ingestor:
+    ingestor = Ingestor(tmp_path_factory.mktemp("store"), limits=Limits(memory_bytes=1 << 30, cpu_seconds=2))
+    ingestor.warm_up()
+    return ingestor
+
+
+def test_a_file_becomes_blobs_that_map_back(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("a,b,g,w,y\n1,2,q,1,no\n3,4,p,2,yes\n5,6,q,0,no\n")
+    ingestor = Ingestor(tmp_path)
+    parsed = ingestor.ingest(path, "csv", ReadOptions(group="g", weight="w"))
+    assert list(parsed.arrays) == ["X", "weight", "group", "y"]
+    blobs = BlobStore(tmp_path)
+    assert {sha256: blobs.size(sha256) for sha256 in parsed.arrays.values()} == parsed.sizes
+    assert list(blobs.staging.iterdir()) == []
+    arrays = open_arrays(blobs, DatasetRow(arrays=parsed.arrays, **parsed.description))
+    assert arrays.X.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert arrays.group is not None
+    assert arrays.group.tolist() == [0, 1, 0]
+    assert [arrays.label(value) for value in arrays.y] == ["no", "yes", "no"]
+    chosen = arrays.rows(np.array([2, 1]))
+    assert chosen.group is not None
+    assert (chosen.group.tolist(), chosen.X.tolist()) == ([0, 1], [[5, 6], [3, 4]])
+
+
+def test_a_refused_file_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("a,y\n" + "1,x\n" * 100_000 + "?,x\n")
+    with pytest.raises(Invalid) as caught:
+        Ingestor(tmp_path).ingest(path, "csv", ReadOptions())
+    assert [(item.line, item.column, item.code) for item in caught.value.errors] == [(100_002, 1, "not_a_number")]
+    blobs = BlobStore(tmp_path)
+    assert [*blobs, *blobs.staging.iterdir()] == []
+
+
+def write_large(path: Path, file_format: Format, n_bytes: int) -> None:
+    if file_format in ROW:
+        path.write_bytes(ROW[file_format] * (n_bytes // len(ROW[file_format])))
+        return
+    X = np.random.default_rng(0).random((n_bytes // 64, 8))
+    if file_format == "npz":
+        with path.open("wb") as file:
+            np.savez(file, X=X, y=X[:, 0])
+    else:
+        pq.write_table(pa.table(dict(zip("abcdefgh", X.T, strict=True))), path, row_group_size=20_000)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not tell a process's peak memory")
+@pytest.mark.parametrize("file_format", [*ROW, "npz", "parquet"])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, file_format: Format) -> None:
+    ingestor = Ingestor(tmp_path)
+    path = tmp_path / "data"
+    growth = []
+    for mebibytes in (12, 48):
+        write_large(path, file_format, mebibytes * MIB)
+        growth.append(ingestor.run(children.peak_growth, tmp_path, path, file_format))
+    assert growth[1] < growth[0] + 16 * MIB, f"{growth[0] >> 20} MiB for 12 MiB, {growth[1] >> 20} MiB for 48 MiB"
+
+
+def long_line() -> bytes:
+    return b"1" * (80 * MIB)
+
+
+def eight_tebibytes() -> bytes:
+    header, archive = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 1)})
+    with zipfile.ZipFile(archive, "w") as members:
+        members.writestr("X.npy", header.getvalue())
+        members.writestr("y.npy", header.getvalue())
+    return archive.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("file_format", "content"),
+    [("npz", eight_tebibytes), ("csv", long_line), ("tsv", long_line), ("libsvm", long_line), ("ndjson", long_line)],
+)
+def test_bombs_are_refused_soon(ingestor: Ingestor, tmp_path: Path, file_format: Format, content: Any) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(content())
+    assert ingestor.run(children.seconds_to_refuse, tmp_path, path, file_format) < BOMB_SECONDS
+
+
+def test_a_function_runs_in_a_child(ingestor: Ingestor) -> None:
+    assert ingestor.run(children.allocate, 100 * MIB) == 100 * MIB
+    assert ingestor.run(os.getpid) != os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "expected"),
+    [
+        (children.allocate, (2 << 30,), PayloadTooLarge),
+        (children.crash, (), Invalid),
+        (children.never_end, (), Invalid),
+        (children.kill_itself, (), AppError),
+        (children.raise_anything, (), AppError),
+    ],
+)
+def test_a_child_that_fails_fails_alone(
+    ingestor: Ingestor, function: Any, arguments: tuple[Any, ...], expected: type[AppError]
+) -> None:
+    with pytest.raises(expected) as caught:
+        ingestor.run(function, *arguments)
+    assert type(caught.value) is expected
+    assert ingestor.run(children.allocate, 1) == 1
