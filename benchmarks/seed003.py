@@ -168,7 +168,7 @@ def _libocas_table() -> str:
                 seconds: dict[str, list[float]] = {"svmocas": [], **{method: [] for method in PAIR}}
                 counts: dict[str, int] = {}
                 for _ in range(ROUNDS):
-                    theirs, counts["svmocas"], weights = _run_svmocas(svmocas, file, C, gap)
+                    theirs, counts["svmocas"], weights = _run_svmocas(svmocas, file, X.shape[1], C, gap)
                     seconds["svmocas"].append(theirs)
                     for method in PAIR:
                         result = solvers.train(X, signs, solver=method, C=C, tol=gap, max_seconds=LIMIT_SECONDS)
@@ -198,7 +198,9 @@ def _libocas_table() -> str:
     )
 
 
-def _run_svmocas(program: str, file: Path, C: float, gap: float) -> tuple[float, int, NDArray[np.float64]]:
+def _run_svmocas(
+    program: str, file: Path, n_features: int, C: float, gap: float
+) -> tuple[float, int, NDArray[np.float64]]:
     """(seconds without loading, iterations, weights with the bias last)"""
     model = file.with_suffix(".model")
     command = [program, "-c", str(C), "-b", "1", "-r", str(gap), str(file), str(model)]
@@ -207,4 +209,7 @@ def _run_svmocas(program: str, file: Path, C: float, gap: float) -> tuple[float,
     iterations = re.findall(r"^\s*(\d+): tim=", printed, flags=re.MULTILINE)
     if seconds is None:
         raise RuntimeError("svmocas printed no time")
-    return float(seconds[1]), int(iterations[-1]), np.loadtxt(model)
+    stored, weights = np.loadtxt(model), np.zeros(n_features + 1)
+    weights[: stored.size - 1] = stored[:-1]  # it does not know of columns that are empty at the end
+    weights[-1] = stored[-1]
+    return float(seconds[1]), int(iterations[-1]), weights

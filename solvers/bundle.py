@@ -198,8 +198,7 @@ def _maximise_dual(H: Array, levels: Array, precision: float, g: Array, L: Array
     refinements = 0
     for _ in range(50 * n + 200):
         value, middle = _find_gradient(H, levels, g, S, size, c)
-        least_gain = 0.01 * precision * abs(value)
-        blocked, moved = _step_on_support(H, c, middle, least_gain, L, S, size, g, p, u, v)
+        blocked, moved = _step_on_support(H, c, middle, L, S, size, g, p, u, v)
         if moved:
             barred[:] = 0.0
         if blocked >= 0:
@@ -254,7 +253,6 @@ def _step_on_support(
     H: Array,
     c: Array,
     middle: float,
-    least_gain: float,
     L: Array,
     S: Array,
     size: int,
@@ -279,7 +277,7 @@ def _step_on_support(
     for k in range(size):
         p[k] = u[k] - sum_u / sum_v * v[k]
         slope += (c[S[k]] - middle) * p[k]
-    if not slope < -least_gain:
+    if not slope < 0.0:
         return -1, False
     for k in range(size):
         row, total = H[S[k]], 0.0

@@ -6,7 +6,7 @@ Ho, Lin: Large-scale linear support vector regression, JMLR 2012. It maximises t
 
 one b_i at a time in random order and keeps w up to date, so a step costs one row. It is the method of `dcd` with
 a kink at b_i = 0, and shares its ways: rows that have settled at 0 or at a bound are left out ("shrunk") until the
-rest is solved, and every so many passes the others are solved for together, see dual_face.py.
+rest is solved, and every FACE_PASSES passes the others are solved for together, see dual_face.py.
 
 The paper's symbols: G is the slope f(x_i) - y_i + D_ii b_i of -D without epsilon, U the bound of |b_i| (C_i, or
 infinity for the squared loss, which adds D_ii = 1 / (2 C_i)), Q_ii = |x_i|^2 + D_ii.
@@ -30,8 +30,8 @@ __all__ = ["SupportVectorRegression"]
 
 Array = NDArray[Any]
 
-FACE_PASSES = {1.0: 50, 2.0: 10}
-"""After so many passes without an end (by exponent of the loss), rows between their bounds are solved for together."""
+FACE_PASSES = 50
+"""After so many passes without an end, the rows between their bounds are solved for together."""
 FACE_READS, FACE_ENTRIES = 80, 20_000_000
 """At most so many reads of X, and of its entries, for that: it is within a step."""
 
@@ -75,7 +75,6 @@ class SupportVectorRegression(Method[RegressionProblem]):
         # Slopes are differences of targets and scores, so they are no more exact than those.
         self.noise = 1e-13 * float(np.abs(problem.targets).max())
         self.rows = problem.data.flat()
-        self.rows_between_faces = FACE_PASSES[problem.setting.exponent] * int(self.counted.sum())
 
     def init(self, seed: int, start: Start) -> State:
         order = np.flatnonzero(self.counted)
@@ -87,7 +86,7 @@ class SupportVectorRegression(Method[RegressionProblem]):
             "threshold": np.inf,
             "first_violation": -1.0,
             "random_state": np.array([seed], dtype=np.uint64),
-            "rows_until_face": self.rows_between_faces,
+            "rows_until_face": FACE_PASSES * order.size,
             "total_cost": self.problem.total_cost,
             "epochs": 0,
             "rows_read": 0,
@@ -145,7 +144,7 @@ class SupportVectorRegression(Method[RegressionProblem]):
     def _explore_face(self, state: State) -> None:
         data, beta, epsilon = self.problem.data, state["alpha"], self.problem.setting.epsilon
         reads = min(FACE_READS, FACE_ENTRIES // max(1, data.stored_entries), self.reads_left - 1)
-        state["rows_until_face"] = self.rows_between_faces
+        state["rows_until_face"] = FACE_PASSES * state["order"].size
         if reads >= 6:
             # Where there is a kink at zero, a variable keeps its sign.
             lower = np.where((beta >= 0.0) & (epsilon > 0.0), 0.0, -self.upper)

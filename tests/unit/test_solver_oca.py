@@ -275,3 +275,24 @@ def test_values_whose_squares_leave_the_range_of_floats_end_with_a_name(solver, 
     result = solvers.train(scale * X, y, solver=solver, strategy="crammer_singer", max_passes=200)
     assert result.status is (solvers.Status.NONFINITE if scale > 1.0 else solvers.Status.CONVERGED)
     assert np.isfinite(result.coef).all()
+
+
+def test_a_bound_that_is_exact_to_the_last_digit_does_not_end_the_reduced_problem():
+    """Repeated rows of two classes: the last plane lifts the bound by 1e-14 only, but the objective falls by 4e-5."""
+    repeated = [0.731855972, 0.0, -2.03809385]
+    rows = [[0.0, 0.0450620047, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.00514787687], repeated, repeated]
+    rows += [[0.0, -5.38254068, 0.0], [0.0, 0.0, 0.0], [-2.67512461, -3.78543772, 0.0], repeated]
+    rows += [[0.0, -6.54736251, 0.0], repeated, repeated, repeated]
+    result = solvers.train(
+        np.array(rows),
+        [1, 0, 0, 2, 2, 0, 1, 0, 2, 0, 3, 3, 3],
+        solver="oca_e",
+        strategy="crammer_singer",
+        C=130.0,
+        c_scale="mean",
+        bias="none",
+        class_weight="balanced",
+        sample_weight=[1.0, 1.0, 0.5, 0.5, 0.5, 1.0, 0.0, 0.0, 0.5, 0.5, 3.0, 3.0, 0.0],
+        tol=2e-7,
+    )
+    assert result.converged
