@@ -29,10 +29,7 @@ def certify_multiclass(
     rows = np.arange(n)
     bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (k,))
     scores = np.empty((n, k))
-    for m in range(k):
-        column = np.empty(n)
-        data.margins(coef[m], column)
-        scores[:, m] = column + bias[m]
+    data.class_scores(np.column_stack([coef, bias]), 1.0, scores)
     violations = 1.0 + scores - scores[rows, problem.codes][:, None]
     violations[rows, problem.codes] = 0.0
     losses = violations.max(axis=1)
