@@ -60,9 +60,11 @@ def solve(
     start: Start,
     callback: Callback | None,
     started: float,
+    threads: int = 1,
 ) -> SolveResult:
     """Run the method from `start` and return its best point; `started` is when the clock began."""
     problem = method.problem
+    method.threads = threads if method.uses_threads else 1
     judge = _Judge(problem, limits.tol, has_estimate=method.has_estimate)
     trace = Trace()
     stall = _StallWatch()
@@ -125,7 +127,7 @@ def solve(
         loss=setting.loss,
         bias=setting.bias,
         seed=seed,
-        threads=1,
+        threads=method.threads,
         strategy=setting.strategy if setting.task == "multiclass" else None,
     )
 

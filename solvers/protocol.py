@@ -144,12 +144,16 @@ class Method(ABC, Generic[AnyProblem]):
     """Whether it only ever reads all rows in their order, so that they may come in blocks."""
     has_estimate: ClassVar[bool] = True
     """Whether it can tell its own gap; if not, it is certified every so many passes."""
+    uses_threads: ClassVar[bool] = False
+    """Whether a step can use several threads, to the same bits."""
 
     def __init__(self, problem: AnyProblem, options: Mapping[str, Any]) -> None:
         self.problem = problem
         self.chosen = options
         self.reads_left = sys.maxsize
         """How many more full reads of X are allowed; for methods that can do several in a step."""
+        self.threads = 1
+        """How many a step may use; the driver sets it, and only if the method `uses_threads`."""
 
     @classmethod
     def missing(cls, setting: Setting) -> UnsupportedProblem | None:

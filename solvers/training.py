@@ -120,7 +120,7 @@ def train(
     setting, weights = plan.setting, {"sample_weight": sample_weight, "class_weight": plan.class_weight}
     k = labels.classes.size if setting.task == "multiclass" else None
     start = _read_start(warm_start, plan.method, data, k)
-    common: dict[str, Any] = {"seed": plan.seed, "callback": callback, "started": started}
+    common: dict[str, Any] = {"seed": plan.seed, "callback": callback, "threads": threads or 1, "started": started}
     if setting.task == "multiclass" and setting.strategy == "ovr":
         problems = one_against_rest(setting.of_one_class, data, labels, **weights)
         starts = _starts_of_classes(start, len(problems))
@@ -131,7 +131,6 @@ def train(
             labels.classes,
             plan.limits,
             starts=starts,
-            threads=threads or 1,
             **common,
         )
     method = plan.method(build_problem(setting, data, labels, groups=groups, **weights), plan.options)

@@ -2,19 +2,21 @@
 
 Schneider, Bogojeska, Vlachos: Solving linear SVMs with multiple 1D projections, CIKM 2014, Algorithm 2 (ProjectSVM).
 The entries of a direction L are standard normal; the problem on the line w = s L is that of one_dimension.py. Several
-directions are projected in each pass over the data. The paper shows that an answer near the optimum takes a number of
-directions exponential in the square root of the number of features: this is a baseline, and one for few features.
+directions are projected in each pass over the data, by as many threads as there are. The paper shows that an answer
+near the optimum takes a number of directions exponential in the square root of the number of features: this is a
+baseline, and one for few features.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from solvers.errors import InvalidOptions
-from solvers.one_dimension import Line
+from solvers.one_dimension import Line, LineOptimum
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
@@ -23,6 +25,7 @@ from solvers.rows import Floats, read_only
 __all__ = ["RandomDirections"]
 
 Array = NDArray[Any]
+Part = TypeVar("Part")
 
 
 class RandomDirections(Method[BinaryProblem]):
@@ -44,14 +47,15 @@ class RandomDirections(Method[BinaryProblem]):
     notes = "A baseline for a handful of features: the directions needed grow exponentially with their number."
     exact = False
     has_estimate = False
+    uses_threads = True
 
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
-        self.line = Line(problem.signs, problem.costs, problem.setting.exponent)
+        self.lines = [self._line()]
 
     def init(self, seed: int, start: Start) -> State:
         data = self.problem.data
-        at_zero = self.line.solve(np.zeros(data.n_rows), 1.0)
+        at_zero = self.lines[0].solve(np.zeros(data.n_rows), 1.0)
         state: State = {
             "w": np.zeros(data.n_features),
             "intercept": at_zero.bias,
@@ -70,12 +74,25 @@ class RandomDirections(Method[BinaryProblem]):
     def step(self, state: State, target: float) -> Progress:
         count, data = self.chosen["directions"], self.problem.data
         directions = np.random.default_rng([state["seed"], state["tried"]]).standard_normal((data.n_features, count))
+        norms = (directions**2).sum(axis=0)
         z = np.zeros((count, data.n_rows))
-        _project_rows(*data.flat(), read_only(directions), z)
+        edges = [data.n_rows * part // self.threads for part in range(self.threads + 1)]
+
+        def project(part: int) -> None:
+            _project_rows(*data.flat(), read_only(directions), edges[part], edges[part + 1], z)
+
+        def solve(part: int) -> list[LineOptimum]:
+            return [self.lines[part].solve(z[k], float(norms[k])) for k in range(part, count, self.threads)]
+
+        self.lines += [self._line() for _ in range(self.threads - len(self.lines))]
+        self._in_parts(project)
+        parts = self._in_parts(solve)
         state["passes"] += 1
         for k in range(count):
             state["tried"] += 1
-            if not self._try(state, np.ascontiguousarray(directions[:, k]), z[k]):
+            optimum = parts[k % self.threads][k // self.threads]
+            self._compare(state, np.ascontiguousarray(directions[:, k]), optimum)
+            if not np.isfinite(optimum.value):
                 return Progress(state["tried"], state["passes"], None, None, None, Status.NONFINITE)
         is_over = state["tried"] - state["tried_at_best"] >= self.chosen["patience"]
         finished = Status.STALLED if is_over else None
@@ -84,20 +101,28 @@ class RandomDirections(Method[BinaryProblem]):
     def extract(self, state: State) -> Point:
         return Point(state["w"].copy(), state["intercept"], None)
 
-    def _try(self, state: State, direction: Floats, z: Floats) -> bool:
-        """Solve on this line and keep the answer if it is the best; False if numbers overflowed."""
-        optimum = self.line.solve(z, float((direction**2).sum()))
+    def _line(self) -> Line:
+        return Line(self.problem.signs, self.problem.costs, self.problem.setting.exponent)
+
+    def _in_parts(self, work: Callable[[int], Part]) -> list[Part]:
+        """The work of each part, in as many threads; kernels hold no lock of the interpreter."""
+        if self.threads == 1:
+            return [work(0)]
+        with ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(work, range(self.threads)))
+
+    def _compare(self, state: State, direction: Floats, optimum: LineOptimum) -> None:
+        """Keep the answer on this line if it is the best so far."""
         if optimum.value < state["value"]:
             state["w"] = optimum.slope * direction
             state["intercept"], state["value"], state["tried_at_best"] = optimum.bias, optimum.value, state["tried"]
-        return bool(np.isfinite(optimum.value))
 
     def _start_at(self, state: State, w: Floats) -> None:
         if w.any():
             z = np.empty(self.problem.data.n_rows)
             self.problem.data.margins(w, z)
             state["passes"] += 1
-            self._try(state, w, z)
+            self._compare(state, w, self.lines[0].solve(z, float((w**2).sum())))
 
     def _resume(self, state: State, earlier: State) -> None:
         """Go on from an earlier state; its weights are a start for other rows and costs, too."""
@@ -117,11 +142,13 @@ class RandomDirections(Method[BinaryProblem]):
 
 
 @njit(cache=True, nogil=True)
-def _project_rows(values: Array, columns: Array, starts: Array, directions: Array, z: Array) -> None:
-    """z[k, i] = x_i . directions[:, k], where z is zero before."""
-    (d, count), n = directions.shape, z.shape[1]
+def _project_rows(
+    values: Array, columns: Array, starts: Array, directions: Array, first_row: int, past_row: int, z: Array
+) -> None:
+    """z[k, i] = x_i . directions[:, k] for the rows of this part."""
+    d, count = directions.shape
     total = np.empty(count)
-    for i in range(n):
+    for i in range(first_row, past_row):
         first, past = (i * d, (i + 1) * d) if starts.size == 0 else (starts[i], starts[i + 1])
         row = values[first:past]
         total[:] = 0.0

@@ -213,3 +213,14 @@ def test_local_makes_one_copy_of_the_columns(monkeypatch):
     X, y = table()
     solvers.train(X, y, solver="local", loss="squared_hinge", bias="free", tol=1e-3)
     assert len(made) == 1
+
+
+@every_loss
+@every_storage
+def test_project_finds_the_same_with_any_number_of_threads(loss, storage):
+    X, y = table()
+    arguments = {"solver": "project", "loss": loss, "bias": "free", "max_passes": 12, "options": {"directions": 7}}
+    one, three = (solvers.train(storage(X), y, threads=threads, **arguments) for threads in (1, 3))
+    assert one.coef.tobytes() == three.coef.tobytes()
+    assert one.certificate == three.certificate
+    assert (one.threads, three.threads) == (1, 3)
