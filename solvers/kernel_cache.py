@@ -12,7 +12,7 @@ from typing import Any
 
 from numba.core.dispatcher import Dispatcher
 
-__all__ = ["cache_files", "kernels_of", "warm"]
+__all__ = ["cache_files", "kernels_of", "remove_damaged", "warm"]
 
 
 def kernels_of(module: ModuleType) -> list[Any]:
@@ -25,13 +25,18 @@ def warm(kernels: Iterable[Any], call: Callable[[], object]) -> None:
     try:
         call()
     except Exception:
-        damaged = [kernel for kernel in kernels if _is_damaged(kernel)]
-        if not damaged:
+        if not remove_damaged(kernels):
             raise
-        for kernel in damaged:
-            for file in cache_files(kernel):
-                file.unlink(missing_ok=True)
         call()
+
+
+def remove_damaged(kernels: Iterable[Any]) -> bool:
+    """Delete the cache of kernels that cannot be loaded, so that they are compiled again; whether there were any."""
+    damaged = [kernel for kernel in kernels if _is_damaged(kernel)]
+    for kernel in damaged:
+        for file in cache_files(kernel):
+            file.unlink(missing_ok=True)
+    return bool(damaged)
 
 
 def cache_files(kernel: Any) -> list[Path]:

@@ -7,7 +7,7 @@ that `train` runs, given data of that shape.
 import itertools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -29,7 +29,7 @@ from .checks import whole_number
 from .driver import Callback, Limits, solve
 from .errors import InvalidOptions, InvalidProblem, UnsupportedProblem
 from .formulation import build_problem, one_against_rest
-from .kernel_cache import kernels_of, warm
+from .kernel_cache import kernels_of, remove_damaged, warm
 from .labels import read_labels
 from .one_vs_rest import class_states, solve_each_class
 from .protocol import Method, Start
@@ -196,8 +196,11 @@ def available() -> dict[str, dict[str, Any]]:
     return {name: method.described() for name, method in registered().items()}
 
 
-def warm_up() -> None:
-    """Compile every kernel for the dtypes in use, or load it from numba's cache; mends a damaged cache."""
+def warm_up(names: Collection[str] | None = None) -> None:
+    """Compile the kernels of all methods, or of those named, for the dtypes in use, or load them from numba's cache.
+
+    A damaged cache is mended, also that of methods that are not named and will be loaded later.
+    """
     shared = [
         rows_module,
         columns_module,
@@ -213,7 +216,11 @@ def warm_up() -> None:
         oca_module,
     ]
     modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]
-    warm([kernel for module in modules for kernel in kernels_of(module)], _run_every_kernel)
+    kernels = [kernel for module in modules for kernel in kernels_of(module)]
+    chosen = {name: method for name, method in registered().items() if names is None or name in names}
+    if names is not None:
+        remove_damaged(kernels)
+    warm(kernels, lambda: _run_every_kernel(chosen))
 
 
 class _Planned(NamedTuple):
@@ -297,7 +304,7 @@ def _is_state_for(state: State, method: type[Method[Any]], data: Rows) -> bool:
     return state.get("solver") == method.name and all(np.shape(alpha)[:1] == (data.n_rows,) for alpha in alphas)
 
 
-def _run_every_kernel() -> None:
+def _run_every_kernel(methods: Mapping[str, type[Method[Any]]]) -> None:
     """Small, but not so easy that a method is done before it has used all of its kernels."""
     random = np.random.default_rng(0)
     wide = random.standard_normal((60, 4))
@@ -306,7 +313,7 @@ def _run_every_kernel() -> None:
     labels |= {"ordinal": labels["multiclass"], "regression": signal}
     for dtype in (np.float64, np.float32):
         dense: Any = wide.astype(dtype)
-        for X, (name, method) in itertools.product((dense, scipy.sparse.csr_array(dense)), registered().items()):
+        for X, (name, method) in itertools.product((dense, scipy.sparse.csr_array(dense)), methods.items()):
             for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases):
                 if loss not in LOSSES_OF_TASK[task]:
                     continue

@@ -1,9 +1,11 @@
-"""Imported once by the forkserver of training processes: each of them then starts with compiled kernels.
+"""Imported once by the forkserver of training processes: each of them starts with the kernels of the usual solver.
 
+Those of other solvers are loaded from numba's cache by the first job that needs them. Compiling all of them, where
+there is no cache yet, takes minutes, and the first job on a new machine should not wait for that.
 Nothing here may start a thread: a fork would copy a process in the middle of something.
 """
 
 import solvers
 from app.worker import process  # noqa: F401
 
-solvers.warm_up()
+solvers.warm_up(["dcd"])

@@ -81,10 +81,8 @@ def test_an_error_that_is_not_the_caches_fault_is_passed_on(load_kernels):
 
 # Only dcd: compiling every method from nothing would take as long as the rest of the suite.
 WARM_UP_AND_TRAIN = """
-import solvers, solvers.training
-from solvers.methods.dcd import DualCoordinateDescent
-solvers.training.registered = lambda: {"dcd": DualCoordinateDescent}
-solvers.warm_up()
+import solvers
+solvers.warm_up(["dcd"])
 result = solvers.train([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [0.0, 3.0]], [0, 1, 1, 0], solver="dcd")
 print(result.coef.tobytes().hex())
 """
