@@ -39,7 +39,9 @@ Array = NDArray[Any]
 
 IDLE_SOLVES = 50
 """A plane that so many solutions in a row did not use is dropped."""
-FIRST_CAPACITY = 16
+LEAST_CAPACITY, FIRST_BYTES = 16, 1 << 27
+"""Room for planes at the start: so many, or, of short ones, up to 128 planes and this much memory. Room that is not
+used yet costs nothing; making more of it means copying all planes."""
 LARGEST_SQUARE = 1e300
 """Of a normal: beyond, sums of squares would overflow, and there is no bound."""
 PRECISION = 1e-13
@@ -48,17 +50,18 @@ PRECISION = 1e-13
 
 def empty_bundle(n_weights: int, **carried: tuple[int, type[np.generic]]) -> State:
     """The state's entries of a bundle without planes; `carried` says width and type of what goes with each plane."""
+    room = min(8 * LEAST_CAPACITY, max(LEAST_CAPACITY, FIRST_BYTES // (8 * n_weights)))
     state: State = {
         "plane_count": 1,
-        "plane_normals": np.zeros((FIRST_CAPACITY, n_weights)),
-        "plane_levels": np.zeros(FIRST_CAPACITY),
-        "plane_gram": np.zeros((FIRST_CAPACITY, FIRST_CAPACITY)),
-        "plane_multipliers": np.zeros(FIRST_CAPACITY),
-        "plane_idle": np.zeros(FIRST_CAPACITY, dtype=np.int64),
+        "plane_normals": np.zeros((room, n_weights)),
+        "plane_levels": np.zeros(room),
+        "plane_gram": np.zeros((room, room)),
+        "plane_multipliers": np.zeros(room),
+        "plane_idle": np.zeros(room, dtype=np.int64),
     }
     state["plane_multipliers"][0] = 1.0
     for name, (width, dtype) in carried.items():
-        state[f"plane_{name}"] = np.zeros((FIRST_CAPACITY, width), dtype=dtype)
+        state[f"plane_{name}"] = np.zeros((room, width), dtype=dtype)
     return state
 
 
@@ -125,7 +128,7 @@ class Bundle:
 
     def _grow(self) -> None:
         old = self._state["plane_levels"].size
-        new = old + max(FIRST_CAPACITY, old // 2)
+        new = old + max(LEAST_CAPACITY, old // 2)
         for name in self._names():
             before = self._state[name]
             shape = (new, new) if name == "plane_gram" else (new, *before.shape[1:])

@@ -121,7 +121,7 @@ def solve(
         seconds=seconds,
         certificate_seconds=judge.seconds,
         trace=trace.points,
-        state=capture(),
+        state={"solver": method.name, **state},  # no copy: the run is over
         solver=method.name,
         task=setting.task,
         loss=setting.loss,
