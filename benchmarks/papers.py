@@ -35,7 +35,7 @@ def _shown(table: str) -> str:
 
 
 def _replace_section(name: str, text: str) -> None:
-    """Each paper's part lies between two comments, so that a run that is broken off keeps the other parts."""
+    """Each paper's part lies between two comments; the other parts, and what is written by hand, stay as they are."""
     page = PAGE.read_text() if PAGE.exists() else PREFACE
     section = f"<!-- {name} -->\n{text}<!-- end of {name} -->\n"
     pattern = re.compile(rf"<!-- {name} -->\n.*?<!-- end of {name} -->\n", re.DOTALL)
