@@ -124,7 +124,7 @@ def assert_optimal(result, dense):
 def test_reaches_the_independent_optimum_with_an_honest_certificate(choice, c_scale):
     storages, dtypes = st.sampled_from(["csr", "dense"]), st.sampled_from([np.float64, np.float32])
 
-    @examples(16)
+    @examples(40)
     @given(case=choice.cases(c_scale), storage=storages, dtype=dtypes)
     def check(case, storage, dtype):
         dense = case.dense(dtype)
@@ -140,7 +140,7 @@ def test_reaches_the_independent_optimum_with_an_honest_certificate(choice, c_sc
 
 @every_choice
 def test_a_row_of_weight_two_is_the_row_twice(choice):
-    @examples(4)
+    @examples(8)
     @given(case=st.sampled_from(["sum", "mean"]).flatmap(choice.cases), data=st.data())
     def check(case, data):
         # Balanced class weights count rows, not weights, so the two would differ by definition.

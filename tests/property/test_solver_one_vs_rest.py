@@ -9,9 +9,20 @@ from sklearn.svm import LinearSVC
 
 import solvers
 from tests.property.solver_problems import cases, examples
-from tests.property.test_solver_conformance import assert_honest, assert_optimal, medium_problem, run
+from tests.property.test_solver_conformance import (
+    CHOICES,
+    assert_honest,
+    assert_optimal,
+    assert_true_bound,
+    medium_problem,
+    run,
+)
 
 DCD = solvers.registry.registered()["dcd"]
+BINARY = list(
+    {choice.method: choice for choice in CHOICES if choice.task == "binary" and choice.loss != "hinge_p"}.values()
+)
+"""One loss and bias of each method."""
 
 
 @pytest.mark.parametrize(
@@ -28,6 +39,18 @@ def test_reaches_the_sum_of_the_optima_with_an_honest_certificate(loss, bias, st
         for one, part, w, b in zip(result.per_class, dense.parts, result.coef, result.intercept, strict=True):
             assert one.primal == pytest.approx(part.primal(w, b), rel=1e-9, abs=1e-9)
         assert sum(one.gap for one in result.per_class) == pytest.approx(result.certificate.gap, rel=1e-12)
+
+    check()
+
+
+@pytest.mark.parametrize("choice", BINARY, ids=lambda choice: f"{choice.method.name}-{choice.loss}-{choice.bias}")
+def test_any_binary_method_can_do_it(choice):
+    @examples(3)
+    @given(case=cases(task="multiclass", strategy="ovr", loss=choice.loss, bias=choice.bias, c_scale="sum"))
+    def check(case):
+        result, dense = run(case, choice.method), case.dense()
+        assert_honest(result, dense)
+        (assert_optimal if choice.method.exact else assert_true_bound)(result, dense)
 
     check()
 

@@ -3,7 +3,9 @@
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from app.datasets.formats import (
@@ -79,3 +81,26 @@ def test_bombs_are_refused_early_and_leave_nothing(tmp_path: Path, encoding: Enc
     with pytest.raises(TooLarge, match="10000 bytes that are allowed"):
         read_into(MemorySink(), path, "csv", ReadOptions(encoding=encoding), Ceiling(10_000, scratch))
     assert list(scratch.iterdir()) == []
+
+
+def thrift_number(value: int) -> bytes:
+    """As a Parquet footer writes it: zigzag, seven bits a byte, the lowest first."""
+    value, written = value << 1, b""
+    while value > 127:
+        written, value = written + bytes([value & 127 | 128]), value >> 7
+    return written + bytes([value])
+
+
+@pytest.mark.parametrize("claimed", [123_458, 10**12])
+def test_a_parquet_footer_that_lies_about_its_rows_is_refused(tmp_path: Path, claimed: int) -> None:
+    rows = 123_457
+    path = tmp_path / "data"
+    pq.write_table(pa.table({"a": np.arange(rows, dtype=float), "y": np.arange(rows) % 2}), path)
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[-8:-4], "little")
+    footer = raw[-8 - length : -8]
+    assert thrift_number(rows) in footer
+    forged = footer.replace(thrift_number(rows), thrift_number(claimed))
+    path.write_bytes(raw[: -8 - length] + forged + len(forged).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises((InvalidFile, TooLarge)):
+        read(path, "parquet", ReadOptions())

@@ -296,3 +296,18 @@ def test_a_bound_that_is_exact_to_the_last_digit_does_not_end_the_reduced_proble
         tol=2e-7,
     )
     assert result.converged
+
+
+def test_fifty_three_classes_are_trained_jointly_to_one_optimum():
+    random = np.random.default_rng(7)
+    labels = np.arange(530) % 53
+    X = random.standard_normal((53, 20))[labels] + random.standard_normal((530, 20))
+    results = [
+        solvers.train(X, labels, solver=solver, strategy="crammer_singer", C=0.1, tol=1e-4)
+        for solver in ("oca_e", "oca_t", "crammer_singer")
+    ]
+    for result in results:
+        assert result.converged
+        assert result.coef.shape == (53, 20)
+        for other in results:
+            assert result.certificate.dual_bound <= other.certificate.primal
