@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Literal
 
-Kind = Literal["ds", "up", "job", "mdl", "evt", "key", "wrk", "req"]
+Kind = Literal["ds", "up", "job", "mdl", "evt", "key", "wrk", "req", "wh", "dlv", "ev"]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26

@@ -97,8 +97,12 @@ class JobRow(Base):
     fence: Mapped[int] = mapped_column(default=0)
     lease_owner: Mapped[str | None] = mapped_column(String(40))
     lease_expires_at: Mapped[datetime | None]
-    cancel_requested: Mapped[bool] = mapped_column(default=False)
+    request: Mapped[str | None] = mapped_column(String(8))  # a client wants the running job to: cancel, finish, pause
+    peak_bytes: Mapped[int] = mapped_column(default=0)  # what it is thought to need, for admission; 0: not known
+    checkpoint: Mapped[str | None] = mapped_column(String(64))  # sha256 of the blob from which the work can go on
+    snapshot: Mapped[str | None] = mapped_column(String(64))  # sha256 of the model file as it stands
     progress: Mapped[float] = mapped_column(default=0.0)
+    eta_seconds: Mapped[float | None]
     iterations: Mapped[int] = mapped_column(default=0)
     passes: Mapped[int] = mapped_column(default=0)
     primal: Mapped[float | None]
@@ -139,7 +143,8 @@ class ModelRow(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(ForeignKey("model_names.name"))
     version: Mapped[int]
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), unique=True)
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), unique=True)  # None: it was imported
+    proof: Mapped[str | None] = mapped_column(String(64))  # sha256 of the dual point that its certificate rests on
     blob: Mapped[str] = mapped_column(String(64))
     task: Mapped[str] = mapped_column(String(16))
     solver: Mapped[str] = mapped_column(String(32))
@@ -148,6 +153,46 @@ class ModelRow(Base):
     card: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[datetime]
     deleted_at: Mapped[datetime | None]
+    purged_at: Mapped[datetime | None]  # its bytes are given up; only what the card says is left
+
+
+class AliasRow(Base):
+    """A name for versions of a model that can be moved: to one, to several by weight, with one that only listens."""
+
+    __tablename__ = "aliases"
+
+    name: Mapped[str] = mapped_column(ForeignKey("model_names.name"), primary_key=True)
+    alias: Mapped[str] = mapped_column(String(128), primary_key=True)
+    revision: Mapped[int]
+    targets: Mapped[list[Any]]  # {version, weight}
+    shadow: Mapped[int | None]  # a version
+    updated_at: Mapped[datetime]
+
+
+class AliasChangeRow(Base):
+    """What an alias was set to at each revision; one that deletes it has no targets."""
+
+    __tablename__ = "alias_changes"
+
+    name: Mapped[str] = mapped_column(String(128), primary_key=True)
+    alias: Mapped[str] = mapped_column(String(128), primary_key=True)
+    revision: Mapped[int] = mapped_column(primary_key=True)
+    targets: Mapped[list[Any] | None] = mapped_column(Json)
+    shadow: Mapped[int | None]
+    created_at: Mapped[datetime]
+
+
+class EvaluationRow(Base):
+    """How a model did on a dataset."""
+
+    __tablename__ = "evaluations"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), index=True)
+    dataset_id: Mapped[str] = mapped_column(String(40))
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), unique=True)
+    report: Mapped[dict[str, Any]]  # rows, metrics, curves
+    created_at: Mapped[datetime]
 
 
 class BlobOwnerRow(Base):
@@ -169,3 +214,49 @@ class KeyRow(Base):
     scopes: Mapped[list[Any]]
     created_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
+
+
+class IdempotencyRow(Base):
+    """A request that must not happen twice, and its answer; written in the transaction of what it does."""
+
+    __tablename__ = "idempotency_keys"
+
+    caller: Mapped[str] = mapped_column(String(40), primary_key=True)  # id of the API key; empty: none is needed
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    request_sha256: Mapped[str] = mapped_column(String(64))  # of method, path, query and body
+    status: Mapped[int | None]  # None: still running
+    answer: Mapped[dict[str, Any] | None] = mapped_column(Json)  # headers and document
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class WebhookRow(Base):
+    """An address that is told of events."""
+
+    __tablename__ = "webhooks"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    url: Mapped[str] = mapped_column(String(2048))
+    events: Mapped[list[Any]]
+    secret: Mapped[str] = mapped_column(String(128))  # it signs, so it has to be known
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)  # of one job only
+    created_at: Mapped[datetime]
+    disabled_at: Mapped[datetime | None]
+
+
+class DeliveryRow(Base):
+    """The outbox: an event that an address has to be told of, written in the transaction of the event."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (Index("ix_deliveries_due", "status", "due_at"),)
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"), index=True)
+    event_id: Mapped[str] = mapped_column(String(40))
+    payload: Mapped[dict[str, Any]]
+    status: Mapped[str] = mapped_column(String(16))  # waiting, delivered, given_up
+    attempt: Mapped[int] = mapped_column(default=0)
+    due_at: Mapped[datetime]  # while one tries: when another may
+    last_error: Mapped[str | None] = mapped_column(String(512))
+    created_at: Mapped[datetime]
+    delivered_at: Mapped[datetime | None]

@@ -78,7 +78,7 @@ def cancel(session: Session, claim: Claim) -> None:
 
 def release(session: Session, claim: Claim) -> None:
     """Give the job back unharmed: the worker is leaving, not the job failing."""
-    if load(session, claim, lock=True).cancel_requested:
+    if load(session, claim, lock=True).request == "cancel":
         cancel(session, claim)
     else:
         _requeue(session, claim, "released")
@@ -88,7 +88,7 @@ def worker_died(session: Session, claim: Claim) -> None:
     """Count a death against the job: requeue it, or fail it when it has taken three workers with it."""
     job = load(session, claim, lock=True)
     deaths = job.worker_deaths + 1
-    if job.cancel_requested:
+    if job.request == "cancel":
         cancel(session, claim)
     elif deaths >= MAX_WORKER_DEATHS:
         message = f"{deaths} worker processes died while running this job"

@@ -105,7 +105,7 @@ def extend_leases(session: Session, claims: Sequence[Claim], lease_seconds: floa
 def cancelled_claims(session: Session, claims: Sequence[Claim]) -> list[Claim]:
     """Which of these running jobs a client wants stopped."""
     by_id = {one.job_id: one for one in claims}
-    query = select(JobRow.id).where(JobRow.id.in_(by_id), JobRow.cancel_requested)
+    query = select(JobRow.id).where(JobRow.id.in_(by_id), JobRow.request == "cancel")
     return [by_id[job_id] for job_id in session.scalars(query)]
 
 
@@ -131,7 +131,7 @@ def cancel_queued(session: Session, job_id: str) -> bool:
 
 
 def request_cancel(session: Session, job_id: str) -> bool:
-    return _update(session, job_id, JobStatus.RUNNING, {"cancel_requested": True})
+    return _update(session, job_id, JobStatus.RUNNING, {"request": "cancel"})
 
 
 def _update(session: Session, job_id: str, before: JobStatus, values: dict[str, Any], fence: int | None = None) -> bool:

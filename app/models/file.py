@@ -33,7 +33,7 @@ class CorruptModel(Exception):
 
 
 class ArrayEntry(BaseModel):
-    dtype: Literal["<f8"]
+    dtype: Literal["<f8", "<i8", "|u1"]
     shape: list[int]
     offset: int
 
@@ -50,6 +50,10 @@ class Header(BaseModel):
     classes: list[str | int | float]
     n_features: Annotated[int, Field(ge=1)]
     feature_names: list[str] | None
+    preprocess: dict[str, Any] | None = None
+    """How raw rows become features, if they are not given as such; its arrays are named `preprocess.…`."""
+    calibration: dict[str, Any] | None = None
+    """How scores become probabilities; its arrays are named `calibration.…`."""
     card: dict[str, Any]
     arrays: dict[str, ArrayEntry] = {}
 
@@ -77,6 +81,8 @@ class ModelFile:
     intercept: float | Array
     thresholds: Array | None
     """Of ordinal models with ranks: a score above the first k of them means `classes[k]`."""
+    extra: dict[str, Array]
+    """The arrays of `preprocess` and `calibration`, by their full names."""
     bytes: int
 
 
@@ -84,8 +90,9 @@ def encode(header: Header, arrays: dict[str, Array]) -> bytes:
     """The whole file as bytes. Offsets are relative to the first aligned byte behind the header."""
     entries, blocks, offset = {}, [], 0
     for name, array in arrays.items():
-        block = np.ascontiguousarray(array, dtype="<f8").tobytes()
-        entries[name] = ArrayEntry(dtype="<f8", shape=list(array.shape), offset=offset)
+        dtype = {"f": "<f8", "i": "<i8", "u": "|u1"}[array.dtype.kind]
+        block = np.ascontiguousarray(array, dtype=dtype).tobytes()
+        entries[name] = ArrayEntry(dtype=dtype, shape=list(array.shape), offset=offset)
         blocks.append(_padded(block))
         offset += len(blocks[-1])
     described = header.model_copy(update={"arrays": entries})
@@ -114,10 +121,15 @@ def read(path: Path) -> ModelFile:
     except ValidationError as error:
         raise CorruptModel(f"the header is wrong in {error.error_count()} place(s)") from error
     start = _start(length)
+    extra = {
+        name: _view(content, start, header, name, entry.shape, entry.dtype)
+        for name, entry in header.arrays.items()
+        if name.startswith(("preprocess.", "calibration."))
+    }
     if header.task == "multiclass":
         k = len(header.classes)
         coef = _view(content, start, header, "coef", [k, header.n_features])
-        return ModelFile(header, coef, _view(content, start, header, "intercept", [k]), None, len(content))
+        return ModelFile(header, coef, _view(content, start, header, "intercept", [k]), None, extra, len(content))
     coef = _view(content, start, header, "coef", [header.n_features])
     intercept = _view(content, start, header, "intercept", [1])
     thresholds = None
@@ -125,18 +137,18 @@ def read(path: Path) -> ModelFile:
         thresholds = _view(content, start, header, "thresholds", [len(header.classes) - 1])
         if (np.diff(thresholds) < 0).any():
             raise CorruptModel("the thresholds are not in order")
-    return ModelFile(header, coef, float(intercept[0]), thresholds, len(content))
+    return ModelFile(header, coef, float(intercept[0]), thresholds, extra, len(content))
 
 
-def _view(content: mmap.mmap, start: int, header: Header, name: str, shape: list[int]) -> Array:
+def _view(content: mmap.mmap, start: int, header: Header, name: str, shape: list[int], dtype: str = "<f8") -> Array:
     entry = header.arrays.get(name)
-    if entry is None or entry.shape != shape:
+    if entry is None or entry.shape != shape or entry.dtype != dtype or any(size < 0 for size in shape):
         raise CorruptModel(f"the array {name} is missing or has another shape")
     count = math.prod(shape)
     first = start + entry.offset
-    if entry.offset < 0 or first + 8 * count > len(content):
+    if entry.offset < 0 or first + np.dtype(dtype).itemsize * count > len(content):
         raise CorruptModel(f"the array {name} lies outside the file")
-    view = np.frombuffer(content, dtype="<f8", count=count, offset=first)
+    view = np.frombuffer(content, dtype=dtype, count=count, offset=first)
     if not np.isfinite(view).all():
         raise CorruptModel(f"the array {name} holds a value that is not finite")
     return view.reshape(shape)

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sqlalchemy.exc import OperationalError
 
 import solvers
@@ -19,13 +18,13 @@ from app.ids import new_id
 from app.jobs import queue
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim
-from app.models import file
 from app.models import service as models
 from app.storage import BlobStore
 from app.worker.card import write_card
 from app.worker.cross_validation import choose_folds, cross_validate
 from app.worker.failures import PermanentFailure, Stopped, TransientFailure
 from app.worker.load import Work, load
+from app.worker.model import encode_model
 from app.worker.progress import Progress
 from app.worker.slot import StopReason
 from app.worker.training import Trainer
@@ -76,25 +75,9 @@ def _run(desk: Desk, claim: Claim, stop_reason: Callable[[], StopReason | None])
     validation = None if folds is None else cross_validate(work, folds, trainer)
     result = trainer.train(work.train)
     card = write_card(work, result, validation, started)
-    blob, size = _write(desk, work, result, card)
+    content = encode_model(work, result, card)
+    blob, size = desk.blobs.put(content), len(content)
     _commit(desk, claim, work, result, card, blob, size, progress)
-
-
-def _write(desk: Desk, work: Work, result: solvers.SolveResult, card: dict[str, Any]) -> tuple[str, int]:
-    features = [column["name"] for column in work.dataset.columns if column["role"] == "feature"]
-    header = file.Header(
-        task=result.task,
-        strategy=result.strategy,
-        classes=card["classes"],
-        n_features=work.dataset.n_features,
-        feature_names=features or None,
-        card=card,
-    )
-    arrays = {"coef": result.coef, "intercept": np.atleast_1d(np.asarray(result.intercept))}
-    if result.thresholds is not None:
-        arrays["thresholds"] = result.thresholds
-    content = file.encode(header, arrays)
-    return desk.blobs.put(content), len(content)
 
 
 def _commit(

@@ -257,7 +257,7 @@ def test_a_client_asks_a_running_job_to_stop(database: Database) -> None:
     queued_jobs(database, [0, 0])
     wanted, other = claim(database), claim(database)
     job = client_cancels(database, wanted.job_id)
-    assert (job.status, job.cancel_requested) == ("running", True)
+    assert (job.status, job.request) == ("running", "cancel")
     with database.read() as session:
         assert queue.cancelled(session, [wanted, other]) == [wanted]
     do(database, queue.cancel, wanted)

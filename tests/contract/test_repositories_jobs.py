@@ -42,7 +42,7 @@ def test_a_row_comes_back_as_it_was_stored_with_its_defaults(database: Database)
     assert found.spec == {"C": 0.1, "nested": {"a": [1, None, "x"]}}
     assert (found.labels, found.priority, found.status) == ({"k": "v"}, -7, "queued")
     assert (found.attempt, found.worker_deaths, found.fence, found.progress) == (0, 0, 0, 0.0)
-    assert (found.cancel_requested, found.error, found.result, found.model_id) == (False, None, None, None)
+    assert (found.request, found.error, found.result, found.model_id) == (None, None, None, None)
     assert found.created_at == row.created_at
 
 

@@ -140,7 +140,7 @@ class QueueMachine(RuleBasedStateMachine):
     def the_table_agrees(self) -> None:
         with self.database.read() as session:
             rows = repository.list_newest(session, 1000, None, None, {})
-        stored = {row.id: (row.status, row.fence, row.worker_deaths, row.cancel_requested) for row in rows}
+        stored = {row.id: (row.status, row.fence, row.worker_deaths, row.request == "cancel") for row in rows}
         assert stored == {
             job_id: (job.status, job.fence, job.deaths, job.cancel_requested) for job_id, job in self.jobs.items()
         }

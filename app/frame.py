@@ -1,0 +1,84 @@
+"""The features of rows before preprocessing: numbers, category codes and texts. Imports neither web nor database.
+
+`X` has a column for every feature, whatever its kind, and NaN where a value is missing:
+
+    numeric, boolean   the number; 0 or 1
+    date               seconds since 1970-01-01 UTC
+    categorical        the number of its level in `Column.levels`
+    text               its length in characters; the text itself is in `texts`
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Kind = Literal["numeric", "boolean", "date", "categorical", "text"]
+
+
+@dataclass(frozen=True)
+class Strings:
+    """Texts in UTF-8, all in one buffer: number i is `bytes[starts[i]:ends[i]]`. Choosing some copies no text."""
+
+    bytes: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "Strings":
+        encoded = [text.encode() for text in texts]
+        ends = np.cumsum([len(one) for one in encoded], dtype=np.int64)
+        starts = np.concatenate([np.zeros(min(1, len(ends)), dtype=np.int64), ends[:-1]])
+        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), starts, ends)
+
+    @classmethod
+    def stored(cls, text_bytes: Array, offsets: Array) -> "Strings":
+        """From arrays as they are kept on disk: `offsets` has one more entry than there are texts."""
+        return cls(text_bytes, offsets[:-1], offsets[1:])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, number: int) -> str:
+        return self.bytes[self.starts[number] : self.ends[number]].tobytes().decode()
+
+    def take(self, rows: Array) -> "Strings":
+        return Strings(self.bytes, self.starts[rows], self.ends[rows])
+
+    def to_list(self) -> list[str]:
+        return [self[number] for number in range(len(self))]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One feature as it was uploaded."""
+
+    name: str
+    kind: Kind = "numeric"
+    levels: Strings | None = None
+    """Of a categorical column: what its codes mean."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Rows of features. Without `columns` all are numeric and have no names (libsvm, npz)."""
+
+    X: Any
+    """Dense (n_rows x n_features), or CSR if all columns are numeric."""
+    columns: Sequence[Column] = ()
+    texts: Mapping[int, Strings] = field(default_factory=dict)
+    """The texts of each text column, by the number of the feature; a missing text is empty and NaN in `X`."""
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        return int(self.X.shape[1])
+
+    def rows(self, chosen: Array) -> "Frame":
+        return Frame(self.X[chosen], self.columns, {j: texts.take(chosen) for j, texts in self.texts.items()})
