@@ -14,7 +14,8 @@ from app.jobs.schemas import TrainRequest
 from app.models import file
 from app.models import service as models
 from app.storage import BlobStore
-from app.worker.execute import Desk, execute
+from app.worker.desk import Desk
+from app.worker.execute import execute
 from tests.builders import dataset_row, migrated_database
 
 Array = np.ndarray[Any, Any]

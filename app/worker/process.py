@@ -12,7 +12,8 @@ from app.config import Settings
 from app.db import Database
 from app.jobs.repository import Claim
 from app.storage import BlobStore
-from app.worker.execute import Desk, execute
+from app.worker.desk import Desk
+from app.worker.execute import execute
 from app.worker.failures import TransientFailure
 from app.worker.slot import DONE, GIVE_BACK, READY, StopReason
 

@@ -1,0 +1,11 @@
+"""Which function does a job of which type. It returns when the job's end is committed, and raises if there is none."""
+
+from collections.abc import Callable
+
+from app.jobs.repository import Claim
+from app.worker.desk import Desk, StopAsked
+from app.worker.train import train_model
+
+WORK_OF_TYPE: dict[str, Callable[[Desk, Claim, StopAsked], None]] = {
+    "train": train_model,
+}

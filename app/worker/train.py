@@ -1,0 +1,72 @@
+"""A training job, from its claim to its model: load > validate > train > judge > write > commit."""
+
+import time
+from typing import Any
+
+import solvers
+from app.db.engine import current_time
+from app.db.tables import ModelRow
+from app.ids import new_id
+from app.jobs import queue
+from app.jobs.repository import Claim
+from app.models import service as models
+from app.worker.card import write_card
+from app.worker.cross_validation import choose_folds, cross_validate
+from app.worker.desk import Desk, StopAsked
+from app.worker.load import Work, load
+from app.worker.model import encode_model
+from app.worker.progress import Progress
+from app.worker.training import Trainer
+
+OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "training")
+"""What of a model's card the job's result tells too."""
+
+
+def train_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+    started = time.perf_counter()
+    work = load(desk.database, desk.blobs, claim)
+    folds = choose_folds(work)
+    progress = Progress(desk.database, claim, work.request.tol)
+    trainings = 1 if folds is None else 2 + int(folds.max())
+    trainer = Trainer(work, desk.threads, trainings, progress, stop_reason)
+    validation = None if folds is None else cross_validate(work, folds, trainer)
+    result = trainer.train(work.train)
+    card = write_card(work, result, validation, started)
+    content = encode_model(work, result, card)
+    blob, size = desk.blobs.put(content), len(content)
+    _commit(desk, claim, work, result, card, blob, size, progress)
+
+
+def _commit(
+    desk: Desk,
+    claim: Claim,
+    work: Work,
+    result: solvers.SolveResult,
+    card: dict[str, Any],
+    blob: str,
+    size: int,
+    progress: Progress,
+) -> None:
+    """The model and the end of the job, in one transaction, only if the claim still holds."""
+    model = ModelRow(
+        id=new_id("mdl"),
+        name=work.job.model_name,
+        job_id=work.job.id,
+        blob=blob,
+        task=result.task,
+        solver=result.solver,
+        converged=result.converged,
+        card=card,
+    )
+    with desk.database.write() as session:
+        outcome = {
+            "status": str(result.status),
+            "converged": result.converged,
+            "task": work.task,
+            "task_reason": work.choice.reason,
+            "solver": result.solver,
+            **{name: card[name] for name in OF_CARD},
+        }
+        queue.succeed(session, claim, model.id, outcome, **progress.final_figures(result))
+        model.created_at = current_time(session)
+        models.register(session, model, size)
