@@ -39,12 +39,16 @@ def solve_each_class(
     threads: int,
     started: float,
 ) -> SolveResult:
-    """Solve every class's problem. A limit on passes is shared out evenly, a limit on time as it is used."""
+    """Solve every class's problem. A limit on passes is shared out evenly, a limit on time as it is used.
+
+    Every class gets one step at least, also after the callback has said stop: a model that knows nothing of a class
+    would be of no use.
+    """
     run = _Run(method.name, problems, callback, started)
     share = None if limits.max_passes is None else max(1, limits.max_passes // len(problems))
 
     def solve_class(k: int) -> None:
-        if run.is_stopped:
+        if run.is_aborted:
             return
         seconds = run.share_of_time(limits.max_seconds, threads)
         result = solve(
@@ -83,7 +87,9 @@ class _Run:
     def __init__(
         self, solver: str, problems: Sequence[BinaryProblem], callback: Callback | None, started: float
     ) -> None:
-        self.is_stopped = False
+        self.is_aborted = False
+        """The callback raised an error: nothing more is begun."""
+        self._is_stopped = False
         self._solver = solver
         self._problems = problems
         self._callback = callback
@@ -107,27 +113,27 @@ class _Run:
             self._reports[k] = report
             whole = self._report(capture=True)
             self._trace.add(whole)
-            if self._callback is not None and not self.is_stopped:
-                answer = self._callback(whole)
-                self.is_stopped = isinstance(answer, bool | np.bool_) and bool(answer)
-            return self.is_stopped
+            if self._callback is not None and not (self._is_stopped or self.is_aborted):
+                try:
+                    answer = self._callback(whole)
+                except BaseException:
+                    self.is_aborted = True
+                    raise
+                self._is_stopped = isinstance(answer, bool | np.bool_) and bool(answer)
+            return self._is_stopped or self.is_aborted
 
     def finish(self, k: int, result: SolveResult) -> None:
         with self._lock:
             self._results[k] = result
 
     def result(self, classes: NDArray[Any], seed: int, threads: int) -> SolveResult:
-        certificates = [self._certificate(k) for k in range(len(self._problems))]
-        d = self._problems[0].data.n_features
-        coef, intercept = np.zeros((classes.size, d)), np.zeros(classes.size)
-        for k, result in self._results.items():
-            coef[k], intercept[k] = result.coef, result.intercept
-        some = next(iter(self._results.values()))
+        results = [self._results[k] for k in range(len(self._problems))]
+        certificates = [result.certificate for result in results]
         whole = self._report(capture=False)
         self._trace.add(replace(whole, certified=True))
         return SolveResult(
-            coef=coef,
-            intercept=intercept,
+            coef=np.stack([result.coef for result in results]),
+            intercept=np.array([result.intercept for result in results], dtype=np.float64),
             classes=classes,
             thresholds=None,
             status=self._status(),
@@ -135,13 +141,13 @@ class _Run:
             iterations=whole.iterations,
             passes=whole.passes,
             seconds=time.perf_counter() - self._started,
-            certificate_seconds=sum(result.certificate_seconds for result in self._results.values()),
+            certificate_seconds=sum(result.certificate_seconds for result in results),
             trace=self._trace.points,
             state=self._state(),
             solver=self._solver,
             task="multiclass",
-            loss=some.loss,
-            bias=some.bias,
+            loss=results[0].loss,
+            bias=results[0].bias,
             seed=seed,
             threads=threads,
             strategy="ovr",
@@ -150,16 +156,7 @@ class _Run:
 
     def _status(self) -> Status:
         seen = {result.status for result in self._results.values()}
-        if len(self._results) < len(self._problems):
-            seen.add(Status.STOPPED)
         return next((status for status in WORST_FIRST if status in seen), Status.CONVERGED)
-
-    def _certificate(self, k: int) -> Certificate:
-        """Of a class that was never begun: zero weights, which cost all of it, and a bound of zero."""
-        if k in self._results:
-            return self._results[k].certificate
-        cost = self._problems[k].total_cost
-        return Certificate(cost, 0.0, cost, 1.0, "zero weights")
 
     def _sum_of(self, certificates: Sequence[Certificate]) -> Certificate:
         primal = sum(one.primal for one in certificates)

@@ -62,6 +62,22 @@ class Client:
             if job["done"]:
                 return job
 
+    def cancel(self, job_id: str) -> Json:
+        """Stop a job and keep nothing of it."""
+        return self._send("POST", f"/v1/jobs/{job_id}/cancel")
+
+    def finish(self, job_id: str) -> Json:
+        """Stop a job and keep its best model so far."""
+        return self._send("POST", f"/v1/jobs/{job_id}/finish")
+
+    def pause(self, job_id: str) -> Json:
+        """Let other jobs have its worker."""
+        return self._send("POST", f"/v1/jobs/{job_id}/pause")
+
+    def resume(self, job_id: str) -> Json:
+        """Go on with a paused job from where it was."""
+        return self._send("POST", f"/v1/jobs/{job_id}/resume")
+
     def model(self, reference: str) -> Json:
         return self._send("GET", f"/v1/models/{reference}")
 

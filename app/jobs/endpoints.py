@@ -1,4 +1,4 @@
-"""`/v1/jobs`: submit work, watch it, stop it."""
+"""`/v1/jobs`: submit work, watch it, change its course."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.deps import Context, InContext, InPage, Listing, json_only, label_parameters, listing
 from app.errors import problems
-from app.jobs import service
+from app.jobs import control, service
 from app.jobs.schemas import Event, Job, JobSummary, Trace, TrainRequest
 from app.jobs.state import JobStatus
 from app.waiting import Wait, preferred_wait, wait_until_done
@@ -58,7 +58,28 @@ async def get_job(job_id: str, context: InContext, wait: Wait = 0) -> Job:
 def cancel_job(job_id: str, context: InContext) -> Job:
     """Stop a job and keep nothing of it. A running one ends within about a second."""
     with context.database.write() as session:
-        return Job.model_validate(service.show(session, service.cancel(session, job_id)))
+        return Job.model_validate(service.show(session, control.cancel(session, job_id)))
+
+
+@router.post("/{job_id}/finish", operation_id="finish_job", responses=problems(404, 409, 415))
+def finish_job(job_id: str, context: InContext) -> Job:
+    """Stop a job and keep its best model so far: it succeeds with the status `stopped`."""
+    with context.database.write() as session:
+        return Job.model_validate(service.show(session, control.finish(session, job_id)))
+
+
+@router.post("/{job_id}/pause", operation_id="pause_job", responses=problems(404, 409, 415))
+def pause_job(job_id: str, context: InContext) -> Job:
+    """Let other jobs have its worker, until it is resumed. A running one is paused after the pass that it is in."""
+    with context.database.write() as session:
+        return Job.model_validate(service.show(session, control.pause(session, job_id)))
+
+
+@router.post("/{job_id}/resume", operation_id="resume_job", responses=problems(404, 409, 415))
+def resume_job(job_id: str, context: InContext) -> Job:
+    """Queue a paused job again. It goes on from where it was."""
+    with context.database.write() as session:
+        return Job.model_validate(service.show(session, control.resume(session, job_id)))
 
 
 @router.get("/{job_id}/events", operation_id="list_job_events", responses=problems(404))

@@ -3,7 +3,7 @@
 Every function after `claim_next` takes the claim and changes nothing unless it still holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from app.db.engine import current_time
 from app.db.tables import JobRow
 from app.jobs import repository
 from app.jobs.repository import Claim
-from app.jobs.state import JobStatus
+from app.jobs.state import JobStatus, Request
 
 MAX_WORKER_DEATHS = 3
 
@@ -24,10 +24,10 @@ class LeaseLost(Exception):
 
 @dataclass(frozen=True)
 class Pulse:
-    """What a heartbeat learned: claims that are gone, claims whose client wants them stopped."""
+    """What a heartbeat learned: claims that are gone, and what clients want of the others."""
 
     lost: Sequence[Claim]
-    cancelled: Sequence[Claim]
+    requests: Mapping[Claim, Request]
 
 
 def claim_next(session: Session, owner: str, lease_seconds: float) -> Claim | None:
@@ -39,14 +39,14 @@ def is_waiting(session: Session) -> bool:
     return repository.any_queued(session)
 
 
-def cancelled(session: Session, claims: Sequence[Claim]) -> list[Claim]:
-    """Which of these running jobs their client wants stopped."""
-    return repository.cancelled_claims(session, claims)
+def requests(session: Session, claims: Sequence[Claim]) -> dict[Claim, Request]:
+    """What clients want of these running jobs."""
+    return repository.requests(session, claims)
 
 
 def heartbeat(session: Session, claims: Sequence[Claim], lease_seconds: float) -> Pulse:
     lost = repository.extend_leases(session, claims, lease_seconds)
-    return Pulse(lost, repository.cancelled_claims(session, claims))
+    return Pulse(lost, repository.requests(session, claims))
 
 
 def load(session: Session, claim: Claim, *, lock: bool = False) -> JobRow:
@@ -76,12 +76,20 @@ def cancel(session: Session, claim: Claim) -> None:
     _end(session, claim, JobStatus.CANCELLED)
 
 
-def release(session: Session, claim: Claim) -> None:
+def pause(session: Session, claim: Claim) -> None:
+    """Leave the job as it is until a client resumes it, unless one has changed its mind meanwhile."""
+    release(session, claim, "resumed")
+
+
+def release(session: Session, claim: Claim, reason: str = "released") -> None:
     """Give the job back unharmed: the worker is leaving, not the job failing."""
-    if load(session, claim, lock=True).request == "cancel":
+    request = load(session, claim, lock=True).request
+    if request == "cancel":
         cancel(session, claim)
+    elif request == "pause":
+        _pause(session, claim)
     else:
-        _requeue(session, claim, "released")
+        _requeue(session, claim, reason)
 
 
 def worker_died(session: Session, claim: Claim) -> None:
@@ -94,6 +102,8 @@ def worker_died(session: Session, claim: Claim) -> None:
         message = f"{deaths} worker processes died while running this job"
         error = {"code": "worker_died", "message": message, "param": None}
         _end(session, claim, JobStatus.FAILED, worker_deaths=deaths, error=error)
+    elif job.request == "pause":
+        _pause(session, claim, worker_deaths=deaths)
     else:
         _requeue(session, claim, "worker_died", worker_deaths=deaths)
 
@@ -110,32 +120,23 @@ def requeue_expired(session: Session) -> list[Claim]:
     return taken
 
 
+def _pause(session: Session, claim: Claim, **values: Any) -> None:
+    _leave(session, claim, JobStatus.PAUSED, {}, request=None, **values)
+
+
 def _requeue(session: Session, claim: Claim, reason: str, **values: Any) -> None:
-    _write(
-        session,
-        claim,
-        "job.queued",
-        {"reason": reason},
-        status=JobStatus.QUEUED,
-        lease_owner=None,
-        lease_expires_at=None,
-        progress=0.0,
-        **values,
-    )
+    _leave(session, claim, JobStatus.QUEUED, {"reason": reason}, **values)
 
 
 def _end(session: Session, claim: Claim, status: JobStatus, **values: Any) -> None:
-    _write(
-        session,
-        claim,
-        f"job.{status}",
-        {name: values[name] for name in ("model_id", "error") if name in values},
-        status=status,
-        lease_owner=None,
-        lease_expires_at=None,
-        finished_at=current_time(session),
-        **values,
-    )
+    told: dict[str, Any] = {name: values[name] for name in ("model_id", "error") if name in values}
+    _leave(session, claim, status, told, finished_at=current_time(session), **values)
+
+
+def _leave(session: Session, claim: Claim, status: JobStatus, told: dict[str, Any], **values: Any) -> None:
+    """Running no more: the lease ends, and what it was is told as an event."""
+    free = {"lease_owner": None, "lease_expires_at": None, "eta_seconds": None}
+    _write(session, claim, f"job.{status}", told, status=status, **free, **values)
 
 
 def _write(session: Session, claim: Claim, event: str, data: dict[str, Any], **values: Any) -> None:

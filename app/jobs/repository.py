@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, undefer
 from app.db.engine import current_time
 from app.db.tables import EventRow, JobRow
 from app.ids import new_id
-from app.jobs.state import JobStatus, check_transition
+from app.jobs.state import JobStatus, Request, check_transition
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def queue_position(session: Session, job: JobRow) -> int:
 
 
 def count_unfinished_on(session: Session, dataset_id: str) -> int:
-    active = (JobStatus.QUEUED, JobStatus.RUNNING)
+    active = (JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.PAUSED)
     query = select(func.count()).where(JobRow.dataset_id == dataset_id, JobRow.status.in_(active))
     return session.scalar(query) or 0
 
@@ -102,11 +102,11 @@ def extend_leases(session: Session, claims: Sequence[Claim], lease_seconds: floa
     return [one for one in claims if not update_claimed(session, one, lease_expires_at=expires)]
 
 
-def cancelled_claims(session: Session, claims: Sequence[Claim]) -> list[Claim]:
-    """Which of these running jobs a client wants stopped."""
+def requests(session: Session, claims: Sequence[Claim]) -> dict[Claim, Request]:
+    """What clients want of these running jobs."""
     by_id = {one.job_id: one for one in claims}
-    query = select(JobRow.id).where(JobRow.id.in_(by_id), JobRow.request == "cancel")
-    return [by_id[job_id] for job_id in session.scalars(query)]
+    query = select(JobRow.id, JobRow.request).where(JobRow.id.in_(by_id), JobRow.request.is_not(None))
+    return {by_id[row.id]: row.request for row in session.execute(query)}
 
 
 def expired(session: Session) -> list[Claim]:
@@ -124,14 +124,11 @@ def update_claimed(session: Session, held: Claim, **values: Any) -> bool:
     return _update(session, held.job_id, JobStatus.RUNNING, values, fence=held.fence)
 
 
-def cancel_queued(session: Session, job_id: str) -> bool:
-    """Cancel a job that no worker has; False if one has taken it meanwhile."""
-    values = {"status": JobStatus.CANCELLED, "finished_at": current_time(session)}
-    return _update(session, job_id, JobStatus.QUEUED, values)
-
-
-def request_cancel(session: Session, job_id: str) -> bool:
-    return _update(session, job_id, JobStatus.RUNNING, {"request": "cancel"})
+def update_locked(session: Session, job: JobRow, **values: Any) -> None:
+    """Write to a job that this unit of work has locked: nobody can have changed it since."""
+    written = _update(session, job.id, JobStatus(job.status), values)
+    assert written, "the job was not locked"
+    session.refresh(job)
 
 
 def _update(session: Session, job_id: str, before: JobStatus, values: dict[str, Any], fence: int | None = None) -> bool:

@@ -143,7 +143,10 @@ RESULT_FIELDS = (
 class Job(BaseModel):
     id: str
     type: str
-    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    status: Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
+    request: Literal["pause", "finish", "cancel"] | None = Field(
+        description="what a client has asked of it and is not done yet, or how it came to its end"
+    )
     done: bool
     progress: float = Field(description="0 to 1, judged by the gap on a logarithmic scale")
     eta_seconds: float | None = Field(description="null: not known")

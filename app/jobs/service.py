@@ -1,4 +1,4 @@
-"""The client's side of jobs: submit, look, cancel."""
+"""The client's side of jobs: submit and look. How a client changes their course is in control.py."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -69,20 +69,6 @@ def list_newest(
     session: Session, limit: int, before_id: str | None, status: JobStatus | None, labels: dict[str, str]
 ) -> Sequence[JobRow]:
     return repository.list_newest(session, limit, before_id, status, labels)
-
-
-def cancel(session: Session, job_id: str) -> JobRow:
-    """Queued: ended at once. Running: its worker is told. Ended already: a conflict, unless it was by cancel."""
-    job = get(session, job_id, lock=True)
-    if repository.cancel_queued(session, job_id):
-        repository.append_event(session, job_id, "job.cancelled", {})
-    elif repository.request_cancel(session, job_id):
-        repository.append_event(session, job_id, "job.cancel_requested", {})
-    elif job.status != JobStatus.CANCELLED:
-        raise Conflict(f"The job has already {job.status}.", code="job_ended")
-    session.flush()
-    session.refresh(job)
-    return job
 
 
 def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:

@@ -1,21 +1,28 @@
-"""The states of a job and every way from one to another.
+"""The states of a job, every way from one to another, and what a client can ask of a job that is not done.
 
-          claim            finish
-queued ─────────▶ running ────────▶ succeeded
-  │  ▲              │ │ │   fail
-  │  └──────────────┘ │ └──────────▶ failed      (also: three worker deaths)
-  │   release, or     │
-  │   a lost lease    │ stop
-  └───────────────────┴────────────▶ cancelled
-         cancel
+              claim             succeed
+  ┌─ queued ─────────▶ running ─────────▶ succeeded
+  │   ▲  ▲               │ │ │ │   fail
+  │   │  └───────────────┘ │ │ └────────▶ failed      (also: three worker deaths)
+  │   │ release, or        │ │
+  │   │ a lost lease       │ │   cancel
+  │   │ resume             │ └──────────▶ cancelled   (also from queued and paused)
+  │   └────────── paused ◀─┘
+  │                 ▲      pause
+  └─────────────────┘
+
+A running job is asked through its column `request`, and its worker answers. Who asks for more wins: cancel over
+finish over pause.
 """
 
 from enum import StrEnum
+from typing import Literal
 
 
 class JobStatus(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
+    PAUSED = "paused"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -28,14 +35,24 @@ class JobStatus(StrEnum):
 FINAL = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED})
 
 TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
-    JobStatus.QUEUED: frozenset({JobStatus.RUNNING, JobStatus.CANCELLED}),
-    JobStatus.RUNNING: frozenset({JobStatus.QUEUED, JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED}),
+    JobStatus.QUEUED: frozenset({JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.CANCELLED}),
+    JobStatus.RUNNING: frozenset({JobStatus.QUEUED, JobStatus.PAUSED, *FINAL}),
+    JobStatus.PAUSED: frozenset({JobStatus.QUEUED, JobStatus.CANCELLED}),
     JobStatus.SUCCEEDED: frozenset(),
     JobStatus.FAILED: frozenset(),
     JobStatus.CANCELLED: frozenset(),
 }
 
+Request = Literal["pause", "finish", "cancel"]
+REQUESTS: tuple[Request, ...] = ("pause", "finish", "cancel")
+"""The weakest first."""
+
 
 def check_transition(before: JobStatus, after: JobStatus) -> None:
     if after not in TRANSITIONS[before]:
         raise AssertionError(f"a job never goes from {before} to {after}")
+
+
+def outranks(wanted: Request, current: str | None) -> bool:
+    """Whether a new request replaces what was asked before."""
+    return current is None or current in REQUESTS[: REQUESTS.index(wanted)]

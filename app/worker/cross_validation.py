@@ -40,6 +40,8 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> dict[str
     """How each fold was judged by a model of the others; mean and standard deviation over the folds."""
     judged: list[dict[str, Any]] = []
     for number in range(int(fold_of_row.max()) + 1):
+        if trainer.is_finishing:
+            break
         training = work.train.rows(np.flatnonzero(fold_of_row != number))
         held_out = work.train.rows(np.flatnonzero(fold_of_row == number))
         if missing := missing_class(work, training):

@@ -60,6 +60,8 @@ def _storage_error(error: OSError) -> dict[str, Any]:
 def _acknowledge_stop(desk: Desk, claim: Claim, reason: StopReason) -> None:
     if reason == "cancel":
         _acknowledge(desk, lambda session: queue.cancel(session, claim))
+    elif reason == "pause":
+        _acknowledge(desk, lambda session: queue.pause(session, claim))
     elif reason == "drain":
         _acknowledge(desk, lambda session: queue.release(session, claim))
 

@@ -15,7 +15,7 @@ from app.storage import BlobStore
 from app.worker.desk import Desk
 from app.worker.execute import execute
 from app.worker.failures import TransientFailure
-from app.worker.slot import DONE, GIVE_BACK, READY, StopReason
+from app.worker.slot import DONE, GIVE_BACK, READY, StopReason, stronger
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +39,11 @@ def _run(desk: Desk, claim: Claim, pipe: Connection) -> str:
 
     def stop_reason() -> StopReason | None:
         nonlocal reason
-        if reason is None and wait([pipe], timeout=0):
+        while reason != "lost" and wait([pipe], timeout=0):
             try:
-                reason = pipe.recv()
+                reason = stronger(pipe.recv(), reason)
             except EOFError:
-                reason = "drain"
+                return stronger("drain", reason)
         return reason
 
     try:

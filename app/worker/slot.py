@@ -9,7 +9,11 @@ from typing import Literal
 from app.config import Settings
 from app.jobs.repository import Claim
 
-StopReason = Literal["cancel", "drain", "lost"]
+StopReason = Literal["pause", "finish", "drain", "cancel", "lost"]
+STOP_REASONS: tuple[StopReason, ...] = ("pause", "finish", "drain", "cancel", "lost")
+"""The weakest first."""
+URGENT: tuple[StopReason, ...] = ("drain", "cancel", "lost")
+"""What is not worth waiting for: a finish may take as long as it takes to judge the model."""
 
 READY, DONE, GIVE_BACK = "ready", "done", "give_back"
 
@@ -36,14 +40,14 @@ class Slot:
         self._send(claim)
 
     def stop(self, reason: StopReason) -> None:
-        """Ask the process to end its job; asking twice changes nothing."""
-        if self.stop_reason is None:
+        """Ask the process to end its job; asking again for no more changes nothing."""
+        if stronger(reason, self.stop_reason) != self.stop_reason:
             self.stop_reason, self.stop_sent_at = reason, time.monotonic()
             self._send(reason)
 
     def is_deaf(self, patience_seconds: float) -> bool:
-        """Asked to stop, and still at work after so long."""
-        asked = self.claim is not None and self.stop_reason is not None
+        """Asked to stop at once, and still at work after so long."""
+        asked = self.claim is not None and self.stop_reason in URGENT
         return asked and time.monotonic() - self.stop_sent_at > patience_seconds
 
     def _send(self, message: Claim | StopReason) -> None:
@@ -54,6 +58,12 @@ class Slot:
         self.pipe.close()
         self.process.kill()
         self.process.join()
+
+
+def stronger(one: StopReason | None, other: StopReason | None) -> StopReason | None:
+    """Of two reasons the one that counts."""
+    given = [reason for reason in (one, other) if reason is not None]
+    return max(given, key=STOP_REASONS.index, default=None)
 
 
 def _main(pipe: Connection, settings: Settings, threads: int) -> None:

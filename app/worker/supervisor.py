@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -21,6 +21,7 @@ from app.ids import new_id
 from app.jobs import queue
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim
+from app.jobs.state import Request
 from app.storage import BlobStore
 from app.storage import repository as ownership
 from app.worker.slot import DONE, GIVE_BACK, READY, Slot, StopReason
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 PRELOAD = "app.worker.preload"
 KILL_AFTER_SECONDS = 5.0  # a process that does not react to a stop for this long is killed
 SWEEP_EVERY_SECONDS = 600.0
-CANCEL_LOOK_SECONDS = 0.3
+REQUEST_LOOK_SECONDS = 0.3
 DATABASE_PAUSE_SECONDS = 1.0
 
 
@@ -65,7 +66,7 @@ class Supervisor:
         self._unsettled: list[tuple[Claim, Callable[[Any, Claim], None]]] = []
         self._drain_until: float | None = None
         self._heartbeat = Every(settings.heartbeat_seconds)
-        self._cancel_look = Every(CANCEL_LOOK_SECONDS)
+        self._request_look = Every(REQUEST_LOOK_SECONDS)
         self._sweep = Every(SWEEP_EVERY_SECONDS)
         self._claim_look = Every(settings.poll_seconds)
         self._database_back_at = 0.0
@@ -82,8 +83,8 @@ class Supervisor:
             self._with_database(self._settle)
             if self._heartbeat.due():
                 self._with_database(self._keep_leases)
-            if self._cancel_look.due():
-                self._with_database(self._look_for_cancels)
+            if self._request_look.due():
+                self._with_database(self._look_for_requests)
             if self._drain_until is not None:
                 self._stop(self._claims(), "drain")
             else:
@@ -175,12 +176,17 @@ class Supervisor:
             for claim in queue.requeue_expired(session):
                 log.warning("%s: its worker fell silent, queued again", claim.job_id)
         self._stop(pulse.lost, "lost")
-        self._stop(pulse.cancelled, "cancel")
+        self._pass_on(pulse.requests)
 
-    def _look_for_cancels(self) -> None:
+    def _look_for_requests(self) -> None:
         if claims := self._claims():
             with self._database.read() as session:
-                self._stop(queue.cancelled(session, claims), "cancel")
+                requests = queue.requests(session, claims)
+            self._pass_on(requests)
+
+    def _pass_on(self, requests: Mapping[Claim, Request]) -> None:
+        for claim, request in requests.items():
+            self._stop([claim], request)
 
     def _claim(self) -> None:
         if not any(slot.idle for slot in self._slots) or not self._claim_look.due():

@@ -33,12 +33,15 @@ class Trainer:
         self._progress = progress
         self._stop_reason = stop_reason
         self._started = time.monotonic()
+        self._last: solvers.SolveResult | None = None
 
     def train(self, rows: DatasetArrays) -> solvers.SolveResult:
         """Raises PermanentFailure or Stopped if there is no result to go on with."""
         request = self._work.request
         self._progress.begin(self._trainings - self._left, self._trainings)
         arguments = {**request.solver_arguments(), "task": self._work.task, "max_seconds": self._seconds()}
+        if self.is_finishing and self._last is not None:  # of a fold: better than the first step from nothing
+            arguments["warm_start"] = self._last.coef, self._last.intercept
         try:
             result = solvers.train(
                 rows.X,
@@ -53,16 +56,27 @@ class Trainer:
         except solvers.SolverError as error:
             field, message = solver_refusal(error)
             raise PermanentFailure(type(error).__name__, f"{field}: {message}", field) from error
-        if reason := self._stop_reason():
-            raise Stopped(reason)
-        if not result.converged and request.on_limit == "fail":
+        self._check_not_stopped()
+        if not result.converged and request.on_limit == "fail" and not self.is_finishing:
             raise PermanentFailure("not_converged", f"stopped by {result.status} before reaching tol", "stop")
         self._left -= 1
+        self._last = result
         return result
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether the client wants to have the model as it stands."""
+        return self._stop_reason() == "finish"
 
     def _on_step(self, report: solvers.StepReport) -> bool:
         self._progress.report(report)
-        return self._stop_reason() is not None
+        self._check_not_stopped()
+        return self.is_finishing
+
+    def _check_not_stopped(self) -> None:
+        reason = self._stop_reason()
+        if reason is not None and reason != "finish":
+            raise Stopped(reason)
 
     def _seconds(self) -> float | None:
         """What is left of the job's time, shared by the trainings that are left."""

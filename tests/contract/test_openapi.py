@@ -34,6 +34,9 @@ OPERATIONS = {
     "list_jobs": "GET /v1/jobs",
     "get_job": "GET /v1/jobs/{job_id}",
     "cancel_job": "POST /v1/jobs/{job_id}/cancel",
+    "finish_job": "POST /v1/jobs/{job_id}/finish",
+    "pause_job": "POST /v1/jobs/{job_id}/pause",
+    "resume_job": "POST /v1/jobs/{job_id}/resume",
     "list_job_events": "GET /v1/jobs/{job_id}/events",
     "get_job_trace": "GET /v1/jobs/{job_id}/trace",
     "list_models": "GET /v1/models",
@@ -130,7 +133,8 @@ def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: 
 def test_the_conflicts_are_declared(document: dict[str, Any]) -> None:
     conflicts = {op["operationId"] for _, _, op in operations(document) if "409" in op["responses"]}
     assert conflicts == {
-        *("create_job", "cancel_job", "delete_dataset", "append_to_upload"),
+        *("create_job", "cancel_job", "finish_job", "pause_job", "resume_job"),
+        *("delete_dataset", "append_to_upload"),
         *("preview_dataset", "get_dataset_statistics", "get_dataset_issues", "get_dataset_content"),
     }
 

@@ -14,7 +14,7 @@ from app.db import Database
 from app.db.engine import current_time
 from app.db.tables import BlobOwnerRow, JobRow, ModelNameRow, ModelRow
 from app.errors import Conflict, NotFound
-from app.jobs import queue, repository, service
+from app.jobs import control, queue, repository, service
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim
 from app.jobs.state import FINAL, TRANSITIONS, JobStatus, check_transition
@@ -33,6 +33,7 @@ ACTS: dict[str, Act] = {
     "succeed": lambda session, claim: queue.succeed(session, claim, f"mdl_{NOBODY}", {"ok": True}),
     "fail": lambda session, claim: queue.fail(session, claim, ERROR),
     "cancel": queue.cancel,
+    "pause": queue.pause,
     "release": queue.release,
     "worker_died": queue.worker_died,
 }
@@ -73,9 +74,14 @@ def requeue_expired(database: Database) -> list[Claim]:
         return queue.requeue_expired(session)
 
 
-def client_cancels(database: Database, job_id: str) -> JobRow:
+def ask(database: Database, act: Callable[[Session, str], JobRow], job_id: str) -> JobRow:
+    """What a client asks of a job."""
     with database.write() as session:
-        return service.cancel(session, job_id)
+        return act(session, job_id)
+
+
+def client_cancels(database: Database, job_id: str) -> JobRow:
+    return ask(database, control.cancel, job_id)
 
 
 def test_the_highest_priority_is_served_first_and_then_the_oldest(database: Database) -> None:
@@ -197,10 +203,10 @@ def test_a_heartbeat_renews_what_is_held_and_names_what_is_lost(database: Databa
     client_cancels(database, stopped.job_id)
     with database.write() as session:
         pulse = queue.heartbeat(session, [held, lost, stopped], LEASE_SECONDS)
-    assert (list(pulse.lost), list(pulse.cancelled)) == ([lost], [stopped])
+    assert (list(pulse.lost), pulse.requests) == ([lost], {stopped: "cancel"})
     assert requeue_expired(database) == [], "a renewed lease was taken away"
     with database.write() as session:
-        assert queue.heartbeat(session, [], LEASE_SECONDS) == queue.Pulse([], [])
+        assert queue.heartbeat(session, [], LEASE_SECONDS) == queue.Pulse([], {})
 
 
 def test_only_expired_leases_are_taken_back(database: Database) -> None:
@@ -210,7 +216,7 @@ def test_only_expired_leases_are_taken_back(database: Database) -> None:
     assert requeue_expired(database) == [silent]
     assert requeue_expired(database) == []
     job = get(database, silent.job_id)
-    assert (job.status, job.worker_deaths, job.lease_owner, job.progress) == ("queued", 1, None, 0.0)
+    assert (job.status, job.worker_deaths, job.lease_owner, job.progress) == ("queued", 1, None, 0.5)
     assert get(database, alive.job_id).status == "running"
     again = claim(database)
     assert again == Claim(silent.job_id, 2)
@@ -259,7 +265,7 @@ def test_a_client_asks_a_running_job_to_stop(database: Database) -> None:
     job = client_cancels(database, wanted.job_id)
     assert (job.status, job.request) == ("running", "cancel")
     with database.read() as session:
-        assert queue.cancelled(session, [wanted, other]) == [wanted]
+        assert queue.requests(session, [wanted, other]) == {wanted: "cancel"}
     do(database, queue.cancel, wanted)
     assert get(database, wanted.job_id).status == "cancelled"
     assert get(database, other.job_id).status == "running"
@@ -290,10 +296,108 @@ def test_cancelling_an_unknown_job_is_not_found(database: Database) -> None:
             client_cancels(database, job_id)
 
 
+def test_a_queued_job_is_paused_and_resumed_at_once(database: Database) -> None:
+    (job_id,) = queued_jobs(database, [0])
+    for _ in range(2):
+        assert ask(database, control.pause, job_id).status == "paused"
+    with database.write() as session:
+        assert queue.claim_next(session, "wrk_test", LEASE_SECONDS) is None
+    for _ in range(2):
+        assert ask(database, control.resume, job_id).status == "queued"
+    assert claim(database).job_id == job_id
+    assert event_types(database, job_id) == ["job.queued", "job.paused", "job.queued", "job.running"]
+
+
+def test_a_running_job_is_paused_by_its_worker(database: Database) -> None:
+    (job_id,) = queued_jobs(database, [0])
+    claimed = claim(database)
+    for _ in range(2):
+        job = ask(database, control.pause, job_id)
+        assert (job.status, job.request) == ("running", "pause")
+    do(database, queue.pause, claimed)
+    job = get(database, job_id)
+    assert (job.status, job.request, job.lease_owner, job.finished_at) == ("paused", None, None, None)
+    assert ask(database, control.cancel, job_id).status == "cancelled"
+    assert event_types(database, job_id)[2:] == ["job.pause_requested", "job.paused", "job.cancelled"]
+
+
+@pytest.mark.parametrize(("name", "deaths"), [("release", 0), ("worker_died", 1)])
+def test_a_job_that_is_to_be_paused_is_paused_when_its_worker_is_gone(
+    database: Database, name: str, deaths: int
+) -> None:
+    (job_id,) = queued_jobs(database, [0])
+    claimed = claim(database)
+    ask(database, control.pause, job_id)
+    do(database, ACTS[name], claimed)
+    job = get(database, job_id)
+    assert (job.status, job.worker_deaths) == ("paused", deaths)
+
+
+def test_who_resumes_before_the_pause_is_heard(database: Database) -> None:
+    """The worker was told to pause; when it has stopped, nobody wants that any more."""
+    (job_id,) = queued_jobs(database, [0])
+    claimed = claim(database)
+    ask(database, control.pause, job_id)
+    assert ask(database, control.resume, job_id).request is None
+    do(database, queue.pause, claimed)
+    assert get(database, job_id).status == "queued"
+
+
+def test_a_job_is_finished_if_it_can_have_a_model(database: Database) -> None:
+    fresh, stopped = queued_jobs(database, [0, 1])
+    claimed = claim(database)
+    assert claimed.job_id == stopped
+    with pytest.raises(Conflict) as refused:
+        ask(database, control.finish, fresh)
+    assert refused.value.code == "no_model_yet"
+    with database.write() as session:
+        assert repository.update_claimed(session, claimed, checkpoint="4" * 64)
+    ask(database, control.pause, stopped)
+    do(database, queue.pause, claimed)
+    for _ in range(2):
+        job = ask(database, control.finish, stopped)
+        assert (job.status, job.request) == ("queued", "finish")
+    claimed = claim(database)
+    with database.read() as session:
+        assert queue.requests(session, [claimed]) == {claimed: "finish"}
+    do(database, queue.release, claimed)
+    job = get(database, stopped)
+    assert (job.status, job.request) == ("queued", "finish"), "a worker that leaves changes nothing"
+
+
+def test_who_asks_for_more_wins(database: Database) -> None:
+    (job_id,) = queued_jobs(database, [0])
+    claimed = claim(database)
+    strength = [control.pause, control.finish, control.cancel]
+    for number, act in enumerate(strength):
+        assert ask(database, act, job_id).request == ["pause", "finish", "cancel"][number]
+        for weaker in strength[:number]:
+            with pytest.raises(Conflict) as refused:
+                ask(database, weaker, job_id)
+            assert refused.value.code == "job_is_ending"
+    do(database, queue.pause, claimed)
+    assert get(database, job_id).status == "cancelled"
+
+
+@pytest.mark.parametrize("act", [control.pause, control.finish, control.resume])
+@pytest.mark.parametrize("ending", ["succeed", "fail", "cancel"])
+def test_an_ended_job_cannot_be_moved(database: Database, ending: str, act: Callable[[Session, str], JobRow]) -> None:
+    (job_id,) = queued_jobs(database, [0])
+    do(database, ACTS[ending], claim(database))
+    before = look(database, job_id)
+    with pytest.raises(Conflict) as refused:
+        ask(database, act, job_id)
+    assert refused.value.code == "job_ended"
+    assert look(database, job_id) == before
+
+
 def test_no_other_way_leads_from_one_state_to_another() -> None:
-    running = {JobStatus.QUEUED, JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED}
-    allowed = {(JobStatus.QUEUED, JobStatus.RUNNING), (JobStatus.QUEUED, JobStatus.CANCELLED)}
-    allowed |= {(JobStatus.RUNNING, after) for after in running}
+    ways = {
+        JobStatus.QUEUED: {JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.CANCELLED},
+        JobStatus.RUNNING: {*JobStatus} - {JobStatus.RUNNING},
+        JobStatus.PAUSED: {JobStatus.QUEUED, JobStatus.CANCELLED},
+    }
+    allowed = {(before, after) for before, possible in ways.items() for after in possible}
     assert set(TRANSITIONS) == set(JobStatus)
     for before in JobStatus:
         assert before.done is (before in FINAL)

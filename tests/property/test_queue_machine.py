@@ -8,11 +8,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from app.db import Database
 from app.errors import Conflict
-from app.jobs import queue, repository, service
+from app.jobs import control, queue, repository
 from app.jobs.queue import MAX_WORKER_DEATHS, LeaseLost
 from app.jobs.repository import Claim
 from tests.builders import NOBODY, SOAK, empty_tables, migrated_database, queued_jobs
 
+ENDED = ("succeeded", "failed", "cancelled")
+ACTS = ["progress", "checkpoint", "succeed", "fail", "cancel", "pause", "release", "died"]
 POINT = {"iterations": 1, "passes": 1, "primal": 1.0, "dual_bound": None, "relative_gap": None}
 
 
@@ -25,17 +27,51 @@ class Expected:
     fence: int = 0
     deaths: int = 0
     expired: bool = False
-    cancel_requested: bool = False
+    request: str | None = None
+    has_checkpoint: bool = False
 
     def leave(self, status: str) -> None:
         self.status, self.expired = status, False
+        if status == "paused":
+            self.request = None
+
+    def give_back(self) -> None:
+        self.leave({"cancel": "cancelled", "pause": "paused"}.get(self.request or "", "queued"))
 
     def die(self) -> None:
-        if self.cancel_requested:
-            self.leave("cancelled")
-            return
-        self.deaths += 1
-        self.leave("failed" if self.deaths == MAX_WORKER_DEATHS else "queued")
+        if self.request != "cancel":
+            self.deaths += 1
+        if self.deaths == MAX_WORKER_DEATHS and self.request != "cancel":
+            self.leave("failed")
+        else:
+            self.give_back()
+
+    def can(self, act: str) -> bool:
+        """Whether a client may ask for this now."""
+        if act == "cancel" and self.status == "cancelled":
+            return True
+        if act == "finish" and self.request == "finish":
+            return True
+        if self.status in ENDED:
+            return False
+        if act in ("cancel", "resume") or (act == "pause" and self.status == "paused"):
+            return True
+        if act == "finish" and self.status != "running" and not self.has_checkpoint:
+            return False
+        weaker = {"pause": (None, "pause"), "finish": (None, "pause", "finish")}
+        return self.request in weaker[act]
+
+    def ask(self, act: str) -> None:
+        """What it does, where it may."""
+        if self.status == "running":
+            if act != "resume":
+                self.request = act
+            elif self.request == "pause":
+                self.request = None
+        elif self.status not in ENDED:
+            if act == "finish":
+                self.request = "finish"
+            self.leave({"cancel": "cancelled", "pause": "paused"}.get(act, "queued"))
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -78,22 +114,27 @@ class QueueMachine(RuleBasedStateMachine):
         job = self.held(claim)
         assert list(pulse.lost) == ([] if job else [claim])
         if job:
-            assert list(pulse.cancelled) == ([claim] if job.cancel_requested else [])
+            assert pulse.requests == ({claim: job.request} if job.request else {})
             job.expired = False
 
-    @rule(claim=claims, act=st.sampled_from(["progress", "succeed", "fail", "cancel", "release", "died"]))
+    @rule(claim=claims, act=st.sampled_from(ACTS))
     def write(self, claim: Claim, act: str) -> None:
         job = self.held(claim)
         try:
             with self.database.write() as session:
                 if act == "progress":
                     queue.report_progress(session, claim, POINT, 0.5, [])
+                elif act == "checkpoint":
+                    if not repository.update_claimed(session, claim, checkpoint="4" * 64):
+                        raise LeaseLost
                 elif act == "succeed":
                     queue.succeed(session, claim, f"mdl_{NOBODY}", {})
                 elif act == "fail":
                     queue.fail(session, claim, {"code": "x", "message": "y"})
                 elif act == "cancel":
                     queue.cancel(session, claim)
+                elif act == "pause":
+                    queue.pause(session, claim)
                 elif act == "release":
                     queue.release(session, claim)
                 else:
@@ -104,8 +145,10 @@ class QueueMachine(RuleBasedStateMachine):
         assert job is not None, "a lost claim wrote"
         if act == "died":
             job.die()
-        elif act == "release":
-            job.leave("cancelled" if job.cancel_requested else "queued")
+        elif act in ("release", "pause"):
+            job.give_back()
+        elif act == "checkpoint":
+            job.has_checkpoint = True
         elif act != "progress":
             job.leave({"succeed": "succeeded", "fail": "failed", "cancel": "cancelled"}[act])
 
@@ -118,35 +161,31 @@ class QueueMachine(RuleBasedStateMachine):
         for job_id in silent:
             self.jobs[job_id].die()
 
-    @rule(data=st.data())
-    def client_cancels(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), act=st.sampled_from(["cancel", "finish", "pause", "resume"]))
+    def client_asks(self, data: st.DataObject, act: str) -> None:
         if not self.jobs:
             return
         job_id = data.draw(st.sampled_from(sorted(self.jobs)))
         job = self.jobs[job_id]
         try:
             with self.database.write() as session:
-                service.cancel(session, job_id)
+                shown = getattr(control, act)(session, job_id)
         except Conflict:
-            assert job.status in ("succeeded", "failed")
+            assert not job.can(act)
             return
-        assert job.status not in ("succeeded", "failed")
-        if job.status == "queued":
-            job.leave("cancelled")
-        elif job.status == "running":
-            job.cancel_requested = True
+        assert job.can(act)
+        job.ask(act)
+        assert (shown.status, shown.request) == (job.status, job.request)
 
     @invariant()
     def the_table_agrees(self) -> None:
         with self.database.read() as session:
             rows = repository.list_newest(session, 1000, None, None, {})
-        stored = {row.id: (row.status, row.fence, row.worker_deaths, row.request == "cancel") for row in rows}
-        assert stored == {
-            job_id: (job.status, job.fence, job.deaths, job.cancel_requested) for job_id, job in self.jobs.items()
-        }
+        stored = {row.id: (row.status, row.fence, row.worker_deaths, row.request) for row in rows}
+        assert stored == {job_id: (job.status, job.fence, job.deaths, job.request) for job_id, job in self.jobs.items()}
         for row in rows:
             assert (row.lease_expires_at is not None) is (row.status == "running")
-            assert (row.finished_at is not None) is (row.status in ("succeeded", "failed", "cancelled"))
+            assert (row.finished_at is not None) is (row.status in ENDED)
 
     def held(self, claim: Claim) -> Expected | None:
         job = self.jobs.get(claim.job_id)

@@ -78,14 +78,36 @@ def test_threads_change_no_bit():
     assert (one.threads, two.threads) == (1, 2)
 
 
-def test_a_stopped_run_has_zero_weights_for_classes_that_never_began():
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_stopped_run_has_weights_for_classes_that_had_not_begun(threads):
     X, labels = medium_problem("multiclass")
-    result = ovr(X, labels, tol=1e-9, callback=lambda report: report.iterations >= 2)
+    heard = []
+
+    def stop(report):
+        heard.append(report)
+        return report.iterations >= 2
+
+    result = ovr(X, labels, tol=1e-9, threads=threads, callback=stop)
     assert result.status is solvers.Status.STOPPED
-    assert result.coef[0].any()
-    assert not result.coef[1:].any()
+    assert sum(report.iterations >= 2 for report in heard) == 1, "nobody is asked again after saying stop"
+    assert result.coef.any(axis=1).all()
     assert result.certificate.primal == pytest.approx(sum(one.primal for one in result.per_class))
     assert 0.0 < result.certificate.relative_gap <= 1.0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_of_the_callback_ends_every_class(threads):
+    X, labels = medium_problem("multiclass")
+    heard = []
+
+    def fail(report):
+        heard.append(report)
+        if report.iterations >= 3:
+            raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        ovr(X, labels, tol=1e-9, threads=threads, callback=fail)
+    assert sum(report.iterations >= 3 for report in heard) == 1
 
 
 def test_limits_are_shared_by_the_classes():

@@ -1,0 +1,96 @@
+"""How a client changes a job's course: cancel, finish, pause, resume. Asking again for the same changes nothing.
+
+What no worker has is changed here. A running job is told through its column `request`; its worker acts on that.
+"""
+
+from sqlalchemy.orm import Session
+
+from app.db.engine import current_time
+from app.db.tables import JobRow
+from app.errors import Conflict
+from app.jobs import repository, service
+from app.jobs.state import JobStatus, Request, outranks
+
+NO_MODEL_YET = "no_model_yet"
+
+
+def cancel(session: Session, job_id: str) -> JobRow:
+    """End it and keep nothing."""
+    job = service.get(session, job_id, lock=True)
+    if job.status == JobStatus.CANCELLED:
+        return job
+    _check_not_ended(job)
+    if job.status == JobStatus.RUNNING:
+        return _ask(session, job, "cancel")
+    repository.update_locked(session, job, status=JobStatus.CANCELLED, finished_at=current_time(session))
+    repository.append_event(session, job_id, "job.cancelled", {})
+    return job
+
+
+def finish(session: Session, job_id: str) -> JobRow:
+    """End it with the best model so far."""
+    job = service.get(session, job_id, lock=True)
+    if job.request == "finish":
+        return job
+    _check_not_ended(job)
+    if job.type != "train":
+        raise Conflict(f"A job of type {job.type} has no model to finish with.", code="not_a_training_job")
+    if job.status == JobStatus.RUNNING:
+        return _ask(session, job, "finish")
+    if job.checkpoint is None:
+        raise Conflict("The job has not run for long enough to have a model.", code=NO_MODEL_YET)
+    paused = job.status == JobStatus.PAUSED
+    _ask(session, job, "finish")
+    if paused:
+        _queue(session, job, "finish")
+    return job
+
+
+def pause(session: Session, job_id: str) -> JobRow:
+    """Give its worker to others until it is resumed."""
+    job = service.get(session, job_id, lock=True)
+    if job.status == JobStatus.PAUSED:
+        return job
+    _check_not_ended(job)
+    if job.status == JobStatus.RUNNING:
+        return _ask(session, job, "pause")
+    _check_outranks("pause", job)
+    repository.update_locked(session, job, status=JobStatus.PAUSED)
+    repository.append_event(session, job_id, "job.paused", {})
+    return job
+
+
+def resume(session: Session, job_id: str) -> JobRow:
+    """Go on with a paused job, from where it was; one that was to be paused just goes on."""
+    job = service.get(session, job_id, lock=True)
+    _check_not_ended(job)
+    if job.status == JobStatus.PAUSED:
+        _queue(session, job, "resumed")
+    elif job.request == "pause":
+        repository.update_locked(session, job, request=None)
+        repository.append_event(session, job_id, "job.resume_requested", {})
+    return job
+
+
+def _ask(session: Session, job: JobRow, wanted: Request) -> JobRow:
+    if job.request != wanted:
+        _check_outranks(wanted, job)
+        repository.update_locked(session, job, request=wanted)
+        repository.append_event(session, job.id, f"job.{wanted}_requested", {})
+    return job
+
+
+def _queue(session: Session, job: JobRow, reason: str) -> None:
+    repository.update_locked(session, job, status=JobStatus.QUEUED)
+    repository.append_event(session, job.id, "job.queued", {"reason": reason})
+
+
+def _check_outranks(wanted: Request, job: JobRow) -> None:
+    if not outranks(wanted, job.request):
+        raise Conflict(f"The job is to {job.request} already.", code="job_is_ending")
+
+
+def _check_not_ended(job: JobRow) -> None:
+    if JobStatus(job.status).done:
+        ended = "been cancelled" if job.status == JobStatus.CANCELLED else job.status
+        raise Conflict(f"The job has already {ended}.", code="job_ended")
