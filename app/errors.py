@@ -1,10 +1,11 @@
 """Every error that reaches a client, and the one place that turns errors into HTTP.
 
     AppError
-    ├── Unparsable 400      ├── Conflict 409              ├── Invalid 422
-    ├── Unauthorized 401    ├── PayloadTooLarge 413       ├── Locked 423
-    ├── Forbidden 403       ├── UnsupportedMediaType 415  ├── Unavailable 503
-    └── NotFound 404        ├── BadRange 416              └── StorageFull 507
+    ├── Unparsable 400      ├── Conflict 409              ├── BadRange 416
+    ├── Unauthorized 401    ├── PreconditionFailed 412    ├── Invalid 422
+    ├── Forbidden 403       ├── PayloadTooLarge 413       ├── Locked 423
+    └── NotFound 404        ├── UnsupportedMediaType 415  ├── Unavailable 503
+                                                          └── StorageFull 507
 
 Answers are RFC 9457 problem documents. They never hold a stack trace or the client's raw input.
 """
@@ -91,6 +92,10 @@ class NotFound(AppError):
 
 class Conflict(AppError):
     status, code = 409, "conflict"
+
+
+class PreconditionFailed(AppError):
+    status, code = 412, "precondition_failed"
 
 
 class PayloadTooLarge(AppError):

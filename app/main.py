@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 
 from app import __version__
+from app.aliases import endpoints as aliases
 from app.config import Settings
 from app.datasets import endpoints as datasets
 from app.datasets.ingest import Ingestor
@@ -29,6 +30,7 @@ from app.keys.guard import Guard
 from app.models import endpoints as models
 from app.predictions import endpoints as predictions
 from app.predictions.served import ServedModels
+from app.predictions.shadow import Shadows
 from app.storage import BlobStore
 from app.uploads import endpoints as uploads
 from app.uploads import service as uploads_service
@@ -48,6 +50,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     ingestor = Ingestor(settings.data_dir, settings.max_upload_bytes)
     processor = Processor(settings, database, blobs, ingestor)
     parts = PartFiles(settings.data_dir)
+    served_models = ServedModels(database, blobs, settings.model_cache_bytes)
+    shadows = Shadows(served_models)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -57,6 +61,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         yield
         caretaker.cancel()
         await processor.stop()
+        shadows.stop()
         database.close()
 
     app = FastAPI(
@@ -73,10 +78,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.processor = processor
     app.state.examiner = Examiner(settings, database, blobs, ingestor)
     app.state.parts = parts
-    app.state.served_models = ServedModels(database, blobs, settings.model_cache_bytes)
+    app.state.served_models = served_models
+    app.state.shadows = shadows
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
-    for module in (health, datasets, uploads, jobs, models, predictions, catalogue):
+    for module in (health, datasets, uploads, jobs, models, aliases, predictions, catalogue):
         app.include_router(module.router)
     _add_docs(app)
     return app

@@ -52,7 +52,7 @@ def verify_storage(settings: Settings) -> Report:
         else:
             report.faults.append(f"file {sha256}: its bytes are not what its name says")
     needs = {row.id: _dataset_files(row) for row in datasets}
-    needs |= {row.id: [row.blob] for row in models}
+    needs |= {row.id: _model_files(row) for row in models}
     for row_id, needed in needs.items():
         for sha256 in needed:
             if sha256 not in intact:
@@ -60,7 +60,7 @@ def verify_storage(settings: Settings) -> Report:
             if row_id not in owners.get(sha256, ()):
                 report.faults.append(f"{row_id}: file {sha256} is not recorded as its own")
     for row in models:
-        report.faults += _model_faults(blobs, row) if row.blob in intact else []
+        report.faults += _model_faults(blobs, row) if row.blob in intact and row.purged_at is None else []
     report.datasets, report.models = len(datasets), len(models)
     database.close()
     return report
@@ -71,6 +71,12 @@ def _dataset_files(dataset: DatasetRow) -> list[str]:
         return []  # they were freed
     kept = [dataset.sha256, *dataset.arrays.values()]
     return kept if dataset.statistics is None else [*kept, dataset.statistics]
+
+
+def _model_files(model: ModelRow) -> list[str]:
+    if model.purged_at is not None:
+        return []  # they were freed
+    return [model.blob] if model.proof is None else [model.blob, model.proof]
 
 
 def _model_faults(blobs: BlobStore, model: ModelRow) -> list[str]:

@@ -1,8 +1,9 @@
 """`/v1/models`: trained models with their certificates and weights."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy.orm import Session
 
 from app.db.tables import ModelRow
 from app.deps import InContext, InPage, Listing, listing
@@ -10,26 +11,34 @@ from app.errors import problems
 from app.models import file, service
 from app.models.schemas import Model, ModelSummary, Weights
 from app.names import Name
+from app.storage.reclaim import reclaim
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
 
 @router.get("", operation_id="list_models", responses=problems())
 def list_models(
-    context: InContext, page: InPage, request: Request, response: Response, name: Name | None = None
+    context: InContext,
+    page: InPage,
+    request: Request,
+    response: Response,
+    name: Name | None = None,
+    deleted: Annotated[bool, Query(description="those that were deleted instead")] = False,
 ) -> Listing[ModelSummary]:
     """Models, newest first. Filter by `name`."""
     with context.database.read() as session:
-        rows = service.list_newest(session, page.limit + 1, page.cursor_id, name)
+        rows = service.list_newest(session, page.limit + 1, page.cursor_id, name, deleted=deleted)
     return Listing[ModelSummary].model_validate(listing(request, response, page, rows, _summarize))
 
 
 @router.get("/{ref}", operation_id="get_model", responses=problems(404))
-def get_model(ref: str, context: InContext) -> Model:
-    """One model by id, `name` (newest version) or `name:version`."""
+def get_model(
+    ref: str, context: InContext, deleted: Annotated[bool, Query(description="also if it is deleted")] = False
+) -> Model:
+    """One model by id, `name` (newest version), `name:version` or `name@alias` (the version with most requests)."""
     with context.database.read() as session:
-        model = service.resolve(session, ref)
-        return Model.model_validate({**_summarize(model), **model.card})
+        model = service.resolve_deleted(session, ref) if deleted else service.resolve(session, ref)
+        return _show(session, model)
 
 
 @router.get("/{ref}/weights", operation_id="get_model_weights", responses=problems(404))
@@ -49,12 +58,36 @@ def get_model_weights(ref: str, context: InContext) -> Weights:
     )
 
 
-@router.delete("/{ref}", status_code=204, operation_id="delete_model", responses=problems(404))
-def delete_model(ref: str, context: InContext, request: Request) -> None:
-    """Hide a model: it no longer answers, and its version number is not used again."""
+@router.delete("/{ref}", status_code=204, operation_id="delete_model", responses=problems(404, 409))
+def delete_model(
+    ref: str,
+    context: InContext,
+    request: Request,
+    purge: Annotated[bool, Query(description="free its bytes too, also of a model that was deleted before")] = False,
+) -> None:
+    """Hide a model: it no longer answers, and its version number is not used again. 409 while an alias uses it."""
+    freed: list[str] = []
     with context.database.write() as session:
-        model = service.delete(session, ref)
+        if purge:
+            model, freed = service.purge(session, ref)
+        else:
+            model = service.delete(session, ref)
     request.app.state.served_models.forget(model.id)
+    if freed:
+        reclaim(context.database, context.blobs, freed)
+
+
+@router.post("/{ref}/restore", operation_id="restore_model", responses=problems(404, 409))
+def restore_model(ref: str, context: InContext, request: Request) -> Model:
+    """Take a deletion back, by id or `name:version`; not once the model was purged."""
+    with context.database.write() as session:
+        restored = _show(session, service.restore(session, ref))
+    request.app.state.served_models.forget_reference(restored.name)  # its newest version may be another one now
+    return restored
+
+
+def _show(session: Session, model: ModelRow) -> Model:
+    return Model.model_validate({**_summarize(model), **model.card, "aliases": service.aliases_of(session, model)})
 
 
 def _summarize(model: ModelRow) -> dict[str, Any]:

@@ -26,6 +26,7 @@ _LOCATIONS = _ALIVE.with_only_columns(ModelRow.id, ModelRow.name, ModelRow.versi
 _BY_ID = _LOCATIONS.where(ModelRow.id == bindparam("id"))
 _BY_NAME = _LOCATIONS.where(ModelRow.name == bindparam("name"))
 _BY_VERSION = _BY_NAME.where(ModelRow.version == bindparam("version"))
+_BY_VERSIONS = _BY_NAME.where(ModelRow.version.in_(bindparam("versions", expanding=True)))
 _NEWEST = _BY_NAME.order_by(ModelRow.version.desc()).limit(1)
 
 
@@ -46,8 +47,18 @@ def insert(session: Session, model: ModelRow) -> None:
     session.flush()
 
 
-def get(session: Session, model_id: str) -> ModelRow | None:
-    return session.scalar(_ALIVE.where(ModelRow.id == model_id))
+def get(session: Session, model_id: str, *, with_deleted: bool = False) -> ModelRow | None:
+    query = select(ModelRow) if with_deleted else _ALIVE
+    return session.scalar(query.where(ModelRow.id == model_id))
+
+
+def get_version(session: Session, name: str, version: int) -> ModelRow | None:
+    """Also if it is deleted."""
+    return session.scalar(select(ModelRow).where(ModelRow.name == name, ModelRow.version == version))
+
+
+def name_exists(session: Session, name: str) -> bool:
+    return session.get(ModelNameRow, name) is not None
 
 
 def locate_id(session: Session, model_id: str) -> Location | None:
@@ -62,8 +73,16 @@ def locate_newest(session: Session, name: str) -> Location | None:
     return _location(session, _NEWEST, {"name": name})
 
 
-def list_newest(session: Session, limit: int, before_id: str | None, name: str | None) -> Sequence[ModelRow]:
-    query = _ALIVE.order_by(ModelRow.id.desc()).limit(limit)
+def locate_versions(session: Session, name: str, versions: Sequence[int]) -> dict[int, Location]:
+    rows = session.connection().execute(_BY_VERSIONS, {"name": name, "versions": versions})
+    return {row.version: Location(*row) for row in rows}
+
+
+def list_newest(
+    session: Session, limit: int, before_id: str | None, name: str | None, *, deleted: bool = False
+) -> Sequence[ModelRow]:
+    query = select(ModelRow).where(ModelRow.deleted_at.is_not(None)) if deleted else _ALIVE
+    query = query.order_by(ModelRow.id.desc()).limit(limit)
     if before_id is not None:
         query = query.where(ModelRow.id < before_id)
     if name is not None:

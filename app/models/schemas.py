@@ -56,6 +56,8 @@ class ModelSummary(BaseModel):
     solver: str
     converged: bool
     created_at: datetime
+    deleted_at: datetime | None
+    purged_at: datetime | None = Field(description="since when only this page is left of a deleted model")
 
 
 class Model(ModelSummary):
@@ -70,7 +72,10 @@ class Model(ModelSummary):
     curves: Curves | None = Field(None, description="of the second of two classes or ranks; null for other models")
     cross_validation: dict[str, Any] | None = Field(None, description="by, folds, mean, std; null if there was none")
     training: dict[str, Any]
-    lineage: dict[str, Any]
+    lineage: dict[str, Any] = Field(
+        description="job_id, dataset_id, sha256 of its bytes, seed, versions of the software"
+    )
+    aliases: list[str] = Field(description="those that send requests to this version, or mirror them to it")
 
 
 class Weights(BaseModel):

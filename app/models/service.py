@@ -1,12 +1,17 @@
-"""The registry of models: register, resolve a reference, list, delete."""
+"""The registry of models: register, resolve a reference, list, delete, restore, purge.
+
+A reference is `mdl_…`, `name` (its newest version), `name:3`, or `name@alias` (what the alias points at).
+"""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
+from app.aliases import repository as aliases
 from app.db.engine import current_time
 from app.db.tables import ModelRow
-from app.errors import NotFound
+from app.errors import Conflict, NotFound
 from app.ids import is_id
 from app.models import repository
 from app.models.repository import Location
@@ -16,18 +21,37 @@ from app.storage import repository as ownership
 MAX_VERSION_DIGITS = 15  # fits the column with room to spare
 
 
-def register(session: Session, model: ModelRow, blob_bytes: int) -> None:
-    """Insert a model as the next version of its name, and own its file."""
+class Route(NamedTuple):
+    """Who answers requests for a reference."""
+
+    targets: tuple[tuple[Location, float], ...]
+    """With each one's share of the requests, the largest first."""
+    shadow: Location | None = None
+    """Scores the requests too, and never answers."""
+
+
+def register(session: Session, model: ModelRow, blob_bytes: int, proof_bytes: int = 0) -> None:
+    """Insert a model as the next version of its name, and own its files."""
     model.version = repository.next_version(session, model.name)
     repository.insert(session, model)
-    ownership.own(session, model.id, {model.blob: blob_bytes})
+    sizes = {model.blob: blob_bytes}
+    if model.proof is not None:
+        sizes[model.proof] = proof_bytes
+    ownership.own(session, model.id, sizes)
+
+
+def route(session: Session, reference: str) -> Route:
+    """Find who answers for a reference."""
+    name, at, alias = reference.partition("@")
+    found = _route_of_alias(session, name, alias) if at else _route_of_version(session, reference)
+    if found is None:
+        raise NotFound("There is no such model.")
+    return found
 
 
 def locate(session: Session, reference: str) -> Location:
-    """Find a version by `mdl_…`, `name` (its newest version) or `name:3`."""
-    if location := _find(session, reference):
-        return location
-    raise NotFound("There is no such model.")
+    """Find a version; of an alias with several the one that most requests go to."""
+    return route(session, reference).targets[0][0]
 
 
 def resolve(session: Session, reference: str) -> ModelRow:
@@ -37,25 +61,94 @@ def resolve(session: Session, reference: str) -> ModelRow:
     return model
 
 
-def list_newest(session: Session, limit: int, before_id: str | None, name: str | None) -> Sequence[ModelRow]:
-    return repository.list_newest(session, limit, before_id, name)
+def resolve_deleted(session: Session, reference: str) -> ModelRow:
+    """The row of a version by `mdl_…` or `name:3`, deleted or not; other references only name what is there."""
+    if is_id("mdl", reference):
+        model = repository.get(session, reference, with_deleted=True)
+    elif (version := _version_of(reference)) is not None:
+        model = repository.get_version(session, *version)
+    else:
+        return resolve(session, reference)
+    if model is None:
+        raise NotFound("There is no such model.")
+    return model
+
+
+def list_newest(
+    session: Session, limit: int, before_id: str | None, name: str | None, *, deleted: bool = False
+) -> Sequence[ModelRow]:
+    return repository.list_newest(session, limit, before_id, name, deleted=deleted)
+
+
+def aliases_of(session: Session, model: ModelRow) -> list[str]:
+    return aliases.using(session, model.name, model.version)
 
 
 def delete(session: Session, reference: str) -> ModelRow:
-    """Hide a model. Its row and file stay, so that its version number is never used again."""
+    """Hide a model. Its row and file stay, and it can be restored; its version number is never used again."""
     model = resolve(session, reference)
+    _check_unused(session, model)
     model.deleted_at = current_time(session)
     return model
 
 
-def _find(session: Session, reference: str) -> Location | None:
+def restore(session: Session, reference: str) -> ModelRow:
+    model = resolve_deleted(session, reference)
+    if model.purged_at is not None:
+        raise Conflict("The model's bytes are gone; only what its page says is left.", code="model_purged")
+    model.deleted_at = None
+    return model
+
+
+def purge(session: Session, reference: str) -> tuple[ModelRow, list[str]]:
+    """Delete a model, if it is not yet, and give up its files; its row stays for the lineage of others.
+
+    Returns the blobs that it owned: the caller reclaims them once this is committed.
+    """
+    model = resolve_deleted(session, reference)
+    if model.deleted_at is None:
+        _check_unused(session, model)
+        model.deleted_at = current_time(session)
+    if model.purged_at is None:
+        model.purged_at = current_time(session)
+    return model, ownership.disown(session, model.id)
+
+
+def _check_unused(session: Session, model: ModelRow) -> None:
+    """Refuse to take a version from under an alias; until the end of this unit of work none can be set to it."""
+    aliases.lock_name(session, model.name)
+    if used_by := aliases_of(session, model):
+        detail = f"The alias {used_by[0]!r} of {model.name} uses version {model.version}; move it first."
+        raise Conflict(detail, code="version_in_use")
+
+
+def _route_of_alias(session: Session, name: str, alias: str) -> Route | None:
+    if not (NAME_PATTERN.fullmatch(name) and NAME_PATTERN.fullmatch(alias)):
+        return None
+    row = aliases.get(session, name, alias)
+    if row is None:
+        return None
+    versions = [one["version"] for one in row.targets]
+    found = repository.locate_versions(session, name, versions if row.shadow is None else [*versions, row.shadow])
+    ordered = sorted(row.targets, key=lambda one: -one["weight"])
+    targets = tuple((found[one["version"]], one["weight"]) for one in ordered if one["version"] in found)
+    return Route(targets, None if row.shadow is None else found.get(row.shadow)) if targets else None
+
+
+def _route_of_version(session: Session, reference: str) -> Route | None:
     if is_id("mdl", reference):
-        return repository.locate_id(session, reference)
+        found = repository.locate_id(session, reference)
+    elif (version := _version_of(reference)) is not None:
+        found = repository.locate_version(session, *version)
+    elif NAME_PATTERN.fullmatch(reference):
+        found = repository.locate_newest(session, reference)
+    else:
+        found = None
+    return None if found is None else Route(((found, 1.0),))
+
+
+def _version_of(reference: str) -> tuple[str, int] | None:
+    """`name:3` as (name, 3); None: it is not of this form."""
     name, colon, version = reference.partition(":")
-    if not NAME_PATTERN.fullmatch(name):
-        return None
-    if not colon:
-        return repository.locate_newest(session, name)
-    if not (version.isascii() and version.isdigit()) or len(version) > MAX_VERSION_DIGITS:
-        return None
-    return repository.locate_version(session, name, int(version))
+    is_number = version.isascii() and version.isdigit() and len(version) <= MAX_VERSION_DIGITS
+    return (name, int(version)) if colon and is_number and NAME_PATTERN.fullmatch(name) else None

@@ -1,5 +1,6 @@
 """`POST /v1/models/{ref}/predict`: the hot path. Small bodies are answered without leaving the event loop."""
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -9,6 +10,7 @@ from app.deps import json_only
 from app.errors import problems
 from app.predictions import service
 from app.predictions.answers import EVERY_OUTPUT
+from app.predictions.routing import RoutingHeader, RoutingQuery
 from app.predictions.served import ServedModels
 
 router = APIRouter(prefix="/v1/models", tags=["predictions"], dependencies=[Depends(json_only)])
@@ -77,15 +79,19 @@ RESPONSE_SCHEMA = {
         **problems(400, 404, 413, 415),
     },
 )
-async def predict(ref: str, request: Request) -> Response:
-    """Label and score rows. `ref` is a model's id, its name (newest version) or `name:version`."""
+async def predict(
+    ref: str, request: Request, routing_key: RoutingQuery = None, x_routing_key: RoutingHeader = None
+) -> Response:
+    """Label and score rows. `ref` is a model's id, its name (newest version), `name:version` or `name@alias`."""
     served: ServedModels = request.app.state.served_models
     body = await request.body()
-    model = served.recall(ref)
+    key = x_routing_key or routing_key
+    model = served.recall(ref, key)
     if model is None:
-        model = await run_in_threadpool(served.find, ref)
+        model = await run_in_threadpool(served.find, ref, key)
     if len(body) <= INLINE_BYTES:
         answer = service.predict(model, body)
     else:
         answer = await run_in_threadpool(service.predict, model, body)
+    request.app.state.shadows.mirror(ref, model, partial(service.judge, body=body), len(body))
     return Response(answer, media_type="application/json")

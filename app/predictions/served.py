@@ -4,20 +4,24 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.db import Database
+from app.errors import NotFound
 from app.ids import is_id
 from app.models import file, service
 from app.models.file import ModelFile
 from app.models.repository import Location
 from app.predictions.answers import offered
+from app.predictions.routing import choose
 from app.storage import BlobStore
 
 # For so long an answer of the database about a reference is believed, which spares most requests a look: an id can
-# only be deleted elsewhere meanwhile, a name can also get a new version.
+# only be deleted elsewhere meanwhile, a name can also get a new version, an alias be moved.
 ID_TRUST_SECONDS = 1.0
 NAME_TRUST_SECONDS = 0.1
 MAX_TRUSTED = 10_000
+MOST_LOOKS = 5
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,14 @@ class ServedModel:
         return cls(row.id, row.name, row.version, stored, index_of, offered(stored))
 
 
+class _Trusted(NamedTuple):
+    """What a reference was found to mean, and until when that is believed."""
+
+    targets: tuple[tuple[str, float], ...]  # ids with their shares
+    shadow: Location | None
+    until: float
+
+
 class ServedModels:
     """Finds a model by reference and keeps the recently used ones open."""
 
@@ -45,31 +57,57 @@ class ServedModels:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._models: OrderedDict[str, ServedModel] = OrderedDict()
-        self._trusted: dict[str, tuple[float, str]] = {}  # reference > until when, id
+        self._trusted: dict[str, _Trusted] = {}  # by reference
         self._lock = threading.Lock()
 
-    def recall(self, reference: str) -> ServedModel | None:
+    def recall(self, reference: str, routing_key: str | None = None) -> ServedModel | None:
         """The model if that takes no I/O: it is open, and what the reference means was confirmed a moment ago."""
-        until, model_id = self._trusted.get(reference, (0.0, ""))
-        return self._opened(model_id) if time.monotonic() < until else None
+        trusted = self._trusted.get(reference)
+        if trusted is None or time.monotonic() >= trusted.until:
+            return None
+        return self._opened(choose(reference, trusted.targets, routing_key))
 
-    def find(self, reference: str) -> ServedModel:
+    def find(self, reference: str, routing_key: str | None = None) -> ServedModel:
         """The model, from the database and disk if need be (blocking). Raises NotFound."""
-        with self._database.read() as session:
-            row = service.locate(session, reference)
-        model = self._opened(row.id) or self._open(row)
-        trust = ID_TRUST_SECONDS if is_id("mdl", reference) else NAME_TRUST_SECONDS
-        with self._lock:
-            if len(self._trusted) >= MAX_TRUSTED:
-                self._trusted.clear()
-            self._trusted[reference] = (time.monotonic() + trust, row.id)
-        return model
+        for _ in range(MOST_LOOKS):
+            with self._database.read() as session:
+                route = service.route(session, reference)
+            targets = tuple((location.id, share) for location, share in route.targets)
+            chosen = choose(reference, targets, routing_key)
+            location = next(one for one, _ in route.targets if one.id == chosen)
+            try:
+                model = self._opened(chosen) or self._open(location)
+            except FileNotFoundError:
+                continue  # purged since: whoever did it had moved the alias, or the next look finds nothing
+            self._trust(reference, _Trusted(targets, route.shadow, time.monotonic() + _trust_seconds(reference)))
+            return model
+        raise NotFound("There is no such model.")
+
+    def shadow_of(self, reference: str) -> Location | None:
+        """The version that is to score this reference's requests too, as far as was confirmed last."""
+        trusted = self._trusted.get(reference)
+        return None if trusted is None else trusted.shadow
 
     def forget(self, model_id: str) -> None:
         """Stop answering from it at once, by whatever reference."""
         with self._lock:
-            self._trusted = {ref: known for ref, known in self._trusted.items() if known[1] != model_id}
+            self._trusted = {
+                reference: trusted
+                for reference, trusted in self._trusted.items()
+                if all(target != model_id for target, _ in trusted.targets)
+            }
             self._drop(model_id)
+
+    def forget_reference(self, reference: str) -> None:
+        """Ask the database again what it means."""
+        with self._lock:
+            self._trusted.pop(reference, None)
+
+    def _trust(self, reference: str, trusted: "_Trusted") -> None:
+        with self._lock:
+            if len(self._trusted) >= MAX_TRUSTED:
+                self._trusted.clear()
+            self._trusted[reference] = trusted
 
     def _opened(self, model_id: str) -> ServedModel | None:
         with self._lock:
@@ -92,3 +130,7 @@ class ServedModels:
     def _drop(self, model_id: str) -> None:
         if model := self._models.pop(model_id, None):
             self._bytes -= model.file.bytes
+
+
+def _trust_seconds(reference: str) -> float:
+    return ID_TRUST_SECONDS if is_id("mdl", reference) else NAME_TRUST_SECONDS

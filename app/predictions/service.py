@@ -9,6 +9,7 @@ import numpy as np
 from app.errors import Invalid, Unparsable, invalid_field
 from app.predictions.answers import DEFAULT_OUTPUTS, answer
 from app.predictions.served import ServedModel
+from app.predictions.shadow import Outcome
 
 Array = np.ndarray[Any, Any]
 
@@ -31,17 +32,29 @@ def predict(model: ServedModel, body: bytes) -> bytes:
     """Answer one request; raises Unparsable for what is not JSON and Invalid for what names no row."""
     request = _read(body)
     wanted = _chosen_outputs(model, request.wanted)
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-        scores = _scores(model, request.instances)
-    if not np.isfinite(scores).all():
-        number = int(np.argmin(np.isfinite(scores.reshape(len(scores), -1)).all(axis=1)))
-        raise _bad_row(number, "overflow", "its score is too large to be a number")
+    scores = _finite_scores(model, request.instances)
     columns = answer(model.file, scores, wanted)
     predictions = [dict(zip(wanted, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     document = {"model": model.id, "name": model.name, "version": model.version}
     if "scores" in wanted:
         document["classes"] = model.file.header.classes  # the order of the scores
     return _encode({**document, "predictions": predictions})
+
+
+def judge(model: ServedModel, body: bytes) -> Outcome:
+    """Labels and scores of a request's rows, for a comparison of models."""
+    scores = _finite_scores(model, _read(body).instances)
+    labels = answer(model.file, scores, ("label",))["label"] if "label" in model.outputs else []
+    return Outcome(labels, scores)
+
+
+def _finite_scores(model: ServedModel, instances: list[Any]) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        scores = _scores(model, instances)
+    if not np.isfinite(scores).all():
+        number = int(np.argmin(np.isfinite(scores.reshape(len(scores), -1)).all(axis=1)))
+        raise _bad_row(number, "overflow", "its score is too large to be a number")
+    return scores
 
 
 def _read(body: bytes) -> PredictBody:

@@ -35,6 +35,8 @@ PATH_PARAMETERS = {
     "upload_id": f"up_{NOBODY}",
     "job_id": f"job_{NOBODY}",
     "ref": "predict",
+    "name": "predict",
+    "alias": "predict",
 }
 JSON = {"Content-Type": "application/json"}
 

@@ -43,6 +43,13 @@ OPERATIONS = {
     "get_model": "GET /v1/models/{ref}",
     "get_model_weights": "GET /v1/models/{ref}/weights",
     "delete_model": "DELETE /v1/models/{ref}",
+    "restore_model": "POST /v1/models/{ref}/restore",
+    "list_aliases": "GET /v1/models/{name}/aliases",
+    "put_alias": "PUT /v1/models/{name}/aliases/{alias}",
+    "get_alias": "GET /v1/models/{name}/aliases/{alias}",
+    "delete_alias": "DELETE /v1/models/{name}/aliases/{alias}",
+    "list_alias_history": "GET /v1/models/{name}/aliases/{alias}/history",
+    "roll_back_alias": "POST /v1/models/{name}/aliases/{alias}/rollback",
     "predict": "POST /v1/models/{ref}/predict",
     "list_solvers": "GET /v1/solvers",
 }
@@ -118,10 +125,14 @@ def test_every_refusal_is_a_problem_document(document: dict[str, Any]) -> None:
 
 def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: dict[str, Any]) -> None:
     with_body = {op["operationId"]: op for _, _, op in operations(document) if "requestBody" in op}
-    assert set(with_body) == {"create_dataset", "append_to_upload", "create_job", "predict"}
+    may_be_empty = {"roll_back_alias"}
+    assert set(with_body) == {
+        *("create_dataset", "append_to_upload", "create_job", "predict", "put_alias"),
+        *may_be_empty,
+    }
     for name, operation in with_body.items():
         assert {"400", "413", "415"} <= set(operation["responses"]), name
-        assert operation["requestBody"]["required"] is True
+        assert operation["requestBody"].get("required", False) is (name not in may_be_empty)
     assert set(with_body["create_dataset"]["requestBody"]["content"]) == {
         *("text/csv", "text/tab-separated-values", "text/x-libsvm", "application/x-ndjson", "multipart/form-data"),
         *("application/vnd.apache.parquet", "application/vnd.apache.arrow.stream", "application/x-npz"),
@@ -135,6 +146,7 @@ def test_the_conflicts_are_declared(document: dict[str, Any]) -> None:
     assert conflicts == {
         *("create_job", "cancel_job", "finish_job", "pause_job", "resume_job"),
         *("delete_dataset", "append_to_upload"),
+        *("delete_model", "restore_model", "put_alias", "roll_back_alias"),
         *("preview_dataset", "get_dataset_statistics", "get_dataset_issues", "get_dataset_content"),
     }
 
@@ -146,7 +158,10 @@ def test_path_parameters_are_declared_where_they_are_used(document: dict[str, An
 
 
 def test_lists_take_a_limit_and_a_cursor(document: dict[str, Any]) -> None:
-    for name in ("list_datasets", "list_jobs", "list_models", "list_job_events", "get_dataset_statistics"):
+    for name in (
+        *("list_datasets", "list_jobs", "list_models", "list_job_events", "get_dataset_statistics"),
+        *("list_aliases", "list_alias_history"),
+    ):
         operation = next(op for _, _, op in operations(document) if op["operationId"] == name)
         parameters = {one["name"]: one["schema"] for one in operation["parameters"]}
         assert (parameters["limit"]["minimum"], parameters["limit"]["maximum"]) == (1, 200)

@@ -1,0 +1,146 @@
+"""Shadows: versions that score requests beside the one that answers, off the critical path, to be compared with it.
+
+A request is put into a bounded queue once its answer is known. One thread scores the queue; what does not fit is
+counted and dropped, so a slow shadow costs answers nothing.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from app.errors import AppError
+from app.models.repository import Location
+from app.predictions.served import ServedModel, ServedModels
+
+log = logging.getLogger(__name__)
+
+Array = np.ndarray[Any, Any]
+
+MOST_WAITING = 256
+MOST_WAITING_BYTES = 64 << 20
+
+
+class Outcome(NamedTuple):
+    """What a model says of a request's rows."""
+
+    labels: Sequence[Any]
+    """Empty for a model that names none."""
+    scores: Array
+
+
+class _Mirrored(NamedTuple):
+    reference: str
+    shadow: Location
+    model: ServedModel
+    judge: Callable[[ServedModel], Outcome]
+    bytes: int
+
+
+@dataclass
+class _Count:
+    shadow: Location
+    requests: int = 0
+    rows: int = 0
+    compared: int = 0
+    label_differences: int = 0
+    sum_of_differences: float = 0.0
+    max_difference: float = 0.0
+    failures: int = 0
+    dropped: int = 0
+
+
+class Shadows:
+    """Scores mirrored requests in a thread of its own and keeps count, for each alias, of how the shadow differs."""
+
+    def __init__(self, served: ServedModels) -> None:
+        self._served = served
+        self._waiting: queue.SimpleQueue[_Mirrored | None] = queue.SimpleQueue()
+        self._waiting_bytes = 0
+        self._waiting_requests = 0
+        self._counts: dict[str, _Count] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def mirror(
+        self, reference: str, model: ServedModel, judge: Callable[[ServedModel], Outcome], body_bytes: int
+    ) -> None:
+        """Have the reference's shadow, if it has one, score what `model` has just answered. Never blocks or raises.
+
+        `judge` scores the request with a given model; it is called for both, later.
+        """
+        shadow = self._served.shadow_of(reference)
+        if shadow is None:
+            return
+        with self._lock:
+            count = self._counts.get(reference)
+            if count is None or count.shadow.id != shadow.id:  # another shadow is counted anew
+                count = self._counts[reference] = _Count(shadow)
+            full = self._waiting_requests >= MOST_WAITING or self._waiting_bytes + body_bytes > MOST_WAITING_BYTES
+            if full:
+                count.dropped += 1
+                return
+            self._waiting_requests += 1
+            self._waiting_bytes += body_bytes
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True, name="shadow")
+                self._thread.start()
+        self._waiting.put(_Mirrored(reference, shadow, model, judge, body_bytes))
+
+    def stats(self, reference: str, version: int | None) -> dict[str, Any] | None:
+        """As `schemas.ShadowStats` of the alias lists it; None if no request was mirrored to this version here."""
+        with self._lock:
+            count = self._counts.get(reference)
+            if count is None or count.shadow.version != version:
+                return None
+            return {
+                "version": version,
+                "requests": count.requests,
+                "rows": count.rows,
+                "label_differences": count.label_differences,
+                "mean_score_difference": count.sum_of_differences / count.compared if count.compared else None,
+                "max_score_difference": count.max_difference if count.compared else None,
+                "failures": count.failures,
+                "dropped": count.dropped,
+            }
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join(1.0)
+
+    def _work(self) -> None:
+        while (mirrored := self._waiting.get()) is not None:
+            try:
+                self._compare(mirrored)
+            except Exception:
+                log.exception("a shadow of %s failed unexpectedly", mirrored.reference)
+            with self._lock:
+                self._waiting_requests -= 1
+                self._waiting_bytes -= mirrored.bytes
+
+    def _compare(self, mirrored: _Mirrored) -> None:
+        ours = mirrored.judge(mirrored.model)
+        theirs = None
+        with suppress(AppError):  # deleted meanwhile, or it cannot read such rows: a failure of the shadow
+            theirs = mirrored.judge(self._served.find(mirrored.shadow.id))
+        with self._lock:
+            count = self._counts[mirrored.reference]
+            if count.shadow.id != mirrored.shadow.id:
+                return
+            count.requests += 1
+            if theirs is None:
+                count.failures += 1
+                return
+            count.rows += len(ours.scores)
+            count.label_differences += sum(a != b for a, b in zip(ours.labels, theirs.labels, strict=False))
+            if ours.scores.shape == theirs.scores.shape:
+                differences = np.abs(ours.scores - theirs.scores).reshape(len(ours.scores), -1).max(axis=1)
+                count.compared += len(differences)
+                count.sum_of_differences += float(differences.sum())
+                count.max_difference = max(count.max_difference, float(differences.max(initial=0.0)))
