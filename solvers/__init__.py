@@ -6,13 +6,14 @@ result.coef, result.intercept, result.certificate.relative_gap
 
 from .errors import InvalidOptions, InvalidProblem, SolverError, UnknownSolver, UnsupportedProblem
 from .problem import Problem
-from .result import Certificate, SolveResult, Status, StepReport
+from .result import Certificate, LinearModel, SolveResult, Status, StepReport
 from .training import available, check, train, warm_up
 
 __all__ = [
     "Certificate",
     "InvalidOptions",
     "InvalidProblem",
+    "LinearModel",
     "Problem",
     "SolveResult",
     "SolverError",

@@ -17,7 +17,8 @@ from .dual_refinement import DualRefinement
 from .errors import InvalidOptions
 from .problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem
 from .protocol import Method, Point, Progress, Start
-from .result import Certificate, SolveResult, State, Status, StepReport
+from .result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
+from .rows import Floats
 from .thresholds import rank_thresholds
 from .trace import Trace
 
@@ -62,31 +63,40 @@ def solve(
     started: float,
     threads: int = 1,
 ) -> SolveResult:
-    """Run the method from `start` and return its best point; `started` is when the clock began."""
+    """Run the method from `start` and return its best point; `started` is when the clock began.
+
+    What `start` says was used up before counts as used, except that there is always one step.
+    """
     problem = method.problem
     method.threads = threads if method.uses_threads else 1
     judge = _Judge(problem, limits.tol, has_estimate=method.has_estimate)
     trace = Trace()
     stall = _StallWatch()
     state = method.init(seed, start)
+    before = start.counts
 
     def capture() -> State:
-        return _copied(method.name, state)
+        return _counted(method.name, _copied(state), progress, started)
+
+    def extract() -> LinearModel:
+        point = _with_best_bias(problem, method.extract(state))
+        return LinearModel(coef=point.coef, intercept=point.intercept, **_meaning(problem, point.coef))
 
     status: Status | None = None
-    passes = 0
+    passes = before.passes
     while status is None:
         if limits.max_passes is not None:
-            method.reads_left = limits.max_passes - passes
+            method.reads_left = max(1, limits.max_passes - passes)
         progress = method.step(state, judge.target)
-        passes = progress.passes
+        passes = before.passes + progress.passes
+        progress = progress._replace(iterations=before.iterations + progress.iterations, passes=passes)
         certificate = None
         if progress.finished is Status.NONFINITE:
             status = Status.NONFINITE
         elif judge.is_worth_certifying(progress):
             certificate = judge.certify(method.extract(state), progress)
             status = judge.verdict
-        report = _report(progress, certificate, time.perf_counter() - started, capture)
+        report = _report(progress, certificate, time.perf_counter() - started, capture, extract)
         trace.add(report)
         answer = None if callback is None else callback(report)
         wants_stop = isinstance(answer, bool | np.bool_) and bool(answer)
@@ -107,13 +117,12 @@ def solve(
         status = judge.verdict or status
     point, certificate = judge.best()
     seconds = time.perf_counter() - started
-    trace.add(_report(progress, certificate, seconds, None))
+    trace.add(_report(progress, certificate, seconds))
     setting = problem.setting
     return SolveResult(
         coef=point.coef,
         intercept=point.intercept,
-        classes=problem.classes,
-        thresholds=rank_thresholds(problem, point.coef) if isinstance(problem, OrdinalProblem) else None,
+        **_meaning(problem, point.coef),
         status=status,
         certificate=certificate,
         iterations=progress.iterations,
@@ -121,14 +130,12 @@ def solve(
         seconds=seconds,
         certificate_seconds=judge.seconds,
         trace=trace.points,
-        state={"solver": method.name, **state},  # no copy: the run is over
+        state=_counted(method.name, state, progress, started),  # no copy: the run is over
         solver=method.name,
-        task=setting.task,
         loss=setting.loss,
         bias=setting.bias,
         seed=seed,
         threads=method.threads,
-        strategy=setting.strategy if setting.task == "multiclass" else None,
     )
 
 
@@ -165,11 +172,7 @@ class _Judge:
 
     def certify(self, point: Point, progress: Progress) -> Certificate | None:
         began = time.perf_counter()
-        problem = self.problem
-        if isinstance(problem, BinaryProblem) and problem.setting.bias == "free":
-            scores = np.empty(problem.data.n_rows)
-            problem.data.margins(point.coef, scores)
-            point = point._replace(intercept=minimising_bias(problem, scores))
+        point = _with_best_bias(self.problem, point)
         certificate = self._certificate(point)
         self.certified_at = progress.iterations
         self._is_finite = bool(np.isfinite(certificate.primal))
@@ -255,12 +258,17 @@ class _StallWatch:
 
 
 def _report(
-    progress: Progress, certificate: Certificate | None, seconds: float, capture: Callable[[], State] | None
+    progress: Progress,
+    certificate: Certificate | None,
+    seconds: float,
+    capture: Callable[[], State] | None = None,
+    extract: Callable[[], LinearModel] | None = None,
 ) -> StepReport:
     figures = progress.primal, progress.dual_bound, progress.gap_estimate
     if certificate is not None:
         figures = certificate.primal, certificate.dual_bound, certificate.relative_gap
-    return StepReport(progress.iterations, progress.passes, seconds, *figures, certificate is not None, capture)
+    is_certified = certificate is not None
+    return StepReport(progress.iterations, progress.passes, seconds, *figures, is_certified, capture, extract)
 
 
 def _zero_point(problem: Problem) -> Point:
@@ -271,8 +279,30 @@ def _zero_point(problem: Problem) -> Point:
     return Point(np.zeros(d), 0.0, np.zeros(n))
 
 
-def _copied(solver: str, state: State) -> State:
-    copied: dict[str, Any] = {
-        name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()
+def _with_best_bias(problem: Problem, point: Point) -> Point:
+    """The point; of a free bias, with the one that is best for its weights."""
+    if not (isinstance(problem, BinaryProblem) and problem.setting.bias == "free"):
+        return point
+    scores = np.empty(problem.data.n_rows)
+    problem.data.margins(point.coef, scores)
+    return point._replace(intercept=minimising_bias(problem, scores))
+
+
+def _meaning(problem: Problem, coef: Floats) -> dict[str, Any]:
+    """What scores by these weights mean."""
+    setting = problem.setting
+    return {
+        "classes": problem.classes,
+        "thresholds": rank_thresholds(problem, coef) if isinstance(problem, OrdinalProblem) else None,
+        "task": setting.task,
+        "strategy": setting.strategy if setting.task == "multiclass" else None,
     }
-    return {"solver": solver, **copied}
+
+
+def _copied(state: State) -> State:
+    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+
+
+def _counted(solver: str, state: State, progress: Progress, started: float) -> State:
+    counts = Counts(progress.iterations, progress.passes, time.perf_counter() - started)
+    return counts.added_to({"solver": solver, **state})

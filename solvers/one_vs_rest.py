@@ -6,10 +6,11 @@ the interpreter), to the same bits.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
-from threading import Lock
+from threading import Condition
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from .driver import Callback, Limits, solve
 from .problem import BinaryProblem
 from .protocol import Method, Start
-from .result import Certificate, SolveResult, State, Status, StepReport
+from .result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
 from .trace import Trace
 
 __all__ = ["class_states", "solve_each_class"]
@@ -44,22 +45,23 @@ def solve_each_class(
     Every class gets one step at least, also after the callback has said stop: a model that knows nothing of a class
     would be of no use.
     """
-    run = _Run(method.name, problems, callback, started)
+    run = _Run(method.name, problems, classes, starts, callback, started)
     share = None if limits.max_passes is None else max(1, limits.max_passes // len(problems))
 
     def solve_class(k: int) -> None:
         if run.is_aborted:
             return
-        seconds = run.share_of_time(limits.max_seconds, threads)
-        result = solve(
-            method(problems[k], options),
-            replace(limits, max_passes=share, max_seconds=seconds),
-            seed=seed,
-            start=starts[k],
-            callback=lambda report: run.hear(k, report),
-            started=time.perf_counter(),
-        )
-        run.finish(k, result)
+        with run.computing(k):
+            seconds = run.share_of_time(limits.max_seconds, threads)
+            result = solve(
+                method(problems[k], options),
+                replace(limits, max_passes=share, max_seconds=seconds),
+                seed=seed,
+                start=starts[k],
+                callback=lambda report: run.hear(k, report),
+                started=time.perf_counter(),
+            )
+            run.finish(k, result)
 
     if threads == 1:
         for k in range(len(problems)):
@@ -67,11 +69,11 @@ def solve_each_class(
     else:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(solve_class, range(len(problems))))
-    return run.result(classes, seed, threads)
+    return run.result(seed, threads)
 
 
 def class_states(state: State, n_classes: int) -> list[State | None]:
-    """The states of the classes from the state of the whole; None for those that had not begun."""
+    """The states of the classes, with their counts, from the state of the whole; None for those that had not begun."""
     parts: list[State | None] = [None] * n_classes
     for name, value in state.items():
         number, dot, rest = name.partition(".")
@@ -82,19 +84,33 @@ def class_states(state: State, n_classes: int) -> list[State | None]:
 
 
 class _Run:
-    """Where all classes stand; reports may come from several threads."""
+    """Where all classes stand; reports may come from several threads.
+
+    The callback is called by one thread at a time. What it takes of the whole, a state or a model, it takes when every
+    other thread is between two steps too: in the middle of one, its arrays do not belong together.
+    """
 
     def __init__(
-        self, solver: str, problems: Sequence[BinaryProblem], callback: Callback | None, started: float
+        self,
+        solver: str,
+        problems: Sequence[BinaryProblem],
+        classes: NDArray[Any],
+        starts: Sequence[Start],
+        callback: Callback | None,
+        started: float,
     ) -> None:
         self.is_aborted = False
         """The callback raised an error: nothing more is begun."""
         self._is_stopped = False
         self._solver = solver
         self._problems = problems
+        self._classes = classes
+        self._starts = starts
         self._callback = callback
         self._started = started
-        self._lock = Lock()
+        self._turns = Condition()
+        self._computing: set[int] = set()
+        self._is_speaking = False
         self._results: dict[int, SolveResult] = {}
         self._reports: dict[int, StepReport] = {}
         self._trace = Trace()
@@ -107,11 +123,22 @@ class _Run:
         left = max_seconds - (time.perf_counter() - self._started)
         return max(left, 1e-9) / max(1.0, unsolved / threads)
 
+    @contextmanager
+    def computing(self, k: int) -> Iterator[None]:
+        with self._turns:
+            self._computing.add(k)
+        try:
+            yield
+        finally:
+            with self._turns:
+                self._computing.discard(k)
+                self._turns.notify_all()
+
     def hear(self, k: int, report: StepReport) -> bool:
         """Tell the caller how the whole stands; True: stop."""
-        with self._lock:
+        with self._turn_of(k):
             self._reports[k] = report
-            whole = self._report(capture=True)
+            whole = replace(self._report(), capture=self._state, extract=self._model if self._is_known() else None)
             self._trace.add(whole)
             if self._callback is not None and not (self._is_stopped or self.is_aborted):
                 try:
@@ -123,18 +150,36 @@ class _Run:
             return self._is_stopped or self.is_aborted
 
     def finish(self, k: int, result: SolveResult) -> None:
-        with self._lock:
+        with self._turn_of(k):
             self._results[k] = result
 
-    def result(self, classes: NDArray[Any], seed: int, threads: int) -> SolveResult:
+    @contextmanager
+    def _turn_of(self, k: int) -> Iterator[None]:
+        """Between two steps of a class, while no other thread speaks."""
+        with self._turns:
+            self._computing.discard(k)
+            self._turns.notify_all()
+            self._turns.wait_for(lambda: not self._is_speaking)
+            self._is_speaking = True
+            try:
+                yield
+            finally:
+                self._is_speaking = False
+                self._computing.add(k)
+                self._turns.notify_all()
+
+    def _wait_for_the_others(self) -> None:
+        self._turns.wait_for(lambda: not self._computing)
+
+    def result(self, seed: int, threads: int) -> SolveResult:
         results = [self._results[k] for k in range(len(self._problems))]
         certificates = [result.certificate for result in results]
-        whole = self._report(capture=False)
+        whole = self._report()
         self._trace.add(replace(whole, certified=True))
         return SolveResult(
             coef=np.stack([result.coef for result in results]),
             intercept=np.array([result.intercept for result in results], dtype=np.float64),
-            classes=classes,
+            classes=self._classes,
             thresholds=None,
             status=self._status(),
             certificate=self._sum_of(certificates),
@@ -168,7 +213,7 @@ class _Run:
         floor = sum(problem.primal_floor for problem in self._problems)
         return Certificate(primal, sum(bounds), sum(gaps), sum(gaps) / max(primal, floor), source)
 
-    def _report(self, *, capture: bool) -> StepReport:
+    def _report(self) -> StepReport:
         """The sum over the classes; what a class cannot tell, the sum cannot tell."""
         iterations = passes = 0
         primal: float | None = 0.0
@@ -184,22 +229,55 @@ class _Run:
                 last = self._reports[k]
                 iterations, passes = iterations + last.iterations, passes + last.passes
                 value, low = last.primal, last.dual_bound
+            else:
+                used = self._starts[k].counts
+                iterations, passes = iterations + used.iterations, passes + used.passes
             primal = None if primal is None or value is None else primal + value
             bound = None if bound is None or low is None else bound + low
         gap = None
         if primal is not None and bound is not None:
             gap = (primal - bound) / max(primal, sum(problem.primal_floor for problem in self._problems))
         seconds = time.perf_counter() - self._started
-        return StepReport(iterations, passes, seconds, primal, bound, gap, False, self._state if capture else None)
+        return StepReport(iterations, passes, seconds, primal, bound, gap)
 
     def _state(self) -> State:
-        whole: State = {"solver": self._solver}
+        self._wait_for_the_others()
+        whole = Counts(seconds=time.perf_counter() - self._started).added_to({"solver": self._solver})
         for k in range(len(self._problems)):
             if k in self._results:
                 part = self._results[k].state
-            elif k in self._reports and self._reports[k].capture is not None:
+            elif k in self._reports:
                 part = self._reports[k].snapshot()
+            elif (begun := self._starts[k]).state is not None:
+                part = begun.counts.added_to(begun.state)
             else:
                 continue
             whole.update({f"{k}.{name}": value for name, value in part.items()})
         return whole
+
+    def _is_known(self) -> bool:
+        """Whether no class has only a state from before, which would first have to become weights."""
+        starts = enumerate(self._starts)
+        return all(k in self._results or k in self._reports or start.state is None for k, start in starts)
+
+    def _model(self) -> LinearModel:
+        """A class that has not begun says no to every row, as loudly as a support vector would."""
+        self._wait_for_the_others()
+        coef = np.zeros((self._classes.size, self._problems[0].data.n_features))
+        intercept = np.full(self._classes.size, -1.0)
+        for k in range(self._classes.size):
+            if k in self._results:
+                part: LinearModel = self._results[k]
+            elif k in self._reports:
+                part = self._reports[k].model()
+            else:
+                continue
+            coef[k], intercept[k] = part.coef, part.intercept
+        return LinearModel(
+            coef=coef,
+            intercept=intercept,
+            classes=self._classes,
+            thresholds=None,
+            task="multiclass",
+            strategy="ovr",
+        )

@@ -21,7 +21,7 @@ import numpy as np
 from .checks import one_of, real_number, whole_number
 from .errors import InvalidOptions, UnsupportedProblem
 from .problem import Problem
-from .result import State, Status
+from .result import Counts, State, Status
 from .rows import Floats
 from .setting import Setting
 
@@ -80,6 +80,8 @@ class Start(NamedTuple):
     state: State | None = None
     coef: Floats | None = None
     intercept: float | Floats = 0.0
+    counts: Counts = Counts()
+    """What the run had used up when it was interrupted."""
 
 
 class Progress(NamedTuple):

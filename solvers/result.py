@@ -6,7 +6,7 @@ Prediction here needs numpy (and scipy for sparse rows) only, never a compiled k
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .errors import InvalidProblem
 
-__all__ = ["Certificate", "SolveResult", "State", "Status", "StepReport"]
+__all__ = ["Certificate", "Counts", "LinearModel", "SolveResult", "State", "Status", "StepReport"]
 
 State = dict[str, Any]
 """A method's resumable state: arrays, numbers and text by name, nothing else."""
@@ -39,6 +39,24 @@ class Status(enum.StrEnum):
     STOPPED = "stopped"
     STALLED = "stalled"
     NONFINITE = "nonfinite"
+
+
+class Counts(NamedTuple):
+    """What a run has used up. A state carries them along, for whoever goes on with the run itself."""
+
+    iterations: int = 0
+    passes: int = 0
+    seconds: float = 0.0
+
+    def added_to(self, state: State) -> State:
+        return {**state, **{f"run.{name}": value for name, value in self._asdict().items()}}
+
+    @classmethod
+    def taken_from(cls, state: State) -> tuple["Counts", State]:
+        """The counts of a state, and the state without them."""
+        own = {name: value for name, value in state.items() if not name.startswith("run.")}
+        found = {name: state[f"run.{name}"] for name in cls._fields if f"run.{name}" in state}
+        return cls(**found), own
 
 
 @dataclass(frozen=True)
@@ -68,6 +86,7 @@ class StepReport:
     certified: bool = False
     """True: recomputed independently. False: the method's own estimate, perhaps of some rows only."""
     capture: Callable[[], State] | None = field(default=None, repr=False, compare=False)
+    extract: Callable[[], "LinearModel"] | None = field(default=None, repr=False, compare=False)
 
     def snapshot(self) -> State:
         """A copy of the method's state, to be given to `warm_start` later. Only inside the callback."""
@@ -75,13 +94,25 @@ class StepReport:
             raise RuntimeError("a snapshot can only be taken inside the callback")
         return self.capture()
 
-    def without_capture(self) -> "StepReport":
-        return replace(self, capture=None)
+    @property
+    def has_model(self) -> bool:
+        """Not outside of the callback, nor before every class of an interrupted run has been begun again."""
+        return self.extract is not None
+
+    def model(self) -> "LinearModel":
+        """The answer as it stands; it may take a pass over the data. Only if it `has_model`."""
+        if self.extract is None:
+            raise RuntimeError("there is no model here; look at has_model first")
+        return self.extract()
+
+    def alone(self) -> "StepReport":
+        """Its figures, without the way back into the run."""
+        return replace(self, capture=None, extract=None)
 
 
-@dataclass(frozen=True, eq=False)
-class SolveResult:
-    """A trained model with its certificate."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearModel:
+    """What scores rows: weights, and what the scores mean."""
 
     coef: NDArray[np.float64]
     """One weight a feature; multi-class: one row of them a class."""
@@ -89,29 +120,9 @@ class SolveResult:
     classes: NDArray[Any]
     thresholds: NDArray[np.float64] | None
     """Of ordinal models: a score above the first k of them means `classes[k]`. Null for others, and for real ranks."""
-    status: Status
-    certificate: Certificate
-    iterations: int
-    passes: int
-    seconds: float
-    certificate_seconds: float
-    """The part of `seconds` that went into certificates."""
-    trace: list[StepReport]
-    state: State
-    solver: str
     task: str
-    loss: str
-    bias: str
-    seed: int
-    threads: int
     strategy: str | None = None
     """How several classes were trained; null for other tasks."""
-    per_class: list[Certificate] | None = None
-    """The certificate of each class's own problem, if they were trained one against the rest."""
-
-    @property
-    def converged(self) -> bool:
-        return self.status is Status.CONVERGED
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """One score a row (positive means `classes[1]`; ordinal: larger is higher); multi-class: one a class."""
@@ -143,3 +154,29 @@ class SolveResult:
         if self.task == "regression":
             return scores
         return self.classes[(scores > 0.0).astype(np.intp)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SolveResult(LinearModel):
+    """A trained model with its certificate."""
+
+    status: Status
+    certificate: Certificate
+    iterations: int
+    passes: int
+    seconds: float
+    certificate_seconds: float
+    """The part of `seconds` that went into certificates."""
+    trace: list[StepReport]
+    state: State
+    solver: str
+    loss: str
+    bias: str
+    seed: int
+    threads: int
+    per_class: list[Certificate] | None = None
+    """The certificate of each class's own problem, if they were trained one against the rest."""
+
+    @property
+    def converged(self) -> bool:
+        return self.status is Status.CONVERGED

@@ -17,7 +17,7 @@ class Trace:
 
     def add(self, report: StepReport) -> None:
         if report.certified or self._seen % self._every == 0:
-            self.points.append(report.without_capture())
+            self.points.append(report.alone())
             if len(self.points) >= TRACE_POINTS:
                 self.points = self.points[::2]
                 self._every *= 2

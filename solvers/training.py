@@ -34,7 +34,7 @@ from .labels import read_labels
 from .one_vs_rest import class_states, solve_each_class
 from .protocol import Method, Start
 from .registry import choose, registered, with_implied_strategy
-from .result import SolveResult, State
+from .result import Counts, SolveResult, State
 from .row_blocks import RowBlocks
 from .rows import Rows, as_rows
 from .setting import LOSSES_OF_TASK, Setting, check_class_weight, resolve_setting
@@ -73,12 +73,15 @@ def train(
     seed: int = 0,
     threads: int | None = None,
     warm_start: Any = None,
+    resume: bool = False,
     callback: Callback | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> SolveResult:
     """Train on the rows of X (numpy array or scipy sparse matrix) with labels y; see docs/solvers.md.
 
-    `warm_start` takes an earlier result, its `state`, a vector of weights, or (weights, intercept).
+    `warm_start` takes an earlier result, its `state`, a vector of weights, or (weights, intercept). With `resume` it
+    must be a state, and the run goes on as if it had not been interrupted: iterations, passes and seconds count on, and
+    what was used up counts towards the limits.
     `callback` is called with a `StepReport` after every pass; returning True stops the run, which then
     returns its best point.
     """
@@ -119,11 +122,14 @@ def train(
         raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
     setting, weights = plan.setting, {"sample_weight": sample_weight, "class_weight": plan.class_weight}
     k = labels.classes.size if setting.task == "multiclass" else None
-    start = _read_start(warm_start, plan.method, data, k)
-    common: dict[str, Any] = {"seed": plan.seed, "callback": callback, "threads": threads or 1, "started": started}
+    if resume and not isinstance(warm_start, Mapping):
+        raise InvalidOptions("resume", "needs a state as warm_start")
+    start = _read_start(warm_start, plan.method, data, k, resume=resume)
+    common: dict[str, Any] = {"seed": plan.seed, "callback": callback, "threads": threads or 1}
+    common["started"] = started - start.counts.seconds
     if setting.task == "multiclass" and setting.strategy == "ovr":
         problems = one_against_rest(setting.of_one_class, data, labels, **weights)
-        starts = _starts_of_classes(start, len(problems))
+        starts = _starts_of_classes(start, len(problems), resume=resume)
         return solve_each_class(
             plan.method,
             plan.options,
@@ -260,18 +266,20 @@ def _plan(
     )
 
 
-def _read_start(warm_start: Any, method: type[Method[Any]], data: Rows, n_classes: int | None) -> Start:
+def _read_start(
+    warm_start: Any, method: type[Method[Any]], data: Rows, n_classes: int | None, *, resume: bool
+) -> Start:
     """`n_classes` is None if there is one vector of weights and not one a class."""
     if warm_start is None:
         return Start()
     if isinstance(warm_start, SolveResult):
         if _is_state_for(warm_start.state, method, data):
-            return Start(state=warm_start.state)
+            return _start_at(warm_start.state, resume=False)
         warm_start = warm_start.coef, warm_start.intercept
     if isinstance(warm_start, Mapping):
         if warm_start.get("solver") != method.name:
             raise InvalidOptions("warm_start", f"is not a state of solver {method.name}; give weights instead")
-        return Start(state=dict(warm_start))
+        return _start_at(dict(warm_start), resume=resume)
     coef, intercept = warm_start if isinstance(warm_start, tuple) and len(warm_start) == 2 else (warm_start, 0.0)
     try:
         coef, intercept = np.array(coef, dtype=np.float64), np.array(intercept, dtype=np.float64)
@@ -288,10 +296,17 @@ def _read_start(warm_start: Any, method: type[Method[Any]], data: Rows, n_classe
     return Start(coef=coef, intercept=np.broadcast_to(intercept, of_classes) if of_classes else float(intercept))
 
 
-def _starts_of_classes(start: Start, n_classes: int) -> list[Start]:
+def _start_at(state: State, *, resume: bool) -> Start:
+    """An earlier state; it brings its counts along only if the run itself goes on."""
+    counts, own = Counts.taken_from(state)
+    return Start(state=own, counts=counts) if resume else Start(state=own)
+
+
+def _starts_of_classes(start: Start, n_classes: int, *, resume: bool) -> list[Start]:
     """Each class's part of a start."""
     if start.state is not None:
-        return [Start(state=state) for state in class_states(start.state, n_classes)]
+        states = class_states(start.state, n_classes)
+        return [Start() if state is None else _start_at(state, resume=resume) for state in states]
     if start.coef is None:
         return [Start()] * n_classes
     intercepts = np.broadcast_to(start.intercept, (n_classes,))

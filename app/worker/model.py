@@ -9,7 +9,7 @@ from app.models import file
 from app.worker.load import Work
 
 
-def encode_model(work: Work, result: solvers.SolveResult, card: dict[str, Any]) -> bytes:
+def encode_model(work: Work, result: solvers.LinearModel, card: dict[str, Any]) -> bytes:
     features = [column["name"] for column in work.dataset.columns if column["role"] == "feature"]
     header = file.Header(
         task=result.task,

@@ -149,3 +149,52 @@ def test_reports_never_go_back():
     assert [report.passes for report in reports] == sorted(report.passes for report in reports)
     assert result.trace[-1].certified
     assert result.trace[-1].relative_gap == pytest.approx(result.certificate.relative_gap, rel=1e-6)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_interruption_soon_after_another_loses_nothing(threads):
+    X, labels = medium_problem("multiclass")
+    reports, states = [], []
+    whole = ovr(X, labels, tol=1e-7, callback=reports.append)
+
+    def interrupt_after(steps):
+        def hear(report):
+            hear.steps += 1
+            if hear.steps == steps:
+                states.append(report.snapshot())
+                raise InterruptedError
+
+        hear.steps = 0
+        return hear
+
+    with pytest.raises(InterruptedError):
+        ovr(X, labels, tol=1e-7, threads=threads, callback=interrupt_after(len(reports) - 2))
+    for _ in range(2):
+        again = interrupt_after(1)
+        with pytest.raises(InterruptedError):
+            ovr(X, labels, tol=1e-7, threads=threads, warm_start=states[-1], resume=True, callback=again)
+    first, last = states[0], states[-1]
+    assert {name for name in first if name.endswith(".alpha")} == {name for name in last if name.endswith(".alpha")}
+    resumed = ovr(X, labels, tol=1e-7, threads=threads, warm_start=last, resume=True)
+    assert resumed.converged
+    assert resumed.passes < 2 * whole.passes, "hardly anything was done twice"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_model_on_the_way_knows_the_classes_that_have_begun(threads):
+    X, labels = medium_problem("multiclass")
+    whole = ovr(X, labels, tol=1e-4)
+    models = []
+
+    def look(report):
+        assert report.has_model
+        models.append(report.model())
+
+    ovr(X, labels, tol=1e-4, threads=threads, callback=look)
+    assert (models[0].task, models[0].strategy, models[0].coef.shape) == ("multiclass", "ovr", whole.coef.shape)
+    begun = models[0].coef.any(axis=1)
+    assert begun.sum() in (1, 2)
+    assert (models[0].intercept[~begun] == -1.0).all()
+    agreement = [np.mean(model.predict(X) == whole.predict(X)) for model in models]
+    assert agreement[-1] > 0.9
+    assert agreement[0] < agreement[-1]
