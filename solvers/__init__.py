@@ -6,14 +6,18 @@ result.coef, result.intercept, result.certificate.relative_gap
 
 from .errors import InvalidOptions, InvalidProblem, SolverError, UnknownSolver, UnsupportedProblem
 from .problem import Problem
+from .protocol import Planes, Point
 from .result import Certificate, LinearModel, SolveResult, Status, StepReport
 from .training import available, check, train, warm_up
+from .verification import Verdict, certify
 
 __all__ = [
     "Certificate",
     "InvalidOptions",
     "InvalidProblem",
     "LinearModel",
+    "Planes",
+    "Point",
     "Problem",
     "SolveResult",
     "SolverError",
@@ -21,7 +25,9 @@ __all__ = [
     "StepReport",
     "UnknownSolver",
     "UnsupportedProblem",
+    "Verdict",
     "available",
+    "certify",
     "check",
     "train",
     "warm_up",

@@ -22,13 +22,14 @@ from .rows import Floats
 from .thresholds import rank_thresholds
 from .trace import Trace
 
-__all__ = ["Callback", "Limits", "solve"]
+__all__ = ["REFINED", "Callback", "Limits", "solve"]
 
 Callback = Callable[[StepReport], object]
 """Called after every step; returning True (not merely something true) stops the run."""
 
 UNESTIMATED_PASSES = 2
 """A method that cannot estimate its gap is certified after this many passes, then whenever they grew by half."""
+REFINED = "dual point from the margins, refined"
 STALL_STEPS = 500
 STALL_GAIN = 1e-14
 """A run is stuck if so many steps neither raise the bound by this relative amount nor lower the gap."""
@@ -116,6 +117,7 @@ def solve(
         judge.certify(method.extract(state), progress)
         status = judge.verdict or status
     point, certificate = judge.best()
+    assert judge.bounding is not None
     seconds = time.perf_counter() - started
     trace.add(_report(progress, certificate, seconds))
     setting = problem.setting
@@ -125,6 +127,7 @@ def solve(
         **_meaning(problem, point.coef),
         status=status,
         certificate=certificate,
+        bounding=(judge.bounding,),
         iterations=progress.iterations,
         passes=progress.passes,
         seconds=seconds,
@@ -151,6 +154,8 @@ class _Judge:
         self.seconds = 0.0
         self._is_finite = True
         self._kept: tuple[Point, Certificate] | None = None
+        self.bounding: Point | None = None
+        """The point whose dual point gave the best bound."""
         self._has_estimate = has_estimate
         self._refinement: DualRefinement | None = None
         self._failures = 0
@@ -172,8 +177,7 @@ class _Judge:
 
     def certify(self, point: Point, progress: Progress) -> Certificate | None:
         began = time.perf_counter()
-        point = _with_best_bias(self.problem, point)
-        certificate = self._certificate(point)
+        point, certificate = self._certificate(_with_best_bias(self.problem, point))
         self.certified_at = progress.iterations
         self._is_finite = bool(np.isfinite(certificate.primal))
         if not self._is_finite:
@@ -191,27 +195,32 @@ class _Judge:
         return certificate
 
     def best(self) -> tuple[Point, Certificate]:
+        """The best point, and a certificate whose bound is that of the point `bounding`."""
         if self._kept is not None:
             return self._kept
-        nothing = _zero_point(self.problem)
+        nothing = self.bounding = _zero_point(self.problem)
         return nothing, certify(self.problem, nothing)
 
-    def _certificate(self, point: Point) -> Certificate:
+    def _certificate(self, point: Point) -> tuple[Point, Certificate]:
         """Of the point; with a dual point found here for a method that never has one."""
         problem = self.problem
         has_own = self._has_estimate or point.alpha is not None
         if has_own or not isinstance(problem, BinaryProblem) or not DualRefinement.fits(problem):
-            return certify(problem, point)
+            return point, certify(problem, point)
         if not np.isfinite(point.coef).all():
-            return certify(problem, point)
+            return point, certify(problem, point)
         if self._refinement is None:
             self._refinement = DualRefinement(problem)
         alpha = self._refinement.refined(point.coef, float(point.intercept))
-        refined = certify(problem, point._replace(alpha=alpha))
-        return replace(refined, method="dual point from the margins, refined")
+        point = point._replace(alpha=alpha.copy())
+        return point, replace(certify(problem, point), method=REFINED)
 
     def _keep(self, point: Point, certificate: Certificate) -> None:
         """Lowest primal and highest bound so far; the two may stem from different points."""
+        before = None if self._kept is None else self._kept[1].dual_bound
+        if before is None or (certificate.dual_bound is not None and certificate.dual_bound > before):
+            self.bounding = point
+        point = point._replace(alpha=None, planes=None)
         if self._kept is None:
             self._kept = point, certificate
             return

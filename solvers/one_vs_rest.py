@@ -22,7 +22,7 @@ from .protocol import Method, Start
 from .result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
 from .trace import Trace
 
-__all__ = ["class_states", "solve_each_class"]
+__all__ = ["class_states", "solve_each_class", "sum_of_classes"]
 
 WORST_FIRST = (Status.NONFINITE, Status.STOPPED, Status.TIME_LIMIT, Status.PASS_LIMIT, Status.STALLED)
 
@@ -81,6 +81,18 @@ def class_states(state: State, n_classes: int) -> list[State | None]:
             part = parts[int(number)] or {}
             parts[int(number)] = {**part, rest: value}
     return parts
+
+
+def sum_of_classes(problems: Sequence[BinaryProblem], certificates: Sequence[Certificate]) -> Certificate:
+    """The certificate of the whole: what a class cannot tell, the sum cannot tell."""
+    primal = sum(one.primal for one in certificates)
+    source = certificates[0].method
+    bounds = [one.dual_bound for one in certificates if one.dual_bound is not None]
+    gaps = [one.gap for one in certificates if one.gap is not None]
+    if len(gaps) < len(certificates):
+        return Certificate(primal, None, None, None, source)
+    floor = sum(problem.primal_floor for problem in problems)
+    return Certificate(primal, sum(bounds), sum(gaps), sum(gaps) / max(primal, floor), source)
 
 
 class _Run:
@@ -182,7 +194,8 @@ class _Run:
             classes=self._classes,
             thresholds=None,
             status=self._status(),
-            certificate=self._sum_of(certificates),
+            certificate=sum_of_classes(self._problems, certificates),
+            bounding=tuple(result.bounding[0] for result in results),
             iterations=whole.iterations,
             passes=whole.passes,
             seconds=time.perf_counter() - self._started,
@@ -202,16 +215,6 @@ class _Run:
     def _status(self) -> Status:
         seen = {result.status for result in self._results.values()}
         return next((status for status in WORST_FIRST if status in seen), Status.CONVERGED)
-
-    def _sum_of(self, certificates: Sequence[Certificate]) -> Certificate:
-        primal = sum(one.primal for one in certificates)
-        source = certificates[0].method
-        bounds = [one.dual_bound for one in certificates if one.dual_bound is not None]
-        gaps = [one.gap for one in certificates if one.gap is not None]
-        if len(gaps) < len(certificates):
-            return Certificate(primal, None, None, None, source)
-        floor = sum(problem.primal_floor for problem in self._problems)
-        return Certificate(primal, sum(bounds), sum(gaps), sum(gaps) / max(primal, floor), source)
 
     def _report(self) -> StepReport:
         """The sum over the classes; what a class cannot tell, the sum cannot tell."""

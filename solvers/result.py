@@ -6,13 +6,16 @@ Prediction here needs numpy (and scipy for sparse rows) only, never a compiled k
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
 from .errors import InvalidProblem
+
+if TYPE_CHECKING:
+    from .protocol import Point
 
 __all__ = ["Certificate", "Counts", "LinearModel", "SolveResult", "State", "Status", "StepReport"]
 
@@ -162,6 +165,8 @@ class SolveResult(LinearModel):
 
     status: Status
     certificate: Certificate
+    bounding: tuple["Point", ...]
+    """The point whose dual point gave the bound; one a class if they were trained one against the rest."""
     iterations: int
     passes: int
     seconds: float
