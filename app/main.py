@@ -28,6 +28,7 @@ from app.jobs import catalogue
 from app.jobs import endpoints as jobs
 from app.keys.guard import Guard
 from app.models import endpoints as models
+from app.models.exports import endpoints as exports
 from app.predictions import endpoints as predictions
 from app.predictions.served import ServedModels
 from app.predictions.shadow import Shadows
@@ -80,9 +81,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.parts = parts
     app.state.served_models = served_models
     app.state.shadows = shadows
+    app.state.conversions = asyncio.Semaphore(exports.MAX_AT_ONCE)
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
-    for module in (health, datasets, uploads, jobs, models, aliases, predictions, catalogue):
+    for module in (health, datasets, uploads, jobs, models, aliases, exports, predictions, catalogue):
         app.include_router(module.router)
     _add_docs(app)
     return app

@@ -26,6 +26,7 @@ class Certificate(Bounds):
     per_class: list[ClassBounds] | None = Field(
         None, description="of the problems of which the certificate is the sum, if each class was trained on its own"
     )
+    claimed: bool = Field(False, description="it came with an imported model; nothing here has recomputed it")
 
 
 class RocCurve(BaseModel):
@@ -64,11 +65,11 @@ class Model(ModelSummary):
     model_config = ConfigDict(protected_namespaces=())
 
     strategy: str | None = Field(None, description="how several classes were trained; null for other tasks")
-    classes: list[Label] = Field(description="sorted; empty if the model answers with numbers")
+    classes: list[Label] = Field(description="sorted if trained here; empty if the model answers with numbers")
     n_features: int
     params: dict[str, Any]
-    certificate: Certificate
-    metrics: dict[str, Any] = Field(description="train, and test if the job had a split")
+    certificate: Certificate | None = Field(description="null: the model was imported without one")
+    metrics: dict[str, Any] = Field(description="train, and test if the job had a split; empty if it was imported")
     curves: Curves | None = Field(None, description="of the second of two classes or ranks; null for other models")
     cross_validation: dict[str, Any] | None = Field(None, description="by, folds, mean, std; null if there was none")
     training: dict[str, Any]

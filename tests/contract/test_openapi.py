@@ -50,6 +50,8 @@ OPERATIONS = {
     "delete_alias": "DELETE /v1/models/{name}/aliases/{alias}",
     "list_alias_history": "GET /v1/models/{name}/aliases/{alias}/history",
     "roll_back_alias": "POST /v1/models/{name}/aliases/{alias}/rollback",
+    "export_model": "GET /v1/models/{ref}/export",
+    "import_model": "POST /v1/models/import",
     "predict": "POST /v1/models/{ref}/predict",
     "list_solvers": "GET /v1/solvers",
 }
@@ -127,7 +129,7 @@ def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: 
     with_body = {op["operationId"]: op for _, _, op in operations(document) if "requestBody" in op}
     may_be_empty = {"roll_back_alias"}
     assert set(with_body) == {
-        *("create_dataset", "append_to_upload", "create_job", "predict", "put_alias"),
+        *("create_dataset", "append_to_upload", "create_job", "import_model", "predict", "put_alias"),
         *may_be_empty,
     }
     for name, operation in with_body.items():

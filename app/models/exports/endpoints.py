@@ -1,0 +1,86 @@
+"""`/v1/models/{ref}/export` and `/v1/models/import`: models that leave, and models that come from elsewhere."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from app.deps import Context, InContext
+from app.errors import problems
+from app.models import file, imports, service
+from app.models.endpoints import get_model
+from app.models.exports import FORMATS, Export, FormatName, SqlOutput, Subject, export
+from app.models.imports import ImportFormat
+from app.models.schemas import Model
+from app.names import Name
+
+router = APIRouter(prefix="/v1/models", tags=["models"])
+
+MAX_AT_ONCE = 2
+"""Conversions hold a model in memory several times over; more of them wait."""
+
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+
+
+@router.get(
+    "/{ref}/export",
+    operation_id="export_model",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The file",
+            "content": {one.media_type: BINARY for one in FORMATS.values()},
+            "headers": {
+                "X-Max-Score-Difference": {
+                    "description": "largest difference of its scores from predict's on a probe set",
+                    "schema": {"type": "string"},
+                }
+            },
+        },
+        **problems(404),
+    },
+)
+async def export_model(
+    ref: str,
+    context: InContext,
+    request: Request,
+    format: Annotated[FormatName, Query(description="what to write")],
+    output: Annotated[SqlOutput | None, Query(description="of format=sql: the score (default) or the label")] = None,
+) -> Response:
+    """The model in another format. What was written is compared with predict before it is sent."""
+    async with request.app.state.conversions:
+        made = await run_in_threadpool(_export, context, ref, format, output)
+    headers = {"Content-Disposition": f'attachment; filename="{made.file_name}"', **made.headers}
+    return Response(made.content, media_type=made.media_type, headers=headers)
+
+
+@router.post(
+    "/import",
+    operation_id="import_model",
+    status_code=201,
+    openapi_extra={"requestBody": {"required": True, "content": dict.fromkeys(imports.MEDIA_TYPES, BINARY)}},
+    responses=problems(400, 413, 415, 507),
+)
+async def import_model(
+    context: InContext,
+    request: Request,
+    response: Response,
+    name: Annotated[Name, Query(description="the model of which this becomes the next version")],
+    format: Annotated[ImportFormat | None, Query(description="what the body is; default: by Content-Type")] = None,
+) -> Model:
+    """A model that was made elsewhere, or exported here. A certificate that it carries is marked as claimed."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    chosen = format or imports.format_of(media_type)
+    body = await request.body()
+    async with request.app.state.conversions:
+        row = await run_in_threadpool(imports.import_model, context.database, context.blobs, name, chosen, body)
+    request.app.state.served_models.forget_reference(name)  # its newest version is another one now
+    response.headers["Location"] = f"/v1/models/{row.id}"
+    return await run_in_threadpool(get_model, row.id, context)
+
+
+def _export(context: Context, ref: str, format_name: FormatName, output: SqlOutput | None) -> Export:
+    with context.database.read() as session:
+        found = service.locate(session, ref)
+    stored = file.read(context.blobs.path(found.blob))
+    return export(Subject(found.id, found.name, found.version, stored), format_name, output)

@@ -1,0 +1,63 @@
+"""MLflow: a zip of a model folder of flavours `onnx` and `python_function`, for `mlflow.pyfunc.load_model`.
+
+MLflow's own loader for ONNX runs it: the folder holds no code and no pickle, and needs no Hyperplane. That loader
+makes a data frame of the outputs, so only those with one value a row are among them.
+"""
+
+import io
+import json
+import zipfile
+from typing import Any
+
+from app.models.exports import onnx
+from app.models.exports.subject import Array, Subject
+
+FIRST_VERSION = "2.9.0"
+"""The oldest MLflow whose model folders look like this."""
+REQUIREMENTS = ("mlflow>=2.9", "numpy", "onnx>=1.16", "onnxruntime>=1.18", "pandas")
+DATA = "model.onnx"
+
+
+def write(subject: Subject, difference: float | None) -> bytes:
+    from onnx import __version__ as onnx_version  # imported late, as in onnx.py
+
+    files = {
+        # YAML, of which JSON is a part; all texts of users' own are in the signature, which is JSON within it.
+        "MLmodel": json.dumps(_description(subject, difference, onnx_version), indent=2).encode(),
+        DATA: onnx.build(subject, difference, wide=False),
+        "requirements.txt": "\n".join([*REQUIREMENTS, ""]).encode(),
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content)  # an entry of no date: the same model, the same bytes
+    return buffer.getvalue()
+
+
+def scores(subject: Subject, content: bytes, rows: Array) -> Array:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return onnx.scores(subject, archive.read(DATA), rows)
+
+
+def _description(subject: Subject, difference: float | None, onnx_version: str) -> dict[str, Any]:
+    return {
+        "flavors": {
+            "onnx": {"code": None, "data": DATA, "onnx_version": onnx_version, "providers": ["CPUExecutionProvider"]},
+            "python_function": {"data": DATA, "loader_module": "mlflow.onnx", "python_version": "3.11.0"},
+        },
+        "mlflow_version": FIRST_VERSION,
+        "signature": {"inputs": json.dumps(_inputs(subject)), "outputs": None, "params": None},
+        "metadata": {
+            "hyperplane_model": subject.id,
+            "hyperplane_name": subject.name,
+            "hyperplane_version": subject.version,
+            "max_score_difference": repr(difference),
+        },
+    }
+
+
+def _inputs(subject: Subject) -> list[dict[str, Any]]:
+    header = subject.file.header
+    if header.feature_names is None:
+        return [{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, header.n_features]}}]
+    return [{"name": name, "type": "double", "required": True} for name in header.feature_names]

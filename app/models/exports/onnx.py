@@ -1,0 +1,179 @@
+"""ONNX, computed in double precision: input `X`, outputs `label`, `score`, and what else the model can tell.
+
+scores         several classes: all of them
+probabilities  calibrated models: of all classes; `probability` is the label's
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from app.models.calibration import Calibration
+from app.models.exports.subject import KEY, Array, Subject, describe, not_in
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TensorProto
+
+IR_VERSION, OPSET, ML_OPSET = 8, 17, 3
+MAX_BYTES = (1 << 31) - (1 << 20)  # of a protocol buffer
+
+
+@dataclass
+class Graph:
+    """Nodes and constants as they come; values are known by their names."""
+
+    nodes: list["NodeProto"] = field(default_factory=list)
+    constants: list["TensorProto"] = field(default_factory=list)
+
+    def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        from onnx import helper
+
+        output = output or f"value_{len(self.nodes)}"
+        outputs = [output, f"{output}_places"] if operator == "TopK" else [output]
+        self.nodes.append(helper.make_node(operator, list(inputs), outputs, **attributes))
+        return output
+
+    def constant(self, value: Any) -> str:
+        from onnx import numpy_helper
+
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def whole(self, number: int) -> str:
+        return self.constant(np.array([number], dtype=np.int64))
+
+
+def write(subject: Subject, difference: float | None) -> bytes:
+    return build(subject, difference, wide=True)
+
+
+def build(subject: Subject, difference: float | None, *, wide: bool) -> bytes:
+    """The model. `wide`: also the outputs that have several values a row."""
+    from onnx import TensorProto, helper  # imported late: half a second that a service without exports never pays
+
+    header = subject.file.header
+    if subject.file.coef.nbytes > MAX_BYTES:
+        raise not_in("onnx", "it would be larger than 2 GiB", "take npz or safetensors")
+    graph = Graph()
+    scores = _add_scores(graph, subject)
+    outputs = _add_answers(graph, subject, scores, wide)
+    inputs = [helper.make_tensor_value_info("X", TensorProto.DOUBLE, [None, header.n_features])]
+    model = helper.make_model(
+        helper.make_graph(graph.nodes, "hyperplane", inputs, outputs, graph.constants),
+        ir_version=IR_VERSION,
+        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)],
+        producer_name="hyperplane",
+        doc_string=f"{subject.name}:{subject.version}, task {header.task}",
+    )
+    said = {name: value for name, value in describe(subject, difference).items() if name != "preprocess"}
+    helper.set_model_props(model, {KEY: msgspec.json.encode(said).decode()})
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
+
+
+def scores(subject: Subject, content: bytes, rows: Array) -> Array:
+    """By the reference evaluator that comes with ONNX."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    model = onnx.load_from_string(content)
+    several = any(output.name == "scores" for output in model.graph.output)
+    with np.errstate(over="ignore", invalid="ignore"):  # its sigmoid computes both branches of every value
+        (found,) = ReferenceEvaluator(model).run(["scores" if several else "score"], {"X": rows})
+    return np.asarray(found)
+
+
+def _add_scores(graph: Graph, subject: Subject) -> str:
+    """[rows, scores a row]."""
+    coef, intercept = subject.rows_of_weights
+    return graph.add("Gemm", "X", graph.constant(np.ascontiguousarray(coef.T)), graph.constant(intercept))
+
+
+def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> list[Any]:
+    from onnx import TensorProto, helper
+
+    model = subject.file
+    classes, task = model.header.classes, model.header.task
+    outputs = []
+
+    def tell(name: str, kind: int, value: str, *width: int) -> None:
+        graph.add("Identity", value, output=name)
+        outputs.append(helper.make_tensor_value_info(name, kind, [None, *width]))
+
+    if task == "multiclass":
+        score = graph.add("ReduceMax", scores, axes=[1], keepdims=0)
+        number = graph.add("ArgMax", scores, axis=1, keepdims=0)
+    else:
+        score = graph.add("Squeeze", scores, graph.whole(1))
+        limits = np.zeros(1) if task == "binary" else model.thresholds
+        if limits is not None:  # how many limits lie below the score
+            above = graph.add("Cast", graph.add("Greater", scores, graph.constant(limits)), to=TensorProto.INT64)
+            number = graph.add("ReduceSum", above, graph.whole(1), keepdims=0)
+    if classes:
+        kind, labels = _label_constant(classes)
+        tell("label", kind, graph.add("Gather", graph.constant(labels), number))
+    elif task == "regression":
+        tell("label", TensorProto.DOUBLE, score)
+    tell("score", TensorProto.DOUBLE, score)
+    if task == "multiclass" and wide:
+        tell("scores", TensorProto.DOUBLE, scores, len(classes))
+    if calibration := Calibration.of(model):
+        shares = _add_probabilities(graph, calibration, scores)
+        column = graph.add("Unsqueeze", number, graph.whole(1))
+        of_label = graph.add("Squeeze", graph.add("GatherElements", shares, column, axis=1), graph.whole(1))
+        tell("probability", TensorProto.DOUBLE, of_label)
+        if wide:
+            tell("probabilities", TensorProto.DOUBLE, shares, len(classes))
+    return outputs
+
+
+def _label_constant(classes: list[Any]) -> tuple[int, Array]:
+    """Whole numbers, numbers, or texts if any label is one."""
+    from onnx import TensorProto
+
+    if any(isinstance(label, str) for label in classes):
+        return TensorProto.STRING, np.array([str(label) for label in classes], dtype=object)
+    if all(isinstance(label, int) for label in classes):
+        return TensorProto.INT64, np.array(classes, dtype=np.int64)
+    return TensorProto.DOUBLE, np.array(classes, dtype=np.float64)
+
+
+def _add_probabilities(graph: Graph, calibration: Calibration, scores: str) -> str:
+    """[rows, classes], as app/models/calibration.py computes them."""
+    arguments = scores if calibration.argument == "score" else _add_margins(graph, scores)
+    if calibration.method == "platt":
+        slope, shift = calibration.arrays["slope"], calibration.arrays["shift"]
+        line = graph.add("Add", graph.add("Mul", arguments, graph.constant(slope)), graph.constant(shift))
+        values, curves = graph.add("Sigmoid", line), len(slope)
+    else:
+        starts = calibration.arrays["starts"].tolist()
+        points = [slice(first, last) for first, last in pairwise(starts)]
+        columns = [_add_isotonic(graph, calibration, arguments, k, part) for k, part in enumerate(points)]
+        values, curves = graph.add("Concat", *columns, axis=1), len(points)
+    if curves == 1:
+        return graph.add("Concat", graph.add("Sub", graph.constant(np.ones((1, 1))), values), values, axis=1)
+    return graph.add("Div", values, graph.add("ReduceSum", values, graph.whole(1), keepdims=1))
+
+
+def _add_margins(graph: Graph, scores: str) -> str:
+    """How far each score is above the best of the others."""
+    best = graph.add("ReduceMax", scores, axes=[1], keepdims=1)
+    two = graph.add("TopK", scores, graph.whole(2), axis=1)
+    lead = graph.add("Sub", best, graph.add("Gather", two, graph.whole(1), axis=1))
+    return graph.add("Where", graph.add("Equal", scores, best), lead, graph.add("Sub", scores, best))
+
+
+def _add_isotonic(graph: Graph, calibration: Calibration, arguments: str, k: int, points: slice) -> str:
+    """Straight lines between points: the first value, and of each rise the share that the argument has behind it."""
+    x, y = calibration.arrays["scores"][points], calibration.arrays["values"][points]
+    f = graph.add("Gather", arguments, graph.whole(k), axis=1)
+    if len(x) == 1:
+        return graph.add("Add", graph.add("Mul", f, graph.constant(np.zeros(1))), graph.constant(y))
+    way = graph.add("Div", graph.add("Sub", f, graph.constant(x[:-1])), graph.constant(np.diff(x)))
+    share = graph.add("Clip", way, graph.constant(np.float64(0.0)), graph.constant(np.float64(1.0)))
+    rise = graph.add("MatMul", share, graph.constant(np.diff(y)[:, None]))
+    return graph.add("Add", rise, graph.constant(y[:1]))

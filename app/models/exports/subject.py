@@ -1,0 +1,55 @@
+"""What is exported: one version of a model, and what every format says about it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.errors import Invalid
+from app.models.file import ModelFile
+
+Array = np.ndarray[Any, Any]
+
+KEY = "hyperplane"
+"""Under this name formats that can hold a text of our own hold `describe`, as JSON."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    id: str
+    name: str
+    version: int
+    file: ModelFile
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """Everything that the model file holds beside its header, by the same names."""
+        named = {"coef": self.file.coef, "intercept": np.atleast_1d(np.asarray(self.file.intercept))}
+        if self.file.thresholds is not None:
+            named["thresholds"] = self.file.thresholds
+        return {**named, **self.file.extra}
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the features; where they have none, `x` and the number that predict knows them by."""
+        header = self.file.header
+        return header.feature_names or [f"x{number}" for number in range(header.n_features)]
+
+    @property
+    def rows_of_weights(self) -> tuple[Array, Array]:
+        """(coef, intercept) with a row a score, whatever the task."""
+        return np.atleast_2d(self.file.coef), np.atleast_1d(np.asarray(self.file.intercept))
+
+
+def describe(subject: Subject, difference: float | None) -> dict[str, Any]:
+    """Everything but the arrays. `difference` is None while it is not yet known."""
+    return {
+        **subject.file.header.model_dump(exclude={"arrays"}),
+        "model": {"id": subject.id, "name": subject.name, "version": subject.version},
+        "max_score_difference": difference,
+    }
+
+
+def not_in(format_name: str, why: str, instead: str) -> Invalid:
+    """The refusal of a model that a format cannot express."""
+    return Invalid(f"{format_name} cannot hold this model: {why}; {instead}.", code="not_exportable")

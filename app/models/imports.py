@@ -1,0 +1,121 @@
+"""A model that was made elsewhere becomes a version here: checked strictly, scored once, registered like any other.
+
+What it says of its own making (certificate, metrics, training) is kept as a claim: nothing here has recomputed it.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from pydantic import ValidationError
+
+from app import __version__
+from app.db import Database
+from app.db.engine import current_time
+from app.db.tables import ModelRow
+from app.errors import UnsupportedMediaType, invalid_field
+from app.ids import new_id
+from app.models import file, service
+from app.models.calibration import Calibration
+from app.models.exports import FORMATS, json_document, liblinear, tensors
+from app.models.exports.probe import linear_scores, probe_rows
+from app.models.file import CorruptModel
+from app.models.parts import Parts, check_claims
+from app.models.schemas import Certificate
+from app.storage import BlobStore
+
+ImportFormat = Literal["json", "safetensors", "liblinear"]
+
+READERS: dict[ImportFormat, Callable[[bytes], Parts]] = {
+    "json": json_document.read,
+    "safetensors": tensors.read,
+    "liblinear": liblinear.read,
+}
+MEDIA_TYPES: dict[str, ImportFormat] = {FORMATS[name].media_type: name for name in READERS}
+MAX_CLAIMS_BYTES = 1 << 20
+SOLVER = "imported"
+
+
+def format_of(media_type: str) -> ImportFormat:
+    if media_type not in MEDIA_TYPES:
+        raise UnsupportedMediaType(f"Send one of {', '.join(MEDIA_TYPES)} as Content-Type, or say `format=`.")
+    return MEDIA_TYPES[media_type]
+
+
+def import_model(database: Database, blobs: BlobStore, name: str, format_name: ImportFormat, body: bytes) -> ModelRow:
+    parts = READERS[format_name](body)
+    card = _card(parts, format_name, hashlib.sha256(body).hexdigest())
+    content = file.encode(parts.header.model_copy(update={"card": card}), parts.arrays)
+    blob = blobs.put(content)
+    _try(file.read(blobs.path(blob)))
+    model = ModelRow(
+        id=new_id("mdl"),
+        name=name,
+        job_id=None,
+        blob=blob,
+        task=parts.header.task,
+        solver=SOLVER,
+        converged=False,  # as far as is known here
+        card=card,
+    )
+    with database.write() as session:
+        model.created_at = current_time(session)
+        service.register(session, model, len(content))
+    return model
+
+
+def _try(model: file.ModelFile) -> None:
+    """Use everything that predict would, before anybody relies on it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = linear_scores({"coef": model.coef, "intercept": np.asarray(model.intercept)}, probe_rows(model))
+    if not np.isfinite(scores).all():
+        raise invalid_field("coef", "overflow", "rows of usual size have scores that are too large to be numbers")
+    try:
+        Calibration.of(model)
+    except CorruptModel as error:
+        raise invalid_field("calibration", "invalid", str(error)) from error
+
+
+def _card(parts: Parts, format_name: ImportFormat, sha256: str) -> dict[str, Any]:
+    header, said = parts.header, parts.header.card
+    try:
+        check_claims(said)
+    except ValueError as error:
+        raise invalid_field("card", "invalid", str(error)) from error
+    claims = {name: said[name] for name in ("metrics", "training", "lineage") if name in said}
+    params = said.get("params", {})
+    if not isinstance(params, dict):
+        raise invalid_field("card.params", "wrong_type", "must be an object")
+    if len(msgspec.json.encode([claims, params])) > MAX_CLAIMS_BYTES:
+        raise invalid_field("card", "too_large", f"may have {MAX_CLAIMS_BYTES} bytes")
+    return {
+        "classes": header.classes,
+        "strategy": header.strategy,
+        "n_features": header.n_features,
+        "params": params,
+        "certificate": _certificate(said.get("certificate")),
+        "metrics": {},
+        "curves": None,
+        "cross_validation": None,
+        "training": {"status": SOLVER},
+        "lineage": {
+            "source": SOLVER,
+            "format": format_name,
+            "sha256": sha256,
+            "versions": {"hyperplane": __version__},
+            "claims": claims,
+        },
+    }
+
+
+def _certificate(said: Any) -> dict[str, Any] | None:
+    if said is None:
+        return None
+    try:
+        claimed = Certificate.model_validate(said)
+    except ValidationError as error:
+        field = ".".join(str(part) for part in ("card", "certificate", *error.errors()[0]["loc"]))
+        raise invalid_field(field[:100], "invalid", "is not what a certificate holds") from error
+    return {**claimed.model_dump(), "claimed": True}
