@@ -1,11 +1,11 @@
 """Every error that reaches a client, and the one place that turns errors into HTTP.
 
     AppError
-    ├── Unparsable 400      ├── Conflict 409              ├── BadRange 416
-    ├── Unauthorized 401    ├── PreconditionFailed 412    ├── Invalid 422
-    ├── Forbidden 403       ├── PayloadTooLarge 413       ├── Locked 423
-    └── NotFound 404        ├── UnsupportedMediaType 415  ├── Unavailable 503
-                                                          └── StorageFull 507
+    ├── Unparsable 400      ├── NotAcceptable 406         ├── BadRange 416
+    ├── Unauthorized 401    ├── Conflict 409              ├── Invalid 422
+    ├── Forbidden 403       ├── PreconditionFailed 412    ├── Locked 423
+    └── NotFound 404        ├── PayloadTooLarge 413       ├── Unavailable 503
+                            └── UnsupportedMediaType 415  └── StorageFull 507
 
 Answers are RFC 9457 problem documents. They never hold a stack trace or the client's raw input.
 """
@@ -88,6 +88,10 @@ class Forbidden(AppError):
 
 class NotFound(AppError):
     status, code = 404, "not_found"
+
+
+class NotAcceptable(AppError):
+    status, code = 406, "not_acceptable"
 
 
 class Conflict(AppError):

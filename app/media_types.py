@@ -1,17 +1,27 @@
-"""What a file's name says about what is in it. Imports nothing: the client uses it too."""
+"""The names of formats, and what a file's name says about what is in it. Imports nothing: the client uses it too."""
+
+JSON = "application/json"
+CSV = "text/csv"
+TSV = "text/tab-separated-values"
+LIBSVM = "text/x-libsvm"
+NDJSON = "application/x-ndjson"
+PARQUET = "application/vnd.apache.parquet"
+ARROW = "application/vnd.apache.arrow.stream"
+NPY = "application/x-npy"
+NPZ = "application/x-npz"
 
 SUFFIXES = {
-    ".csv": "text/csv",
-    ".tsv": "text/tab-separated-values",
-    ".libsvm": "text/x-libsvm",
-    ".svmlight": "text/x-libsvm",
-    ".svm": "text/x-libsvm",
-    ".ndjson": "application/x-ndjson",
-    ".jsonl": "application/x-ndjson",
-    ".parquet": "application/vnd.apache.parquet",
-    ".arrow": "application/vnd.apache.arrow.stream",
-    ".arrows": "application/vnd.apache.arrow.stream",
-    ".npz": "application/x-npz",
+    ".csv": CSV,
+    ".tsv": TSV,
+    ".libsvm": LIBSVM,
+    ".svmlight": LIBSVM,
+    ".svm": LIBSVM,
+    ".ndjson": NDJSON,
+    ".jsonl": NDJSON,
+    ".parquet": PARQUET,
+    ".arrow": ARROW,
+    ".arrows": ARROW,
+    ".npz": NPZ,
 }
 ENCODING_SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
 

@@ -157,10 +157,14 @@ def model_header(n_features: int = 3, **values: Any) -> Header:
 
 
 def model_bytes(
-    coef: Iterable[Any], intercept: Any = 0.25, thresholds: Sequence[float] | None = None, **header: Any
+    coef: Iterable[Any],
+    intercept: Any = 0.25,
+    thresholds: Sequence[float] | None = None,
+    arrays: dict[str, Any] | None = None,
+    **header: Any,
 ) -> bytes:
     weights = np.array(list(coef), dtype=np.float64)
-    arrays = {"coef": weights, "intercept": np.atleast_1d(np.array(intercept, dtype=np.float64))}
+    arrays = {**(arrays or {}), "coef": weights, "intercept": np.atleast_1d(np.array(intercept, dtype=np.float64))}
     if thresholds is not None:
         arrays["thresholds"] = np.array(thresholds, dtype=np.float64)
     return file.encode(model_header(weights.shape[-1], **header), arrays)

@@ -1,50 +1,166 @@
-"""What scores mean, by task: classes, ranks or numbers."""
+"""What scores mean, by task: classes, ranks or numbers, probabilities, and how certain they are."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from app.errors import invalid_field
+from app.models.calibration import Calibration
 from app.models.file import ModelFile
+from app.predictions import linear
+from app.predictions.certainty import Certainty
+from app.predictions.features import Features
+from app.predictions.linear import Array, Matrix
 
-Array = np.ndarray[Any, Any]
-
-OUTPUTS: dict[str, tuple[str, ...]] = {
-    "binary": ("label", "score"),
-    "multiclass": ("label", "score", "scores"),
-    "ordinal": ("label", "rank", "score"),
-    "regression": ("label", "score"),
-}
-EVERY_OUTPUT = ("label", "rank", "score", "scores")
+EVERY_OUTPUT = (
+    *("label", "rank", "score", "probability", "probabilities", "scores"),
+    *("score_error_bound", "label_certain", "contributions"),
+)
 DEFAULT_OUTPUTS = ("label", "score")
+NEED_CLASSES = frozenset({"probabilities", "scores"})  # the answer has to say in which order
 
 
 def offered(model: ModelFile) -> tuple[str, ...]:
     """What can be asked of a model."""
-    if model.header.task == "ordinal" and model.thresholds is None:
-        return ("score",)  # it orders rows by real-valued relevance; there are no ranks to name
-    return OUTPUTS[model.header.task]
+    header = model.header
+    has_ranks = header.task == "ordinal" and model.thresholds is not None
+    missing = set()
+    if header.task == "ordinal" and not has_ranks:
+        missing |= {"label"}  # it orders rows by real-valued relevance; there are no ranks to name
+    if not has_ranks:
+        missing |= {"rank"}
+    if header.task != "multiclass":
+        missing |= {"scores"}
+    if header.task not in ("binary", "multiclass"):
+        missing |= {"label_certain"}
+    if header.calibration is None:
+        missing |= {"probability", "probabilities"}
+    return tuple(name for name in EVERY_OUTPUT if name not in missing)
 
 
-def answer(model: ModelFile, scores: Array, wanted: tuple[str, ...]) -> dict[str, list[Any]]:
-    """For each wanted output a value a row, in the order of `wanted`."""
-    columns: dict[str, list[Any]] = {}
-    for name in wanted:
-        if name == "score":
-            columns[name] = (scores if scores.ndim == 1 else scores.max(axis=1)).tolist()
-        elif name == "scores":
-            columns[name] = scores.tolist()
-        else:  # the label of an ordinal model is its rank
-            columns[name] = _labels(model, scores)
-    return columns
+def chosen(outputs: tuple[str, ...], wanted: Sequence[str] | None, default: Sequence[str]) -> tuple[str, ...]:
+    """In one order, however they were asked for."""
+    if wanted is None:
+        return tuple(name for name in outputs if name in default)
+    if not wanted or not set(outputs).issuperset(wanted):
+        raise invalid_field("return", "unknown_output", f"this model returns: {', '.join(outputs)}")
+    return tuple(name for name in outputs if name in wanted)
 
 
-def _labels(model: ModelFile, scores: Array) -> list[Any]:
-    classes = model.header.classes
-    if model.header.task == "binary":
-        return [classes[1] if score > 0 else classes[0] for score in scores.tolist()]
-    if model.header.task == "multiclass":
-        return [classes[number] for number in scores.argmax(axis=1).tolist()]
-    if model.thresholds is not None:
-        return [classes[number] for number in np.searchsorted(model.thresholds, scores, side="left").tolist()]
-    numbers: list[Any] = scores.tolist()
-    return numbers
+@dataclass(frozen=True)
+class Scored:
+    """Rows with their scores; every output is computed when it is asked for."""
+
+    model: ModelFile
+    features: Features
+    matrix: Matrix
+    scores: Array
+
+    def columns(self, wanted: Sequence[str]) -> dict[str, Sequence[Any] | Array]:
+        """For each wanted output a value a row. Contributions come with their intercept."""
+        columns: dict[str, Sequence[Any] | Array] = {}
+        for name in wanted:
+            columns[name] = getattr(self, name if name != "scores" else "all_scores")
+            if name == "contributions":
+                columns["intercept"] = self.intercept
+        return columns
+
+    @cached_property
+    def best(self) -> Array:
+        """Of several classes: the number of the one with the largest score, the first of equal ones."""
+        numbers: Array = self.scores.argmax(axis=1)
+        return numbers
+
+    @property
+    def label(self) -> Sequence[Any] | Array:
+        classes = self.model.header.classes
+        numbers: Array
+        if self.model.header.task == "binary":
+            numbers = self.scores > 0
+        elif self.model.header.task == "multiclass":
+            numbers = self.best
+        elif self.model.thresholds is not None:
+            numbers = np.searchsorted(self.model.thresholds, self.scores, side="left")
+        else:
+            return self.scores
+        return [classes[number] for number in numbers.tolist()]
+
+    @property
+    def rank(self) -> Sequence[Any] | Array:
+        return self.label
+
+    @cached_property
+    def score(self) -> Array:
+        return self.scores if self.scores.ndim == 1 else self._of_best(self.scores)
+
+    @property
+    def all_scores(self) -> Array:
+        return self.scores
+
+    @cached_property
+    def probabilities(self) -> Array:
+        calibration = Calibration.of(self.model)
+        assert calibration is not None, "offered only to calibrated models"
+        return calibration.probabilities(self.scores)
+
+    @property
+    def probability(self) -> Array:
+        """Of the second of two classes; of several: of the label."""
+        return self.probabilities[:, 1] if self.scores.ndim == 1 else self._of_best(self.probabilities)
+
+    @property
+    def score_error_bound(self) -> Sequence[Any] | Array:
+        certainty = Certainty.of(self.model.header)
+        if certainty is None:
+            return [None] * len(self.scores)
+        bounds = certainty.bounds(self.features.norms(self.matrix))
+        return bounds if bounds.ndim == 1 else self._of_best(bounds)
+
+    @property
+    def label_certain(self) -> Sequence[Any] | Array:
+        certainty = Certainty.of(self.model.header)
+        if certainty is None:
+            return [None] * len(self.scores)
+        return certainty.is_label_certain(self.features.norms(self.matrix), self.scores)
+
+    @property
+    def contributions(self) -> Sequence[Any]:
+        """By column, what each adds to `score`; in this order, and then the intercept, they sum exactly to it."""
+        names = self.features.names
+        if not names and not linear.is_sparse(self.matrix):
+            return [values.tolist() for _, values in self.parts(self.features.column_of)]
+        shown = []
+        for indices, values in self.parts(self.features.column_of):
+            if names:
+                shown.append({names[j]: value for j, value in zip(indices.tolist(), values.tolist(), strict=True)})
+            else:
+                shown.append({"indices": indices.tolist(), "values": values.tolist()})
+        return shown
+
+    @property
+    def intercept(self) -> Array:
+        """Of the score."""
+        if self.scores.ndim == 1:
+            return np.full(len(self.scores), self.model.intercept)
+        return np.asarray(self.model.intercept)[self.best]
+
+    def parts(self, column_of: Array | None = None) -> list[tuple[Array, Array]]:
+        """Of each row: the features (or columns) that it has, ascending, and what they add to its score."""
+        found: list[tuple[Array, Array]] = [(_NONE, _NONE)] * len(self.scores)
+        best = self.best if self.scores.ndim == 2 else np.zeros(len(self.scores), dtype=np.int64)
+        for k in np.unique(best):
+            weights = self.model.coef if self.scores.ndim == 1 else self.model.coef[k]
+            numbers = np.flatnonzero(best == k)
+            products = linear.contributions(self.matrix[numbers], weights, column_of)
+            for position, number in enumerate(numbers.tolist()):
+                found[number] = linear.entries(products, position)
+        return found
+
+    def _of_best(self, values: Array) -> Array:
+        return np.take_along_axis(values, self.best[:, None], axis=1)[:, 0]
+
+
+_NONE = np.empty(0)

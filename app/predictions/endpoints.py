@@ -1,97 +1,41 @@
 """`POST /v1/models/{ref}/predict`: the hot path. Small bodies are answered without leaving the event loop."""
 
 from functools import partial
-from typing import Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Query, Response
 
-from app.deps import json_only
 from app.errors import problems
-from app.predictions import service
-from app.predictions.answers import EVERY_OUTPUT
-from app.predictions.routing import RoutingHeader, RoutingQuery
-from app.predictions.served import ServedModels
+from app.predictions import schemas, service
+from app.predictions.bodies import known_type, rows_in
+from app.predictions.edge import InEdge
+from app.predictions.replies import negotiated
 
-router = APIRouter(prefix="/v1/models", tags=["predictions"], dependencies=[Depends(json_only)])
+router = APIRouter(prefix="/v1/models", tags=["predictions"])
 
-# A body of this size is parsed and scored in well under a millisecond; larger ones go to a thread.
-INLINE_BYTES = 16 * 1024
-
-ROW_SHAPES: list[dict[str, Any]] = [
-    {"type": "array", "items": {"type": "number"}, "description": "all features in order"},
-    {"type": "object", "additionalProperties": {"type": "number"}, "description": "all features by name"},
-    {
-        "type": "object",
-        "required": ["indices", "values"],
-        "properties": {
-            "indices": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-            "values": {"type": "array", "items": {"type": "number"}},
-        },
-        "description": "the features that are not zero, counted from 0",
-    },
-]
-OUTPUTS_TEXT = (
-    "what to answer for each row; without it label and score. label: the class; ordinal: the rank; regression: the "
-    "number. score: of the label in a multiclass model. rank: ordinal models, the same as label. scores: multiclass "
-    "models, one a class. An ordinal model of real-valued relevance has a score only."
-)
-REQUEST_SCHEMA = {
-    "type": "object",
-    "required": ["instances"],
-    "additionalProperties": False,
-    "properties": {
-        "instances": {"type": "array", "minItems": 1, "items": {"anyOf": ROW_SHAPES}},
-        "return": {"type": "array", "items": {"enum": list(EVERY_OUTPUT)}, "description": OUTPUTS_TEXT},
-    },
-}
-RESPONSE_SCHEMA = {
-    "type": "object",
-    "required": ["model", "name", "version", "predictions"],
-    "properties": {
-        "model": {"type": "string"},
-        "name": {"type": "string"},
-        "version": {"type": "integer"},
-        "classes": {"type": "array", "description": "the order of `scores`, where those were asked for"},
-        "predictions": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "label": {"type": ["string", "number"]},
-                    "rank": {"type": "number"},
-                    "score": {"type": "number"},
-                    "scores": {"type": "array", "items": {"type": "number"}},
-                },
-            },
-        },
-    },
-}
+Wanted = Annotated[str | None, Query(alias="return", description="as `return` of a JSON body, separated by commas")]
+IndexBase = Annotated[int, Query(ge=0, le=1, description="libsvm rows: what the first feature is counted as")]
 
 
 @router.post(
     "/{ref}/predict",
     operation_id="predict",
     response_class=Response,
-    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": REQUEST_SCHEMA}}}},
-    responses={
-        200: {"description": "Predictions", "content": {"application/json": {"schema": RESPONSE_SCHEMA}}},
-        **problems(400, 404, 413, 415),
-    },
+    openapi_extra={"requestBody": schemas.request_body(schemas.REQUEST_SCHEMA)},
+    responses={200: schemas.reply("Predictions", schemas.RESPONSE_SCHEMA), **problems(400, 404, 406, 413, 415)},
 )
-async def predict(
-    ref: str, request: Request, routing_key: RoutingQuery = None, x_routing_key: RoutingHeader = None
-) -> Response:
+async def predict(ref: str, edge: InEdge, wanted: Wanted = None, index_base: IndexBase = 1) -> Response:
     """Label and score rows. `ref` is a model's id, its name (newest version), `name:version` or `name@alias`."""
-    served: ServedModels = request.app.state.served_models
-    body = await request.body()
-    key = x_routing_key or routing_key
-    model = served.recall(ref, key)
-    if model is None:
-        model = await run_in_threadpool(served.find, ref, key)
-    if len(body) <= INLINE_BYTES:
-        answer = service.predict(model, body)
-    else:
-        answer = await run_in_threadpool(service.predict, model, body)
-    request.app.state.shadows.mirror(ref, model, partial(service.judge, body=body), len(body))
-    return Response(answer, media_type="application/json")
+    content_type, accept = edge.content_type, edge.accept
+    known_type(content_type)  # what cannot be read or answered is refused before it is received
+    negotiated(accept)
+    body = await edge.body()
+    respond = partial(
+        service.predict_with,
+        body=body,
+        content_type=content_type,
+        accept=accept,
+        wanted=wanted,
+        index_base=index_base,
+    )
+    return await edge.answer(ref, body, respond, partial(rows_in, body, content_type, index_base=index_base))

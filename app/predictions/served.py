@@ -13,6 +13,7 @@ from app.models import file, service
 from app.models.file import ModelFile
 from app.models.repository import Location
 from app.predictions.answers import offered
+from app.predictions.features import Features
 from app.predictions.routing import choose
 from app.storage import BlobStore
 
@@ -30,14 +31,12 @@ class ServedModel:
     name: str
     version: int
     file: ModelFile
-    index_of: dict[str, int]  # feature name > column
+    features: Features  # what it wants of a row
     outputs: tuple[str, ...]  # what a request may ask for
 
     @classmethod
     def opened(cls, row: Location, stored: ModelFile) -> "ServedModel":
-        names = stored.header.feature_names or []
-        index_of = {name: number for number, name in enumerate(names)}
-        return cls(row.id, row.name, row.version, stored, index_of, offered(stored))
+        return cls(row.id, row.name, row.version, stored, Features.of(stored), offered(stored))
 
 
 class _Trusted(NamedTuple):

@@ -262,7 +262,7 @@ def test_an_address_that_is_none_is_unparsable(http: InProcess, headers: dict[st
     checked_problem(http.post("/v1/jobs", json={}, headers=headers), 400)
 
 
-JSON_ROUTES = ["/v1/jobs", f"/v1/jobs/job_{NOBODY}/cancel", "/v1/models/m/predict"]
+JSON_ROUTES = ["/v1/jobs", f"/v1/jobs/job_{NOBODY}/cancel"]
 
 
 @pytest.mark.parametrize("path", JSON_ROUTES)
@@ -271,6 +271,20 @@ def test_a_json_route_reads_only_json(http: InProcess, path: str, media_type: st
     headers = {"Content-Type": media_type} if media_type else {}
     checked_problem(http.post(path, content=b"{}", headers=headers), 415)
     checked_problem(http.post(path, content=in_chunks(b"{}", 1), headers=headers), 415)
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "json", None])
+def test_predict_refuses_what_it_cannot_read_before_it_looks_for_a_model(
+    http: InProcess, media_type: str | None
+) -> None:
+    headers = {"Content-Type": media_type} if media_type else {}
+    for content in (b"{}", in_chunks(b"{}", 1)):
+        checked_problem(http.post("/v1/models/m/predict", content=content, headers=headers), 415)
+    problem = checked_problem(http.post("/v1/models/m/predict", json={}, headers={"Accept": "image/png"}), 406)
+    assert "application/json" in problem["detail"]
+    packed = {**JSON, "Content-Encoding": "gzip"}
+    checked_problem(http.post("/v1/models/m/predict", content=b"{}", headers=packed), 415)
+    checked_problem(http.post("/v1/models/m/predict", json={}), 404)
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8"])

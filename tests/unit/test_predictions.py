@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.errors import AppError, Invalid, Unparsable
 from app.predictions.served import ServedModel
-from app.predictions.service import predict
+from app.predictions.service import predict_with
 from tests.builders import NOBODY, SOAK, served_model
 
 COEF = [0.5, -2.0, 1e-3, 7.0]
@@ -38,6 +38,10 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> ServedModel:
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> ServedModel:
     return served_model(tmp_path_factory.mktemp("named"), COEF, INTERCEPT, feature_names=["a", "b", "c", "d"])
+
+
+def predict(model: ServedModel, body: bytes) -> bytes:
+    return predict_with(model, body, "application/json", None).content
 
 
 def answer(model: ServedModel, instances: Any, **fields: Any) -> list[dict[str, Any]]:
@@ -179,8 +183,8 @@ BAD_ROWS = [
     ('{"a": 1, "b": 2, "c": 3}', "missing_feature", ""),
     ('{"a": 1, "b": 2, "c": 3, "D": 4}', "unknown_feature", ""),
     ('{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}', "unknown_feature", ""),
-    ('{"a": 1, "b": null, "c": 3, "d": 4}', "missing_value", "[1]"),
-    ('{"a": 1, "b": 2, "c": "x", "d": 4}', "not_a_number", "[2]"),
+    ('{"a": 1, "b": null, "c": 3, "d": 4}', "missing_value", ".b"),
+    ('{"a": 1, "b": 2, "c": "x", "d": 4}', "not_a_number", ".c"),
     ("{}", "missing_feature", ""),
     ('{"indices": [0, 4], "values": [1, 2]}', "unknown_feature", ""),
     ('{"indices": [-1], "values": [1]}', "unknown_feature", ""),

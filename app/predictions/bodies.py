@@ -1,0 +1,74 @@
+"""Which format a body has, and who reads it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from app.errors import UnsupportedMediaType
+from app.media_types import JSON, NDJSON
+from app.predictions import json_rows
+from app.predictions.features import Features
+from app.predictions.rows import Rows
+
+
+@dataclass(frozen=True)
+class Request:
+    """A body that was read: its rows, and what it asks for itself (only JSON can)."""
+
+    rows: Rows
+    wanted: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Body:
+    """What came, before it is read."""
+
+    content: bytes
+    parameters: dict[str, str]
+    """Of the Content-Type."""
+    features: Features
+    index_base: int
+    """What libsvm rows count the first feature as."""
+
+
+def read(content: bytes, content_type: str | None, features: Features, index_base: int = 1) -> Request:
+    """Raises UnsupportedMediaType, Unparsable, and Invalid for what names no row."""
+    media_type, parameters = known_type(content_type)
+    return READERS[media_type](Body(content, parameters, features, index_base))
+
+
+def rows_in(content: bytes, content_type: str | None, features: Features, index_base: int = 1) -> Rows:
+    return read(content, content_type, features, index_base).rows
+
+
+def known_type(content_type: str | None) -> tuple[str, dict[str, str]]:
+    """The media type and its parameters. Raises UnsupportedMediaType."""
+    if content_type in READERS:
+        return content_type, {}
+    media_type, parameters = split_type(content_type or "")
+    if media_type not in READERS:
+        raise UnsupportedMediaType(f"Rows are read from {', '.join(READERS)}; send one of them as Content-Type.")
+    return media_type, parameters
+
+
+def split_type(content_type: str) -> tuple[str, dict[str, str]]:
+    name, *pieces = content_type.split(";")
+    pairs = (piece.partition("=") for piece in pieces)
+    parameters = {key.strip().lower(): value.strip().strip('"').lower() for key, _, value in pairs}
+    return name.strip().lower(), parameters
+
+
+def _json(body: Body) -> Request:
+    request = json_rows.read_json(body.content, body.features)
+    return Request(request.rows, None if request.wanted is msgspec.UNSET else request.wanted)
+
+
+def _ndjson(body: Body) -> Request:
+    return Request(json_rows.read_ndjson(body.content, body.features))
+
+
+READERS: dict[str, Callable[[Body], Request]] = {
+    JSON: _json,
+    NDJSON: _ndjson,
+}

@@ -1,0 +1,216 @@
+"""Rows in JSON: lists, {name: value}, {indices, values}. One document (`instances`) or one row a line (ndjson).
+
+Most bodies have rows of one kind, which are decoded straight to lists of numbers and stacked by one call. What does not
+fit is decoded again as it is; that way also decides what is wrong with a body.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import scipy.sparse as sp
+
+from app.errors import Invalid, Unparsable, invalid_field
+from app.predictions.features import Features, stacked
+from app.predictions.linear import Matrix
+from app.predictions.rows import INSTANCES, ListRows, MatrixRows, MixedRows, NamedRows, Places, Rows, check_count
+
+Wanted = list[str] | msgspec.UnsetType
+NO_CHOICE: Any = msgspec.field(default=msgspec.UNSET, name="return")
+
+
+class SparseRow(msgspec.Struct, forbid_unknown_fields=True):
+    indices: list[int]
+    values: list[float]
+
+
+class DenseBody(msgspec.Struct, forbid_unknown_fields=True):
+    instances: list[list[float]]
+    wanted: Wanted = NO_CHOICE
+
+
+class SparseBody(msgspec.Struct, forbid_unknown_fields=True):
+    instances: list[SparseRow]
+    wanted: Wanted = NO_CHOICE
+
+
+class AnyBody(msgspec.Struct, forbid_unknown_fields=True):
+    instances: list[Any]
+    wanted: Wanted = NO_CHOICE
+
+
+_decode_dense = msgspec.json.Decoder(DenseBody).decode
+_decode_sparse = msgspec.json.Decoder(SparseBody).decode
+_decode_any = msgspec.json.Decoder(AnyBody).decode
+_decode_lists = msgspec.json.Decoder(list[float]).decode_lines
+_decode_lines = msgspec.json.Decoder().decode_lines
+
+FIRST_ROW = re.compile(rb'\s*\{\s*"instances"\s*:\s*\[\s*([\[{])')
+PLACE = re.compile(r"\$\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class JsonRequest:
+    rows: Rows
+    wanted: Wanted = msgspec.UNSET
+
+
+def read_json(body: bytes, features: Features) -> JsonRequest:
+    """Raises Unparsable for what is not JSON and Invalid for what names no row."""
+    start = FIRST_ROW.match(body)
+    if start is not None:
+        try:
+            if start[1] == b"[":
+                dense = _decode_dense(body)
+                if rows := _stack(dense.instances, features, INSTANCES):
+                    return JsonRequest(rows, dense.wanted)
+            elif "indices" not in features.index_of:
+                sparse = _decode_sparse(body)
+                if sparse.instances:
+                    check_count(len(sparse.instances), INSTANCES.name)
+                    return JsonRequest(MatrixRows(_csr(sparse.instances, features, INSTANCES)), sparse.wanted)
+        except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError):
+            pass
+    request = decoded(_decode_any, body)
+    return JsonRequest(rows_of(request.instances, features), request.wanted)
+
+
+def read_ndjson(body: bytes, features: Features) -> Rows:
+    """A row a line; blank lines do not count."""
+    places = Places(line_of=lambda row: _filled_lines(body)[row])
+    try:
+        rows = _stack(_decode_lists(body), features, places)
+        if rows is not None and rows.matrix.shape[0] == len(_filled_lines(body)):
+            return rows
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        instances = _decode_lines(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _first_bad_line(body) from None
+    if len(instances) != len(_filled_lines(body)):
+        raise Unparsable("Every line must hold one row, whole.")
+    return rows_of(instances, features, places)
+
+
+def rows_of(instances: Sequence[Any], features: Features, places: Places = INSTANCES) -> Rows:
+    """Rows of any kind, as JSON gives them."""
+    check_count(len(instances), places.name)
+    numbers: dict[Callable[..., Any], list[int]] = {}
+    for number, row in enumerate(instances):
+        kind = _kind(row, features)
+        if kind is None:
+            detail = "a row is a list, {name: value} or {indices, values}"
+            raise places.refuse(number, "wrong_type", detail)
+        numbers.setdefault(kind, []).append(number)
+    if len(numbers) == 1:
+        (kind,) = numbers
+        found: Rows = kind(instances, features, places)
+        return found
+    parts = []
+    for kind, chosen in numbers.items():
+        part = Places(places.name, places.line_of, chosen)
+        parts.append(kind([instances[number] for number in chosen], features, part))
+    return MixedRows(parts)
+
+
+def decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:
+    """The body, or the refusal that says which field of it is wrong."""
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        detail, _, place = str(error).partition(" - at `$")
+        raise invalid_field(place.removesuffix("`").lstrip(".") or "body", "invalid_body", detail) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unparsable(f"The body is not JSON: {error}.") from error
+    except RecursionError as error:
+        raise Unparsable("The body is nested too deeply.") from error
+
+
+def _stack(rows: Sequence[Sequence[float]], features: Features, places: Places) -> MatrixRows | None:
+    """None if the rows have not as many numbers as the model has features."""
+    if not rows or set(map(len, rows)) != {features.width}:
+        return None
+    check_count(len(rows), places.name)
+    return MatrixRows(stacked(rows, features.width), places)
+
+
+def _kind(row: Any, features: Features) -> Callable[..., Rows] | None:
+    if type(row) is list:
+        return _lists
+    if type(row) is not dict:
+        return None
+    is_sparse = row.keys() == {"indices", "values"} and "indices" not in features.index_of
+    return _sparse if is_sparse else _named
+
+
+def _lists(rows: Sequence[Any], features: Features, places: Places) -> Rows:
+    return ListRows(rows, places)
+
+
+def _named(rows: Sequence[Any], features: Features, places: Places) -> Rows:
+    return NamedRows(rows, places)
+
+
+def _sparse(rows: Sequence[Any], features: Features, places: Places) -> Rows:
+    try:
+        return MatrixRows(_csr(msgspec.convert(rows, list[SparseRow]), features, places), places)
+    except msgspec.ValidationError as error:
+        found = PLACE.search(str(error))
+        number = int(found[1]) if found else 0
+    except OverflowError:
+        number = next(i for i, row in enumerate(rows) if any(abs(index) >= 2**63 for index in row["indices"]))
+    raise places.refuse(number, "wrong_type", "indices must be integers and values numbers")
+
+
+def _csr(rows: Sequence[SparseRow], features: Features, places: Places) -> Matrix:
+    counts = np.fromiter(map(len, map(attrgetter("indices"), rows)), dtype=np.int64, count=len(rows))
+    value_counts = np.fromiter(map(len, map(attrgetter("values"), rows)), dtype=np.int64, count=len(rows))
+    if (counts != value_counts).any():
+        number = int(np.argmax(counts != value_counts))
+        detail = f"{counts[number]} indices but {value_counts[number]} values"
+        raise places.refuse(number, "wrong_width", detail)
+    total = int(counts.sum())
+    indices = np.fromiter(chain.from_iterable(map(attrgetter("indices"), rows)), dtype=np.int64, count=total)
+    values = np.fromiter(chain.from_iterable(map(attrgetter("values"), rows)), dtype=np.float64, count=total)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    return csr_of(values, indices, starts, features.width, places)
+
+
+def csr_of(values: Any, indices: Any, starts: Any, width: int, places: Places, base: int = 0) -> Matrix:
+    """The matrix of sparse rows, indices in ascending order. Raises Invalid for one that is unknown or there twice.
+
+    `base` is what the client counts the first feature as.
+    """
+    outside = (indices < 0) | (indices >= width)
+    if outside.any():
+        row = int(np.searchsorted(starts, np.argmax(outside), side="right")) - 1
+        raise places.refuse(row, "unknown_feature", f"indices must be from {base} to {width - 1 + base}")
+    matrix = sp.csr_array((values, indices, starts), shape=(len(starts) - 1, width))
+    if not matrix.has_sorted_indices:
+        matrix = matrix.sorted_indices()
+    repeated = np.diff(matrix.indices) == 0
+    repeated[starts[1:-1][(starts[1:-1] > 0) & (starts[1:-1] < len(indices))] - 1] = False  # across two rows
+    if repeated.any():
+        row = int(np.searchsorted(starts, np.argmax(repeated), side="right")) - 1
+        raise places.refuse(row, "duplicate_feature", "an index is given twice")
+    return matrix
+
+
+def _filled_lines(body: bytes) -> list[int]:
+    return [number for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+
+
+def _first_bad_line(body: bytes) -> Unparsable | Invalid:
+    for number, line in enumerate(body.split(b"\n"), 1):
+        if line.strip():
+            try:
+                msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return Unparsable(f"line {number}: the line is not JSON.")
+    return Unparsable("Every line must hold one row, whole.")

@@ -1,0 +1,110 @@
+"""Products of rows and weights, summed in one order on every machine.
+
+A row's score is the sum of its contributions x_j w_j from the first to the last, then the intercept. Nothing is summed
+in another order, pairwise or fused, so a row has the same score to the last bit whether it comes alone or among others,
+dense or sparse (a zero changes no sum), and the contributions that an answer tells sum exactly to its score.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+Array = np.ndarray[Any, Any]
+Matrix = Any  # a dense array (rows x features), or a CSR array whose indices ascend within each row
+
+BLOCK_PRODUCTS = 1 << 20  # held at a time
+
+
+def is_sparse(matrix: Matrix) -> bool:
+    return sp.issparse(matrix)
+
+
+def scores(matrix: Matrix, coef: Array, intercept: float | Array, column_of: Array | None = None) -> Array:
+    """A score a row; of several classes a score a row and class. For `column_of` see `contributions`."""
+    if coef.ndim == 1:
+        return _sums(matrix, coef, column_of) + intercept + 0.0  # the last makes -0 a 0
+    n_rows, n_classes = matrix.shape[0], len(coef)
+    sums = np.empty((n_rows, n_classes))
+    if n_rows >= n_classes or column_of is not None:
+        for k in range(n_classes):
+            sums[:, k] = _sums(matrix, coef[k], column_of)
+    else:
+        for number in range(n_rows):
+            indices, values = entries(matrix, number)
+            for first, past in _blocks(n_classes, len(values)):
+                weights = coef[first:past, indices] if is_sparse(matrix) else coef[first:past]
+                sums[number, first:past] = row_sums(values * weights)
+    return sums + intercept + 0.0
+
+
+def contributions(matrix: Matrix, weights: Array, column_of: Array | None = None) -> Matrix:
+    """What each feature adds to each row's score, stored as the rows are.
+
+    `column_of` says of every feature which column of the uploaded table it was made of (ascending): then it is what
+    each of those adds, and a score is the sum over them.
+    """
+    if not is_sparse(matrix):
+        products = matrix * weights
+        return products if column_of is None else _by_column(sp.csr_array(products), column_of)
+    products = sp.csr_array((matrix.data * weights[matrix.indices], matrix.indices, matrix.indptr), shape=matrix.shape)
+    return products if column_of is None else _by_column(products, column_of)
+
+
+def row_sums(matrix: Matrix) -> Array:
+    """The sum of each row, from its first entry to its last."""
+    n_rows = matrix.shape[0]
+    if is_sparse(matrix):
+        return _segment_sums(matrix.data, matrix.indptr)
+    if n_rows == 1:  # the common case, by the cheapest call that sums in order
+        return np.add.accumulate(matrix[0])[-1:]
+    return _segment_sums(matrix.ravel(), np.arange(n_rows + 1) * matrix.shape[1])
+
+
+def norms(matrix: Matrix) -> Array:
+    """The Euclidean length of each row."""
+    if is_sparse(matrix):
+        return np.sqrt(_segment_sums(matrix.data**2, matrix.indptr))
+    lengths: Array = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+    return lengths
+
+
+def _sums(matrix: Matrix, weights: Array, column_of: Array | None) -> Array:
+    if matrix.shape[0] * matrix.shape[1] <= BLOCK_PRODUCTS or is_sparse(matrix):
+        return row_sums(contributions(matrix, weights, column_of))
+    sums = np.empty(matrix.shape[0])
+    for first, past in _blocks(*matrix.shape):
+        sums[first:past] = row_sums(contributions(matrix[first:past], weights, column_of))
+    return sums
+
+
+def _segment_sums(values: Array, starts: Array) -> Array:
+    """Segment i is `values[starts[i]:starts[i + 1]]`. A CSR product with ones sums each in order."""
+    dtype = np.int32 if len(values) < 2**31 else np.int64
+    zeros = np.zeros(len(values), dtype=dtype)
+    segments = sp.csr_array((values, zeros, starts.astype(dtype)), shape=(len(starts) - 1, 1))
+    sums: Array = segments @ np.ones(1)
+    return sums
+
+
+def _by_column(products: Matrix, column_of: Array) -> Array:
+    n_rows, n_columns = products.shape[0], int(column_of[-1]) + 1
+    row_of = np.repeat(np.arange(n_rows), np.diff(products.indptr))
+    cells = np.bincount(row_of * n_columns + column_of[products.indices], minlength=n_rows * n_columns)
+    starts = np.concatenate([[0], np.cumsum(cells)])
+    return _segment_sums(products.data, starts).reshape(n_rows, n_columns)
+
+
+def entries(matrix: Matrix, number: int) -> tuple[Array, Array]:
+    """The places and values that are stored of a row."""
+    if not is_sparse(matrix):
+        return np.arange(matrix.shape[1]), matrix[number]
+    part = slice(matrix.indptr[number], matrix.indptr[number + 1])
+    return matrix.indices[part], matrix.data[part]
+
+
+def _blocks(count: int, width: int) -> Iterator[tuple[int, int]]:
+    step = max(1, BLOCK_PRODUCTS // max(1, width))
+    for first in range(0, count, step):
+        yield first, min(first + step, count)

@@ -1,0 +1,146 @@
+"""The answer in the format that the client accepts: the same data in each."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from app.errors import NotAcceptable, invalid_field
+from app.media_types import ARROW, CSV, JSON, NDJSON, NPY
+from app.predictions.linear import Array
+
+OFFERED = (JSON, CSV, NDJSON, ARROW, NPY)
+
+Column = Sequence[Any] | Array
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True)
+class Reply:
+    content: bytes
+    media_type: str
+    headers: Mapping[str, str]
+
+
+def negotiated(accept: str | None) -> str:
+    """The best of what the client accepts by its q-values; of equal ones ours. Raises NotAcceptable."""
+    if accept is None or accept in ("*/*", JSON):
+        return JSON
+    weights: dict[str, float] = {}
+    for part in accept.lower().split(","):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        weights[name] = _weight(parameters)
+    best, chosen = 0.0, None
+    for media_type in OFFERED:
+        for pattern in (media_type, media_type.partition("/")[0] + "/*", "*/*"):
+            if pattern in weights:
+                if weights[pattern] > best:
+                    best, chosen = weights[pattern], media_type
+                break
+    if chosen is None:
+        raise NotAcceptable(f"The answer can be {', '.join(OFFERED)}; Accept names none of them.")
+    return chosen
+
+
+def encode(media_type: str, about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
+    """`about` is what is said once, of all rows: only JSON has a place for it."""
+    return ENCODERS[media_type](about, columns)
+
+
+def default_outputs(media_type: str, outputs: tuple[str, ...], usual: tuple[str, ...]) -> tuple[str, ...]:
+    """An array of numbers holds the scores."""
+    if media_type != NPY:
+        return usual
+    return ("scores",) if "scores" in outputs else ("score",)
+
+
+def plain(column: Column) -> Sequence[Any]:
+    values: Sequence[Any] = column.tolist() if isinstance(column, np.ndarray) else column
+    return values
+
+
+def _weight(parameters: Sequence[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                weight = float(value)
+            except ValueError:
+                return 0.0
+            return weight if 0.0 <= weight <= 1.0 else 0.0
+    return 1.0
+
+
+def _records(columns: Mapping[str, Column]) -> list[dict[str, Any]]:
+    names = tuple(columns)
+    return [dict(zip(names, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)]
+
+
+def _json(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
+    return _encoder.encode({**about, "predictions": _records(columns)})
+
+
+def _ndjson(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
+    return _encoder.encode_lines(_records(columns))
+
+
+def _csv(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
+    """Numbers with all their digits, nothing where a value is null, JSON where a value has parts."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    cells = [
+        [_encoder.encode(value).decode() if isinstance(value, list | dict | bool) else value for value in plain(column)]
+        for column in columns.values()
+    ]
+    writer.writerows(zip(*cells, strict=True))
+    return text.getvalue().encode()
+
+
+def _arrow(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
+    import pyarrow as pa  # here, because most processes never need it
+
+    arrays = {name: _arrow_column(pa, column) for name, column in columns.items()}
+    table = pa.table(arrays, metadata={name: _encoder.encode(value) for name, value in about.items()})
+    stream = io.BytesIO()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    return stream.getvalue()
+
+
+def _arrow_column(pa: Any, column: Column) -> Any:
+    if isinstance(column, np.ndarray) and column.ndim == 1:
+        return pa.array(column)
+    values = plain(column)
+    if len({type(value) for value in values}) > 1 and any(isinstance(value, str) for value in values):
+        return pa.array([str(value) for value in values])  # classes of several types have only their text in common
+    return pa.array(values)
+
+
+def _npy(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
+    array = None
+    if len(columns) == 1:
+        (column,) = columns.values()
+        array = np.asarray(column) if not isinstance(column, list) or _all_numbers(column) else None
+    if array is None:
+        raise invalid_field("return", "not_an_array", "an npy answer holds one output, and that of numbers")
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def _all_numbers(values: Sequence[Any]) -> bool:
+    return all(type(value) in (int, float) for value in values)
+
+
+ENCODERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Column]], bytes]] = {
+    JSON: _json,
+    CSV: _csv,
+    NDJSON: _ndjson,
+    ARROW: _arrow,
+    NPY: _npy,
+}

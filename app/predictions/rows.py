@@ -1,0 +1,95 @@
+"""What every body becomes, whatever its format: rows of numbers, or values by name, and how to name a place in them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.errors import ErrorItem, Invalid, PayloadTooLarge, invalid_field
+from app.predictions.linear import Matrix
+
+MAX_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Places:
+    """How a refusal names a row: `instances[3]`, or the line of a text."""
+
+    name: str = "instances"
+    line_of: Callable[[int], int] | None = None
+    numbers: Sequence[int] | None = None
+    """Of rows that are a part of the batch: which ones."""
+
+    def refuse(self, row: int, code: str, detail: str, column: int | str | None = None) -> Invalid:
+        """`column` is a position from 0, or a name of the model's own."""
+        number = row if self.numbers is None else self.numbers[row]
+        if self.line_of is not None:
+            line = self.line_of(number)
+            place = f"line {line}"
+            if column is not None:
+                place += f", column {column + 1}" if isinstance(column, int) else f", column {column!r}"
+            position = column + 1 if isinstance(column, int) else None
+            field = column if isinstance(column, str) else None
+            item = ErrorItem(field=field, line=line, column=position, code=code, detail=detail)
+            return Invalid(f"{place}: {detail}", code=code, errors=[item])
+        suffix = "" if column is None else f"[{column}]" if isinstance(column, int) else f".{column}"
+        return invalid_field(f"{self.name}[{number}]{suffix}", code, detail)
+
+
+INSTANCES = Places()
+
+
+@dataclass(frozen=True)
+class MatrixRows:
+    """Numbers only, one a feature. NaN: missing."""
+
+    matrix: Matrix
+    places: Places = INSTANCES
+
+
+@dataclass(frozen=True)
+class ListRows:
+    """Values of any type, in the order of the columns."""
+
+    rows: Sequence[Sequence[Any]]
+    places: Places = INSTANCES
+
+
+@dataclass(frozen=True)
+class NamedRows:
+    """Each row says the names of its values."""
+
+    rows: Sequence[Mapping[str, Any]]
+    places: Places = INSTANCES
+
+
+@dataclass(frozen=True)
+class Columns:
+    """All rows have the same names. Values are None (or NaN) where they are missing."""
+
+    columns: Mapping[str, Sequence[Any]]
+    n_rows: int
+    places: Places = INSTANCES
+
+
+@dataclass(frozen=True)
+class MixedRows:
+    """Parts of several kinds; the places of each say which rows it has."""
+
+    parts: Sequence["MatrixRows | ListRows | NamedRows"]
+
+
+Rows = MatrixRows | ListRows | NamedRows | Columns | MixedRows
+
+
+def check_count(n_rows: int, field: str) -> None:
+    """A batch has rows, and not more than can be answered at once."""
+    if n_rows == 0:
+        raise invalid_field(field, "empty", "give at least one row")
+    if n_rows > MAX_ROWS:
+        raise PayloadTooLarge(f"A request may have {MAX_ROWS} rows; this one has {n_rows}. Use a batch job.")
+
+
+def check_width(n_values: int, width: int, row: int, places: Places) -> None:
+    if n_values != width:
+        detail = f"has {n_values} values, the model has {width} features"
+        raise places.refuse(row, "wrong_width", detail)

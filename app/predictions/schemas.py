@@ -1,0 +1,89 @@
+"""The shapes of predict in the OpenAPI document: bodies are decoded by hand, so they are described by hand."""
+
+from typing import Any
+
+from app.media_types import ARROW, JSON, NPY, NPZ
+from app.predictions.answers import EVERY_OUTPUT
+from app.predictions.bodies import READERS
+from app.predictions.replies import OFFERED
+
+BINARY = {"type": "string", "format": "binary"}
+TEXT = {"type": "string"}
+BINARY_TYPES = frozenset({ARROW, NPY, NPZ})
+
+ROW_SHAPES: list[dict[str, Any]] = [
+    {"type": "array", "description": "all features in order; null: missing"},
+    {"type": "object", "additionalProperties": True, "description": "all features by name"},
+    {
+        "type": "object",
+        "required": ["indices", "values"],
+        "properties": {
+            "indices": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+            "values": {"type": "array", "items": {"type": "number"}},
+        },
+        "description": "the features that are not zero, counted from 0",
+    },
+]
+OUTPUTS_TEXT = (
+    "what to answer for each row; without it label and score. label: the class; ordinal: the rank; regression: the "
+    "number. score: of the label in a multiclass model. rank: ordinal models, the same as label. scores: multiclass "
+    "models, one a class. probability: of the second of two classes, or of the label; probabilities: one a class; both "
+    "of calibrated models. score_error_bound: how far the score can be from the exact optimum's, by the certificate "
+    "(null: not known). label_certain: whether the exact optimum would give the same label. contributions: what each "
+    "column adds to the score; from the first to the last and then intercept they sum exactly to it. An ordinal model "
+    "of real-valued relevance has no label."
+)
+REQUEST_SCHEMA = {
+    "type": "object",
+    "required": ["instances"],
+    "additionalProperties": False,
+    "properties": {
+        "instances": {"type": "array", "minItems": 1, "items": {"anyOf": ROW_SHAPES}},
+        "return": {"type": "array", "items": {"enum": list(EVERY_OUTPUT)}, "description": OUTPUTS_TEXT},
+    },
+}
+PREDICTION: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "label": {"type": ["string", "number"]},
+        "rank": {"type": "number"},
+        "score": {"type": "number"},
+        "probability": {"type": "number"},
+        "probabilities": {"type": "array", "items": {"type": "number"}},
+        "scores": {"type": "array", "items": {"type": "number"}},
+        "score_error_bound": {"type": ["number", "null"]},
+        "label_certain": {"type": ["boolean", "null"]},
+        "contributions": {"description": "as the row was sent: by name, in order, or {indices, values}"},
+        "intercept": {"type": "number", "description": "of the score; with contributions"},
+    },
+}
+ANSWERED_BY: dict[str, Any] = {
+    "model": {"type": "string"},
+    "name": {"type": "string"},
+    "version": {"type": "integer"},
+}
+RESPONSE_SCHEMA = {
+    "type": "object",
+    "required": ["model", "name", "version", "predictions"],
+    "properties": {
+        **ANSWERED_BY,
+        "classes": {"type": "array", "description": "the order of scores and probabilities, where those are"},
+        "predictions": {"type": "array", "items": PREDICTION},
+    },
+}
+
+
+def request_body(json_schema: dict[str, Any]) -> dict[str, Any]:
+    """Every format that rows are read from."""
+    return {"required": True, "content": {name: {"schema": _schema(name, json_schema)} for name in READERS}}
+
+
+def reply(description: str, json_schema: dict[str, Any]) -> dict[str, Any]:
+    """Every format that an answer can have."""
+    return {"description": description, "content": {name: {"schema": _schema(name, json_schema)} for name in OFFERED}}
+
+
+def _schema(media_type: str, json_schema: dict[str, Any]) -> dict[str, Any]:
+    if media_type == JSON:
+        return json_schema
+    return BINARY if media_type in BINARY_TYPES else TEXT
