@@ -3,7 +3,7 @@
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -73,7 +73,13 @@ def api(has_parent: Annotated[bool, typer.Option(hidden=True)] = False) -> None:
     app = create_app(settings)
     if has_parent:
         follow_parent()
-    uvicorn.run(
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, *arguments: Any) -> None:
+            app.state.event_feed.close()  # a stream would hold up the end until its patience is over
+            super().handle_exit(*arguments)
+
+    config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
@@ -82,6 +88,10 @@ def api(has_parent: Annotated[bool, typer.Option(hidden=True)] = False) -> None:
         server_header=False,
         timeout_graceful_shutdown=int(settings.drain_seconds),
     )
+    server = Server(config)
+    server.run()
+    if not server.started:
+        raise typer.Exit(3)
 
 
 @main.command()

@@ -38,6 +38,7 @@ class Settings(BaseSettings):
     body_bytes_per_second: float = Field(1024.0, gt=0, description="a body that is slower in the long run is refused")
     upload_idle_seconds: float = Field(86_400.0, gt=0, description="a resumable upload that nobody goes on with ends")
     max_json_bytes: int = Field(64 * MIB, gt=0)
+    max_event_streams: int = Field(500, ge=0, description="clients of one API process that may follow events at once")
     model_cache_bytes: int = Field(256 * MIB, gt=0, description="weights kept in memory for predict")
     sweep_grace_seconds: float = Field(3600.0, ge=0, description="age at which an unowned file is deleted")
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -22,8 +22,16 @@ def new_id(kind: Kind) -> str:
     with _lock:
         number = max((time.time_ns() // 1_000_000 << 80) | secrets.randbits(80), _last + 1)
         _last = number
-    digits = (_ALPHABET[number >> shift & 31] for shift in range(5 * (_LENGTH - 1), -1, -5))
-    return f"{kind}_{''.join(digits)}"
+    return f"{kind}_{_digits(number)}"
+
+
+def following_id(text: str) -> str:
+    """The id that sorts right behind this one, for a row that must not sort before another process's."""
+    kind, _, digits = text.partition("_")
+    number = 0
+    for digit in digits:
+        number = number << 5 | _ALPHABET.index(digit)
+    return f"{kind}_{_digits(number + 1)}"
 
 
 def is_id(kind: Kind, text: str) -> bool:
@@ -32,3 +40,7 @@ def is_id(kind: Kind, text: str) -> bool:
 
 def looks_like_id(text: str) -> bool:
     return _LOOKS_LIKE_ID.fullmatch(text) is not None
+
+
+def _digits(number: int) -> str:
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(5 * (_LENGTH - 1), -1, -5))

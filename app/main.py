@@ -26,6 +26,7 @@ from app.errors import Problem, install_handlers
 from app.health import endpoints as health
 from app.jobs import catalogue
 from app.jobs import endpoints as jobs
+from app.jobs.events import EventFeed
 from app.keys.guard import Guard
 from app.models import endpoints as models
 from app.models.exports import endpoints as exports
@@ -79,6 +80,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.processor = processor
     app.state.examiner = Examiner(settings, database, blobs, ingestor)
     app.state.parts = parts
+    app.state.event_feed = EventFeed(settings, database)
     app.state.served_models = served_models
     app.state.shadows = shadows
     app.state.conversions = asyncio.Semaphore(exports.MAX_AT_ONCE)

@@ -3,7 +3,8 @@
 with Client("http://127.0.0.1:8000") as client:
     dataset = client.upload(Path("train.csv"))
     job = client.train(dataset["id"], model="spam", C=1.0)
-    client.wait(job["id"])
+    for event in client.jobs.watch(job["id"]):
+        print(event["type"], event["data"])
     client.predict("spam", [[0.1, 0.2]])
 """
 
@@ -15,6 +16,7 @@ from typing import Any
 import httpx
 
 from app.client.errors import ApiError, Json, checked
+from app.client.jobs import Jobs
 from app.client.parts import upload_in_parts
 from app.media_types import ENCODING_SUFFIXES, SUFFIXES, guess_type
 
@@ -31,6 +33,7 @@ class Client:
     def __init__(self, url: str, api_key: str | None = None, timeout_seconds: float = 120.0) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_seconds, trust_env=False)
+        self.jobs = Jobs(self._http)
 
     def upload(self, path: Path, **options: Any) -> Json:
         """Upload a file and wait until it has been read; its suffixes say the format and the compression.

@@ -1,6 +1,5 @@
 """Sending a large file in parts: whatever breaks, it goes on from what the server has stored."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -8,30 +7,10 @@ from typing import BinaryIO
 import httpx
 
 from app.client.errors import ApiError, Json, checked
+from app.client.patience import PASSING, Patience
 
 PART_BYTES = 256 << 20
 READ_BYTES = 1 << 20
-MOST_FAILURES = 8  # in a row, without a byte of progress
-LONGEST_PAUSE_SECONDS = 10.0
-PASSING = (408, 409, 423, 429, 503)
-
-
-class Patience:
-    """Waits longer after each failure, and gives up after too many without progress."""
-
-    def __init__(self) -> None:
-        self._failures = 0
-        self._offset = 0
-
-    def note_progress(self, offset: int) -> None:
-        if offset > self._offset:
-            self._failures, self._offset = 0, offset
-
-    def wait(self, error: Exception) -> None:
-        self._failures += 1
-        if self._failures >= MOST_FAILURES:
-            raise error
-        time.sleep(min(LONGEST_PAUSE_SECONDS, 0.1 * 2**self._failures))
 
 
 def upload_in_parts(http: httpx.Client, path: Path, headers: dict[str, str], options: Json) -> Json:

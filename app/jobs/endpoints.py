@@ -1,14 +1,17 @@
 """`/v1/jobs`: submit work, watch it, change its course."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from app.db.tables import EventRow
 from app.deps import Context, InContext, InPage, Listing, json_only, label_parameters, listing
-from app.errors import problems
+from app.errors import invalid_field, problems
+from app.ids import is_id
 from app.jobs import control, service
+from app.jobs.events import EVENTS_ANSWER, EventFeed, wants_stream
 from app.jobs.schemas import Event, Job, JobSummary, Trace, TrainRequest
 from app.jobs.state import JobStatus
 from app.waiting import Wait, preferred_wait, wait_until_done
@@ -82,14 +85,36 @@ def resume_job(job_id: str, context: InContext) -> Job:
         return Job.model_validate(service.show(session, control.resume(session, job_id)))
 
 
-@router.get("/{job_id}/events", operation_id="list_job_events", responses=problems(404))
-def list_job_events(
-    job_id: str, context: InContext, page: InPage, request: Request, response: Response
-) -> Listing[Event]:
-    """What happened to the job, oldest first."""
-    with context.database.read() as session:
-        rows = service.list_events(session, job_id, page.limit + 1, page.cursor_id)
-        return Listing[Event].model_validate(listing(request, response, page, rows, _show_event))
+@router.get(
+    "/{job_id}/events",
+    operation_id="list_job_events",
+    response_model=Listing[Event],
+    responses={200: EVENTS_ANSWER, **problems(404)},
+)
+async def list_job_events(
+    job_id: str,
+    context: InContext,
+    page: InPage,
+    request: Request,
+    response: Response,
+    last_event_id: Annotated[str | None, Header(description="go on behind this event (`evt_…`)")] = None,
+) -> Any:
+    """What happened to the job, oldest first. With `Accept: text/event-stream` a stream, until the job is done."""
+    after_id = page.cursor_id
+    if last_event_id:
+        if not is_id("evt", last_event_id):
+            raise invalid_field("Last-Event-ID", "invalid_event_id", "is not the id of an event")
+        after_id = last_event_id
+
+    def look() -> Sequence[EventRow]:
+        with context.database.read() as session:
+            return service.list_events(session, job_id, page.limit + 1, after_id)
+
+    if not wants_stream(request):
+        return listing(request, response, page, await run_in_threadpool(look), _show_event)
+    await run_in_threadpool(_look(context, job_id))  # an unknown job is refused before the stream begins
+    feed: EventFeed = request.app.state.event_feed
+    return feed.open(job_id, after_id)
 
 
 @router.get("/{job_id}/trace", operation_id="get_job_trace", responses=problems(404))

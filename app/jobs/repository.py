@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.orm import Session, undefer
 
 from app.db.engine import current_time
 from app.db.tables import EventRow, JobRow
-from app.ids import new_id
+from app.ids import following_id, new_id
 from app.jobs.state import JobStatus, Request, check_transition
+
+ORS_A_QUERY = 200  # SQLite's expressions may not be deeper than 1000
 
 
 @dataclass(frozen=True)
@@ -142,8 +144,18 @@ def _update(session: Session, job_id: str, before: JobStatus, values: dict[str, 
 
 
 def append_event(session: Session, job_id: str, kind: str, data: dict[str, Any]) -> None:
+    """Tell what happened to a job. Who follows a job's events by their ids never misses one.
+
+    The job's row stays locked until this unit of work ends, so the events of a job are committed one after the
+    other, and each sorts behind those before it, even if the clock of their process was ahead.
+    """
+    session.execute(select(JobRow.id).where(JobRow.id == job_id).with_for_update())
+    event_id = new_id("evt")
+    of_job = EventRow.job_id.concat("") == job_id  # by the primary key: few ids are newer, the job's own may be many
+    if newest := session.scalar(select(func.max(EventRow.id)).where(EventRow.id >= event_id, of_job)):
+        event_id = following_id(newest)
     moment: datetime = current_time(session)
-    session.add(EventRow(id=new_id("evt"), job_id=job_id, type=kind, data=data, created_at=moment))
+    session.add(EventRow(id=event_id, job_id=job_id, type=kind, data=data, created_at=moment))
 
 
 def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:
@@ -151,3 +163,15 @@ def list_events(session: Session, job_id: str, limit: int, after_id: str | None)
     if after_id is not None:
         query = query.where(EventRow.id > after_id)
     return session.scalars(query).all()
+
+
+def jobs_with_news(session: Session, seen: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Which of these (job, id of the last event that was seen) have a newer event."""
+    found = set()
+    for start in range(0, len(seen), ORS_A_QUERY):
+        part = seen[start : start + ORS_A_QUERY]
+        newer = or_(*(and_(EventRow.job_id == job_id, EventRow.id > after) for job_id, after in part))
+        newest = select(EventRow.job_id, func.max(EventRow.id)).where(newer).group_by(EventRow.job_id)
+        by_job = dict(session.execute(newest).all())
+        found |= {(job_id, after) for job_id, after in part if by_job.get(job_id, after) > after}
+    return found

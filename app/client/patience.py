@@ -1,0 +1,29 @@
+"""Trying again: which refusals pass, how long to wait, and when to give up."""
+
+import time
+
+MOST_FAILURES = 8  # in a row, without any progress
+LONGEST_PAUSE_SECONDS = 10.0
+PASSING = (408, 409, 423, 429, 503)
+
+
+class Patience:
+    """Waits longer after each failure, and gives up after too many without progress."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._reached = 0
+
+    def note_progress(self, reached: int) -> None:
+        if reached > self._reached:
+            self._reached = reached
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self._failures = 0
+
+    def wait(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures >= MOST_FAILURES:
+            raise error
+        time.sleep(min(LONGEST_PAUSE_SECONDS, 0.1 * 2**self._failures))
