@@ -1,7 +1,7 @@
 """A stored dataset as arrays: mapped, not copied."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,21 +9,27 @@ import scipy.sparse as sp
 
 from app.datasets.schemas import Label
 from app.db.tables import DatasetRow
+from app.frame import Column, Frame, Strings
 from app.storage import BlobStore
 
 
 @dataclass(frozen=True)
 class DatasetArrays:
-    """X (dense or CSR), y as the solver sees it, and what each value of y means to the client.
+    """The features, y as the solver sees it, and what each value of y means to the client.
 
     `group` numbers the groups from 0 in the order in which the file names them; rows of a group may lie apart.
     """
 
-    X: Any
+    frame: Frame
     y: np.ndarray[Any, Any]
     weight: np.ndarray[Any, Any] | None
     group: np.ndarray[Any, Any] | None
     label_names: Sequence[str] | None
+
+    @property
+    def X(self) -> Any:  # noqa: N802
+        """The features as numbers, dense or CSR; all there is of them if every column is numeric."""
+        return self.frame.X
 
     def label(self, value: Any) -> Label:
         """The client's label of a value of y."""
@@ -42,7 +48,7 @@ class DatasetArrays:
     def rows(self, chosen: np.ndarray[Any, Any]) -> "DatasetArrays":
         weight = None if self.weight is None else self.weight[chosen]
         group = None if self.group is None else self.group[chosen]
-        return DatasetArrays(self.X[chosen], self.y[chosen], weight, group, self.label_names)
+        return replace(self, frame=self.frame.rows(chosen), y=self.y[chosen], weight=weight, group=group)
 
 
 def open_arrays(blobs: BlobStore, dataset: DatasetRow) -> DatasetArrays:
@@ -52,4 +58,18 @@ def open_arrays(blobs: BlobStore, dataset: DatasetRow) -> DatasetArrays:
         matrix: Any = sp.csr_array(parts, shape=(dataset.n_rows, dataset.n_features), copy=False)
     else:
         matrix = arrays["X"]
-    return DatasetArrays(matrix, arrays["y"], arrays.get("weight"), arrays.get("group"), dataset.label_names)
+    features = [column for column in dataset.columns or () if column["role"] == "feature"]
+    columns = [_column(arrays, number, column) for number, column in enumerate(features)]
+    texts = {j: strings for j in range(len(columns)) if (strings := _strings(arrays, f"text.{j}"))}
+    frame = Frame(matrix, columns, texts)
+    return DatasetArrays(frame, arrays["y"], arrays.get("weight"), arrays.get("group"), dataset.label_names)
+
+
+def _column(arrays: Mapping[str, Any], number: int, stored: dict[str, Any]) -> Column:
+    return Column(stored["name"], stored.get("kind", "numeric"), _strings(arrays, f"levels.{number}"))
+
+
+def _strings(arrays: Mapping[str, Any], name: str) -> Strings | None:
+    if f"{name}.offsets" not in arrays:
+        return None
+    return Strings.stored(arrays[f"{name}.bytes"], arrays[f"{name}.offsets"])

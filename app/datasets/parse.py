@@ -45,8 +45,6 @@ def _describe(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _columns(summary: Summary) -> list[dict[str, str]]:
-    if summary.feature_names is None:
-        return []
-    columns = [{"name": name, "role": "feature"} for name in summary.feature_names]
-    return [*columns, {"name": summary.target, "role": "target"}] if summary.target else columns
+def _columns(summary: Summary) -> list[dict[str, Any]]:
+    known = (asdict(column) for column in summary.columns)
+    return [{key: value for key, value in column.items() if value is not None} for column in known]

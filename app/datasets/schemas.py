@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from app.errors import ErrorItem
+from app.frame import Kind
 
 Label = str | int | float
 Status = Literal["processing", "ready", "invalid"]
@@ -20,6 +21,10 @@ class ClassCount(BaseModel):
 class Column(BaseModel):
     name: str
     role: Literal["feature", "target", "weight", "group", "ignored"]
+    kind: Kind | None = Field(None, description="what it holds; null: it is ignored")
+    missing: int | None = Field(None, description="how many of its cells have no value")
+    levels: int | None = Field(None, description="how many different values a categorical column has")
+    reason: str | None = Field(None, description="how its kind was guessed")
 
 
 class FileWarning(BaseModel):
@@ -51,7 +56,9 @@ class DatasetSummary(BaseModel):
 class Dataset(DatasetSummary):
     format: str
     classes: list[ClassCount] = Field(description="empty when the labels are real numbers")
-    columns: list[Column] = Field(description="empty for files whose columns have no names, like libsvm")
+    columns: list[Column] = Field(
+        description="features first; empty for files without names whose features are all numbers, like libsvm"
+    )
     warnings: list[FileWarning]
     deduplicated: bool = Field(False, description="these bytes and options were already here")
     error: DatasetError | None = Field(None, description="why the file is invalid")

@@ -34,8 +34,8 @@ class BlobSink:
             return
         with self._arrays.pop(name) as before:
             for rows in before.blocks():
+                self._bytes -= rows.nbytes
                 self.append(name, change(rows))
-        self._bytes -= before.n_bytes
 
     def clear(self) -> None:
         for array in self._arrays.values():

@@ -21,6 +21,7 @@ from app.jobs.task import CLASS_TASKS, check_labels, choose_task
 def submit(session: Session, request: TrainRequest) -> JobRow:
     """Check everything that can be checked before a worker sees the job, then queue it."""
     dataset = _dataset(session, "dataset_id", request.dataset_id)
+    _check_numbers("dataset_id", dataset)
     task = choose_task(request.task, dataset).task
     check_labels(task, dataset, "task")
     _check_solver(request, dataset)
@@ -29,6 +30,7 @@ def submit(session: Session, request: TrainRequest) -> JobRow:
     _check_folds(request, dataset, task)
     if isinstance(request.split, SplitByDataset):
         test = _dataset(session, "split.test_dataset_id", request.split.test_dataset_id)
+        _check_numbers("split.test_dataset_id", test)
         _check_test_dataset(dataset, test, task)
     job_id = new_id("job")
     job = JobRow(
@@ -88,6 +90,15 @@ def _dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
         )
         raise Conflict(detail, code="dataset_not_ready")
     return dataset
+
+
+def _check_numbers(field: str, dataset: DatasetRow) -> None:
+    for column in dataset.columns:
+        kind, missing = column.get("kind", "numeric"), column.get("missing", 0)
+        if column["role"] == "feature" and (kind not in ("numeric", "boolean") or missing):
+            holds = f"{missing} missing values" if missing else f"values of the kind {kind}"
+            detail = f"its column {column['name']!r:.60} has {holds}; only numbers can be trained on as they are"
+            raise invalid_field(field, "needs_preprocessing", detail)
 
 
 def _check_solver(request: TrainRequest, dataset: DatasetRow) -> None:

@@ -117,12 +117,13 @@ def test_groups_are_numbered_in_order_of_appearance(tmp_path: Path) -> None:
 
 
 def test_what_counts_as_missing_can_be_said(tmp_path: Path) -> None:
-    text = "a,b,y\n1,NA,x\n-999,2,x\n3,4,NA\n"
+    text = "a,b,y\n1,gone,x\n-999,2,x\n3,4,gone\n"
     assert refuse(tmp_path, text).errors[0].code == "not_a_number"
-    refusal = refuse(tmp_path, text, missing=("NA", "-999"))
-    places = [(error.line, error.column, error.code) for error in refusal.errors]
-    assert places == [(2, 2, "missing_value"), (3, 1, "missing_value"), (4, 3, "missing_value")]
-    assert "'-999', which stands for a missing value" in refusal.errors[1].detail
+    (error,) = refuse(tmp_path, text, missing=("gone", "-999")).errors
+    assert (error.line, error.column, error.code) == (4, 3, "missing_value")
+    assert "'gone', which stands for a missing value" in error.detail
+    table = read_text(tmp_path, text.replace("4,gone", "4,x"), missing=("gone", "-999"))
+    assert np.isnan(table.arrays["X"]).tolist() == [[False, True], [True, False], [False, False]]
     assert read_text(tmp_path, "a,y\n1,NA\n2,x\n", missing=("-",)).labels == ["NA", "x"]
 
 
@@ -168,19 +169,33 @@ def test_names_are_kept_as_they_are(tmp_path: Path) -> None:
         ("a,b\n1,x\nz,y\n", {}, [(3, 1, "not_a_number")]),
         ("a,b\r\n1,x\r\n\r\nz,y\r\n", {}, [(4, 1, "not_a_number")]),
         ("a,b\r1,x\rz,y\r", {}, [(3, 1, "not_a_number")]),
-        ('a,b\n1,"x\ny"\n"\n",z\nq,w', {}, [(4, 1, "not_a_number"), (6, 1, "not_a_number")]),
-        ('a,b,c\n1,"\n\n",3\n1,2,\n', {}, [(2, 2, "not_a_number"), (5, 3, "missing_value")]),
-        ('a,b,c\n"\n",q,r\n', {}, [(2, 1, "not_a_number"), (3, 2, "not_a_number")]),
-        ("a,b\n,x\n", {}, [(2, 1, "missing_value")]),
-        ("a,b\n \t,x\n", {}, [(2, 1, "missing_value")]),
+        ('a,b\n1,"x\ny"\n"\n",z\n7,w', {}, [(4, 1, "not_a_number")]),
+        ('a,b,c\n1,"\n\n",3\n1,2,\n', {}, [(5, 3, "missing_value")]),
+        ('a,b,c\n1,"\n\n",3\n1,2,4\n', {}, [(2, 2, "not_a_number")]),
+        ('a,b,c\n"\n",inf,r\n1,2,r\n3,q,r', {}, [(2, 1, "not_a_number"), (3, 2, "not_finite"), (5, 2, "not_a_number")]),
         ("a,b\n1,\n2,x\n", {}, [(2, 2, "missing_value")]),
         ("a,b\n1,  \n2,x\n", {}, [(2, 2, "missing_value")]),
         ("a,b\n" + "1,\n" * 3, {}, [(2, 2, "missing_value"), (3, 2, "missing_value"), (4, 2, "missing_value")]),
         ("a,b\n1,5\n2,nan\n3,\n", {}, [(4, 2, "missing_value")]),
         ("a,b\n1,5\n2,1e999\n", {}, [(3, 2, "not_finite")]),
-        ("a,b\nNaN,x\n-inf,x\nInfinity,x\n1e999,x\n", {}, [(k, 1, "not_finite") for k in (2, 3, 4, 5)]),
-        ("a,b\n0x10,x\n1_000,x\n٣,x\n\uff11,x\n1e,x\n--1,x\n", {}, [(k, 1, "not_a_number") for k in range(2, 8)]),
-        ("a,b\n1 2,x\n1\u00a0,x\n\x0b1,x\nTrue,x\n1d5,x\n", {}, [(k, 1, "not_a_number") for k in range(2, 7)]),
+        ("a,b\n-NaN,x\n-inf,x\nInfinity,x\n1e999,x\n", {}, [(k, 1, "not_finite") for k in (2, 3, 4, 5)]),
+        *[
+            (f"a,b\n1,x\n{cell},x\n", {}, [(3, 1, "not_a_number")])
+            for cell in [
+                "0x10",
+                "1_000",
+                "٣",
+                "\uff11",
+                "1e",
+                "--1",
+                "1 2",
+                "1\u00a0",
+                "\x0b1",
+                "True",
+                "1d5",
+                "2020-01-01",
+            ]
+        ],
         ("a,b,c\n1,2,x\n1,x\n1,2,3,x\n", {}, [(3, 3, "wrong_field_count"), (4, 4, "wrong_field_count")]),
         ("1,2,x\n1,x\n", {}, [(2, 3, "wrong_field_count")]),
         ("a,b,c\n1,-2,x\n1,nan,x\n1,-0,x\n", {"weight": "b"}, [(2, 2, "negative_weight"), (3, 2, "not_finite")]),
@@ -222,14 +237,15 @@ def test_a_fault_names_its_column_and_quotes_little(tmp_path: Path) -> None:
     (error,) = refuse(tmp_path, "height,class\n1,x\n\x07" + "z" * 500 + ",y\n").errors
     assert "'height'" in error.detail
     assert "\\x07zzz" in error.detail
-    assert len(error.detail) < 120
+    assert "name it in missing" in error.detail
+    assert len(error.detail) < 200
 
 
 def test_the_first_twenty_faults_are_listed_and_the_others_counted(tmp_path: Path) -> None:
-    refusal = refuse(tmp_path, "a,b\n" + "?,x\n" * 50)
+    refusal = refuse(tmp_path, "a,b\n" + "inf,x\n" * 50)
     assert [error.line for error in refusal.errors] == list(range(2, 22))
     assert refusal.more == 30
-    assert refuse(tmp_path, "a,b\n" + "?,x\n" * 5000).more == 980
+    assert refuse(tmp_path, "a,b\n" + "inf,x\n" * 5000).more == 980
 
 
 def test_a_wrong_delimiter_is_suspected(tmp_path: Path) -> None:

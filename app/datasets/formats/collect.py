@@ -1,15 +1,19 @@
 """Where the rows of a file go: block by block through a collector, which keeps count, into a sink, which keeps them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from .blocks import all_finite
+from .columns import Source
+from .features import Features
 from .labels import Codes, Encoded, NumberCounts, WordCounts, check_storable
-from .table import Array, FileWarning, Summary
+from .table import Array, ColumnSummary, FileWarning, Summary, plural
+from .words import WordCells
 
 __all__ = ["Block", "Collector", "MemorySink", "Sink", "SparseRows", "is_clean"]
 
@@ -66,20 +70,32 @@ class SparseRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows. The target holds numbers (float64), or strings in encoded form."""
+    """Some rows. The target holds numbers (float64), or strings in encoded form.
+
+    `words`, `missing` and `marks` go by the number of the feature: the cells of a column of words, whose place in X
+    is filled in later; how many cells of numbers are missing (NaN in X); and what was written in place of these.
+    """
 
     X: Array | SparseRows
     target: Array | Encoded
     weight: Array | None = None
     group: Encoded | None = None
+    words: Mapping[int, WordCells] = field(default_factory=dict)
+    missing: Mapping[int, int] = field(default_factory=dict)
+    marks: Mapping[int, Counter[str]] = field(default_factory=dict)
 
 
 def is_clean(block: Block) -> bool:
     """Whether dense rows hold finite numbers, labels and groups that are not blank, and no negative weight."""
-    numbers = [block.X, *(part for part in (block.target, block.weight) if isinstance(part, np.ndarray))]
+    numbers = [part for part in (block.target, block.weight) if isinstance(part, np.ndarray)]
+    if isinstance(block.X, np.ndarray):
+        if not block.missing:
+            numbers.append(block.X)
+        elif np.count_nonzero(np.isfinite(block.X)) != block.X.size - sum(block.missing.values()):
+            return False
     words = [word for part in (block.target, block.group) if isinstance(part, tuple) for word in part[0]]
     return (
-        all(all_finite(part) for part in numbers if isinstance(part, np.ndarray))
+        all(all_finite(part) for part in numbers)
         and (block.weight is None or block.weight.min() >= 0)
         and all(word.strip(" \t") for word in words if isinstance(word, str))
     )
@@ -90,23 +106,26 @@ class Collector:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self.features = Features(sink)
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Begin anew, but for what was learnt of the features' kinds."""
         self.n_rows = 0
         self.nnz = 0
         self._sparse = False
         self._labels: NumberCounts | WordCounts | None = None
         self._groups = Codes()
+        self.features.clear()
         self._sink.clear()
 
     def add(self, block: Block) -> None:
         if isinstance(block.X, SparseRows):
             self._add_sparse(block.X)
         else:
-            self._sink.append("X", block.X)
-            self.nnz += int(np.count_nonzero(block.X))
+            self._add_dense(block.X, block)
+            if self.features.spoilt:
+                return
         if block.weight is not None:
             self._sink.append("weight", block.weight)
         if block.group is not None:
@@ -114,6 +133,14 @@ class Collector:
         y = self._encode_labels(block.target)
         self._sink.append("y", y)
         self.n_rows += len(y)
+
+    def _add_dense(self, X: Array, block: Block) -> None:
+        if block.words or block.missing:
+            self.features.add(X, block.words, block.missing, block.marks)
+            self.nnz -= int(np.count_nonzero(np.isnan(X)))
+        if not self.features.spoilt:
+            self._sink.append("X", X)
+            self.nnz += int(np.count_nonzero(X))
 
     def _add_sparse(self, rows: SparseRows) -> None:
         if not self._sparse:
@@ -139,32 +166,51 @@ class Collector:
         if self._sparse:
             self._sink.rewrite("indices", lambda indices: indices + np.int32(by))
 
-    def finish(
-        self,
-        n_features: int,
-        warnings: list[FileWarning],
-        feature_names: list[str] | None = None,
-        target: str | None = None,
-    ) -> Summary:
+    def finish(self, n_features: int, warnings: list[FileWarning], source: Source | None = None) -> Summary:
+        """The end of all rows. `source`: of files that have columns."""
         assert self._labels is not None, "a table has rows"
-        check_storable([*(feature_names or []), *([target] if target else [])])
         words: list[str] | None = None
         if isinstance(self._labels, WordCounts):
             words = sorted(self._labels.words)
             ranks = self._labels.ranks()
             if not np.array_equal(ranks, np.arange(len(ranks))):
                 self._sink.rewrite("y", lambda codes: ranks[codes])
+        self.nnz = self.features.finish() or self.nnz
         counts, hint, label_warnings = self._labels.judge()
-        return Summary(
+        summary = Summary(
             storage="csr" if self._sparse else "dense",
             n_rows=self.n_rows,
             n_features=n_features,
             nnz=self.nnz,
             label_kind="number" if words is None else "string",
             task_hint=hint,
-            feature_names=feature_names,
-            target=target,
             labels=words,
             class_counts=counts,
             warnings=[*warnings, *label_warnings],
         )
+        if source is not None:
+            self._describe(summary, source)
+        return summary
+
+    def _describe(self, summary: Summary, source: Source) -> None:
+        summary.target = source.name(source.roles.target)
+        summary.warnings += self.features.warnings(source)
+        if source.names is None and self.features.plain:
+            return
+        features = self.features.describe(source, self.n_rows)
+        summary.feature_names = [column.name for column in features]
+        others = sorted(set(range(source.n_columns)).difference(source.roles.features))
+        summary.columns = [*features, *(self._describe_other(j, summary, source) for j in others)]
+        check_storable([column.name for column in summary.columns])
+
+    def _describe_other(self, column: int, summary: Summary, source: Source) -> ColumnSummary:
+        name, role = source.name(column), source.role(column)
+        if role == "target" and summary.labels is not None:
+            levels = len(summary.labels)
+            return ColumnSummary(name, role, "categorical", 0, levels, plural(levels, "distinct value"))
+        if role == "group":
+            levels = len(self._groups.known)
+            return ColumnSummary(name, role, "categorical", 0, levels, plural(levels, "distinct value"))
+        if role == "ignored":
+            return ColumnSummary(name, role)
+        return ColumnSummary(name, role, "numeric", 0, None, f"all {self.n_rows} cells are numbers")

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from .blocks import BlockFaults, name_column, rows_a_block
 from .collect import Block, Collector
-from .columns import assign_roles
+from .columns import Source, assign_roles
 from .compressed import Ceiling, is_of_the_disk
 from .labels import Encoded
 from .mapped import forget_pages, map_file
@@ -133,8 +133,7 @@ class _ColumnReader:
         if self._n_rows == 0:
             raise InvalidFile([FileError(None, None, "no_rows", "The file has no rows of data.")])
         names, roles = self._names, self._roles
-        feature_names = [names[j] for j in roles.features]
-        return self._collector.finish(len(feature_names), [], feature_names, names[roles.target])
+        return self._collector.finish(len(roles.features), [], Source(names, len(names), roles))
 
     def _check_types(self) -> None:
         roles, log = self._roles, ErrorLog()

@@ -1,11 +1,14 @@
 """Which column of a file is what: the target, the weight, the group, and the features that are left."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from .table import InvalidOption, ReadOptions, excerpt
+from app.frame import Kind
 
-__all__ = ["Roles", "assign_roles"]
+from .table import InvalidOption, ReadOptions, Role, excerpt
+
+__all__ = ["Roles", "Source", "assign_roles"]
 
 SHOWN_COLUMNS = 5
 
@@ -23,6 +26,32 @@ class Roles:
     def numbers(self) -> list[int]:
         """The columns that must hold numbers whatever the target holds."""
         return self.features if self.weight is None else [*self.features, self.weight]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The columns of a file that has some: their names (None: it has none), their roles."""
+
+    names: list[str] | None
+    n_columns: int
+    roles: Roles
+    typed: Mapping[int, tuple[Kind, str]] = field(default_factory=dict)
+    """By the number of the feature: the kind that its type in the file says, and the reason."""
+
+    def name(self, column: int) -> str:
+        """Columns without a name go by their number, as in the options that name them."""
+        return str(column) if self.names is None else self.names[column]
+
+    def feature_name(self, number: int) -> str:
+        return self.name(self.roles.features[number])
+
+    def shown_name(self, number: int) -> str:
+        return excerpt(self.feature_name(number))
+
+    def role(self, column: int) -> Role:
+        roles = self.roles
+        named: dict[int | None, Role] = {roles.target: "target", roles.weight: "weight", roles.group: "group"}
+        return named.get(column, "ignored")
 
 
 def assign_roles(names: list[str] | None, n_columns: int, options: ReadOptions) -> Roles:

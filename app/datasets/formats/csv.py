@@ -1,37 +1,42 @@
 """CSV: pyarrow converts piece by piece; where it refuses, Python's own reader finds the places of the faults.
 
-Column names come from the header or not at all; every feature is a finite decimal number; labels are
-numbers if all of them are, else strings exactly as given; groups are strings. Blank lines are skipped.
-Spaces and tabs around a number are no part of it. Nothing is changed or guessed without a warning.
+Column names come from the header or not at all. Features are finite decimal numbers as long as nothing else is
+seen; a column with words in it is read anew as words, and `guess` tells what they are. Labels are numbers if all
+of them are, else strings exactly as given; groups are strings. Blank lines are skipped. Spaces and tabs around a
+number are no part of it. Nothing is changed or guessed without a word about it.
 """
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
+from app.spelling import MARKS, NUMBER
+
 from .collect import Block, Collector, is_clean
+from .columns import Source
 from .compressed import Ceiling
-from .csv_layout import NOT_FINITE, NUMBER, Layout, find_faults, find_layout, read_records
-from .labels import Encoded, encode_list
-from .mapped import Mapped
+from .csv_cells import Plan, first_plan, read_cells
+from .csv_layout import Layout, find_layout
+from .labels import Encoded
+from .mapped import Mapped, map_file
 from .table import ErrorLog, FileError, FileWarning, InvalidFile, InvalidOption, ReadOptions, Summary, excerpt
 from .text import LineCounter, Piece, check_text, is_sound, map_in_order, piece_bytes, pieces, skip_byte_order_mark
+from .words import encode_cells
 
 __all__ = ["read_csv", "read_tsv"]
 
 WIDE = 10_000  # columns; from about here on pyarrow's cost of a column in a piece outweighs its speed
+PEEKED_BYTES = 16 << 10
 
 
 class _Unsound(Exception):
     """The bytes are not well-formed text."""
-
-
-class _FoundWord(Exception):
-    """A label that is no number, in a file whose labels were taken as numbers so far."""
 
 
 def read_csv(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
@@ -56,13 +61,8 @@ def _read(path: Path, options: ReadOptions, delimiter: str, collector: Collector
     if collector.n_rows == 0:
         detail = "The file has no rows of data" + (" behind its header." if layout.names else ".")
         raise InvalidFile([FileError(layout.body_line, None, "no_rows", detail)])
-    roles, names = layout.roles, layout.names
-    summary = collector.finish(
-        len(roles.features),
-        warnings,
-        feature_names=None if names is None else [names[j] for j in roles.features],
-        target=str(roles.target) if names is None else names[roles.target],
-    )
+    source = Source(layout.names, layout.n_columns, layout.roles)
+    summary = collector.finish(len(layout.roles.features), warnings, source)
     summary.warnings += _warn_mixed_labels(summary.labels or [])
     return summary
 
@@ -88,35 +88,58 @@ def _check_header(path: Path, start: int, layout: Layout) -> None:
 
 
 def _convert(path: Path, start: int, layout: Layout, collector: Collector) -> ErrorLog:
-    # Numbers are tried first: a real-valued target has about as many labels as rows.
-    try:
-        return _walk(path, start, layout, collector, as_words=False)
-    except _FoundWord:
+    """Read the file, anew for as long as columns turn out to be other than thought; returns its faults."""
+    plan = first_plan(_peek(path, layout), layout)
+    at_once = True
+    while True:
+        found, faults = _walk(path, start, layout, collector, plan, at_once)
+        if found:
+            at_once = False  # the second time, all that the file has left to reveal is looked for
+        elif faults or collector.n_rows == 0:
+            return faults
+        elif strays := {layout.roles.features[number] for number in collector.features.strays}:
+            plan.words, plan.forced = plan.words - strays, frozenset(strays)
+        elif collector.features.settled():
+            return faults
         collector.clear()
-        return _walk(path, start, layout, collector, as_words=True)
 
 
-def _walk(path: Path, start: int, layout: Layout, collector: Collector, as_words: bool) -> ErrorLog:
-    """Convert the whole file; returns its faults. Rows behind the first fault are only looked at."""
+def _peek(path: Path, layout: Layout) -> bytes:
+    """Some whole records at the beginning of the data, or nothing."""
+    mapped = map_file(path)
+    past = min(len(mapped), layout.body_start + PEEKED_BYTES)
+    end = _find_record_end(mapped, layout.body_start, past) if past > layout.body_start else 0
+    text = mapped[layout.body_start : end]
+    return text if is_sound(text, layout.delimiter) else b""
+
+
+def _walk(
+    path: Path, start: int, layout: Layout, collector: Collector, plan: Plan, at_once: bool
+) -> tuple[frozenset[int], ErrorLog]:
+    """Convert the whole file; returns columns that hold words where numbers were planned, and the faults.
+
+    Rows behind the first of either are only looked at; `at_once`: behind a word they are not.
+    """
     faults = ErrorLog()
     label_faults = ErrorLog()  # count only if no label is a word
+    found: frozenset[int] = frozenset()
     lines = LineCounter(path, start)
-    convert = partial(_convert_piece, layout=layout, as_words=as_words)
+    convert = partial(_convert_piece, layout=layout, plan=plan)
     n_bytes = piece_bytes(layout.first_record_bytes)
     for piece, block in map_in_order(convert, pieces(path, layout.body_start, _find_record_end, n_bytes)):
         if block is None:
-            line = lines.line_at(piece.first)
-            found = find_faults(piece.text, line, layout)
-            faults.extend(found)
-            if faults.full:
+            seen = read_cells(piece.text, lines.line_at(piece.first), layout, plan)
+            found |= seen.words
+            plan.words |= seen.words
+            plan.marked |= seen.marked
+            faults.extend(seen.faults)
+            label_faults.extend(seen.label_faults)
+            if faults.full or (found and at_once):
                 break
-            if not found and not as_words:
-                label_faults.extend(_find_label_faults(piece, line, layout))
-        if not (faults or label_faults):
-            block = block or _convert_records(piece, layout, as_words)
-            if block is not None:
-                collector.add(block)
-    return faults or label_faults
+            block = seen.block
+        if block is not None and not (faults or label_faults or found):
+            collector.add(block)
+    return found, faults or label_faults
 
 
 def _find_record_end(mapped: Mapped, first: int, past: int) -> int:
@@ -133,38 +156,62 @@ def _find_record_end(mapped: Mapped, first: int, past: int) -> int:
     return first + int(outside[-1]) + 1 if len(outside) else 0
 
 
-def _find_label_faults(piece: Piece, line: int, layout: Layout) -> ErrorLog:
-    """Labels that spell no finite number, of a piece that has no other faults."""
-    for _, record in read_records(piece.text, line, layout):
-        label = record[layout.roles.target]
-        if not NUMBER.fullmatch(label) and not NOT_FINITE.fullmatch(label):
-            raise _FoundWord
-    return find_faults(piece.text, line, layout, numeric_labels=True)
-
-
-def _convert_piece(piece: Piece, layout: Layout, as_words: bool) -> tuple[Piece, Block | None]:
+def _convert_piece(piece: Piece, layout: Layout, plan: Plan) -> tuple[Piece, Block | None]:
     """By pyarrow: fast; None where it refuses, and where it would be slow."""
     if not is_sound(piece.text, layout.delimiter):
         raise _Unsound
     if layout.n_columns > WIDE or _is_blank(piece.text):
         return piece, None
     roles = layout.roles
+    reading = Plan(plan.words, plan.marked - plan.words)  # what is learnt meanwhile must not change it
     try:
-        columns = [column.chunk(0) for column in _parse(piece, layout, as_words).columns]
+        table = _parse(piece, layout, reading)
+        columns = {j: table.column(str(j)).chunk(0) for j in layout.used}
+        marks = {j: _take_out_marks(columns, j, layout) for j in reading.marked}
     except pa.ArrowInvalid:
         return piece, None
-    if any(column.null_count for column in columns):
+    if any(columns[j].null_count for j in (roles.target, roles.weight) if j is not None):
         return piece, None
-    n_features = len(roles.features)
-    X = np.empty((len(columns[0]), n_features))
-    for j, column in enumerate(columns[:n_features]):
-        X[:, j] = column.to_numpy()
-    others = iter(columns[n_features:])
-    target = _encode(next(others)) if as_words else next(others).to_numpy()
-    weight = None if roles.weight is None else next(others).to_numpy()
-    group = None if roles.group is None else _encode(next(others))
-    block = Block(X, target, weight, group)
-    return piece, block if is_clean(block) else None
+    make = np.zeros if reading.words else np.empty
+    X = make((len(columns[roles.target]), len(roles.features)))
+    for k, j in enumerate(roles.features):
+        if j not in reading.words:
+            X[:, k] = columns[j].to_numpy(zero_copy_only=False)
+    features = dict(enumerate(roles.features))
+    block = Block(
+        X,
+        target=_encode(columns[roles.target]) if roles.target in reading.words else columns[roles.target].to_numpy(),
+        weight=None if roles.weight is None else columns[roles.weight].to_numpy(),
+        group=None if roles.group is None else _encode(columns[roles.group]),
+        words={
+            k: encode_cells(columns[j], layout.missing, may_be_numbers=True)
+            for k, j in features.items()
+            if j in reading.words
+        },
+        missing={k: columns[j].null_count for k, j in features.items() if columns[j].null_count},
+        marks={k: marks[j] for k, j in features.items() if marks.get(j)},
+    )
+    return piece, block if is_clean(block) and not _says_missing(block, layout) else None
+
+
+def _take_out_marks(columns: dict[int, Any], j: int, layout: Layout) -> Counter[str]:
+    """Turn a column of strings into numbers, null where a cell says that there is none; returns what these say."""
+    bare = pc.utf8_trim(columns[j], characters=" \t")
+    missing = pa.array(sorted(layout.missing), pa.string())
+    gone = pc.or_(pc.equal(bare, ""), pc.is_in(columns[j], value_set=missing))
+    marked = pc.and_(pc.is_in(pc.utf8_lower(bare), value_set=pa.array(sorted(MARKS))), pc.invert(gone))
+    columns[j] = pc.if_else(pc.or_(gone, marked), pa.scalar(None, pa.string()), bare).cast(pa.float64())
+    return Counter({one["values"]: one["counts"] for one in pc.value_counts(bare.filter(marked)).to_pylist()})
+
+
+def _says_missing(block: Block, layout: Layout) -> bool:
+    """Whether a label or a group is a text that means no value."""
+    return any(
+        value in layout.missing
+        for part in (block.target, block.group)
+        if isinstance(part, tuple) and layout.missing
+        for value in part[0]
+    )
 
 
 def _is_blank(text: bytes) -> bool:
@@ -175,19 +222,17 @@ def _encode(column: Any) -> Encoded:
     return column.dictionary.to_pylist(), column.indices.to_numpy()
 
 
-def _parse(piece: Piece, layout: Layout, as_words: bool) -> Any:
-    """A table whose columns are the features, the target and, where they are, the weight and the group."""
+def _parse(piece: Piece, layout: Layout, plan: Plan) -> Any:
+    """A table of the columns that are used, by their numbers. An empty number is null, an empty text is not."""
     roles = layout.roles
     keys = [str(j) for j in range(layout.n_columns)]  # free of the user's names, which may clash
     words = pa.dictionary(pa.int32(), pa.string())
-    types = {keys[j]: pa.float64() for j in roles.numbers}
-    types[keys[roles.target]] = words if as_words else pa.float64()
-    wanted = [*roles.features, roles.target]
-    if roles.weight is not None:
-        wanted.append(roles.weight)
+    types = {keys[j]: pa.float64() for j in layout.used}
+    types |= {keys[j]: pa.string() for j in plan.words | plan.marked}
+    if roles.target in plan.words:
+        types[keys[roles.target]] = words
     if roles.group is not None:
         types[keys[roles.group]] = words
-        wanted.append(roles.group)
     # One block: where two meet, pyarrow 26 loses the line feed of a quoted CR LF.
     one_block = pyarrow.csv.ReadOptions(column_names=keys, use_threads=False, block_size=len(piece.text) + 1)
     return pyarrow.csv.read_csv(
@@ -196,26 +241,11 @@ def _parse(piece: Piece, layout: Layout, as_words: bool) -> Any:
         parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=b'"' in piece.text),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=types,
-            include_columns=[keys[j] for j in wanted],
-            null_values=list(layout.missing),  # nothing else turns into a missing value: an empty cell is a fault
-            strings_can_be_null=bool(layout.missing),
+            include_columns=[keys[j] for j in layout.used],
+            null_values=["", *layout.missing],
+            strings_can_be_null=False,
             check_utf8=False,  # done before
         ),
-    )
-
-
-def _convert_records(piece: Piece, layout: Layout, as_words: bool) -> Block | None:
-    """By Python's own reader: the same result, for what pyarrow reads slowly or not at all; None for blank lines."""
-    roles = layout.roles
-    records = [record for _, record in read_records(piece.text, 0, layout)]
-    if not records:
-        return None
-    labels = [record[roles.target] for record in records]
-    return Block(
-        X=np.array([[float(record[j]) for j in roles.features] for record in records]),
-        target=encode_list(labels) if as_words else np.array([float(label) for label in labels]),
-        weight=None if roles.weight is None else np.array([float(record[roles.weight]) for record in records]),
-        group=None if roles.group is None else encode_list([record[roles.group] for record in records]),
     )
 
 

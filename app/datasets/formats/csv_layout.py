@@ -1,28 +1,17 @@
-"""The parts of CSV that need Python's own reader: the header, what column is what, and exact places.
-
-`find_layout` reads the first record and decides; `find_faults` walks refused lines cell by cell.
-"""
+"""How a CSV file is laid out: whether its first record is a header, which column is what, where the data begin."""
 
 import csv
-import io
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Literal
 
 from .columns import Roles, assign_roles
-from .table import ErrorLog, FileError, FileWarning, InvalidFile, ReadOptions, excerpt, plural
+from .table import ErrorLog, FileError, FileWarning, InvalidFile, ReadOptions, excerpt
 from .text import MAX_LINE_BYTES, text_lines
 
-__all__ = ["NOT_FINITE", "NUMBER", "Layout", "find_faults", "find_layout", "read_records"]
-
-NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
-NOT_FINITE = re.compile(r"[ \t]*[+-]?(?:nan|inf|infinity)[ \t]*", re.IGNORECASE)
-NUMBER_CHARACTERS = re.compile(r"[0-9eE+\-. \t]*")
-LINE_END = re.compile(r"\r\n|\r|\n")
+__all__ = ["Layout", "find_layout", "long_fields_allowed"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +26,11 @@ class Layout:
     first_record_bytes: int
     body_start: int  # byte offset of the first record of data
     body_line: int  # number of the physical line there
+
+    @property
+    def used(self) -> list[int]:
+        roles = self.roles
+        return [*roles.features, *(j for j in (roles.target, roles.weight, roles.group) if j is not None)]
 
 
 def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) -> tuple[Layout, list[FileWarning]]:
@@ -63,54 +57,8 @@ def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) ->
     return layout, warnings
 
 
-def find_faults(text: bytes, line: int, layout: Layout, numeric_labels: bool = False) -> ErrorLog:
-    """Every fault of some whole records whose first line has this number, with its physical line and its field."""
-    log = ErrorLog()
-    for row_line, record in read_records(text, line, layout):
-        if _is_clean(record, layout, numeric_labels):
-            continue
-        if len(record) != layout.n_columns:
-            _log_field_count(log, row_line, len(record), layout)
-        else:
-            _log_cells(log, row_line, record, layout, numeric_labels)
-        if log.full:
-            break
-    return log
-
-
-def read_records(text: bytes, line: int, layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """The physical line and the fields of every record that is not blank."""
-    with _long_fields_allowed():
-        records = csv.reader(io.StringIO(text.decode(), newline=""), delimiter=layout.delimiter)
-        next_line = line
-        for record in records:
-            if record:
-                yield next_line, record
-            next_line = line + records.line_num
-
-
-def _is_clean(record: list[str], layout: Layout, numeric_labels: bool) -> bool:
-    """A cheap test that no record with a fault passes; a few without one fail it."""
-    roles = layout.roles
-    if len(record) != layout.n_columns or not layout.missing.isdisjoint(record):
-        return False
-    words = [record[roles.target]] if roles.group is None else [record[roles.target], record[roles.group]]
-    if not all(word.strip(" \t") for word in words):
-        return False
-    if roles.weight is not None and "-" in record[roles.weight]:
-        return False
-    cells = [record[j] for j in roles.numbers]
-    if numeric_labels:
-        cells.append(record[roles.target])
-    try:
-        total = sum(map(float, cells))
-    except ValueError:
-        return False
-    return isfinite(total) and NUMBER_CHARACTERS.fullmatch("".join(cells)) is not None
-
-
 @contextmanager
-def _long_fields_allowed() -> Iterator[None]:
+def long_fields_allowed() -> Iterator[None]:
     """Python's limit on a field is global and lower than ours on a line."""
     limit = csv.field_size_limit(MAX_LINE_BYTES)
     try:
@@ -130,7 +78,7 @@ def _read_first_record(path: Path, start: int, delimiter: str) -> tuple[list[str
             yield text
 
     line = 1
-    with _long_fields_allowed():
+    with long_fields_allowed():
         records = csv.reader(counted_lines(), delimiter=delimiter)
         try:
             for record in records:
@@ -189,39 +137,3 @@ def _check_names_present(names: list[str], features: list[int], line: int) -> No
             detail = f"Column {j + 1} has no name; name it, or leave it out by ignore={j}."
             log.add(line, j + 1, "missing_name", detail)
     log.raise_if_any()
-
-
-def _log_field_count(log: ErrorLog, line: int, found: int, layout: Layout) -> None:
-    model = "the header" if layout.names else "the first line"
-    detail = f"The line has {plural(found, 'field')}; {model} has {layout.n_columns}."
-    log.add(line, min(found, layout.n_columns) + 1, "wrong_field_count", detail)
-
-
-def _log_cells(log: ErrorLog, line: int, record: list[str], layout: Layout, numeric_labels: bool) -> None:
-    roles = layout.roles
-    numbers = {*roles.numbers, roles.target} if numeric_labels else set(roles.numbers)
-    used = {*numbers, roles.target, roles.group}
-    for j, cell in enumerate(record):
-        if j in used:
-            name = f"Column {j + 1}" + (f" ({excerpt(layout.names[j])})" if layout.names else "")
-            fault = _judge_cell(cell, layout.missing, must_be_number=j in numbers)
-            if fault is None and j == roles.weight and float(cell) < 0:
-                fault = "negative_weight", f"has the weight {excerpt(cell)}; weights must not be negative"
-            if fault is not None:
-                log.add(line, j + 1, fault[0], f"{name} {fault[1]}.")
-        line += len(LINE_END.findall(cell))
-
-
-def _judge_cell(cell: str, missing: frozenset[str], must_be_number: bool) -> tuple[str, str] | None:
-    if cell in missing or not cell.strip(" \t"):
-        what = f"has {excerpt(cell)}, which stands for a missing value" if cell in missing else "is empty"
-        return "missing_value", f"{what}; fill it in or leave the row out"
-    if not must_be_number:
-        return None
-    if NOT_FINITE.fullmatch(cell):
-        return "not_finite", f"has {excerpt(cell)}; only finite numbers are accepted"
-    if not NUMBER.fullmatch(cell):
-        return "not_a_number", f"has {excerpt(cell)}, which is not a number"
-    if not isfinite(float(cell)):
-        return "not_finite", f"has {excerpt(cell)}, which is beyond the range of a 64-bit float"
-    return None

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from .collect import Block, Collector, is_clean
-from .columns import Roles, assign_roles
+from .columns import Roles, Source, assign_roles
 from .compressed import Ceiling
 from .labels import encode_list
 from .table import Array, ErrorLog, FileError, InvalidFile, ReadOptions, Summary, excerpt
@@ -84,7 +84,7 @@ def read_ndjson(path: Path, options: ReadOptions, collector: Collector, ceiling:
                 collector.add(block)
     faults.raise_if_any()
     names, roles = layout.names, layout.roles
-    return collector.finish(len(roles.features), [], [names[j] for j in roles.features], names[roles.target])
+    return collector.finish(len(roles.features), [], Source(names, len(names), roles))
 
 
 def _find_layout(path: Path, start: int, options: ReadOptions) -> _Layout:

@@ -15,10 +15,13 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
+from app.frame import Kind
+
 __all__ = [
     "COUNTED_ERRORS",
     "LISTED_ERRORS",
     "Array",
+    "ColumnSummary",
     "Encoding",
     "ErrorLog",
     "FileError",
@@ -28,6 +31,7 @@ __all__ = [
     "InvalidOption",
     "Label",
     "ReadOptions",
+    "Role",
     "Summary",
     "Table",
     "TaskHint",
@@ -40,6 +44,7 @@ __all__ = [
 Format = Literal["csv", "tsv", "libsvm", "ndjson", "parquet", "arrow", "npz"]
 Encoding = Literal["identity", "gzip", "zstd"]
 Label = int | str
+Role = Literal["feature", "target", "weight", "group", "ignored"]
 TaskHint = Literal["binary", "multiclass", "regression"]
 Array = npt.NDArray[Any]
 
@@ -66,7 +71,7 @@ class ReadOptions:
     """How to read a file. A reader refuses an option that has no meaning for its format.
 
     Columns are named, or numbered from 0 (from the end: -1). `missing` lists the cells, exactly as
-    written, that stand for a value that is not there; an empty cell always does.
+    written, that stand for a value that is not there; a blank cell always does.
     """
 
     target: str | None = None
@@ -147,13 +152,26 @@ class TooLarge(ValueError):
     """What the file holds is larger than is allowed, or expands suspiciously much."""
 
 
+@dataclass(frozen=True)
+class ColumnSummary:
+    """One column of a file: what it is for, what it holds, and why that is thought."""
+
+    name: str
+    role: Role
+    kind: Kind | None = None
+    missing: int | None = None
+    levels: int | None = None
+    reason: str | None = None
+
+
 @dataclass(kw_only=True)
 class Summary:
     """What is known of a table beside its arrays.
 
     `nnz` counts the non-zeros of X, or the stored entries of a CSR (explicit zeros are kept as they came).
     `class_counts` is empty for a real-valued target: numeric labels that are not all integers, or
-    take more than 100 values.
+    take more than 100 values. `columns` is empty if they have no names and all hold numbers; otherwise the
+    features come first.
     """
 
     storage: Literal["dense", "csr"]
@@ -166,6 +184,7 @@ class Summary:
     target: str | None = None
     labels: list[str] | None = None
     class_counts: list[tuple[Label, int]] = field(default_factory=list)
+    columns: list[ColumnSummary] = field(default_factory=list)
     warnings: list[FileWarning] = field(default_factory=list)
 
 
@@ -176,7 +195,8 @@ class Table(Summary):
     `arrays` holds, dense: X (C order); csr: data, indices (int32, ascending in a row), indptr (int64);
     X and data are float32 where the file has them so, else float64. Always y: float64 for numeric
     labels, int32 positions in `labels` for strings. Where the file has them: weight (float64), group
-    (int64, numbered from 0 in order of appearance).
+    (int64, numbered from 0 in order of appearance). What X holds of feature j that is no number is said in
+    `app/frame.py`; beside it are levels.j.bytes and levels.j.offsets, or text.j.bytes and text.j.offsets.
     """
 
     arrays: dict[str, Array]

@@ -1,0 +1,237 @@
+"""Records of CSV read cell by cell with Python's own reader: slow, exact, and able to name places.
+
+It is for the pieces of a file that pyarrow refuses. What it finds is either a block of rows, or faults with their
+lines and columns, or columns that hold words where only numbers were thought to be.
+"""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import isfinite, nan
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from app.spelling import NOT_FINITE, NUMBER, is_blank, is_mark
+
+from .collect import Block
+from .csv_layout import Layout, long_fields_allowed
+from .labels import encode_list
+from .table import ErrorLog, excerpt, plural
+from .words import encode_cells
+
+__all__ = ["Plan", "Records", "first_plan", "read_cells"]
+
+NUMBER_CHARACTERS = re.compile(r"[0-9eE+\-. \t]*")
+LINE_END = re.compile(r"\r\n|\r|\n")
+
+Status = Literal["number", "missing", "mark", "not_finite", "word"]
+
+
+@dataclass
+class Plan:
+    """What columns are read as, all others of a file's features and its target being numbers. Sets are replaced
+    and never changed: other threads read them."""
+
+    words: frozenset[int] = frozenset()
+    marked: frozenset[int] = frozenset()
+    """Numbers with cells among them that say there is no value, in a way that only a closer look understands."""
+    forced: frozenset[int] = frozenset()
+    """Numbers by far: a word among them is a fault."""
+
+    def numbers(self, layout: Layout) -> list[int]:
+        """The features that are numbers."""
+        return [j for j in layout.roles.features if j not in self.words]
+
+
+@dataclass
+class Records:
+    """What a closer look at some records found. Label faults count only if no label of the file is a word."""
+
+    faults: ErrorLog = field(default_factory=ErrorLog)
+    label_faults: ErrorLog = field(default_factory=ErrorLog)
+    words: set[int] = field(default_factory=set)
+    """Columns that were taken as numbers, and are not."""
+    marked: set[int] = field(default_factory=set)
+    block: Block | None = None
+    """None: there are faults, or words, or no rows."""
+
+
+def first_plan(text: bytes, layout: Layout) -> Plan:
+    """What the first records of a file reveal: most files need not be read twice then."""
+    seen = read_cells(text, 0, layout, Plan())
+    return Plan(frozenset(seen.words), frozenset(seen.marked))
+
+
+def read_cells(text: bytes, line: int, layout: Layout, plan: Plan) -> Records:
+    """Whole records, whose first line has this number."""
+    reader = _CellReader(layout, plan)
+    for row_line, record in _read_records(text, line, layout):
+        reader.add(row_line, record)
+        if reader.found.faults.full:
+            break
+    return reader.finish()
+
+
+def _read_records(text: bytes, line: int, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+    """The physical line and the fields of every record that is not blank."""
+    with long_fields_allowed():
+        records = csv.reader(io.StringIO(text.decode(), newline=""), delimiter=layout.delimiter)
+        next_line = line
+        for record in records:
+            if record:
+                yield next_line, record
+            next_line = line + records.line_num
+
+
+class _CellReader:
+    def __init__(self, layout: Layout, plan: Plan) -> None:
+        roles = layout.roles
+        self.found = Records()
+        self._layout = layout
+        self._plan = plan
+        self._numeric_labels = roles.target not in plan.words
+        self._numbers = plan.numbers(layout)
+        others = [roles.target] if self._numeric_labels else []
+        self._cells_of_numbers = [*self._numbers, *others, *([] if roles.weight is None else [roles.weight])]
+        self._rows: list[list[float]] = []  # in the order of `_cells_of_numbers`
+        self._texts: dict[int, list[str]] = {j: [] for j in roles.features if j in plan.words}
+        if not self._numeric_labels:
+            self._texts[roles.target] = []
+        if roles.group is not None:
+            self._texts[roles.group] = []
+        self._number_of = {j: k for k, j in enumerate(roles.features)}
+        self._missing: Counter[int] = Counter()
+        self._marks: dict[int, Counter[str]] = {}
+
+    def add(self, line: int, record: list[str]) -> None:
+        if len(record) != self._layout.n_columns:
+            self._log_field_count(line, len(record))
+            return
+        for j, texts in self._texts.items():
+            texts.append(record[j])
+        row = self._plain_numbers(record)
+        self._rows.append(self._judged_numbers(line, record) if row is None else row)
+
+    def _plain_numbers(self, record: list[str]) -> list[float] | None:
+        """The numbers of a record in which nothing is remarkable; None where a closer look is needed."""
+        roles = self._layout.roles
+        if not self._layout.missing.isdisjoint(record):
+            return None
+        if any(is_blank(record[j]) for j in (roles.target, roles.group) if j is not None):
+            return None
+        if roles.weight is not None and "-" in record[roles.weight]:
+            return None
+        cells = [record[j] for j in self._cells_of_numbers]
+        try:
+            row = [float(cell) for cell in cells]
+        except ValueError:
+            return None
+        return row if isfinite(sum(row)) and NUMBER_CHARACTERS.fullmatch("".join(cells)) else None
+
+    def _judged_numbers(self, line: int, record: list[str]) -> list[float]:
+        roles = self._layout.roles
+        values: dict[int, float] = {}
+        for j, cell in enumerate(record):
+            if j in (roles.target, roles.group, roles.weight):
+                values[j] = self._judge_other(j, cell, line)
+            elif j in self._number_of and j not in self._plan.words:
+                values[j] = self._judge_feature(j, cell, line)
+            line += len(LINE_END.findall(cell))
+        return [values[j] for j in self._cells_of_numbers]
+
+    def _judge_feature(self, j: int, cell: str, line: int) -> float:
+        status = _status(cell, self._layout.missing)
+        number = self._number_of[j]
+        if status in ("missing", "mark"):
+            self._missing[number] += 1
+            if status == "mark":
+                self._marks.setdefault(number, Counter())[cell.strip(" \t")] += 1
+            if cell and cell not in self._layout.missing:
+                self.found.marked.add(j)
+        elif status == "not_finite":
+            self._log(line, j, "not_finite", f"has {excerpt(cell)}; only finite numbers are accepted")
+        elif status == "word" and j in self._plan.forced:
+            detail = (
+                f"has {excerpt(cell)}, but numbers in nearly all other cells; correct it, or name it in missing "
+                "if it means no value"
+            )
+            self._log(line, j, "not_a_number", detail)
+        elif status == "word":
+            self.found.words.add(j)
+        return float(cell) if status == "number" else nan
+
+    def _judge_other(self, j: int, cell: str, line: int) -> float:
+        """A cell of the target, the weight or the group."""
+        roles = self._layout.roles
+        if cell in self._layout.missing or is_blank(cell):
+            what = "is empty" if is_blank(cell) else f"has {excerpt(cell)}, which stands for a missing value"
+            self._log(line, j, "missing_value", f"{what}; fill it in or leave the row out")
+        elif j == roles.group or (j == roles.target and not self._numeric_labels):
+            return nan
+        else:
+            status = _status(cell, frozenset())
+            if status == "number":
+                if j == roles.weight and float(cell) < 0:
+                    detail = f"has the weight {excerpt(cell)}; weights must not be negative"
+                    self._log(line, j, "negative_weight", detail)
+                return float(cell)
+            is_number_like = status == "not_finite" or NOT_FINITE.fullmatch(cell) is not None
+            if j == roles.target and not is_number_like:
+                self.found.words.add(j)
+            elif is_number_like:
+                log = self.found.label_faults if j == roles.target else self.found.faults
+                self._log(line, j, "not_finite", f"has {excerpt(cell)}; only finite numbers are accepted", log)
+            else:
+                self._log(line, j, "not_a_number", f"has {excerpt(cell)}, which is not a number")
+        return nan
+
+    def _log(self, line: int, j: int, code: str, what: str, log: ErrorLog | None = None) -> None:
+        names = self._layout.names
+        name = f"Column {j + 1}" + (f" ({excerpt(names[j])})" if names else "")
+        (self.found.faults if log is None else log).add(line, j + 1, code, f"{name} {what}.")
+
+    def _log_field_count(self, line: int, n_fields: int) -> None:
+        model = "the header" if self._layout.names else "the first line"
+        detail = f"The line has {plural(n_fields, 'field')}; {model} has {self._layout.n_columns}."
+        column = min(n_fields, self._layout.n_columns) + 1
+        self.found.faults.add(line, column, "wrong_field_count", detail)
+
+    def finish(self) -> Records:
+        found = self.found
+        if self._rows and not (found.faults or found.label_faults or found.words):
+            found.block = self._block()
+        return found
+
+    def _block(self) -> Block:
+        roles, missing = self._layout.roles, self._layout.missing
+        numbers = np.array(self._rows, dtype=np.float64).reshape(len(self._rows), len(self._cells_of_numbers))
+        X = np.zeros((len(numbers), len(roles.features)))
+        X[:, [self._number_of[j] for j in self._numbers]] = numbers[:, : len(self._numbers)]
+        return Block(
+            X=X,
+            target=numbers[:, len(self._numbers)] if self._numeric_labels else encode_list(self._texts[roles.target]),
+            weight=None if roles.weight is None else numbers[:, -1],
+            group=None if roles.group is None else encode_list(self._texts[roles.group]),
+            words={
+                self._number_of[j]: encode_cells(pa.array(texts, pa.string()), missing, may_be_numbers=True)
+                for j, texts in self._texts.items()
+                if j in self._number_of
+            },
+            missing=self._missing,
+            marks=self._marks,
+        )
+
+
+def _status(cell: str, missing: frozenset[str]) -> Status:
+    if cell in missing or is_blank(cell):
+        return "missing"
+    if NUMBER.fullmatch(cell):
+        return "number" if isfinite(float(cell)) else "not_finite"
+    if is_mark(cell):
+        return "mark"
+    return "not_finite" if NOT_FINITE.fullmatch(cell) else "word"
