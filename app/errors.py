@@ -26,6 +26,9 @@ from starlette.requests import ClientDisconnect
 
 log = logging.getLogger(__name__)
 
+UNION_TAG = "type="
+"""How the places of errors mark the member of a union that was meant: it is not a field."""
+
 RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 
 
@@ -225,6 +228,7 @@ def _from_validation(error: RequestValidationError) -> AppError:
 
 def _item_from_pydantic(raw: Any) -> ErrorItem:
     place = [str(part) for part in raw["loc"] if part not in ("body", "query", "path", "header")]
+    place = [part for part in place if not part.startswith(UNION_TAG)]
     code, message = str(raw["type"]), str(raw["msg"])
     if code == "json_invalid":
         offset = raw["loc"][-1] if raw["loc"] else "?"

@@ -26,6 +26,7 @@ from app.errors import Problem, install_handlers
 from app.health import endpoints as health
 from app.jobs import catalogue
 from app.jobs import endpoints as jobs
+from app.jobs import model_endpoints as model_jobs
 from app.jobs.events import EventFeed
 from app.keys.guard import Guard
 from app.models import endpoints as models
@@ -86,7 +87,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.conversions = asyncio.Semaphore(exports.MAX_AT_ONCE)
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
-    for module in (health, datasets, uploads, jobs, models, aliases, exports, predictions, catalogue):
+    for module in (health, datasets, uploads, jobs, model_jobs, models, aliases, exports, predictions, catalogue):
         app.include_router(module.router)
     _add_docs(app)
     return app

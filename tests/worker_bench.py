@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from app.db import Database
-from app.jobs import queue
+from app.jobs import on_model, queue
 from app.jobs import service as jobs
+from app.jobs.model_requests import OnModelRequest
 from app.jobs.schemas import TrainRequest
 from app.models import file
 from app.models import service as models
@@ -59,7 +60,14 @@ class Bench:
 
     def run(self, dataset_id: str, stop_reason: Callable[[], Any] = lambda: None, **fields: Any) -> Json:
         """The job after its run."""
-        job_id = self.submit(dataset_id, **fields)
+        return self.execute(self.submit(dataset_id, **fields), stop_reason)
+
+    def run_on_model(self, request: OnModelRequest, stop_reason: Callable[[], Any] = lambda: None) -> Json:
+        with self.database.write() as session:
+            job_id = on_model.submit(session, request).id
+        return self.execute(job_id, stop_reason)
+
+    def execute(self, job_id: str, stop_reason: Callable[[], Any] = lambda: None) -> Json:
         with self.database.write() as session:
             claim = queue.claim_next(session, "wrk_test", 60.0)
         assert claim is not None

@@ -10,8 +10,9 @@ from app.db.tables import EventRow
 from app.deps import Context, InContext, InPage, Listing, json_only, label_parameters, listing
 from app.errors import invalid_field, problems
 from app.ids import is_id
-from app.jobs import control, service
+from app.jobs import control, on_model, service
 from app.jobs.events import EVENTS_ANSWER, EventFeed, wants_stream
+from app.jobs.model_requests import JobRequest
 from app.jobs.schemas import Event, Job, JobSummary, Trace, TrainRequest
 from app.jobs.state import JobStatus
 from app.waiting import Wait, preferred_wait, wait_until_done
@@ -21,7 +22,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(json_
 
 @router.post("", status_code=201, operation_id="create_job", responses=problems(400, 409, 413, 415))
 async def create_job(
-    body: TrainRequest,
+    body: JobRequest,
     context: InContext,
     response: Response,
     prefer: Annotated[str | None, Header(description="`wait=N`: answer when the job is done")] = None,
@@ -30,7 +31,7 @@ async def create_job(
 
     def submit() -> dict[str, Any]:
         with context.database.write() as session:
-            job = service.submit(session, body)
+            job = service.submit(session, body) if isinstance(body, TrainRequest) else on_model.submit(session, body)
             session.flush()
             return service.show(session, job)
 
@@ -122,7 +123,7 @@ def get_job_trace(job_id: str, context: InContext) -> Trace:
     """The convergence curve so far: objective, bound and gap against seconds and passes."""
     with context.database.read() as session:
         job = service.get(session, job_id, with_trace=True)
-        return Trace(job_id=job.id, tol=job.spec["tol"], data=job.trace)
+        return Trace(job_id=job.id, tol=job.spec.get("tol"), data=job.trace)
 
 
 def _show_event(row: Any) -> dict[str, Any]:

@@ -135,8 +135,9 @@ class JobError(BaseModel):
 
 
 RESULT_FIELDS = (
-    "status, converged, task, task_reason, strategy, solver, certificate, metrics, training, and cross_validation "
-    "{by, folds, mean, std} if there was one; null until the job has succeeded"
+    "train: status, converged, task, task_reason, strategy, solver, certificate, metrics, training, and "
+    "cross_validation {by, folds, mean, std} if there was one. verify: primal, dual_bound, gap, relative_gap, "
+    "bound_from, matches, differences, claimed. null until the job has succeeded"
 )
 
 
@@ -204,5 +205,5 @@ class TracePoint(BaseModel):
 
 class Trace(BaseModel):
     job_id: str
-    tol: float
+    tol: float | None = Field(description="null: the job trains nothing")
     data: list[TracePoint]

@@ -20,7 +20,7 @@ from app.jobs.task import CLASS_TASKS, check_labels, choose_task
 
 def submit(session: Session, request: TrainRequest) -> JobRow:
     """Check everything that can be checked before a worker sees the job, then queue it."""
-    dataset = _dataset(session, "dataset_id", request.dataset_id)
+    dataset = ready_dataset(session, "dataset_id", request.dataset_id)
     _check_numbers("dataset_id", dataset)
     task = choose_task(request.task, dataset).task
     check_labels(task, dataset, "task")
@@ -29,7 +29,7 @@ def submit(session: Session, request: TrainRequest) -> JobRow:
     _check_split(request, dataset)
     _check_folds(request, dataset, task)
     if isinstance(request.split, SplitByDataset):
-        test = _dataset(session, "split.test_dataset_id", request.split.test_dataset_id)
+        test = ready_dataset(session, "split.test_dataset_id", request.split.test_dataset_id)
         _check_numbers("split.test_dataset_id", test)
         _check_test_dataset(dataset, test, task)
     job_id = new_id("job")
@@ -58,7 +58,7 @@ def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool =
 def show(session: Session, job: JobRow) -> dict[str, Any]:
     """The job as `schemas.Job` lists it."""
     position = repository.queue_position(session, job) if job.status == JobStatus.QUEUED else None
-    lineage = {"dataset_id": job.dataset_id, "seed": job.spec["seed"]}
+    lineage = {"dataset_id": job.dataset_id, "seed": job.spec.get("seed")}
     return {**summarize(job), "queue_position": position, "eta_seconds": None, "lineage": lineage}
 
 
@@ -78,7 +78,8 @@ def list_events(session: Session, job_id: str, limit: int, after_id: str | None)
     return repository.list_events(session, job_id, limit, after_id)
 
 
-def _dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
+def ready_dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
+    """A dataset that a job can work on now."""
     dataset = datasets.find(session, dataset_id)
     if dataset is None:
         raise invalid_field(field, "unknown_dataset", "there is no such dataset")

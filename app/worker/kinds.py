@@ -5,7 +5,9 @@ from collections.abc import Callable
 from app.jobs.repository import Claim
 from app.worker.desk import Desk, StopAsked
 from app.worker.train import train_model
+from app.worker.verify import verify_model
 
 WORK_OF_TYPE: dict[str, Callable[[Desk, Claim, StopAsked], None]] = {
     "train": train_model,
+    "verify": verify_model,
 }

@@ -47,7 +47,12 @@ class Work:
 def load(database: Database, blobs: BlobStore, claim: Claim) -> Work:
     with database.read() as session:
         job = queue.load(session, claim)
-        request = TrainRequest.model_validate(job.spec)
+    return load_training(database, blobs, job, TrainRequest.model_validate(job.spec))
+
+
+def load_training(database: Database, blobs: BlobStore, job: JobRow, request: TrainRequest) -> Work:
+    """What a training job works on, or worked on: the same rows for the same request."""
+    with database.read() as session:
         dataset = _dataset(session, request.dataset_id, "dataset_id")
         arrays = open_arrays(blobs, dataset)
         test = None

@@ -16,6 +16,7 @@ from app.worker.desk import Desk, StopAsked
 from app.worker.load import Work, load
 from app.worker.model import encode_model
 from app.worker.progress import Progress
+from app.worker.proof import write_proof
 from app.worker.training import Trainer
 
 OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "training")
@@ -34,7 +35,8 @@ def train_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
     card = write_card(work, result, validation, started)
     content = encode_model(work, result, card)
     blob, size = desk.blobs.put(content), len(content)
-    _commit(desk, claim, work, result, card, blob, size, progress)
+    proof = write_proof(desk.blobs, result)
+    _commit(desk, claim, work, result, card, blob, size, proof, progress)
 
 
 def _commit(
@@ -45,6 +47,7 @@ def _commit(
     card: dict[str, Any],
     blob: str,
     size: int,
+    proof: tuple[str, int] | None,
     progress: Progress,
 ) -> None:
     """The model and the end of the job, in one transaction, only if the claim still holds."""
@@ -53,6 +56,7 @@ def _commit(
         name=work.job.model_name,
         job_id=work.job.id,
         blob=blob,
+        proof=None if proof is None else proof[0],
         task=result.task,
         solver=result.solver,
         converged=result.converged,
@@ -69,4 +73,4 @@ def _commit(
         }
         queue.succeed(session, claim, model.id, outcome, **progress.final_figures(result))
         model.created_at = current_time(session)
-        models.register(session, model, size)
+        models.register(session, model, size, 0 if proof is None else proof[1])

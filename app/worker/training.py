@@ -2,15 +2,13 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
 
 import solvers
 from app.datasets.arrays import DatasetArrays
 from app.jobs.refusals import solver_refusal
 from app.worker.failures import PermanentFailure, Stopped
 from app.worker.load import Work
+from app.worker.problem import class_weight_of
 from app.worker.progress import Progress
 from app.worker.slot import StopReason
 
@@ -47,7 +45,7 @@ class Trainer:
                 rows.X,
                 rows.y,
                 sample_weight=rows.weight,
-                class_weight=_class_weight(request.class_weight, rows),
+                class_weight=class_weight_of(request.class_weight, rows),
                 groups=rows.group if self._work.task == "ordinal" else None,
                 threads=self._threads,
                 callback=self._on_step,
@@ -84,11 +82,3 @@ class Trainer:
         if limit is None or self._trainings == 1:
             return limit
         return max(limit - (time.monotonic() - self._started), 1e-3) / self._left
-
-
-def _class_weight(wanted: Any, rows: DatasetArrays) -> Any:
-    """The request names classes by text; the solver by the values of y."""
-    if not isinstance(wanted, dict):
-        return wanted
-    values = {str(rows.label(value)): value for value in np.unique(rows.y).tolist()}
-    return {values[name]: weight for name, weight in wanted.items() if name in values}

@@ -43,6 +43,7 @@ OPERATIONS = {
     "get_model": "GET /v1/models/{ref}",
     "get_model_weights": "GET /v1/models/{ref}/weights",
     "delete_model": "DELETE /v1/models/{ref}",
+    "verify_model": "POST /v1/models/{ref}/verify",
     "restore_model": "POST /v1/models/{ref}/restore",
     "list_aliases": "GET /v1/models/{name}/aliases",
     "put_alias": "PUT /v1/models/{name}/aliases/{alias}",
@@ -127,7 +128,7 @@ def test_every_refusal_is_a_problem_document(document: dict[str, Any]) -> None:
 
 def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: dict[str, Any]) -> None:
     with_body = {op["operationId"]: op for _, _, op in operations(document) if "requestBody" in op}
-    may_be_empty = {"roll_back_alias"}
+    may_be_empty = {"roll_back_alias", "verify_model"}
     assert set(with_body) == {
         *("create_dataset", "append_to_upload", "create_job", "import_model", "predict", "put_alias"),
         *may_be_empty,
@@ -148,7 +149,7 @@ def test_the_conflicts_are_declared(document: dict[str, Any]) -> None:
     assert conflicts == {
         *("create_job", "cancel_job", "finish_job", "pause_job", "resume_job"),
         *("delete_dataset", "append_to_upload"),
-        *("delete_model", "restore_model", "put_alias", "roll_back_alias"),
+        *("delete_model", "restore_model", "put_alias", "roll_back_alias", "verify_model"),
         *("preview_dataset", "get_dataset_statistics", "get_dataset_issues", "get_dataset_content"),
     }
 
