@@ -1,0 +1,202 @@
+"""A pipeline as it is kept in a model file: a JSON document, and arrays by names that begin with `preprocess.`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.frame import Array, Kind, Strings
+from app.models.file import CorruptModel
+from app.preprocess.categorical import HashedLevels, OneHot
+from app.preprocess.dates import Dates
+from app.preprocess.features import Encoder
+from app.preprocess.numeric import Numbers
+from app.preprocess.pipeline import Pipeline
+from app.preprocess.spec import DatePart, HashDims, TextSettings
+from app.preprocess.text import Terms
+
+PREFIX = "preprocess."
+FLAGS = ("boolean", "refuses_missing", "indicates")
+FIGURES = ("fill", "shift", "scale")
+
+
+class Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    column: Annotated[int, Field(ge=0)]
+    stored: Kind
+    has_missing: bool
+    refuses_missing: bool
+
+
+class OneHotEntry(Entry):
+    type: Literal["onehot"] = "onehot"
+    has_other: bool
+    refuses_unknown: bool
+
+
+class HashEntry(Entry):
+    type: Literal["hash"] = "hash"
+    dims: HashDims
+
+
+class DatesEntry(Entry):
+    type: Literal["dates"] = "dates"
+    parts: Annotated[list[DatePart], Field(min_length=1)]
+    fill: float
+    shift: float
+    scale: Annotated[float, Field(gt=0)]
+
+
+class TermsEntry(Entry):
+    type: Literal["text"] = "text"
+    settings: TextSettings
+
+
+class Document(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[1] = 1
+    n_columns: Annotated[int, Field(ge=1)]
+    named: bool
+    ignored: list[int]
+    sparse: bool
+    encoders: list[Annotated[OneHotEntry | HashEntry | DatesEntry | TermsEntry, Field(discriminator="type")]]
+
+
+def to_document(pipeline: Pipeline) -> tuple[dict[str, Any], dict[str, Array]]:
+    """(document, arrays) for a model file's header and its arrays."""
+    numbers = pipeline.numbers
+    arrays: dict[str, Array] = {}
+    if pipeline.names is not None:
+        arrays |= _packed("names", Strings.of(pipeline.names))
+    if not _is_every(numbers.columns, pipeline.n_columns):
+        arrays["numbers.columns"] = numbers.columns
+    for name in (*FLAGS, *FIGURES):
+        array = getattr(numbers, name)
+        if array.any():  # what is not there is all zeros
+            arrays[f"numbers.{name}"] = array.astype(np.uint8) if name in FLAGS else array
+    entries = []
+    for number, encoder in enumerate(pipeline.encoders):
+        entries.append(_entry(encoder))
+        if isinstance(encoder, OneHot):
+            arrays |= _packed(f"{number}.levels", encoder.levels)
+        elif isinstance(encoder, Terms):
+            if encoder.vocabulary is not None:
+                arrays |= _packed(f"{number}.vocabulary", encoder.vocabulary)
+            if encoder.idf is not None:
+                arrays[f"{number}.idf"] = encoder.idf
+    document = Document(
+        n_columns=pipeline.n_columns,
+        named=pipeline.names is not None,
+        ignored=sorted(pipeline.ignored),
+        sparse=pipeline.sparse,
+        encoders=entries,
+    )
+    return document.model_dump(mode="json"), {PREFIX + name: array for name, array in arrays.items()}
+
+
+def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Pipeline:
+    """The pipeline that was stored. Raises CorruptModel if the parts do not fit each other."""
+    try:
+        read = Document.model_validate(document)
+    except ValidationError as error:
+        raise CorruptModel(f"the preprocessing is wrong in {error.error_count()} place(s)") from error
+    names = None
+    if read.named:
+        names = tuple(_strings(arrays, "names", read.n_columns).to_list())
+    encoders = tuple(_encoder(entry, number, arrays) for number, entry in enumerate(read.encoders))
+    taken = [*(encoder.column for encoder in encoders), *read.ignored]
+    columns = _array(arrays, "numbers.columns", None, np.arange(read.n_columns))
+    every = np.sort(np.concatenate([columns, np.array(taken, dtype=np.int64)]))
+    if not _is_every(every, read.n_columns) or (np.diff(columns) <= 0).any():
+        raise CorruptModel("the preprocessing does not use each column once")
+    return Pipeline(
+        names=names,
+        n_columns=read.n_columns,
+        ignored=frozenset(read.ignored),
+        numbers=_numbers(columns, arrays),
+        encoders=encoders,
+        sparse=read.sparse,
+    )
+
+
+def _numbers(columns: Array, arrays: Mapping[str, Array]) -> Numbers:
+    width = len(columns)
+    stored = {name: _array(arrays, f"numbers.{name}", width, np.zeros(width)) for name in (*FLAGS, *FIGURES)}
+    if (stored["scale"] <= 0).any():
+        raise CorruptModel("a scale of the preprocessing is not above 0")
+    flags: dict[str, Any] = {name: stored[name].astype(bool) for name in FLAGS}
+    figures: dict[str, Any] = {name: stored[name].astype(np.float64) for name in FIGURES}
+    return Numbers(columns, **flags, **figures)
+
+
+def _entry(encoder: Encoder) -> Any:
+    shared: dict[str, Any] = {name: getattr(encoder, name) for name in ("column", "stored", "refuses_missing")}
+    if isinstance(encoder, OneHot):
+        return OneHotEntry(
+            **shared,
+            has_missing=encoder.has_missing,
+            has_other=encoder.has_other,
+            refuses_unknown=encoder.refuses_unknown,
+        )
+    if isinstance(encoder, HashedLevels):
+        return HashEntry(**shared, has_missing=encoder.has_missing, dims=encoder.dims)
+    if isinstance(encoder, Dates):
+        named = {name: getattr(encoder, name) for name in ("has_missing", "fill", "shift", "scale")}
+        return DatesEntry(**shared, **named, parts=list(encoder.parts))
+    assert isinstance(encoder, Terms)
+    return TermsEntry(**shared, has_missing=encoder.has_missing, settings=encoder.settings)
+
+
+def _encoder(entry: Any, number: int, arrays: Mapping[str, Array]) -> Encoder:
+    own = {name: value for name, value in entry if name != "type"}
+    if isinstance(entry, OneHotEntry):
+        return OneHot(**own, levels=_strings(arrays, f"{number}.levels", None))
+    if isinstance(entry, HashEntry):
+        return HashedLevels(**own)
+    if isinstance(entry, DatesEntry):
+        if len(set(entry.parts)) != len(entry.parts):
+            raise CorruptModel("a date has a part twice")
+        return Dates(**{**own, "parts": tuple(entry.parts)})
+    vocabulary = None if entry.settings.hash else _strings(arrays, f"{number}.vocabulary", None)
+    width = int(entry.settings.hash) if vocabulary is None else len(vocabulary)
+    idf = _array(arrays, f"{number}.idf", width) if entry.settings.idf else None
+    if idf is not None and (idf <= 0).any():
+        raise CorruptModel("a term's idf is not above 0")
+    return Terms(**own, vocabulary=vocabulary, idf=idf)
+
+
+def _packed(name: str, texts: Strings) -> dict[str, Array]:
+    """Texts that lie one behind another in their buffer, as `Strings.of` makes them."""
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), texts.ends])
+    return {f"{name}.bytes": texts.bytes, f"{name}.offsets": offsets}
+
+
+def _strings(arrays: Mapping[str, Array], name: str, count: int | None) -> Strings:
+    offsets = _array(arrays, f"{name}.offsets", None if count is None else count + 1)
+    text_bytes = _array(arrays, f"{name}.bytes", None, np.zeros(0, dtype=np.uint8))
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(text_bytes) or (np.diff(offsets) < 0).any():
+        raise CorruptModel(f"the array preprocess.{name}.offsets does not fit its texts")
+    texts = Strings.stored(text_bytes, offsets)
+    try:
+        if len(set(texts.to_list())) != len(texts):
+            raise CorruptModel(f"preprocess.{name} has a text twice")
+    except UnicodeDecodeError:
+        raise CorruptModel(f"preprocess.{name} is not UTF-8") from None
+    return texts
+
+
+def _array(arrays: Mapping[str, Array], name: str, length: int | None, default: Array | None = None) -> Array:
+    array = arrays.get(PREFIX + name, default)
+    if array is None or array.ndim != 1 or (length is not None and len(array) != length):
+        raise CorruptModel(f"the array preprocess.{name} is missing or has another shape")
+    wanted = "u" if name.endswith(".bytes") else "i" if name.endswith((".offsets", ".columns")) else None
+    if wanted is not None and array.dtype.kind != wanted:
+        raise CorruptModel(f"the array preprocess.{name} has another type")
+    return array
+
+
+def _is_every(columns: Array, n_columns: int) -> bool:
+    return len(columns) == n_columns and bool((columns == np.arange(n_columns)).all())

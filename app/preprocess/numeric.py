@@ -1,0 +1,96 @@
+"""Numbers as features: missing ones filled, their scale learnt. Features stay raw; weights take up the scale."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from app.preprocess.features import Floats, is_sparse
+from app.preprocess.figures import BLOCK_CELLS, TINY, Figures
+
+Array = npt.NDArray[Any]
+Flags = npt.NDArray[np.bool_]
+
+WELL_SCALED = 10.0
+"""Columns whose largest values differ by less than this factor, and are not above it, need no scaling."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """All numeric and boolean columns side by side, then a feature for the missing values of those that want one."""
+
+    columns: npt.NDArray[np.int64]
+    """Which of the pipeline's columns; ascending."""
+    boolean: Flags
+    refuses_missing: Flags
+    indicates: Flags
+    fill: Floats
+    shift: Floats
+    scale: Floats
+
+    @property
+    def width(self) -> int:
+        return len(self.columns) + int(self.indicates.sum())
+
+    def encode(self, X: Any) -> Any:
+        """The features of a table that has exactly these columns; the table itself if nothing is to be changed."""
+        if is_sparse(X):
+            return X
+        present = _without_missing(X)
+        if present and not self.indicates.any():
+            return X
+        n_rows, n = X.shape
+        out = np.empty((n_rows, self.width))
+        rows = max(1, BLOCK_CELLS // max(1, n))
+        for start in range(0, n_rows, rows):
+            block, target = X[start : start + rows], out[start : start + rows]
+            absent = np.isnan(block)
+            np.copyto(target[:, :n], np.where(absent, self.fill, block))
+            target[:, n:] = absent[:, self.indicates]
+        return out
+
+    def solver_units(self) -> tuple[Floats, Floats]:
+        n = self.width - len(self.columns)
+        return np.concatenate([self.shift, np.zeros(n)]), np.concatenate([self.scale, np.ones(n)])
+
+
+def choose_scale(figures: Figures, sparse: bool) -> tuple[str, str]:
+    """What `auto` means for columns with these figures, and why."""
+    reason = disparity(figures, sparse)
+    if reason is None:
+        return "none", "the columns have comparable scales already"
+    return ("maxabs", f"{reason}; zeros stay zeros") if sparse else ("standard", reason)
+
+
+def disparity(figures: Figures, sparse: bool) -> str | None:
+    """How the scales of columns differ so much that training would suffer; None: they do not."""
+    sizes = figures.largest[figures.std > 0]
+    if not len(sizes):
+        return None
+    low, high = float(sizes.min()), float(sizes.max())
+    # rare terms of normalised sparse rows are small, and that is right: their smallness is what they weigh
+    if high > WELL_SCALED * low and not (sparse and high <= 1.0):
+        return f"the largest values of the columns range from {low:.3g} to {high:.3g}"
+    return f"values are as large as {high:.3g}" if high > WELL_SCALED else None
+
+
+def units(scale: str, figures: Figures, sparse: bool) -> tuple[Floats, Floats]:
+    """(shift, scale) of each column; columns without a spread are only shifted. Sparse columns are not shifted."""
+    width = len(figures.mean)
+    shift, divisor = np.zeros(width), np.ones(width)
+    if scale == "standard":
+        shift, divisor = figures.mean, figures.std
+    elif scale == "minmax":
+        shift, divisor = figures.low, figures.high - figures.low
+    elif scale == "maxabs":
+        divisor = figures.largest
+    divisor = np.where((divisor < TINY) | ~np.isfinite(divisor), 1.0, divisor)
+    return np.zeros(width) if sparse else shift, divisor
+
+
+def _without_missing(X: Array) -> bool:
+    if X.dtype.kind != "f":
+        return True
+    rows = max(1, BLOCK_CELLS // max(1, X.shape[1]))
+    return not any(np.isnan(X[start : start + rows]).any() for start in range(0, X.shape[0], rows))

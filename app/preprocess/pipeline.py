@@ -1,0 +1,205 @@
+"""What was learnt from the training rows: applies to raw named values, says what features are called and mean."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from app.frame import Array, Kind
+from app.preprocess.errors import PreprocessError, called
+from app.preprocess.features import MISSING, Encoder, Feature, Floats, is_sparse, row_sums, side_by_side
+from app.preprocess.numeric import Numbers
+from app.preprocess.text import count_terms
+from app.preprocess.values import given_numbers, given_values, missing_rows
+
+Warning = dict[str, str]
+MAX_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Features: the numbers in the order of their columns, their missing-value features, then each other column's.
+
+    Features are in raw units (`transform` in `training`, `apply` here). What the solver saw are `solver_rows` of them;
+    `fold` turns its weights into weights of raw units.
+    """
+
+    names: tuple[str, ...] | None
+    """Of all columns, also ignored ones; None: they have none, and all of them are numeric."""
+    n_columns: int
+    ignored: frozenset[int]
+    numbers: Numbers
+    encoders: tuple[Encoder, ...]
+    sparse: bool
+    """Whether the features are kept as CSR."""
+
+    @cached_property
+    def n_features(self) -> int:
+        return self.numbers.width + sum(encoder.width for encoder in self.encoders)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the features are the raw columns themselves, in order: a row of numbers needs no encoding."""
+        return not self.encoders and self.numbers.width == len(self.numbers.columns) == self.n_columns
+
+    def name(self, column: int) -> str:
+        return str(column) if self.names is None else self.names[column]
+
+    def apply(self, columns: Mapping[str, Sequence[Any]], n_rows: int) -> tuple[Any, list[Warning]]:
+        """(features, warnings) of raw values by column: Python values (None is missing), numpy or Arrow arrays.
+
+        Columns that the model does not know are ignored, absent ones are missing in every row. Raises PreprocessError.
+        """
+        warnings = self._unexpected(columns, n_rows)
+        nothing = [None] * n_rows
+        numbers = np.empty((n_rows, len(self.numbers.columns)))
+        for place, column in enumerate(self.numbers.columns.tolist()):
+            stored: Kind = "boolean" if self.numbers.boolean[place] else "numeric"
+            name = self.name(column)
+            numbers[:, place] = given_numbers(columns.get(name, nothing), n_rows, name, stored)
+        self.check_numbers(numbers)
+        blocks = []
+        for encoder in self.encoders:
+            name = self.name(encoder.column)
+            values = given_values(columns.get(name, nothing), n_rows, name, encoder.stored, encoder.kind)
+            self.check_missing(encoder, values)
+            blocks.append(encoder.encode(values, name, count_terms))
+        return self.joined(self.numbers.encode(numbers), blocks), warnings
+
+    def joined(self, numbers: Any, blocks: list[sp.csr_array]) -> Any:
+        """All features of some rows, dense or CSR."""
+        if not blocks:
+            return numbers
+        if not self.sparse:
+            return np.hstack([numbers, *(block.toarray() for block in blocks)])
+        return side_by_side([self._as_csr(numbers), *blocks] if self.numbers.width else blocks, numbers.shape[0])
+
+    def _as_csr(self, numbers: Array) -> sp.csr_array:
+        """Zeros that the solver sees shifted are stored: then shifting is done entry by entry."""
+        n_rows, width = numbers.shape
+        stored = (numbers != 0) | (self.numbers.solver_units()[0] != 0)
+        indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(stored.sum(axis=1))])
+        indices = np.broadcast_to(np.arange(width, dtype=np.int32), numbers.shape)[stored]
+        return sp.csr_array((np.asarray(numbers[stored], dtype=np.float64), indices, indptr), shape=(n_rows, width))
+
+    def check_numbers(self, X: Array) -> None:
+        """Refuse missing numbers where they are to be refused."""
+        for place in np.flatnonzero(self.numbers.refuses_missing).tolist():
+            _refuse_missing(np.isnan(X[:, place]), self.name(int(self.numbers.columns[place])))
+
+    def check_missing(self, encoder: Encoder, values: Any) -> None:
+        if encoder.refuses_missing:
+            _refuse_missing(missing_rows(values), self.name(encoder.column))
+
+    @cached_property
+    def _solver_units(self) -> tuple[Floats, Floats]:
+        parts = [self.numbers.solver_units(), *(encoder.solver_units() for encoder in self.encoders)]
+        shift, scale = zip(*parts, strict=True)
+        return np.concatenate(shift), np.concatenate(scale)
+
+    def solver_rows(self, features: Any, *, in_place: bool = False) -> Any:
+        """The rows as the solver saw them; features that need no scaling are given back as they are."""
+        shift, scale = self._solver_units
+        if not shift.any() and (scale == 1.0).all():
+            return features
+        if not is_sparse(features):
+            out = features if in_place else np.array(features, dtype=np.float64)
+            out -= shift
+            out /= scale
+            return out
+        data = features.data if in_place else np.array(features.data, dtype=np.float64)
+        if shift.any():
+            data -= shift[features.indices]
+        data /= scale[features.indices]
+        return sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
+
+    def solver_norms(self, features: Any) -> Floats:
+        """|x| of each row as the solver saw it, without the constant of the bias."""
+        shift, scale = self._solver_units
+        if not is_sparse(features):
+            rows = (features - shift) / scale
+            return _norms(rows)
+        shifted = np.flatnonzero(shift)
+        data = np.where(shift[features.indices] == 0, features.data / scale[features.indices], 0.0)
+        still = sp.csr_array((data * data, features.indices, features.indptr), shape=features.shape)
+        # a shifted zero is not zero, and a client's sparse row does not store it
+        moved = (features[:, shifted].toarray() - shift[shifted]) / scale[shifted]
+        return np.hypot(np.sqrt(row_sums(still)), _norms(moved))
+
+    def fold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
+        """The solver's weights in raw units; of several classes: a row of weights and an intercept each."""
+        shift, scale = self._solver_units
+        folded = coef / scale
+        return folded, intercept - folded @ shift
+
+    def unfold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
+        """Weights in raw units as the solver would have them."""
+        shift, scale = self._solver_units
+        return coef * scale, intercept + coef @ shift
+
+    def strength(self, coef: Floats) -> Floats:
+        """The weights by which features of different units can be compared: those that the solver saw."""
+        strengths: Floats = coef * self._solver_units[1]
+        return strengths
+
+    def feature(self, number: int) -> Feature:
+        """What a feature is called."""
+        n = len(self.numbers.columns)
+        if number < n:
+            name = self.name(int(self.numbers.columns[number]))
+            return Feature(name, name, unit="true" if self.numbers.boolean[number] else "1")
+        if number < self.numbers.width:
+            name = self.name(int(self.numbers.columns[np.flatnonzero(self.numbers.indicates)[number - n]]))
+            return Feature(f"{name}={MISSING}", name, unit="level")
+        number -= self.numbers.width
+        for encoder in self.encoders:
+            if number < encoder.width:
+                return encoder.feature(number, self.name(encoder.column))
+            number -= encoder.width
+        raise IndexError(number)
+
+    def columns_of_features(self) -> npt.NDArray[np.int64]:
+        """For each feature the number of the column that it comes from."""
+        parts = [self.numbers.columns, self.numbers.columns[self.numbers.indicates]]
+        parts += [np.full(encoder.width, encoder.column, dtype=np.int64) for encoder in self.encoders]
+        return np.concatenate(parts)
+
+    def _unexpected(self, columns: Mapping[str, Sequence[Any]], n_rows: int) -> list[Warning]:
+        if self.names is None:
+            raise PreprocessError("unnamed_columns", "the model's columns have no names; send rows as vectors")
+        known, warnings = self._known_names, []
+        if unknown := [name for name in columns if name not in known]:
+            warnings.append({"code": "unknown_columns", "detail": f"ignored, not known to the model: {_some(unknown)}"})
+        if absent := [name for name in self._used_names if name not in columns]:
+            warnings.append({"code": "missing_columns", "detail": f"taken as missing in every row: {_some(absent)}"})
+        return warnings
+
+    @cached_property
+    def _known_names(self) -> frozenset[str]:
+        return frozenset(self.names or ())
+
+    @cached_property
+    def _used_names(self) -> list[str]:
+        return [self.name(column) for column in range(self.n_columns) if column not in self.ignored]
+
+
+def _norms(rows: Floats) -> Floats:
+    norms: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return norms
+
+
+def _refuse_missing(missing: npt.NDArray[np.bool_], name: str) -> None:
+    if missing.any():
+        row, count = int(missing.argmax()), int(missing.sum())
+        values = "a value is" if count == 1 else f"{count} values are"
+        message = f"row {row}, column {called(name)}: {values} missing, and the model does not allow it"
+        raise PreprocessError("missing_value", message, name, row)
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(called(name) for name in names[:MAX_NAMED])
+    return shown if len(names) <= MAX_NAMED else f"{shown} and {len(names) - MAX_NAMED} more"

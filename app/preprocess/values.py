@@ -1,0 +1,229 @@
+"""The values of one column, read from stored rows or from what a client sends, in one of three shapes.
+
+numbers   numeric and boolean columns, dates as seconds since 1970; NaN where a value is missing
+levels    categorical columns: numbers of levels, -1 where a value is missing
+texts     text columns: empty where a value is missing
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from app.frame import Array, Frame, Kind, Strings
+from app.preprocess.errors import PreprocessError, called
+
+Floats = npt.NDArray[np.float64]
+
+BOOLEANS = {"true": 1.0, "yes": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "f": 0.0}
+DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+MISSING_MARKS = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
+"""In a column of numbers, truth values or dates these words, in any case, say that there is no value."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+WHOLE = 2.0**53
+CONVERSIONS = {
+    ("numeric", "categorical"),
+    ("numeric", "text"),
+    ("boolean", "categorical"),
+    ("boolean", "numeric"),
+    ("categorical", "text"),
+    ("text", "categorical"),
+}
+"""(how a column is stored, as what it may be taken); what is as it is stored is always allowed."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    codes: npt.NDArray[np.int64]
+    names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Texts:
+    texts: Strings | Sequence[str]
+    missing: npt.NDArray[np.bool_]
+
+
+Values = Floats | Levels | Texts
+
+
+def missing_rows(values: Values) -> npt.NDArray[np.bool_]:
+    if isinstance(values, Levels):
+        return values.codes < 0
+    return values.missing if isinstance(values, Texts) else np.isnan(values)
+
+
+def number_text(number: float) -> str:
+    """A number as a level: whole ones without a decimal point."""
+    return str(int(number)) if number == math.trunc(number) and abs(number) <= WHOLE else repr(float(number))
+
+
+def check_kind(name: str, stored: Kind, wanted: Kind) -> None:
+    if stored != wanted and (stored, wanted) not in CONVERSIONS:
+        message = f"column {called(name)} is {stored} and cannot be taken for {wanted}"
+        raise PreprocessError("kind_mismatch", message, name)
+
+
+def stored_values(frame: Frame, position: int, name: str, stored: Kind, wanted: Kind) -> Values:
+    """A column of stored rows that is kept as `stored`, taken as `wanted`."""
+    check_kind(name, stored, wanted)
+    numbers = np.asarray(frame.X[:, position], dtype=np.float64)
+    if stored == "text":
+        texts = Texts(frame.texts[position], np.isnan(numbers))
+        return texts if wanted == "text" else _levels_of_texts(texts)
+    if stored == "categorical":
+        codes = np.where(np.isnan(numbers), -1.0, numbers).astype(np.int64)
+        levels = frame.columns[position].levels
+        assert levels is not None
+        return Levels(codes, levels.to_list()) if wanted == "categorical" else _texts_of_levels(codes, levels)
+    if wanted in ("numeric", "boolean", "date"):
+        return numbers
+    written = _levels_of_numbers(numbers, stored)
+    return written if wanted == "categorical" else _texts_of_levels(written.codes, Strings.of(written.names))
+
+
+def given_values(values: Any, n_rows: int, name: str, stored: Kind, wanted: Kind) -> Values:
+    """A column as a client sends it: Python values (None is missing), a numpy array or an Arrow array.
+
+    Read as the column was read for training (`stored`), then taken as `wanted`.
+    """
+    if stored in ("numeric", "boolean", "date"):
+        numbers = given_numbers(values, n_rows, name, stored)
+        if wanted in ("numeric", "boolean", "date"):
+            return numbers
+        written = _levels_of_numbers(numbers, stored)
+        if wanted == "categorical":
+            return written
+        return Texts([written.names[code] if code >= 0 else "" for code in written.codes], written.codes < 0)
+    words = [_word(value, name, row) for row, value in enumerate(_plain(values, n_rows, name))]
+    if wanted == "text":
+        missing = np.array([word is None for word in words], dtype=bool)
+        return Texts([word or "" for word in words], missing)
+    numbered: dict[str, int] = {}
+    codes = [-1 if word is None else numbered.setdefault(word, len(numbered)) for word in words]
+    return Levels(np.array(codes, dtype=np.int64), list(numbered))
+
+
+def given_numbers(values: Any, n_rows: int, name: str, stored: Kind) -> Floats:
+    """Numbers, truth values or the seconds of dates, NaN where there is none."""
+    numbers: Floats | None = None
+    if isinstance(values, np.ndarray) and len(values) == n_rows:
+        if values.dtype.kind in "fiub" and stored != "date":
+            numbers = values.astype(np.float64)
+        elif values.dtype.kind == "M" and stored == "date":
+            ticks = values.astype("datetime64[us]")
+            numbers = np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64) / 1e6)
+    if numbers is None:
+        read, plain = READERS[stored], _plain(values, n_rows, name)
+        numbers = np.array([read(value, name, row) for row, value in enumerate(plain)], dtype=np.float64)
+    refused = np.isinf(numbers)
+    if stored == "boolean":
+        refused |= ~np.isin(numbers, (0.0, 1.0)) & ~np.isnan(numbers)
+    if refused.any():
+        raise _bad_value(name, int(refused.argmax()), EXPECTED[stored])
+    return numbers
+
+
+def _read_number(value: Any, name: str, row: int) -> float:
+    if isinstance(value, int | float):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf
+    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING_MARKS):
+        return math.nan
+    if isinstance(value, str) and DECIMAL.fullmatch(value.strip()):
+        return float(value)
+    raise _bad_value(name, row, EXPECTED["numeric"])
+
+
+def _read_boolean(value: Any, name: str, row: int) -> float:
+    if isinstance(value, str) and value.strip().lower() in BOOLEANS:
+        return BOOLEANS[value.strip().lower()]
+    return _read_number(value, name, row)
+
+
+def _read_date(value: Any, name: str, row: int) -> float:
+    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING_MARKS):
+        return math.nan
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value.strip())
+        if isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day)
+        if isinstance(value, datetime):
+            return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - EPOCH).total_seconds()
+    except (ValueError, OverflowError):
+        pass
+    raise _bad_value(name, row, EXPECTED["date"])
+
+
+READERS: dict[str, Callable[[Any, str, int], float]] = {
+    "numeric": _read_number,
+    "boolean": _read_boolean,
+    "date": _read_date,
+}
+EXPECTED: dict[str, str] = {
+    "numeric": "a finite number",
+    "boolean": "true or false",
+    "date": "a date such as 2024-05-31 or 2024-05-31T12:00:00Z",
+}
+
+
+def _word(value: Any, name: str, row: int) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float) and (isinstance(value, int) or math.isfinite(value)):
+        return str(value) if isinstance(value, int) else number_text(value)
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, date):
+        return value.isoformat()
+    raise _bad_value(name, row, "text")
+
+
+def _plain(values: Any, n_rows: int, name: str) -> Sequence[Any]:
+    """Python values, whatever holds them."""
+    convert = getattr(values, "to_pylist", None) or getattr(values, "tolist", None)
+    plain: Sequence[Any] = values if convert is None else convert()
+    if len(plain) != n_rows:
+        raise PreprocessError("wrong_length", f"column {called(name)} has {len(plain)} values, not {n_rows}", name)
+    return plain
+
+
+def _bad_value(name: str, row: int, expected: str) -> PreprocessError:
+    return PreprocessError("bad_value", f"row {row}, column {called(name)}: {expected} is needed", name, row)
+
+
+def _levels_of_numbers(numbers: Floats, stored: Kind) -> Levels:
+    present = ~np.isnan(numbers)
+    values, inverse = np.unique(numbers[present], return_inverse=True)
+    codes = np.full(len(numbers), -1, dtype=np.int64)
+    codes[present] = inverse
+    write = number_text if stored == "numeric" else lambda truth: "true" if truth else "false"
+    return Levels(codes, [write(value) for value in values.tolist()])
+
+
+def _levels_of_texts(texts: Texts) -> Levels:
+    numbered: dict[str, int] = {}
+    codes = np.empty(len(texts.missing), dtype=np.int64)
+    for row, missing in enumerate(texts.missing.tolist()):
+        codes[row] = -1 if missing else numbered.setdefault(texts.texts[row], len(numbered))
+    return Levels(codes, list(numbered))
+
+
+def _texts_of_levels(codes: Array, levels: Strings) -> Texts:
+    """The words themselves, none of them copied."""
+    missing = codes < 0
+    if not len(levels):
+        return Texts(Strings(levels.bytes, np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)), missing)
+    chosen = np.where(missing, 0, codes)
+    ends = np.where(missing, levels.starts[chosen], levels.ends[chosen])
+    return Texts(Strings(levels.bytes, levels.starts[chosen], ends), missing)
