@@ -1,12 +1,13 @@
 """Numbers as features: missing ones filled, their scale learnt. Features stay raw; weights take up the scale."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from app.preprocess.features import Floats, is_sparse
+from app.preprocess.features import MISSING, Feature, Floats, is_sparse, untouched
 from app.preprocess.figures import BLOCK_CELLS, TINY, Figures
 
 Array = npt.NDArray[Any]
@@ -18,7 +19,7 @@ WELL_SCALED = 10.0
 
 @dataclass(frozen=True)
 class Numbers:
-    """All numeric and boolean columns side by side, then a feature for the missing values of those that want one."""
+    """All numeric and boolean columns side by side; where that is wanted, a feature for missing values behind one."""
 
     columns: npt.NDArray[np.int64]
     """Which of the pipeline's columns; ascending."""
@@ -33,12 +34,19 @@ class Numbers:
     def width(self) -> int:
         return len(self.columns) + int(self.indicates.sum())
 
+    @cached_property
+    def columns_of_features(self) -> npt.NDArray[np.int64]:
+        """A column's number, then whether it is missing."""
+        return np.repeat(self.columns, 1 + self.indicates)
+
+    @cached_property
+    def _places(self) -> npt.NDArray[np.int64]:
+        """Where each column's number is among the features; the feature behind it is the missing value's, if any."""
+        return np.arange(len(self.columns)) + np.cumsum(self.indicates) - self.indicates
+
     def encode(self, X: Any) -> Any:
         """The features of a table that has exactly these columns; the table itself if nothing is to be changed."""
-        if is_sparse(X):
-            return X
-        present = _without_missing(X)
-        if present and not self.indicates.any():
+        if is_sparse(X) or (_without_missing(X) and not self.indicates.any()):
             return X
         n_rows, n = X.shape
         out = np.empty((n_rows, self.width))
@@ -46,13 +54,20 @@ class Numbers:
         for start in range(0, n_rows, rows):
             block, target = X[start : start + rows], out[start : start + rows]
             absent = np.isnan(block)
-            np.copyto(target[:, :n], np.where(absent, self.fill, block))
-            target[:, n:] = absent[:, self.indicates]
+            target[:, self._places] = np.where(absent, self.fill, block)
+            target[:, self._places[self.indicates] + 1] = absent[:, self.indicates]
         return out
 
     def solver_units(self) -> tuple[Floats, Floats]:
-        n = self.width - len(self.columns)
-        return np.concatenate([self.shift, np.zeros(n)]), np.concatenate([self.scale, np.ones(n)])
+        shift, scale = untouched(self.width)
+        shift[self._places], scale[self._places] = self.shift, self.scale
+        return shift, scale
+
+    def feature(self, number: int, name: str) -> Feature:
+        place = int(np.searchsorted(self._places, number, side="right")) - 1
+        if number > self._places[place]:
+            return Feature(f"{name}={MISSING}", name, unit="level")
+        return Feature(name, name, unit="true" if self.boolean[place] else "1")
 
 
 def choose_scale(figures: Figures, sparse: bool) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from app.frame import Array, Kind
 from app.preprocess.errors import PreprocessError, called
-from app.preprocess.features import MISSING, Encoder, Feature, Floats, is_sparse, row_sums, side_by_side
+from app.preprocess.features import Encoder, Feature, Floats, is_sparse, row_sums, side_by_side
 from app.preprocess.numeric import Numbers
 from app.preprocess.text import count_terms
 from app.preprocess.values import given_numbers, given_values, missing_rows
@@ -22,9 +22,9 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Features: the numbers in the order of their columns, their missing-value features, then each other column's.
+    """Features lie in the order of the columns that they come from.
 
-    Features are in raw units (`transform` in `training`, `apply` here). What the solver saw are `solver_rows` of them;
+    They are in raw units (`transform` in `training`, `apply` here). What the solver saw are `solver_rows` of them;
     `fold` turns its weights into weights of raw units.
     """
 
@@ -71,20 +71,37 @@ class Pipeline:
         return self.joined(self.numbers.encode(numbers), blocks), warnings
 
     def joined(self, numbers: Any, blocks: list[sp.csr_array]) -> Any:
-        """All features of some rows, dense or CSR."""
+        """All features of some rows, dense or CSR: the numbers' and those of each encoder."""
         if not blocks:
             return numbers
-        if not self.sparse:
-            return np.hstack([numbers, *(block.toarray() for block in blocks)])
-        return side_by_side([self._as_csr(numbers), *blocks] if self.numbers.width else blocks, numbers.shape[0])
+        encoded = iter(blocks)
+        parts: list[Any] = []
+        for encoder, first, past in self._parts:
+            if encoder is not None:
+                parts.append(next(encoded) if self.sparse else next(encoded).toarray())
+            else:
+                parts.append(self._as_csr(numbers, first, past) if self.sparse else numbers[:, first:past])
+        return side_by_side(parts, numbers.shape[0]) if self.sparse else np.hstack(parts)
 
-    def _as_csr(self, numbers: Array) -> sp.csr_array:
+    @cached_property
+    def _parts(self) -> list[tuple[Encoder | None, int, int]]:
+        """What lies side by side, by column: (an encoder, …) or (None, first, past) of the numbers' features."""
+        parts: list[tuple[Encoder | None, int, int]] = []
+        first = 0
+        for encoder in self.encoders:
+            past = int(np.searchsorted(self.numbers.columns_of_features, encoder.column))
+            parts += [(None, first, past)] if past > first else []
+            parts.append((encoder, 0, encoder.width))
+            first = past
+        return [*parts, (None, first, self.numbers.width)] if self.numbers.width > first else parts
+
+    def _as_csr(self, numbers: Array, first: int, past: int) -> sp.csr_array:
         """Zeros that the solver sees shifted are stored: then shifting is done entry by entry."""
-        n_rows, width = numbers.shape
-        stored = (numbers != 0) | (self.numbers.solver_units()[0] != 0)
+        values = np.asarray(numbers[:, first:past], dtype=np.float64)
+        stored = (values != 0) | (self.numbers.solver_units()[0][first:past] != 0)
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(stored.sum(axis=1))])
-        indices = np.broadcast_to(np.arange(width, dtype=np.int32), numbers.shape)[stored]
-        return sp.csr_array((np.asarray(numbers[stored], dtype=np.float64), indices, indptr), shape=(n_rows, width))
+        indices = np.broadcast_to(np.arange(past - first, dtype=np.int32), values.shape)[stored]
+        return sp.csr_array((values[stored], indices, indptr), shape=values.shape)
 
     def check_numbers(self, X: Array) -> None:
         """Refuse missing numbers where they are to be refused."""
@@ -97,9 +114,13 @@ class Pipeline:
 
     @cached_property
     def _solver_units(self) -> tuple[Floats, Floats]:
-        parts = [self.numbers.solver_units(), *(encoder.solver_units() for encoder in self.encoders)]
-        shift, scale = zip(*parts, strict=True)
-        return np.concatenate(shift), np.concatenate(scale)
+        numbers = self.numbers.solver_units()
+        shifts, scales = [np.zeros(0)], [np.zeros(0)]
+        for encoder, first, past in self._parts:
+            shift, scale = numbers if encoder is None else encoder.solver_units()
+            shifts.append(shift[first:past])
+            scales.append(scale[first:past])
+        return np.concatenate(shifts), np.concatenate(scales)
 
     def solver_rows(self, features: Any, *, in_place: bool = False) -> Any:
         """The rows as the solver saw them; features that need no scaling are given back as they are."""
@@ -148,25 +169,20 @@ class Pipeline:
 
     def feature(self, number: int) -> Feature:
         """What a feature is called."""
-        n = len(self.numbers.columns)
-        if number < n:
-            name = self.name(int(self.numbers.columns[number]))
-            return Feature(name, name, unit="true" if self.numbers.boolean[number] else "1")
-        if number < self.numbers.width:
-            name = self.name(int(self.numbers.columns[np.flatnonzero(self.numbers.indicates)[number - n]]))
-            return Feature(f"{name}={MISSING}", name, unit="level")
-        number -= self.numbers.width
-        for encoder in self.encoders:
-            if number < encoder.width:
-                return encoder.feature(number, self.name(encoder.column))
-            number -= encoder.width
+        name = self.name(int(self.column_of_features[number]))
+        for encoder, first, past in self._parts:
+            if number < past - first:
+                found = self.numbers if encoder is None else encoder
+                return found.feature(first + number, name)
+            number -= past - first
         raise IndexError(number)
 
-    def columns_of_features(self) -> npt.NDArray[np.int64]:
-        """For each feature the number of the column that it comes from."""
-        parts = [self.numbers.columns, self.numbers.columns[self.numbers.indicates]]
+    @cached_property
+    def column_of_features(self) -> npt.NDArray[np.int64]:
+        """For each feature the number of the column that it comes from; ascending."""
+        parts = [self.numbers.columns_of_features]
         parts += [np.full(encoder.width, encoder.column, dtype=np.int64) for encoder in self.encoders]
-        return np.concatenate(parts)
+        return np.sort(np.concatenate(parts), kind="stable")
 
     def _unexpected(self, columns: Mapping[str, Sequence[Any]], n_rows: int) -> list[Warning]:
         if self.names is None:

@@ -6,7 +6,6 @@ texts     text columns: empty where a value is missing
 """
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -15,16 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from app import spelling
 from app.frame import Array, Frame, Kind, Strings
 from app.preprocess.errors import PreprocessError, called
 
 Floats = npt.NDArray[np.float64]
 
-BOOLEANS = {"true": 1.0, "yes": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "f": 0.0}
-DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-MISSING_MARKS = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
-"""In a column of numbers, truth values or dates these words, in any case, say that there is no value."""
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WHOLE = 2.0**53
 CONVERSIONS = {
     ("numeric", "categorical"),
@@ -135,32 +130,33 @@ def _read_number(value: Any, name: str, row: int) -> float:
             return float(value)
         except OverflowError:
             return math.inf
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING_MARKS):
+    if _is_nothing(value):
         return math.nan
-    if isinstance(value, str) and DECIMAL.fullmatch(value.strip()):
+    if isinstance(value, str) and spelling.NUMBER.fullmatch(value):
         return float(value)
     raise _bad_value(name, row, EXPECTED["numeric"])
 
 
 def _read_boolean(value: Any, name: str, row: int) -> float:
-    if isinstance(value, str) and value.strip().lower() in BOOLEANS:
-        return BOOLEANS[value.strip().lower()]
-    return _read_number(value, name, row)
+    truth = spelling.read_boolean(value) if isinstance(value, str) else None
+    return _read_number(value, name, row) if truth is None else truth
 
 
 def _read_date(value: Any, name: str, row: int) -> float:
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING_MARKS):
+    if _is_nothing(value):
         return math.nan
-    try:
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value.strip())
-        if isinstance(value, date) and not isinstance(value, datetime):
-            value = datetime(value.year, value.month, value.day)
-        if isinstance(value, datetime):
-            return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - EPOCH).total_seconds()
-    except (ValueError, OverflowError):
-        pass
+    if isinstance(value, str):
+        seconds = spelling.read_date(value)
+        if seconds is not None:
+            return seconds
+    elif isinstance(value, date):
+        moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - spelling.EPOCH).total_seconds()
     raise _bad_value(name, row, EXPECTED["date"])
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and (spelling.is_blank(value) or spelling.is_mark(value)))
 
 
 READERS: dict[str, Callable[[Any, str, int], float]] = {

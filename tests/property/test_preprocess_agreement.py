@@ -94,7 +94,7 @@ def test_stored_rows_raw_rows_and_a_restored_model_agree(case: tuple[Table, Tabl
     names = [pipeline.feature(number).name for number in range(pipeline.n_features)]
     assert names == [restored.feature(number).name for number in range(pipeline.n_features)]
     assert [pipeline.feature(number).column for number in range(pipeline.n_features)] == [
-        pipeline.name(column) for column in pipeline.columns_of_features().tolist()
+        pipeline.name(column) for column in pipeline.column_of_features.tolist()
     ]
 
 
