@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
 from app.errors import UnsupportedMediaType
-from app.media_types import JSON, NDJSON
-from app.predictions import json_rows
+from app.media_types import ARROW, CSV, JSON, LIBSVM, NDJSON, NPY, NPZ, TSV
+from app.predictions import array_rows, arrow_rows, json_rows, text_rows
 from app.predictions.features import Features
 from app.predictions.rows import Rows
 
@@ -68,7 +69,33 @@ def _ndjson(body: Body) -> Request:
     return Request(json_rows.read_ndjson(body.content, body.features))
 
 
+def _delimited(delimiter: str, body: Body) -> Request:
+    return Request(text_rows.read_csv(body.content, body.features, delimiter, body.parameters.get("header")))
+
+
+def _libsvm(body: Body) -> Request:
+    return Request(text_rows.read_libsvm(body.content, body.features, body.index_base))
+
+
+def _arrow(body: Body) -> Request:
+    return Request(arrow_rows.read_arrow(body.content))
+
+
+def _npy(body: Body) -> Request:
+    return Request(array_rows.read_npy(body.content))
+
+
+def _npz(body: Body) -> Request:
+    return Request(array_rows.read_npz(body.content, body.features))
+
+
 READERS: dict[str, Callable[[Body], Request]] = {
     JSON: _json,
     NDJSON: _ndjson,
+    CSV: partial(_delimited, ","),
+    TSV: partial(_delimited, "\t"),
+    LIBSVM: _libsvm,
+    ARROW: _arrow,
+    NPY: _npy,
+    NPZ: _npz,
 }

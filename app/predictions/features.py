@@ -1,8 +1,9 @@
 """From rows as they were sent to the features that the weights are of."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -29,10 +30,15 @@ class Features:
     """Of the columns; empty: they have none."""
     column_of: Array | None = None
     """Which column each feature was made of, if a column can have several."""
-    index_of: dict[str, int] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "index_of", {name: number for number, name in enumerate(self.names)})
+    @cached_property
+    def index_of(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+    @property
+    def numeric(self) -> Collection[str]:
+        """The columns that hold nothing but numbers."""
+        return self.index_of
 
     @classmethod
     def of(cls, model: ModelFile) -> "Features":

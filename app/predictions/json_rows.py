@@ -13,12 +13,21 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import scipy.sparse as sp
 
 from app.errors import Invalid, Unparsable, invalid_field
 from app.predictions.features import Features, stacked
 from app.predictions.linear import Matrix
-from app.predictions.rows import INSTANCES, ListRows, MatrixRows, MixedRows, NamedRows, Places, Rows, check_count
+from app.predictions.rows import (
+    INSTANCES,
+    ListRows,
+    MatrixRows,
+    MixedRows,
+    NamedRows,
+    Places,
+    Rows,
+    check_count,
+    csr_of,
+)
 
 Wanted = list[str] | msgspec.UnsetType
 NO_CHOICE: Any = msgspec.field(default=msgspec.UNSET, name="return")
@@ -180,26 +189,6 @@ def _csr(rows: Sequence[SparseRow], features: Features, places: Places) -> Matri
     values = np.fromiter(chain.from_iterable(map(attrgetter("values"), rows)), dtype=np.float64, count=total)
     starts = np.concatenate([[0], np.cumsum(counts)])
     return csr_of(values, indices, starts, features.width, places)
-
-
-def csr_of(values: Any, indices: Any, starts: Any, width: int, places: Places, base: int = 0) -> Matrix:
-    """The matrix of sparse rows, indices in ascending order. Raises Invalid for one that is unknown or there twice.
-
-    `base` is what the client counts the first feature as.
-    """
-    outside = (indices < 0) | (indices >= width)
-    if outside.any():
-        row = int(np.searchsorted(starts, np.argmax(outside), side="right")) - 1
-        raise places.refuse(row, "unknown_feature", f"indices must be from {base} to {width - 1 + base}")
-    matrix = sp.csr_array((values, indices, starts), shape=(len(starts) - 1, width))
-    if not matrix.has_sorted_indices:
-        matrix = matrix.sorted_indices()
-    repeated = np.diff(matrix.indices) == 0
-    repeated[starts[1:-1][(starts[1:-1] > 0) & (starts[1:-1] < len(indices))] - 1] = False  # across two rows
-    if repeated.any():
-        row = int(np.searchsorted(starts, np.argmax(repeated), side="right")) - 1
-        raise places.refuse(row, "duplicate_feature", "an index is given twice")
-    return matrix
 
 
 def _filled_lines(body: bytes) -> list[int]:

@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from app.errors import ErrorItem, Invalid, PayloadTooLarge, invalid_field
-from app.predictions.linear import Matrix
+from app.predictions.linear import Array, Matrix
 
 MAX_ROWS = 1_000_000
 
@@ -93,3 +96,23 @@ def check_width(n_values: int, width: int, row: int, places: Places) -> None:
     if n_values != width:
         detail = f"has {n_values} values, the model has {width} features"
         raise places.refuse(row, "wrong_width", detail)
+
+
+def csr_of(values: Array, indices: Array, starts: Array, width: int, places: Places, base: int = 0) -> Matrix:
+    """The matrix of sparse rows, indices in ascending order. Raises Invalid for one that is unknown or there twice.
+
+    `base` is what the client counts the first feature as.
+    """
+    outside = (indices < 0) | (indices >= width)
+    if outside.any():
+        row = int(np.searchsorted(starts, np.argmax(outside), side="right")) - 1
+        raise places.refuse(row, "unknown_feature", f"indices must be from {base} to {width - 1 + base}")
+    matrix = sp.csr_array((values, indices, starts), shape=(len(starts) - 1, width))
+    if not matrix.has_sorted_indices:
+        matrix = matrix.sorted_indices()
+    repeated = np.diff(matrix.indices) == 0
+    repeated[starts[1:-1][(starts[1:-1] > 0) & (starts[1:-1] < len(indices))] - 1] = False  # across two rows
+    if repeated.any():
+        row = int(np.searchsorted(starts, np.argmax(repeated), side="right")) - 1
+        raise places.refuse(row, "duplicate_feature", "an index is given twice")
+    return matrix
