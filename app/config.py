@@ -7,11 +7,14 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.machine import memory_bytes
+
 PREFIX = "HYPERPLANE_"
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 GIB = 1 << 30
 MIB = 1 << 20
+SHARE_FOR_TRAINING = 0.7  # of the memory; the rest is for the API, the readers of files and their cache
 
 
 class Settings(BaseSettings):
@@ -28,6 +31,11 @@ class Settings(BaseSettings):
         ge=0,
         le=256,
         description="training processes beside the API; 0: this machine only serves",
+    )
+    memory_budget_bytes: int = Field(
+        default_factory=lambda: int(SHARE_FOR_TRAINING * memory_bytes()),
+        gt=0,
+        description="what the training processes of a machine may need together; a job that needs more is refused",
     )
     lease_seconds: float = Field(30.0, gt=0, description="a job whose worker is silent this long is retried")
     heartbeat_seconds: float = Field(5.0, gt=0)
@@ -46,6 +54,10 @@ class Settings(BaseSettings):
     @property
     def resolved_database_url(self) -> str:
         return self.database_url or f"sqlite:///{self.data_dir.resolve() / 'hyperplane.db'}"
+
+    @property
+    def threads_a_worker(self) -> int:
+        return max(1, (os.cpu_count() or 1) // max(1, self.workers))
 
     @property
     def bound_to_loopback(self) -> bool:

@@ -5,14 +5,16 @@ result.coef, result.intercept, result.certificate.relative_gap
 """
 
 from .errors import InvalidOptions, InvalidProblem, SolverError, UnknownSolver, UnsupportedProblem
+from .estimates import Estimate
 from .problem import Problem
 from .protocol import Planes, Point
 from .result import Certificate, LinearModel, SolveResult, Status, StepReport
-from .training import available, check, train, warm_up
+from .training import available, check, estimate, train, warm_up
 from .verification import Verdict, certify
 
 __all__ = [
     "Certificate",
+    "Estimate",
     "InvalidOptions",
     "InvalidProblem",
     "LinearModel",
@@ -29,6 +31,7 @@ __all__ = [
     "available",
     "certify",
     "check",
+    "estimate",
     "train",
     "warm_up",
 ]

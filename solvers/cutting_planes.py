@@ -15,6 +15,7 @@ import numpy as np
 
 from .bundle import Bundle, empty_bundle
 from .errors import InvalidOptions
+from .estimates import Footprint
 from .problem import BinaryProblem, MulticlassProblem
 from .protocol import Method, Point, Progress, Start
 from .result import State, Status
@@ -30,6 +31,9 @@ the margin can lead to such planes for ever; one cut at w_t itself always moves 
 
 class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
     reads_in_passes = True
+    footprint = Footprint(
+        row=15.5, row_and_class=8.0, plane_vectors=1, plane_row_bytes=0.125, squared_plane_row_bytes=4.0, kept_row=1.1
+    )
     cutting_share = 1.0
     """Where planes are cut: so far from w_b towards w_t."""
 

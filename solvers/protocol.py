@@ -20,6 +20,7 @@ import numpy as np
 
 from .checks import one_of, real_number, whole_number
 from .errors import InvalidOptions, UnsupportedProblem
+from .estimates import Footprint, Pace
 from .problem import Problem
 from .result import Counts, State, Status
 from .rows import Floats
@@ -146,6 +147,10 @@ class Method(ABC, Generic[AnyProblem]):
     """Whether it only ever reads all rows in their order, so that they may come in blocks."""
     has_estimate: ClassVar[bool] = True
     """Whether it can tell its own gap; if not, it is certified every so many passes."""
+    footprint: ClassVar[Footprint] = Footprint()
+    """What it holds in memory."""
+    pace: ClassVar[Pace | None] = None
+    """How long it takes; None: nobody can tell before."""
     uses_threads: ClassVar[bool] = False
     """Whether a step can use several threads, to the same bits."""
 

@@ -4,10 +4,11 @@
 that `train` runs, given data of that shape.
 """
 
+import inspect
 import itertools
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -28,6 +29,7 @@ from . import rows as rows_module
 from .checks import whole_number
 from .driver import Callback, Limits, solve
 from .errors import InvalidOptions, InvalidProblem, UnsupportedProblem
+from .estimates import Estimate, Size, estimate_run
 from .formulation import build_problem, one_against_rest
 from .kernel_cache import kernels_of, remove_damaged, warm
 from .labels import read_labels
@@ -39,7 +41,7 @@ from .row_blocks import RowBlocks
 from .rows import Rows, as_rows
 from .setting import LOSSES_OF_TASK, Setting, check_class_weight, resolve_setting
 
-__all__ = ["Plan", "available", "check", "train", "warm_up"]
+__all__ = ["Plan", "available", "check", "estimate", "train", "warm_up"]
 
 
 class Plan(TypedDict):
@@ -197,6 +199,37 @@ def check(
     return Plan(solver=plan.method.name, task=setting.task, loss=setting.loss, bias=setting.bias)
 
 
+def estimate(
+    *,
+    entries: int,
+    value_bytes: int = 8,
+    squared_norm: float | None = None,
+    threads: int = 1,
+    n_rows: int,
+    n_features: int,
+    n_classes: int | None,
+    sparse: bool,
+    **arguments: Any,
+) -> Estimate:
+    """What `train` would need on data of this shape, with the arguments of `check`.
+
+    `entries` are the stored numbers of X, of `value_bytes` each; `squared_norm` is the mean of |x_i|^2, without
+    which nothing is said about seconds.
+    """
+    shape = {"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse}
+    plan = _plan(**{**_defaults(check), **shape, **arguments, "threads": threads})
+    return estimate_run(
+        plan.setting,
+        Size(entries, value_bytes, squared_norm),
+        plan.method.footprint,
+        plan.method.pace,
+        tol=plan.limits.tol,
+        max_seconds=plan.limits.max_seconds,
+        max_passes=plan.limits.max_passes,
+        threads=threads,
+    )
+
+
 def available() -> dict[str, dict[str, Any]]:
     """Every solver: tasks, losses, biases, options with types and ranges, paper, notes."""
     return {name: method.described() for name, method in registered().items()}
@@ -236,6 +269,11 @@ class _Planned(NamedTuple):
     limits: Limits
     class_weight: Mapping[object, float] | str | None
     seed: int
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
 
 
 def _plan(

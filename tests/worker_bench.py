@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from app.config import Settings
 from app.db import Database
 from app.jobs import on_model, queue
 from app.jobs import service as jobs
+from app.jobs.admission import Admission
 from app.jobs.model_requests import OnModelRequest
 from app.jobs.schemas import TrainRequest
 from app.models import file
@@ -56,7 +58,8 @@ class Bench:
 
     def submit(self, dataset_id: str, **fields: Any) -> str:
         with self.database.write() as session:
-            return jobs.submit(session, TrainRequest(dataset_id=dataset_id, model="m", **fields)).id
+            request = TrainRequest(dataset_id=dataset_id, model="m", **fields)
+            return jobs.submit(session, request, Admission(self.blobs, Settings())).id
 
     def run(self, dataset_id: str, stop_reason: Callable[[], Any] = lambda: None, **fields: Any) -> Json:
         """The job after its run."""

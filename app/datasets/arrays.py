@@ -12,6 +12,8 @@ from app.db.tables import DatasetRow
 from app.frame import Column, Frame, Strings
 from app.storage import BlobStore
 
+SAMPLED_NUMBERS, SAMPLED_PARTS = 4096, 16
+
 
 @dataclass(frozen=True)
 class DatasetArrays:
@@ -51,10 +53,25 @@ class DatasetArrays:
         return replace(self, frame=self.frame.rows(chosen), y=self.y[chosen], weight=weight, group=group)
 
 
+def mean_squared_norm(blobs: BlobStore, dataset: DatasetRow) -> float | None:
+    """The mean of |x|^2 over a few rows, for estimates; None if there is none, or it is no number."""
+    try:
+        values = blobs.map_array(dataset.arrays["data" if dataset.storage == "csr" else "X"]).reshape(-1)
+    except OSError:
+        return None  # the worker will say what is missing
+    parts = np.linspace(0, max(0, len(values) - SAMPLED_NUMBERS), SAMPLED_PARTS).astype(np.int64)
+    sampled = np.concatenate([values[start : start + SAMPLED_NUMBERS] for start in parts]).astype(np.float64)
+    with np.errstate(over="ignore"):
+        mean = float(np.square(sampled).mean()) * len(values) / max(1, dataset.n_rows) if len(sampled) else 0.0
+    return mean if 0.0 < mean < np.inf else None
+
+
 def open_arrays(blobs: BlobStore, dataset: DatasetRow) -> DatasetArrays:
     arrays = {name: blobs.map_array(sha256) for name, sha256 in dataset.arrays.items()}
     if dataset.storage == "csr":
-        parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+        # Of two types of number, scipy would make one by copying: the few starts, not the many columns.
+        starts = arrays["indptr"].astype(np.int32) if dataset.nnz <= np.iinfo(np.int32).max else arrays["indptr"]
+        parts = (arrays["data"], arrays["indices"], starts)
         matrix: Any = sp.csr_array(parts, shape=(dataset.n_rows, dataset.n_features), copy=False)
     else:
         matrix = arrays["X"]

@@ -4,12 +4,10 @@ import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from app.datasets.formats import InvalidFile, InvalidOption, TooLarge
-
-STATUS = Path("/proc/self/status")
+from app.machine import writable_bytes
 
 
 @dataclass(frozen=True)
@@ -36,12 +34,6 @@ def run_limited(reply: Connection, limits: Limits, function: Callable[..., Any],
 def _limit(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if STATUS.exists():  # without it nothing tells what the process starts with
-        most_bytes = _private_bytes() + limits.memory_bytes
+    if (held := writable_bytes()) is not None:  # without it nothing tells what the process starts with
+        most_bytes = held + limits.memory_bytes
         resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
-
-
-def _private_bytes() -> int:
-    """Writable memory that the process holds now: what RLIMIT_DATA counts."""
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmData:"))
-    return int(line.split()[1]) << 10

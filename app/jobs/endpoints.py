@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from app.db.tables import EventRow
@@ -11,27 +12,46 @@ from app.deps import Context, InContext, InPage, Listing, json_only, label_param
 from app.errors import invalid_field, problems
 from app.ids import is_id
 from app.jobs import control, on_model, service
+from app.jobs.admission import Admission
 from app.jobs.events import EVENTS_ANSWER, EventFeed, wants_stream
 from app.jobs.model_requests import JobRequest
-from app.jobs.schemas import Event, Job, JobSummary, Trace, TrainRequest
+from app.jobs.schemas import Event, Job, JobSummary, Trace, TrainRequest, Validation
 from app.jobs.state import JobStatus
 from app.waiting import Wait, preferred_wait, wait_until_done
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(json_only)])
 
 
-@router.post("", status_code=201, operation_id="create_job", responses=problems(400, 409, 413, 415))
+@router.post(
+    "",
+    status_code=201,
+    operation_id="create_job",
+    response_model=Job,
+    responses={200: {"model": Validation, "description": "with `validate_only`"}, **problems(400, 409, 413, 415)},
+)
 async def create_job(
     body: JobRequest,
     context: InContext,
     response: Response,
     prefer: Annotated[str | None, Header(description="`wait=N`: answer when the job is done")] = None,
-) -> Job:
+    validate_only: Annotated[bool, Query(description="only say what is wrong and what it would need")] = False,
+) -> Job | JSONResponse:
     """Queue a job. The answer comes at once, or, with `Prefer: wait=N`, when it is done or N seconds are over."""
+    if not validate_only:
+        return await queue_job(body, context, response, prefer)
+    judged = await run_in_threadpool(_validate, context, body)
+    return JSONResponse(Validation.model_validate(judged).model_dump(mode="json"))
+
+
+async def queue_job(body: JobRequest, context: Context, response: Response, prefer: str | None) -> Job:
+    """What every route that makes a job does."""
 
     def submit() -> dict[str, Any]:
         with context.database.write() as session:
-            job = service.submit(session, body) if isinstance(body, TrainRequest) else on_model.submit(session, body)
+            if isinstance(body, TrainRequest):
+                job = service.submit(session, body, Admission(context.blobs, context.settings))
+            else:
+                job = on_model.submit(session, body)
             session.flush()
             return service.show(session, job)
 
@@ -128,6 +148,13 @@ def get_job_trace(job_id: str, context: InContext) -> Trace:
 
 def _show_event(row: Any) -> dict[str, Any]:
     return {"id": row.id, "type": row.type, "data": row.data, "created_at": row.created_at}
+
+
+def _validate(context: Context, body: JobRequest) -> dict[str, Any]:
+    with context.database.read() as session:
+        if isinstance(body, TrainRequest):
+            return service.validate(session, body, Admission(context.blobs, context.settings))
+        return on_model.validate(session, body)
 
 
 def _look(context: Context, job_id: str) -> Callable[[], dict[str, Any]]:

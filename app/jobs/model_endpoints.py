@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.deps import Context, InContext, json_only
 from app.errors import problems
-from app.jobs.endpoints import create_job
+from app.jobs.endpoints import queue_job
 from app.jobs.model_requests import VerifyOptions, VerifyRequest
 from app.jobs.schemas import Job
 from app.models import service as models
@@ -24,7 +24,7 @@ async def verify_model(
     """Queue a job that recomputes the model's certificate; its `result` says whether it `matches` what was claimed."""
     await run_in_threadpool(_check_exists, context, ref)
     request = VerifyRequest(type="verify", model=ref, **(body or VerifyOptions()).model_dump())
-    return await create_job(request, context, response, prefer)
+    return await queue_job(request, context, response, prefer)
 
 
 def _check_exists(context: Context, ref: str) -> None:

@@ -7,22 +7,18 @@ from sqlalchemy.orm import Session
 from app.datasets import service as datasets
 from app.db.engine import current_time
 from app.db.tables import JobRow, ModelRow
-from app.errors import Conflict, NotFound, invalid_field
+from app.errors import AppError, Conflict, NotFound, invalid_field
 from app.ids import new_id
 from app.jobs import repository
 from app.jobs.model_requests import OnModelRequest, VerifyRequest
-from app.jobs.service import ready_dataset
+from app.jobs.service import error_items, ready_dataset
 from app.jobs.state import JobStatus
 from app.models import service as models
 
 
 def submit(session: Session, request: OnModelRequest) -> JobRow:
     """Queue it for the version that the reference means now; a moved alias does not change the job."""
-    try:
-        model = models.resolve(session, request.model)
-    except NotFound:
-        raise invalid_field("model", "unknown_model", "there is no such model") from None
-    dataset_id = _dataset_to_verify(session, request, model)
+    model, dataset_id = _settled(session, request)
     job = JobRow(
         id=new_id("job"),
         type=request.type,
@@ -37,6 +33,24 @@ def submit(session: Session, request: OnModelRequest) -> JobRow:
     )
     repository.insert(session, job)
     return job
+
+
+def validate(session: Session, request: OnModelRequest) -> dict[str, Any]:
+    """What `submit` would say, as `schemas.Validation` lists it."""
+    try:
+        _settled(session, request)
+    except AppError as refusal:
+        return {"valid": False, "estimate": None, "errors": error_items(refusal)}
+    return {"valid": True, "estimate": None, "errors": []}
+
+
+def _settled(session: Session, request: OnModelRequest) -> tuple[ModelRow, str]:
+    """The model and the id of the rows."""
+    try:
+        model = models.resolve(session, request.model)
+    except NotFound:
+        raise invalid_field("model", "unknown_model", "there is no such model") from None
+    return model, _dataset_to_verify(session, request, model)
 
 
 def _dataset_to_verify(session: Session, request: VerifyRequest, model: ModelRow) -> str:

@@ -12,10 +12,11 @@ from sqlalchemy.orm import Session
 from app.db.engine import current_time
 from app.db.tables import JobRow
 from app.jobs import repository
-from app.jobs.repository import Claim
+from app.jobs.repository import Claim, Room
 from app.jobs.state import JobStatus, Request
 
 MAX_WORKER_DEATHS = 3
+MAX_DEATHS_FOR_MEMORY = 2
 
 
 class LeaseLost(Exception):
@@ -30,13 +31,13 @@ class Pulse:
     requests: Mapping[Claim, Request]
 
 
-def claim_next(session: Session, owner: str, lease_seconds: float) -> Claim | None:
-    return repository.claim(session, owner, lease_seconds)
+def claim_next(session: Session, owner: str, lease_seconds: float, room: Room | None = None) -> Claim | None:
+    return repository.claim(session, owner, lease_seconds, room)
 
 
-def is_waiting(session: Session) -> bool:
+def is_waiting(session: Session, room: Room | None = None) -> bool:
     """Whether a claim would find a job: a look that takes no lock."""
-    return repository.any_queued(session)
+    return repository.any_claimable(session, room)
 
 
 def requests(session: Session, claims: Sequence[Claim]) -> dict[Claim, Request]:
@@ -92,20 +93,29 @@ def release(session: Session, claim: Claim, reason: str = "released") -> None:
         _requeue(session, claim, reason)
 
 
-def worker_died(session: Session, claim: Claim) -> None:
-    """Count a death against the job: requeue it, or fail it when it has taken three workers with it."""
+def worker_died(session: Session, claim: Claim, *, memory_bytes: int | None = None) -> None:
+    """Count a death against the job: requeue it, or fail it when it has taken three workers with it.
+
+    `memory_bytes`: the kernel killed this one for memory. The next gets that much for itself, and is the last.
+    """
     job = load(session, claim, lock=True)
     deaths = job.worker_deaths + 1
+    values: dict[str, Any] = {"worker_deaths": deaths}
     if job.request == "cancel":
         cancel(session, claim)
+    elif memory_bytes is not None and deaths >= MAX_DEATHS_FOR_MEMORY:
+        message = f"the system ended {deaths} worker processes that ran this job, the last for its use of memory"
+        _end(session, claim, JobStatus.FAILED, error=_error("out_of_memory", message), **values)
     elif deaths >= MAX_WORKER_DEATHS:
         message = f"{deaths} worker processes died while running this job"
-        error = {"code": "worker_died", "message": message, "param": None}
-        _end(session, claim, JobStatus.FAILED, worker_deaths=deaths, error=error)
-    elif job.request == "pause":
-        _pause(session, claim, worker_deaths=deaths)
+        _end(session, claim, JobStatus.FAILED, error=_error("worker_died", message), **values)
     else:
-        _requeue(session, claim, "worker_died", worker_deaths=deaths)
+        if memory_bytes is not None:
+            values["peak_bytes"] = max(job.peak_bytes, memory_bytes)
+        if job.request == "pause":
+            _pause(session, claim, **values)
+        else:
+            _requeue(session, claim, "worker_died" if memory_bytes is None else "out_of_memory", **values)
 
 
 def requeue_expired(session: Session) -> list[Claim]:
@@ -122,6 +132,10 @@ def requeue_expired(session: Session) -> list[Claim]:
 
 def _pause(session: Session, claim: Claim, **values: Any) -> None:
     _leave(session, claim, JobStatus.PAUSED, {}, request=None, **values)
+
+
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"code": code, "message": message, "param": None}
 
 
 def _requeue(session: Session, claim: Claim, reason: str, **values: Any) -> None:

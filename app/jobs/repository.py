@@ -1,12 +1,12 @@
 """The SQL of jobs and their events. Every write to a running job is fenced: it names the claim it belongs to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, update
-from sqlalchemy.orm import Session, undefer
+from sqlalchemy import Select, and_, func, or_, select, true, update
+from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
 from app.db.engine import current_time
 from app.db.tables import EventRow, JobRow
@@ -22,6 +22,16 @@ class Claim:
 
     job_id: str
     fence: int
+    peak_bytes: int = field(default=0, compare=False)
+    """What the job is thought to need; 0: not known."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """The memory of a machine that trains: in all, and what is left of it beside the jobs that run."""
+
+    whole: int
+    free: int
 
 
 def insert(session: Session, job: JobRow) -> None:
@@ -62,24 +72,25 @@ def count_unfinished_on(session: Session, dataset_id: str) -> int:
     return session.scalar(query) or 0
 
 
-def any_queued(session: Session) -> bool:
-    return session.scalar(select(JobRow.id).where(JobRow.status == JobStatus.QUEUED).limit(1)) is not None
+def any_claimable(session: Session, room: Room | None = None) -> bool:
+    """Whether a claim would find something: a look that takes no lock."""
+    needed = session.scalar(_next_queued(JobRow.peak_bytes, room))
+    return needed is not None and (room is None or needed <= room.free)
 
 
-def claim(session: Session, owner: str, lease_seconds: float) -> Claim | None:
-    """Take the next queued job in one statement; no two workers ever get the same one."""
+def claim(session: Session, owner: str, lease_seconds: float, room: Room | None = None) -> Claim | None:
+    """Take the next queued job in one statement; no two workers ever get the same one.
+
+    The next one that the whole machine could hold is waited for if there is no room for it yet: a smaller one
+    that comes after it does not overtake, or a large one might never start.
+    """
     now = current_time(session)
-    waiting = (
-        select(JobRow.id)
-        .where(JobRow.status == JobStatus.QUEUED)
-        .order_by(JobRow.priority.desc(), JobRow.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)  # says nothing on SQLite, whose writers are alone anyway
-        .scalar_subquery()
-    )
+    # "for update" says nothing on SQLite, whose writers are alone anyway
+    waiting = _next_queued(JobRow.id, room).with_for_update(skip_locked=True).scalar_subquery()
+    fits = true() if room is None else JobRow.peak_bytes <= room.free
     statement = (
         update(JobRow)
-        .where(JobRow.id == waiting)
+        .where(JobRow.id == waiting, fits)
         .values(
             status=JobStatus.RUNNING,
             fence=JobRow.fence + 1,
@@ -88,14 +99,21 @@ def claim(session: Session, owner: str, lease_seconds: float) -> Claim | None:
             lease_expires_at=now + timedelta(seconds=lease_seconds),
             started_at=func.coalesce(JobRow.started_at, now),
         )
-        .returning(JobRow.id, JobRow.fence, JobRow.attempt)
+        .returning(JobRow.id, JobRow.fence, JobRow.attempt, JobRow.peak_bytes)
         .execution_options(synchronize_session=False)
     )
     row = session.execute(statement).first()
     if row is None:
         return None
     append_event(session, row.id, "job.running", {"attempt": row.attempt})
-    return Claim(row.id, row.fence)
+    return Claim(row.id, row.fence, row.peak_bytes)
+
+
+def _next_queued(column: InstrumentedAttribute[Any], room: Room | None) -> Select[Any]:
+    query = select(column).where(JobRow.status == JobStatus.QUEUED)
+    if room is not None:
+        query = query.where(JobRow.peak_bytes <= room.whole)
+    return query.order_by(JobRow.priority.desc(), JobRow.id).limit(1)
 
 
 def extend_leases(session: Session, claims: Sequence[Claim], lease_seconds: float) -> list[Claim]:

@@ -187,6 +187,21 @@ class JobSummary(BaseModel):
     finished_at: datetime | None
 
 
+class Estimate(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+    seconds: float | None = Field(description="on an idle machine, from the start of the work; null: not known")
+    peak_bytes: int = Field(description="private memory of the training process at its peak")
+
+
+class Validation(BaseModel):
+    """What a job would meet; nothing is stored."""
+
+    valid: bool
+    estimate: Estimate | None = Field(description="null if too much is wrong to make one")
+    errors: list[dict[str, Any]] = Field(description="what a submission would be refused for, each with its field")
+
+
 class Event(BaseModel):
     id: str
     type: str

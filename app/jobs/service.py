@@ -1,6 +1,6 @@
 """The client's side of jobs: submit and look. How a client changes their course is in control.py."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -9,29 +9,23 @@ import solvers
 from app.datasets import service as datasets
 from app.db.engine import current_time
 from app.db.tables import DatasetRow, EventRow, JobRow
-from app.errors import Conflict, NotFound, invalid_field
+from app.errors import AppError, Conflict, ErrorItem, NotFound, invalid_field
 from app.ids import is_id, new_id
 from app.jobs import repository
+from app.jobs.admission import Admission, Needs
 from app.jobs.refusals import class_misses_folds, solver_refusal
 from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainRequest
 from app.jobs.state import JobStatus
 from app.jobs.task import CLASS_TASKS, check_labels, choose_task
 
 
-def submit(session: Session, request: TrainRequest) -> JobRow:
+def submit(session: Session, request: TrainRequest, admission: Admission) -> JobRow:
     """Check everything that can be checked before a worker sees the job, then queue it."""
     dataset = ready_dataset(session, "dataset_id", request.dataset_id)
-    _check_numbers("dataset_id", dataset)
-    task = choose_task(request.task, dataset).task
-    check_labels(task, dataset, "task")
-    _check_solver(request, dataset)
-    _check_class_weight(request, dataset)
-    _check_split(request, dataset)
-    _check_folds(request, dataset, task)
-    if isinstance(request.split, SplitByDataset):
-        test = ready_dataset(session, "split.test_dataset_id", request.split.test_dataset_id)
-        _check_numbers("split.test_dataset_id", test)
-        _check_test_dataset(dataset, test, task)
+    for refusal in _refusals(session, request, dataset):
+        raise refusal
+    needs = admission.needs(session, request, dataset)
+    admission.admit(needs)
     job_id = new_id("job")
     job = JobRow(
         id=job_id,
@@ -42,10 +36,26 @@ def submit(session: Session, request: TrainRequest) -> JobRow:
         spec=request.model_dump(mode="json", exclude={"labels"}),
         labels=request.labels,
         priority=request.priority,
+        peak_bytes=needs.peak_bytes,
         created_at=current_time(session),
     )
     repository.insert(session, job)
     return job
+
+
+def validate(session: Session, request: TrainRequest, admission: Admission) -> dict[str, Any]:
+    """What `submit` would say, as `schemas.Validation` lists it: all that is wrong, not only the first of it."""
+    needs: Needs | None = None
+    try:
+        dataset = ready_dataset(session, "dataset_id", request.dataset_id)
+        refusals = list(_refusals(session, request, dataset))
+        if not refusals:
+            needs = admission.needs(session, request, dataset)
+            admission.admit(needs)
+    except AppError as refusal:
+        refusals = [refusal]
+    errors = [item for refusal in refusals for item in error_items(refusal)]
+    return {"valid": not errors, "estimate": needs, "errors": errors}
 
 
 def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool = False) -> JobRow:
@@ -76,6 +86,31 @@ def list_newest(
 def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:
     get(session, job_id)
     return repository.list_events(session, job_id, limit, after_id)
+
+
+def _refusals(session: Session, request: TrainRequest, dataset: DatasetRow) -> Iterator[AppError]:
+    """What stands in the way of a job on this dataset."""
+    task = choose_task(request.task, dataset).task
+    checks: list[Callable[[], None]] = [
+        lambda: _check_numbers("dataset_id", dataset),
+        lambda: check_labels(task, dataset, "task"),
+        lambda: _check_solver(request, dataset),
+        lambda: _check_class_weight(request, dataset),
+        lambda: _check_split(request, dataset),
+        lambda: _check_folds(request, dataset, task),
+        lambda: _check_test_dataset(session, request, dataset, task),
+    ]
+    for check in checks:
+        try:
+            check()
+        except AppError as refusal:
+            yield refusal
+
+
+def error_items(refusal: AppError) -> list[dict[str, Any]]:
+    """What a refusal says of single fields, or all it says."""
+    items = refusal.errors or [ErrorItem(code=refusal.code, detail=refusal.detail)]
+    return [item.model_dump(exclude_none=True) for item in items]
 
 
 def ready_dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
@@ -159,8 +194,12 @@ def _check_folds(request: TrainRequest, dataset: DatasetRow, task: str) -> None:
         raise invalid_field("cross_validation", "class_too_small", detail)
 
 
-def _check_test_dataset(train: DatasetRow, test: DatasetRow, task: str) -> None:
+def _check_test_dataset(session: Session, request: TrainRequest, train: DatasetRow, task: str) -> None:
+    if not isinstance(request.split, SplitByDataset):
+        return
     field = "split.test_dataset_id"
+    test = ready_dataset(session, field, request.split.test_dataset_id)
+    _check_numbers(field, test)
     if test.n_features > train.n_features or (test.n_features < train.n_features and test.storage == "dense"):
         detail = f"it has {test.n_features} features, the training dataset {train.n_features}"
         raise invalid_field(field, "feature_mismatch", detail)

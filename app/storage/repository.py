@@ -33,6 +33,12 @@ def owned_among(session: Session, blobs: Collection[str]) -> set[str]:
     return set(session.scalars(select(BlobOwnerRow.sha256).where(BlobOwnerRow.sha256.in_(blobs))))
 
 
+def sizes(session: Session, owner_id: str) -> dict[str, int]:
+    """The blobs of a row, with their bytes."""
+    query = select(BlobOwnerRow.sha256, BlobOwnerRow.bytes).where(BlobOwnerRow.owner_id == owner_id)
+    return {row.sha256: row.bytes for row in session.execute(query)}
+
+
 def owners(session: Session) -> dict[str, list[str]]:
     """Every owned blob with the ids of its owners."""
     found: dict[str, list[str]] = {}

@@ -6,21 +6,22 @@ lost: jobs are in the database, and the lease of a dead supervisor runs out.
 
 import logging
 import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
+from app import machine
 from app.config import Settings
 from app.db import Database
 from app.ids import new_id
 from app.jobs import queue
 from app.jobs.queue import LeaseLost
-from app.jobs.repository import Claim
+from app.jobs.repository import Claim, Room
 from app.jobs.state import Request
 from app.storage import BlobStore
 from app.storage import repository as ownership
@@ -33,6 +34,8 @@ KILL_AFTER_SECONDS = 5.0  # a process that does not react to a stop for this lon
 SWEEP_EVERY_SECONDS = 600.0
 REQUEST_LOOK_SECONDS = 0.3
 DATABASE_PAUSE_SECONDS = 1.0
+
+Outcome = Callable[[Any, Claim], None]
 
 
 class Every:
@@ -61,9 +64,10 @@ class Supervisor:
         self._id = new_id("wrk")
         self._processes = multiprocessing.get_context("forkserver")
         self._processes.set_forkserver_preload([PRELOAD])
-        self._threads = max(1, (os.cpu_count() or 1) // max(1, settings.workers))
+        self._threads = settings.threads_a_worker
         self._slots: list[Slot] = []
-        self._unsettled: list[tuple[Claim, Callable[[Any, Claim], None]]] = []
+        self._unsettled: list[tuple[Claim, Outcome]] = []
+        self._kills_for_memory = machine.out_of_memory_kills()
         self._drain_until: float | None = None
         self._heartbeat = Every(settings.heartbeat_seconds)
         self._request_look = Every(REQUEST_LOOK_SECONDS)
@@ -142,12 +146,19 @@ class Supervisor:
     def _on_death(self, slot: Slot) -> None:
         log.warning("worker process %s died (exit code %s)", slot.process.pid, slot.process.exitcode)
         if slot.claim is not None:
-            outcome = queue.release if slot.stop_reason == "drain" else queue.worker_died
+            outcome: Outcome = queue.release if slot.stop_reason == "drain" else queue.worker_died
+            if slot.process.exitcode == -signal.SIGKILL and slot.stop_reason is None and self._memory_ran_out():
+                outcome = partial(queue.worker_died, memory_bytes=self._settings.memory_budget_bytes)
             self._unsettled.append((slot.claim, outcome))
         slot.end()
         self._slots.remove(slot)
         if self._drain_until is None:
             self._slots.append(self._new_slot())
+
+    def _memory_ran_out(self) -> bool:
+        """Whether the kernel has killed for memory since this was last asked."""
+        before, self._kills_for_memory = self._kills_for_memory, machine.out_of_memory_kills()
+        return self._kills_for_memory > before
 
     def _with_database(self, act: Callable[[], None]) -> None:
         """Do something with the database; if it does not answer, say so and try again later."""
@@ -192,15 +203,19 @@ class Supervisor:
         if not any(slot.idle for slot in self._slots) or not self._claim_look.due():
             return
         with self._database.read() as session:
-            if not queue.is_waiting(session):
+            if not queue.is_waiting(session, self._room()):
                 return
         for slot in self._slots:
             if slot.idle:
                 with self._database.write() as session:
-                    claim = queue.claim_next(session, self._id, self._settings.lease_seconds)
+                    claim = queue.claim_next(session, self._id, self._settings.lease_seconds, self._room())
                 if claim is None:
                     return
                 slot.start(claim)
+
+    def _room(self) -> Room:
+        whole = self._settings.memory_budget_bytes
+        return Room(whole, whole - sum(claim.peak_bytes for claim in self._claims()))
 
     def _delete_unowned(self) -> None:
         with self._database.read() as session:

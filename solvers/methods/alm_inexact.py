@@ -8,6 +8,7 @@ three need a half to an eighth of them. With so rough an update there is no proo
 """
 
 from solvers.augmented_lagrangian import AugmentedLagrangian, shared_options
+from solvers.estimates import Footprint, Pace
 from solvers.protocol import Option
 from solvers.result import State
 
@@ -23,6 +24,8 @@ class InexactAugmentedLagrangian(AugmentedLagrangian):
         ),
     )
     exact = False
+    footprint = Footprint(row=17.2, squared_row=1.0, feature=8.0, kept_row=3.0, kept_feature=4.0)
+    pace = Pace(least=19, hardness=0.42, precision=0.31, tallness=0.1, entry_seconds=1.1e-9, row_seconds=4.7e-8)
     notes = (
         "Any p from 1 to 2 and any bias, by products with X alone. Quick to a rough answer where the features are of "
         "like scale; to more than that use alm_exact."

@@ -9,6 +9,7 @@ are means over the rows there. See solvers/cutting_planes.py for the iteration.
 """
 
 from solvers.cutting_planes import CuttingPlanes
+from solvers.estimates import Pace
 from solvers.protocol import Option
 from solvers.result import Status
 from solvers.rows import Floats
@@ -30,6 +31,15 @@ class CuttingPlaneAlgorithm(CuttingPlanes):
             "0 leaves stopping to the certified gap",
             low=0.0,
         ),
+    )
+    pace = Pace(
+        least=7.6,
+        hardness=0.38,
+        precision=0.4,
+        tallness=0.25,
+        entry_seconds=1.2e-9,
+        row_seconds=1.7e-8,
+        pass_seconds=1.3e-4,
     )
     paper = "Joachims (2006): Training linear SVMs in linear time"
     notes = (

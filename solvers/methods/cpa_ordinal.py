@@ -23,6 +23,7 @@ import numpy as np
 
 from solvers.bundle import Bundle, empty_bundle
 from solvers.errors import InvalidOptions
+from solvers.estimates import Footprint
 from solvers.pair_counts import PairCounter, PairCounts
 from solvers.problem import OrdinalProblem
 from solvers.protocol import Method, Option, Planes, Point, Progress, Start
@@ -66,6 +67,7 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem]):
             low=0.0,
         ),
     )
+    footprint = Footprint(row=30.0, feature=8.0, plane_vectors=2, kept_feature=3.0)
     paper = "Joachims (2006): Training linear SVMs in linear time; Franc, Sonnenburg (2008): Optimized cutting planes"
     notes = "Any number of ranks, real relevance, groups. Two ranks: the area under the ROC curve."
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from solvers.columns import transposed
 from solvers.errors import InvalidOptions
+from solvers.estimates import Footprint
 from solvers.one_dimension import Line, LineOptimum
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Point, Progress, Start
@@ -52,6 +53,7 @@ class LocalSearch(Method[BinaryProblem]):
     tasks = ("binary",)
     losses = ("hinge", "squared_hinge")
     biases = ("free",)
+    footprint = Footprint(row=24.5, squared_row=9.5, feature=8.0, copies_entries=True, kept_row=2.0, kept_feature=1.0)
     paper = "Schneider, Bogojeska, Vlachos (2014): Solving linear SVMs with multiple 1D projections, Algorithm 3"
     notes = "A rough answer quickly for dense data with few rows or features; it may stall above the optimum."
     exact = False

@@ -5,6 +5,7 @@ the objective along the line, around where the last search ended, replace the ex
 iteration and solvers/line_search.py for the search.
 """
 
+from solvers.estimates import Pace
 from solvers.line_search import Line, three_point_search
 from solvers.oca import OptimizedCuttingPlanes
 from solvers.result import State
@@ -17,6 +18,15 @@ FIRST_MU = 1.0
 
 class OptimizedCuttingPlanesThreePoint(OptimizedCuttingPlanes):
     name = "oca_t"
+    pace = Pace(
+        least=6.3,
+        hardness=0.41,
+        precision=0.17,
+        tallness=0.19,
+        entry_seconds=1.4e-9,
+        row_seconds=8.5e-9,
+        pass_seconds=2.1e-4,
+    )
     paper = "Arnosti, Kalita (2011): Cutting plane training for linear support vector machines"
     notes = (
         "As oca_e with a cheaper, inexact line search that never stands still; "

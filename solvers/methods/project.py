@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from solvers.errors import InvalidOptions
+from solvers.estimates import Footprint
 from solvers.one_dimension import Line, LineOptimum
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
@@ -43,6 +44,7 @@ class RandomDirections(Method[BinaryProblem]):
             low=1,
         ),
     )
+    footprint = Footprint(row=23.5, squared_row=7.5, feature=12.0, kept_row=0.0, kept_feature=1.0)
     paper = "Schneider, Bogojeska, Vlachos (2014): Solving linear SVMs with multiple 1D projections, Algorithm 2"
     notes = "A baseline for a handful of features: the directions needed grow exponentially with their number."
     exact = False

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from solvers.errors import InvalidOptions
+from solvers.estimates import Footprint
 from solvers.one_dimension import Line
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
@@ -35,6 +36,7 @@ class OneDirection(Method[BinaryProblem]):
             choices=("mean_difference", "first_feature", "random"),
         ),
     )
+    footprint = Footprint(row=24.0, squared_row=5.0, feature=4.5, kept_row=0.0, kept_feature=1.0)
     paper = "Schneider, Bogojeska, Vlachos (2014): Solving linear SVMs with multiple 1D projections, Algorithm 1"
     notes = (
         "Exact for one feature, in one pass and a sort. With more features it is the best multiple of one direction "

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from solvers.dual_face import BoxFace, ascend
 from solvers.errors import InvalidOptions, InvalidProblem
+from solvers.estimates import Footprint, Pace
 from solvers.problem import RegressionProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
@@ -54,6 +55,8 @@ class SupportVectorRegression(Method[RegressionProblem]):
             low=0.0,
         ),
     )
+    footprint = Footprint(row=21.0, squared_row=2.0, feature=4.0, kept_row=2.0, kept_feature=1.0)
+    pace = Pace(least=4.5, hardness=0.75, precision=0.08, entry_seconds=2.2e-9, row_seconds=7.9e-9)
     paper = "Ho, Lin (2012): Large-scale linear support vector regression"
     notes = "Slows down as C grows or features are badly scaled, most of all with epsilon_insensitive; scale X and y."
 

@@ -16,7 +16,7 @@ from app.db.tables import BlobOwnerRow, JobRow, ModelNameRow, ModelRow
 from app.errors import Conflict, NotFound
 from app.jobs import control, queue, repository, service
 from app.jobs.queue import LeaseLost
-from app.jobs.repository import Claim
+from app.jobs.repository import Claim, Room
 from app.jobs.state import FINAL, TRANSITIONS, JobStatus, check_transition
 from app.models import service as models
 from tests.builders import NOBODY, count_rows, interrupted_write, job_row, model_row, queued_jobs
@@ -90,6 +90,31 @@ def test_the_highest_priority_is_served_first_and_then_the_oldest(database: Data
     assert order == [ids[5], ids[1], ids[3], ids[0], ids[4], ids[2]]
     with database.write() as session:
         assert queue.claim_next(session, "wrk_test", LEASE_SECONDS) is None
+
+
+def test_a_job_waits_for_room_and_is_not_overtaken(database: Database) -> None:
+    with database.write() as session:
+        rows = [job_row(peak_bytes=needed) for needed in (60, 200, 50, 10, 0)]
+        for row in rows:
+            repository.insert(session, row)
+    large, huge, middle, small, unknown = (row.id for row in rows)
+
+    def take(free: int) -> Claim | None:
+        room = Room(whole=100, free=free)
+        with database.write() as session:
+            expected = queue.is_waiting(session, room)
+            claimed = queue.claim_next(session, "wrk_test", LEASE_SECONDS, room)
+        assert (claimed is not None) is expected
+        return claimed
+
+    first = take(100)
+    assert first is not None
+    assert (first.job_id, first.peak_bytes) == (large, 60)
+    assert take(40) is None  # the next that fits the machine at all needs 50; what is smaller stays behind it
+    taken = [take(free) for free in (50, 10, 0)]
+    assert [one and one.job_id for one in taken] == [middle, small, unknown]
+    assert take(100) is None  # what is left needs a larger machine
+    assert get(database, huge).status == "queued"
 
 
 def test_a_claim_marks_the_job_as_running_under_a_lease(database: Database) -> None:

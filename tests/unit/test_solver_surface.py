@@ -19,6 +19,7 @@ SHAPE = {"n_rows": 5, "n_features": 2, "n_classes": 2, "sparse": False}
 def test_the_public_names_are_exactly_these():
     assert solvers.__all__ == [
         "Certificate",
+        "Estimate",
         "InvalidOptions",
         "InvalidProblem",
         "LinearModel",
@@ -35,6 +36,7 @@ def test_the_public_names_are_exactly_these():
         "available",
         "certify",
         "check",
+        "estimate",
         "train",
         "warm_up",
     ]

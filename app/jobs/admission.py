@@ -1,0 +1,124 @@
+"""What a job will need, and whether there is a machine for it: the estimate that admits it, refuses it or lets it wait.
+
+`solvers.estimate` knows what a solver holds. Here is added what the worker holds around it: copies of rows that a
+split or a fold makes (mapped files themselves are nobody's private memory), scores and metrics, the process itself.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+import solvers
+from app.config import MIB, Settings
+from app.datasets.arrays import mean_squared_norm
+from app.db.tables import DatasetRow
+from app.errors import invalid_field
+from app.jobs.schemas import SplitByShare, TrainRequest
+from app.storage import BlobStore
+from app.storage import repository as ownership
+
+PROCESS_BYTES = 80 * MIB
+"""Private memory of a training process with nothing to do: interpreter, libraries, compiled kernels."""
+JUDGED_NUMBERS_A_ROW = 17
+"""Of 8 bytes each: scores, their order and counts, while a model is judged."""
+FOLD_NUMBERS_A_ROW = 2
+"""Of 8 bytes each: which row is in which fold, and which rows these are."""
+MODEL_COPIES = 4
+"""Of the weights: in the result, in the file's bytes and on the way there."""
+START_SECONDS = 0.05
+JUDGE_SECONDS_A_ROW = 1e-6
+JUDGE_SECONDS_AN_ENTRY = 4e-9
+
+
+@dataclass(frozen=True)
+class Needs:
+    """An estimate: of time on an idle machine (None: not known), and of private memory at the peak."""
+
+    seconds: float | None
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Judges jobs by the memory of the machines that train."""
+
+    blobs: BlobStore
+    settings: Settings
+
+    def needs(self, session: Session, request: TrainRequest, dataset: DatasetRow) -> Needs:
+        matrix = _Matrix.of(session, dataset)
+        split, folds = request.split, request.cross_validation
+        held_out = split.test if isinstance(split, SplitByShare) else 0.0
+        train_rows = max(1, round(dataset.n_rows * (1.0 - held_out)))
+        solve = self._solve(request, dataset, matrix, train_rows)
+        copied = matrix.copied_bytes(dataset.n_rows) if held_out else 0
+        classes = max(1, len(dataset.classes))
+        judged = 8 * train_rows * (JUDGED_NUMBERS_A_ROW + (2 * classes if classes > 2 else 0))
+        weights = MODEL_COPIES * 8 * dataset.n_features * (classes if classes > 2 else 1)
+        stages = [solve.peak_bytes, solve.kept_bytes + judged + weights]
+        seconds = solve.seconds
+        if folds is not None:
+            fold_rows = max(1, train_rows * (folds - 1) // folds)
+            part = self._solve(request, dataset, matrix, fold_rows)
+            of_fold = matrix.copied_bytes(train_rows)
+            beside = of_fold + part.kept_bytes + FOLD_NUMBERS_A_ROW * 8 * train_rows
+            stages += [beside + part.peak_bytes, beside + of_fold]
+            seconds = None if seconds is None or part.seconds is None else seconds + folds * part.seconds
+        return Needs(self._whole_seconds(request, seconds, dataset, classes), PROCESS_BYTES + copied + int(max(stages)))
+
+    def admit(self, needs: Needs) -> None:
+        """Raises Invalid for a job that would not fit even if it ran alone."""
+        budget = self.settings.memory_budget_bytes
+        if needs.peak_bytes > budget:
+            detail = (
+                f"training on it needs about {needs.peak_bytes:,} bytes of memory, and jobs may use {budget:,}; "
+                "fewer rows or features, another solver, or a larger memory_budget_bytes would do"
+            )
+            raise invalid_field("dataset_id", "too_large_for_memory", detail)
+
+    def _solve(self, request: TrainRequest, dataset: DatasetRow, matrix: "_Matrix", n_rows: int) -> solvers.Estimate:
+        return solvers.estimate(
+            n_rows=n_rows,
+            n_features=dataset.n_features,
+            n_classes=len(dataset.classes) or None,
+            sparse=dataset.storage == "csr",
+            entries=max(1, matrix.entries * n_rows // max(1, dataset.n_rows)),
+            value_bytes=matrix.value_bytes,
+            squared_norm=mean_squared_norm(self.blobs, dataset),
+            threads=self.settings.threads_a_worker,
+            class_weight=request.class_weight,
+            **request.solver_arguments(),
+        )
+
+    def _whole_seconds(
+        self, request: TrainRequest, seconds: float | None, dataset: DatasetRow, classes: int
+    ) -> float | None:
+        if seconds is None:
+            return None
+        judging = JUDGE_SECONDS_A_ROW * dataset.n_rows * classes + JUDGE_SECONDS_AN_ENTRY * dataset.nnz
+        if request.stop.seconds is not None:
+            seconds = min(seconds, request.stop.seconds)
+        return START_SECONDS + seconds + judging
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """The stored features."""
+
+    n_rows: int
+    entries: int
+    value_bytes: int
+    n_bytes: int
+
+    @classmethod
+    def of(cls, session: Session, dataset: DatasetRow) -> "_Matrix":
+        is_sparse = dataset.storage == "csr"
+        entries = dataset.nnz if is_sparse else dataset.n_rows * dataset.n_features
+        sizes = ownership.sizes(session, dataset.id)
+        stored = sizes.get(dataset.arrays.get("data" if is_sparse else "X", ""), 8 * entries)
+        value_bytes = 4 if stored < 6 * entries else 8
+        return cls(dataset.n_rows, entries, value_bytes, entries * (value_bytes + 4 * is_sparse))
+
+    def copied_bytes(self, n_rows: int) -> int:
+        """Of so many rows with their labels."""
+        return self.n_bytes * n_rows // max(1, self.n_rows) + 24 * n_rows

@@ -1,0 +1,160 @@
+"""What a run will need before it begins: memory by counting a method's arrays, time by a model fitted to measured runs.
+
+A method says how much it holds (`Footprint`) and how many passes of what speed it takes (`Pace`); the sums over
+rows, features, classes and threads are made here.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .setting import Setting
+
+__all__ = ["Estimate", "Footprint", "Pace", "Size", "estimate_run"]
+
+NUMBER = 8
+LABEL_NUMBERS_A_ROW = 2.0
+"""Of one class against the rest: the costs and signs of each class's problem, all of which are made at the start."""
+USUAL_PLANES = 60
+"""How many cutting planes a run holds, if it may go on for long enough: those in use, and those not idle for long."""
+LEAST_PASSES, MOST_PASSES = 2.0, 1e6
+LARGEST_HARDNESS = 1e12
+
+
+class Size(NamedTuple):
+    """What of the data counts."""
+
+    entries: int
+    """Stored numbers of X."""
+    value_bytes: int
+    """Of each of them."""
+    squared_norm: float | None = None
+    """The mean of |x_i|^2; None if nobody knows."""
+
+
+class Estimate(NamedTuple):
+    peak_bytes: int
+    """The most memory that the run holds at once, beside X and y."""
+    kept_bytes: int
+    """What of it the result still holds."""
+    seconds: float | None
+    """Processor time on the machine that the models were fitted on; None: nobody knows."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The memory of a method at its peak and in its state, in numbers of 8 bytes, certificate and problem included.
+
+    Measured with tracemalloc: peak and state are sums of products of rows, features and classes, with these factors.
+    """
+
+    row: float = 20.0
+    squared_row: float = 0.0
+    """More of them a row if the loss is squared."""
+    feature: float = 8.0
+    square: float = 0.0
+    """For each pair of features."""
+    row_and_class: float = 0.0
+    """Of a method that trains all classes at once, for each class beyond the first."""
+    feature_and_class: float = 0.0
+    copies_entries: bool = False
+    """Whether it holds X a second time."""
+    plane_vectors: int = 0
+    """Vectors of weights that each cutting plane holds."""
+    plane_row_bytes: float = 0.0
+    """What each cutting plane holds of each row."""
+    squared_plane_row_bytes: float = 0.0
+    kept_row: float = 2.0
+    kept_feature: float = 4.0
+    kept_square: float = 0.0
+
+    def peak(self, setting: Setting, size: Size, planes: int) -> float:
+        n, d, k = setting.n_rows, setting.n_features, _joint_classes(setting)
+        is_squared = setting.exponent == 2.0
+        numbers = n * (self.row + self.squared_row * is_squared) + d * self.feature + d * d * self.square
+        numbers += (k - 1) * (n * self.row_and_class + d * self.feature_and_class)
+        copied = size.entries * (size.value_bytes + 4 * setting.sparse) if self.copies_entries else 0
+        return NUMBER * numbers + copied + self._planes(setting, planes)
+
+    def kept(self, setting: Setting, planes: int) -> float:
+        n, d, k = setting.n_rows, setting.n_features, _joint_classes(setting)
+        numbers = k * (n * self.kept_row + d * self.kept_feature) + d * d * self.kept_square
+        return NUMBER * numbers + self._planes(setting, planes)
+
+    def _planes(self, setting: Setting, planes: int) -> float:
+        k = _joint_classes(setting)
+        a_row = self.squared_plane_row_bytes if setting.exponent == 2.0 else self.plane_row_bytes
+        if k > 1:
+            a_row = 1.0  # the class that a plane chose
+        weights = NUMBER * self.plane_vectors * k * setting.n_features
+        return planes * (weights + a_row * setting.n_rows) if self.plane_vectors else 0.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """passes = least (1 + C |x|^2)^hardness (0.01 / tol)^precision (rows / features)^tallness, each of so much time.
+
+    Fitted to the processor time of runs on real data, scaled and not; a hint, not a promise.
+    """
+
+    least: float
+    hardness: float
+    precision: float = 0.0
+    tallness: float = 0.0
+    entry_seconds: float = 0.0
+    """A pass, for each stored number of X."""
+    row_seconds: float = 0.0
+    pass_seconds: float = 2e-5
+    gram_seconds: float = 0.0
+    """Once, for each stored number of X and each feature."""
+
+    def seconds(self, setting: Setting, size: Size, tol: float, most_passes: int | None) -> float | None:
+        """Of one run of the method."""
+        if size.squared_norm is None:
+            return None
+        n, d, k = setting.n_rows, setting.n_features, _joint_classes(setting)
+        cost = setting.C / n if setting.c_scale == "mean" else setting.C
+        passes = (
+            self.least
+            * math.pow(1.0 + min(cost * size.squared_norm, LARGEST_HARDNESS), self.hardness)
+            * math.pow(1e-2 / tol, self.precision)
+            * math.pow(n / d, self.tallness)
+        )
+        passes = min(max(passes, LEAST_PASSES), most_passes or MOST_PASSES)
+        a_pass = self.entry_seconds * size.entries * k + self.row_seconds * n + self.pass_seconds
+        return passes * a_pass + self.gram_seconds * size.entries * d
+
+
+def estimate_run(
+    setting: Setting,
+    size: Size,
+    footprint: Footprint,
+    pace: Pace | None,
+    *,
+    tol: float,
+    max_seconds: float | None,
+    max_passes: int | None,
+    threads: int,
+) -> Estimate:
+    """One run, or one for each class with as many at once as there are threads."""
+    runs = setting.n_classes or 1 if setting.task == "multiclass" and setting.strategy == "ovr" else 1
+    if runs > 1:
+        setting = setting.of_one_class
+        max_passes = None if max_passes is None else max(1, max_passes // runs)
+    planes = min(USUAL_PLANES, max_passes or USUAL_PLANES)
+    peak, kept = footprint.peak(setting, size, planes), footprint.kept(setting, planes)
+    seconds = None if pace is None else pace.seconds(setting, size, tol, max_passes)
+    if runs > 1:
+        at_once = min(threads, runs)
+        labels = NUMBER * LABEL_NUMBERS_A_ROW * setting.n_rows
+        peak = runs * (kept + labels) + at_once * (peak - kept - labels)
+        seconds = None if seconds is None else seconds * runs / at_once
+        kept = runs * kept
+    if seconds is not None and max_seconds is not None:
+        seconds = min(seconds, max_seconds)
+    return Estimate(int(peak), int(kept), seconds)
+
+
+def _joint_classes(setting: Setting) -> int:
+    """How many weight vectors one run trains."""
+    return (setting.n_classes or 1) if setting.task == "multiclass" and setting.strategy != "ovr" else 1

@@ -1,0 +1,72 @@
+"""What the machine has of memory: by control groups of both kinds, and a limit that bites within its block only."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app import machine
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(machine, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(machine, "GROUPS", tmp_path / "cgroup")
+    return tmp_path
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_without_control_groups_the_machine_is_all(root: Path) -> None:
+    assert machine.memory_bytes() > GIB // 8
+    assert machine.out_of_memory_kills() == 0
+    assert machine.writable_bytes() is None
+
+
+def test_the_narrowest_group_counts_of_version_2(root: Path) -> None:
+    write(root / "proc/self/cgroup", "0::/jobs/mine\n")
+    write(root / "cgroup/jobs/mine/memory.max", "max\n")
+    write(root / "cgroup/jobs/memory.max", f"{GIB // 4}\n")
+    write(root / "cgroup/jobs/mine/memory.events", "low 0\noom 7\noom_kill 3\n")
+    write(root / "proc/vmstat", "oom_kill 99\n")
+    assert machine.memory_bytes() == GIB // 4
+    assert machine.out_of_memory_kills() == 3
+
+
+def test_the_narrowest_group_counts_of_version_1(root: Path) -> None:
+    write(root / "proc/self/cgroup", "5:cpu:/elsewhere\n4:memory:/mine\n0::/\n")
+    write(root / "cgroup/memory/mine/memory.limit_in_bytes", f"{GIB // 8}\n")
+    write(root / "cgroup/memory/memory.limit_in_bytes", f"{2**63 - 4096}\n")
+    write(root / "cgroup/memory/mine/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n")
+    assert machine.memory_bytes() == GIB // 8
+    assert machine.out_of_memory_kills() == 5
+
+
+def test_the_kernel_counts_where_no_group_does(root: Path) -> None:
+    write(root / "proc/vmstat", "nr_free_pages 12\noom_kill 4\n")
+    assert machine.out_of_memory_kills() == 4
+
+
+LIMITED = """
+import numpy as np
+from app.machine import at_most_more
+with at_most_more(64 << 20):
+    np.ones(6 << 20)
+    try:
+        np.ones(16 << 20)
+    except MemoryError:
+        print("refused")
+np.ones(16 << 20)
+print("free again")
+"""
+
+
+def test_memory_beyond_the_limit_is_refused_within_the_block_only() -> None:
+    ended = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True)
+    assert ended.stdout.split("\n") == ["refused", "free again", ""]
