@@ -1,6 +1,6 @@
 """What scores mean, by task: classes, ranks or numbers, probabilities, and how certain they are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -58,6 +58,7 @@ class Scored:
     features: Features
     matrix: Matrix
     scores: Array
+    warnings: Sequence[Mapping[str, str]] = ()
 
     def columns(self, wanted: Sequence[str]) -> dict[str, Sequence[Any] | Array]:
         """For each wanted output a value a row. Contributions come with their intercept."""

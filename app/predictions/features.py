@@ -1,7 +1,7 @@
 """From rows as they were sent to the features that the weights are of."""
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -13,12 +13,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from app.errors import Invalid, invalid_field
-from app.models.file import ModelFile
 from app.predictions import linear
 from app.predictions.linear import Array, Matrix
 from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, NamedRows, Places, Rows, check_width
 
 NUMBERS = "biuf"  # numpy's kinds of type
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows of features, and what the client should know about how they became such."""
+
+    matrix: Matrix
+    warnings: Sequence[Mapping[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -40,24 +47,20 @@ class Features:
         """The columns that hold nothing but numbers."""
         return self.index_of
 
-    @classmethod
-    def of(cls, model: ModelFile) -> "Features":
-        return cls(model.header.n_features, tuple(model.header.feature_names or ()))
-
-    def matrix(self, rows: Rows) -> Matrix:
+    def matrix(self, rows: Rows) -> Prepared:
         """One row of features for each. Raises Invalid, naming the place."""
         match rows:
             case MatrixRows():
                 check_width(rows.matrix.shape[1], self.width, 0, rows.places)
-                return rows.matrix
+                return Prepared(rows.matrix)
             case ListRows():
-                return self._from_lists(rows.rows, rows.places)
+                return Prepared(self.from_lists(rows.rows, rows.places))
             case NamedRows():
-                return self._from_named(rows)
+                return Prepared(self._from_named(rows))
             case Columns():
-                return self._from_columns(rows)
+                return Prepared(self._from_columns(rows))
             case MixedRows():
-                return _interleaved([(part.places.numbers or (), self.matrix(part)) for part in rows.parts])
+                return interleaved([(part.places.numbers or (), self.matrix(part)) for part in rows.parts])
 
     def norms(self, matrix: Matrix) -> Array:
         """The length of each row as the solver saw it."""
@@ -70,10 +73,11 @@ class Features:
             return places.refuse(row, "overflow", "its score is too large to be a number")
         column = int(np.argmin(np.isfinite(values)))
         if np.isnan(values[column]):
-            return places.refuse(row, "missing_value", "a value is missing", self._called(column))
-        return places.refuse(row, "not_finite", "must be a finite number", self._called(column))
+            return places.refuse(row, "missing_value", "a value is missing", self.called(column))
+        return places.refuse(row, "not_finite", "must be a finite number", self.called(column))
 
-    def _from_lists(self, rows: Sequence[Sequence[Any]], places: Places, *, by_name: bool = False) -> Array:
+    def from_lists(self, rows: Sequence[Sequence[Any]], places: Places, *, by_name: bool = False) -> Array:
+        """Rows of numbers and nothing else."""
         for number, row in enumerate(rows):
             check_width(len(row), self.width, number, places)
         try:
@@ -84,11 +88,11 @@ class Features:
 
     def _from_named(self, rows: NamedRows) -> Array:
         """All names in each row, so that a misspelt one is found and not read as a zero."""
-        self._check_named(rows.places)
+        self.check_named(rows.places)
         try:
             if set(map(len, rows.rows)) == {self.width}:
                 values = list(map(itemgetter(*self.names), rows.rows))
-                return self._from_lists(values if self.width > 1 else [[v] for v in values], rows.places, by_name=True)
+                return self.from_lists(values if self.width > 1 else [[v] for v in values], rows.places, by_name=True)
         except KeyError:
             pass
         for number, row in enumerate(rows.rows):
@@ -100,7 +104,7 @@ class Features:
         raise AssertionError("named rows were refused for no reason")
 
     def _from_columns(self, rows: Columns) -> Array:
-        self._check_named(rows.places)
+        self.check_named(rows.places)
         if unknown := [name for name in rows.columns if name not in self.index_of]:
             raise invalid_field("columns", "unknown_feature", f"the model has no feature {unknown[0][:64]!r}")
         if missing := [name for name in self.names if name not in rows.columns]:
@@ -117,7 +121,7 @@ class Features:
                 raise _first_bad_cell(values, rows.places, name) from None
         return matrix
 
-    def _check_named(self, places: Places) -> None:
+    def check_named(self, places: Places) -> None:
         if not self.names:
             detail = "the model's features have no names; send all of them in order"
             raise places.refuse(0, "unnamed_features", detail)
@@ -126,11 +130,16 @@ class Features:
         for number, row in enumerate(rows):
             for position, value in enumerate(row):
                 if problem := _complaint(value):
-                    return places.refuse(number, *problem, self._called(position) if by_name else position)
+                    return places.refuse(number, *problem, self.called(position) if by_name else position)
         raise AssertionError("a row was refused for no reason")
 
-    def _called(self, column: int) -> int | str:
-        return self.names[column] if self.names else column
+    def called(self, feature: int) -> int | str:
+        """The column of a feature, as a refusal names it."""
+        return self.names[feature] if self.names else feature
+
+    def feature_name(self, number: int) -> str:
+        """What a feature is called in an explanation."""
+        return self.names[number] if self.names else str(number)
 
 
 def stacked(rows: Sequence[Sequence[float]], width: int) -> Array:
@@ -154,8 +163,8 @@ def _complaint(value: Any) -> tuple[str, str] | None:
     return None
 
 
-def _interleaved(parts: Sequence[tuple[Sequence[int], Matrix]]) -> Matrix:
+def interleaved(parts: Sequence[tuple[Sequence[int], Prepared]]) -> Prepared:
     """The rows of all parts in the order of their numbers."""
     numbers = np.concatenate([numbers for numbers, _ in parts])
-    stack = sp.vstack([sp.csr_array(matrix) for _, matrix in parts], format="csr")
-    return stack[np.argsort(numbers)]
+    stack = sp.vstack([sp.csr_array(part.matrix) for _, part in parts], format="csr")
+    return Prepared(stack[np.argsort(numbers)], [warning for _, part in parts for warning in part.warnings])

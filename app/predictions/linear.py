@@ -91,8 +91,8 @@ def _segment_sums(values: Array, starts: Array) -> Array:
 def _by_column(products: Matrix, column_of: Array) -> Array:
     n_rows, n_columns = products.shape[0], int(column_of[-1]) + 1
     row_of = np.repeat(np.arange(n_rows), np.diff(products.indptr))
-    cells = np.bincount(row_of * n_columns + column_of[products.indices], minlength=n_rows * n_columns)
-    starts = np.concatenate([[0], np.cumsum(cells)])
+    cell_of = row_of * n_columns + column_of[products.indices]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(cell_of, minlength=n_rows * n_columns))])
     return _segment_sums(products.data, starts).reshape(n_rows, n_columns)
 
 

@@ -14,6 +14,7 @@ from app.models.file import ModelFile
 from app.models.repository import Location
 from app.predictions.answers import offered
 from app.predictions.features import Features
+from app.predictions.prepared import features_of
 from app.predictions.routing import choose
 from app.storage import BlobStore
 
@@ -36,7 +37,7 @@ class ServedModel:
 
     @classmethod
     def opened(cls, row: Location, stored: ModelFile) -> "ServedModel":
-        return cls(row.id, row.name, row.version, stored, Features.of(stored), offered(stored))
+        return cls(row.id, row.name, row.version, stored, features_of(stored), offered(stored))
 
 
 class _Trusted(NamedTuple):

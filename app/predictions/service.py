@@ -34,16 +34,19 @@ def predict_with(
         replies.default_outputs(media_type, model.outputs, DEFAULT_OUTPUTS),
     )
     scored = score(model, request.rows)
-    said = {"model": model.id, "name": model.name, "version": model.version, **(about or {})}
+    said: dict[str, Any] = {"model": model.id, "name": model.name, "version": model.version, **(about or {})}
     if not NEED_CLASSES.isdisjoint(outputs):
         said["classes"] = model.file.header.classes
+    if scored.warnings:
+        said["warnings"] = scored.warnings
     content = replies.encode(media_type, said, scored.columns(outputs))
-    return Reply(content, media_type, names_of(model))
+    return Reply(content, media_type, headers_of(model, scored))
 
 
 def score(model: ServedModel, rows: Rows) -> Scored:
     """The rows with their scores. Raises Invalid, naming the place, for a row that has none."""
-    matrix = model.features.matrix(rows)
+    prepared = model.features.matrix(rows)
+    matrix = prepared.matrix
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
         scores = linear.scores(matrix, model.file.coef, model.file.intercept, model.features.column_of)
     finite = np.isfinite(scores)
@@ -51,7 +54,7 @@ def score(model: ServedModel, rows: Rows) -> Scored:
         number = int(np.argmin(finite.reshape(len(scores), -1).all(axis=1)))
         places = INSTANCES if isinstance(rows, MixedRows) else rows.places
         raise model.features.explain_not_finite(matrix, number, places)
-    return Scored(model.file, model.features, matrix, scores)
+    return Scored(model.file, model.features, matrix, scores, prepared.warnings)
 
 
 def judge(model: ServedModel, read: Callable[[Features], Rows]) -> Outcome:
@@ -60,9 +63,12 @@ def judge(model: ServedModel, read: Callable[[Features], Rows]) -> Outcome:
     return Outcome(plain(scored.label) if "label" in model.outputs else [], scored.scores)
 
 
-def names_of(model: ServedModel) -> dict[str, str]:
-    """Headers that say who answered, in every format."""
-    return {"X-Model-Id": model.id, "X-Model-Name": model.name, "X-Model-Version": str(model.version)}
+def headers_of(model: ServedModel, scored: Scored) -> dict[str, str]:
+    """Who answered, and which warnings there are, in every format."""
+    headers = {"X-Model-Id": model.id, "X-Model-Name": model.name, "X-Model-Version": str(model.version)}
+    if scored.warnings:
+        headers["X-Warnings"] = ", ".join(warning["code"] for warning in scored.warnings)
+    return headers
 
 
 def _asked(in_body: list[str] | None, in_query: str | None) -> list[str] | None:

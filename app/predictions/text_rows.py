@@ -7,13 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from app import spelling
 from app.errors import Invalid, Unparsable, invalid_field
 from app.predictions.features import Features
 from app.predictions.rows import Columns, MatrixRows, Places, Rows, check_count, check_width, csr_of
 
-MISSING_WORDS = ["", "NA", "N/A", "na", "n/a", "NaN", "nan", "null", "NULL", "None", "none", "?", "-"]
+MISSING_WORDS = [
+    "",
+    "NaN",
+    *spelling.MARKS,
+    *(mark.upper() for mark in spelling.MARKS),
+    *(mark.capitalize() for mark in spelling.MARKS),
+]
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-PLAIN_NUMBER = re.compile(NUMBER, re.ASCII)
 HEADER_CHARACTERS = 1 << 20
 CONVERSION_ERROR = re.compile(r"column #(\d+): Row #(\d+)")
 
@@ -172,7 +178,7 @@ def _first_record(text: str, delimiter: str) -> list[str]:
 
 def _looks_like_names(record: list[str], features: Features) -> bool:
     if not features.names:
-        return not all(PLAIN_NUMBER.fullmatch(cell.strip()) or cell in MISSING_WORDS for cell in record)
+        return not all(spelling.NUMBER.fullmatch(cell) or cell in MISSING_WORDS for cell in record)
     return any(cell in features.index_of for cell in record)
 
 

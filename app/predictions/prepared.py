@@ -1,0 +1,111 @@
+"""The features of a model with preprocessing: raw columns go through the pipeline that is stored with the weights."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from app.errors import Invalid, invalid_field
+from app.models.file import ModelFile
+from app.predictions import linear
+from app.predictions.features import Features, Prepared, interleaved
+from app.predictions.linear import Array, Matrix
+from app.predictions.rows import (
+    Columns,
+    ListRows,
+    MatrixRows,
+    MixedRows,
+    NamedRows,
+    Places,
+    Rows,
+    check_width,
+)
+from app.preprocess.document import from_document
+from app.preprocess.errors import PreprocessError, called
+from app.preprocess.pipeline import Pipeline
+
+
+def features_of(model: ModelFile) -> Features:
+    """What the model wants of a row. Raises CorruptModel."""
+    if model.header.preprocess is None:
+        return Features(model.header.n_features, tuple(model.header.feature_names or ()))
+    pipeline = from_document(model.header.preprocess, model.extra)
+    column_of = None if pipeline.is_plain else pipeline.column_of_features
+    return PreparedFeatures(pipeline.n_columns, pipeline.names or (), column_of, pipeline=pipeline)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedFeatures(Features):
+    pipeline: Pipeline
+
+    @cached_property
+    def numeric(self) -> Collection[str]:
+        numbers = self.pipeline.numbers
+        return frozenset(self.pipeline.name(j) for j in numbers.columns[~numbers.boolean].tolist())
+
+    def matrix(self, rows: Rows) -> Prepared:
+        match rows:
+            case MixedRows():
+                parts = [(part.places.numbers or (), self.matrix(part)) for part in rows.parts]
+                return interleaved(parts)
+            case MatrixRows():
+                check_width(rows.matrix.shape[1], self.width, 0, rows.places)
+                return self._from_matrix(rows)
+            case ListRows():
+                for number, row in enumerate(rows.rows):
+                    check_width(len(row), self.width, number, rows.places)
+                if not self.names:
+                    filled = [[math.nan if value is None else value for value in row] for row in rows.rows]
+                    return self._from_matrix(MatrixRows(self.from_lists(filled, rows.places), rows.places))
+                columns = zip(self.names, zip(*rows.rows, strict=True), strict=True)
+                return self._apply(dict(columns), len(rows.rows), rows.places)
+            case NamedRows():
+                self.check_named(rows.places)
+                names = dict.fromkeys(name for row in rows.rows for name in row)
+                given = {name: [row.get(name) for row in rows.rows] for name in names}
+                return self._apply(given, len(rows.rows), rows.places)
+            case Columns():
+                self.check_named(rows.places)
+                return self._apply(rows.columns, rows.n_rows, rows.places)
+
+    def norms(self, matrix: Matrix) -> Array:
+        return self.pipeline.solver_norms(matrix)
+
+    def feature_name(self, number: int) -> str:
+        return self.pipeline.feature(number).name
+
+    def called(self, feature: int) -> int | str:
+        return self.pipeline.feature(feature).column if self.names else feature
+
+    def _from_matrix(self, rows: MatrixRows) -> Prepared:
+        pipeline, matrix = self.pipeline, rows.matrix
+        if pipeline.encoders:
+            dense = matrix.toarray() if linear.is_sparse(matrix) else matrix
+            columns = {name: dense[:, number] for number, name in enumerate(self.names)}
+            return self._apply(columns, len(dense), rows.places)
+        numbers = matrix if len(pipeline.numbers.columns) == self.width else matrix[:, pipeline.numbers.columns]
+        if not linear.is_sparse(numbers):
+            try:
+                pipeline.check_numbers(numbers)
+            except PreprocessError as error:
+                raise _refusal(error, rows.places) from None
+        return Prepared(pipeline.joined(pipeline.numbers.encode(numbers), []))
+
+    def _apply(self, columns: Mapping[str, Sequence[Any]], n_rows: int, places: Places) -> Prepared:
+        try:
+            matrix, warnings = self.pipeline.apply(columns, n_rows)
+        except PreprocessError as error:
+            raise _refusal(error, places) from None
+        return Prepared(np.ascontiguousarray(matrix) if isinstance(matrix, np.ndarray) else matrix, warnings)
+
+
+def _refusal(error: PreprocessError, places: Places) -> Invalid:
+    if error.row is None:
+        return invalid_field(error.column or "body", error.code, error.message)
+    detail = error.message
+    if error.column is not None:
+        detail = detail.removeprefix(f"row {error.row}, column {called(error.column)}: ")
+    return places.refuse(error.row, error.code, detail, error.column)
