@@ -23,6 +23,7 @@ from app.datasets.processing import Processor
 from app.db import Database
 from app.deps import Context, known_query_only
 from app.errors import Problem, install_handlers
+from app.evaluations import endpoints as evaluations
 from app.health import endpoints as health
 from app.jobs import catalogue
 from app.jobs import endpoints as jobs
@@ -87,7 +88,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.conversions = asyncio.Semaphore(exports.MAX_AT_ONCE)
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
-    for module in (health, datasets, uploads, jobs, model_jobs, models, aliases, exports, predictions, catalogue):
+    for module in (
+        health,
+        datasets,
+        uploads,
+        jobs,
+        model_jobs,
+        models,
+        evaluations,
+        aliases,
+        exports,
+        predictions,
+        catalogue,
+    ):
         app.include_router(module.router)
     _add_docs(app)
     return app

@@ -9,6 +9,7 @@ import numpy as np
 
 from app.config import Settings
 from app.db import Database
+from app.db.tables import DatasetRow
 from app.jobs import on_model, queue
 from app.jobs import service as jobs
 from app.jobs.admission import Admission
@@ -55,6 +56,12 @@ class Bench:
         with self.database.write() as session:
             session.add(row)
         return row.id
+
+    def describe(self, dataset_id: str, **values: Any) -> None:
+        """Change what is known of a dataset."""
+        with self.database.write() as session:
+            for name, value in values.items():
+                setattr(session.get_one(DatasetRow, dataset_id), name, value)
 
     def submit(self, dataset_id: str, **fields: Any) -> str:
         with self.database.write() as session:

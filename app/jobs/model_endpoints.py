@@ -1,23 +1,43 @@
-"""Jobs on a model by its own address: `POST /v1/models/{ref}/verify`. `POST /v1/jobs` takes the same by `type`."""
+"""Jobs on a model by its own address, and the files of a batch prediction.
 
-from typing import Annotated
+`POST /v1/jobs` takes the same jobs by their `type`.
+"""
+
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Response
+from fastapi.responses import FileResponse
 from starlette.concurrency import run_in_threadpool
 
 from app.deps import Context, InContext, json_only
 from app.errors import problems
+from app.jobs import on_model
 from app.jobs.endpoints import queue_job
-from app.jobs.model_requests import VerifyOptions, VerifyRequest
+from app.jobs.model_requests import EvaluateOptions, EvaluateRequest, VerifyOptions, VerifyRequest
+from app.jobs.on_model import Which
 from app.jobs.schemas import Job
+from app.media_types import ARROW, CSV, NDJSON, PARQUET
 from app.models import service as models
+from app.storage.reclaim import reclaim
 
-router = APIRouter(prefix="/v1/models", tags=["jobs"], dependencies=[Depends(json_only)])
+router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(json_only)])
+
+FILE_CONTENT: dict[str, Any] = {
+    media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in (CSV, NDJSON, PARQUET, ARROW)
+}
+FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The file", "content": FILE_CONTENT},
+    206: {"description": "The part of it that `Range` asks for", "content": FILE_CONTENT},
+    **problems(404, 409),
+}
+MEDIA_TYPE_OF = {"csv": CSV, "ndjson": NDJSON, "parquet": PARQUET, "arrow": ARROW}
 
 Prefer = Annotated[str | None, Header(description="`wait=N`: answer when the job is done")]
 
 
-@router.post("/{ref}/verify", status_code=201, operation_id="verify_model", responses=problems(400, 404, 409, 413, 415))
+@router.post(
+    "/models/{ref}/verify", status_code=201, operation_id="verify_model", responses=problems(400, 404, 409, 413, 415)
+)
 async def verify_model(
     ref: str, context: InContext, response: Response, body: VerifyOptions | None = None, prefer: Prefer = None
 ) -> Job:
@@ -25,6 +45,49 @@ async def verify_model(
     await run_in_threadpool(_check_exists, context, ref)
     request = VerifyRequest(type="verify", model=ref, **(body or VerifyOptions()).model_dump())
     return await queue_job(request, context, response, prefer)
+
+
+@router.post(
+    "/models/{ref}/evaluate",
+    status_code=201,
+    operation_id="evaluate_model",
+    responses=problems(400, 404, 409, 413, 415),
+)
+async def evaluate_model(
+    ref: str, context: InContext, response: Response, body: EvaluateOptions, prefer: Prefer = None
+) -> Job:
+    """Queue a job that judges the model on a dataset; its `result` names the evaluation that it stores."""
+    await run_in_threadpool(_check_exists, context, ref)
+    request = EvaluateRequest(type="evaluate", model=ref, **body.model_dump())
+    return await queue_job(request, context, response, prefer)
+
+
+@router.get("/jobs/{job_id}/output", operation_id="get_job_output", response_class=FileResponse, responses=FILE_ANSWERS)
+def get_job_output(job_id: str, context: InContext) -> FileResponse:
+    """The predictions of a batch job, one line or record a row of the dataset; `row` is its number from 0."""
+    return _file(context, job_id, "output")
+
+
+@router.get("/jobs/{job_id}/errors", operation_id="get_job_errors", response_class=FileResponse, responses=FILE_ANSWERS)
+def get_job_errors(job_id: str, context: InContext) -> FileResponse:
+    """The rows that a batch job could not predict: a line `{row, code, detail}` each; 409 if there are none."""
+    return _file(context, job_id, "errors")
+
+
+@router.delete("/jobs/{job_id}/output", status_code=204, operation_id="delete_job_output", responses=problems(404, 409))
+def delete_job_output(job_id: str, context: InContext) -> None:
+    """Free the bytes of a batch job's files; what its `result` says of them stays."""
+    with context.database.write() as session:
+        freed = on_model.delete_files(session, job_id)
+    reclaim(context.database, context.blobs, freed)
+
+
+def _file(context: Context, job_id: str, which: Which) -> FileResponse:
+    with context.database.read() as session:
+        found = on_model.file_of(session, job_id, which)
+    headers = {"ETag": f'"{found.sha256}"', "X-Content-Type-Options": "nosniff"}
+    path = context.blobs.path(found.sha256)
+    return FileResponse(path, headers=headers, media_type=MEDIA_TYPE_OF[found.format], filename=found.name)
 
 
 def _check_exists(context: Context, ref: str) -> None:

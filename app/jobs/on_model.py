@@ -1,19 +1,28 @@
-"""Submitting jobs on a model that is there already: which model and which rows are settled before they are queued."""
+"""Jobs on a model that is there already: which model and which rows are settled before they are queued; their files."""
 
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy.orm import Session
 
 from app.datasets import service as datasets
 from app.db.engine import current_time
-from app.db.tables import JobRow, ModelRow
+from app.db.tables import DatasetRow, JobRow, ModelRow
 from app.errors import AppError, Conflict, NotFound, invalid_field
 from app.ids import new_id
-from app.jobs import repository
-from app.jobs.model_requests import OnModelRequest, VerifyRequest
-from app.jobs.service import error_items, ready_dataset
+from app.jobs import repository, service
+from app.jobs.model_requests import EvaluateRequest, OnModelRequest, VerifyRequest
 from app.jobs.state import JobStatus
+from app.jobs.task import CLASS_TASKS, check_labels
 from app.models import service as models
+from app.storage import repository as ownership
+
+Which = Literal["output", "errors"]
+
+
+class OutputFile(NamedTuple):
+    sha256: str
+    format: str
+    name: str
 
 
 def submit(session: Session, request: OnModelRequest) -> JobRow:
@@ -26,7 +35,7 @@ def submit(session: Session, request: OnModelRequest) -> JobRow:
         dataset_id=dataset_id,
         model_name=model.name,
         model_id=model.id,
-        spec=request.model_dump(mode="json", exclude={"labels"}),
+        spec=request.model_dump(mode="json", by_alias=True, exclude={"labels"}),
         labels=request.labels,
         priority=request.priority,
         created_at=current_time(session),
@@ -40,7 +49,7 @@ def validate(session: Session, request: OnModelRequest) -> dict[str, Any]:
     try:
         _settled(session, request)
     except AppError as refusal:
-        return {"valid": False, "estimate": None, "errors": error_items(refusal)}
+        return {"valid": False, "estimate": None, "errors": service.error_items(refusal)}
     return {"valid": True, "estimate": None, "errors": []}
 
 
@@ -50,7 +59,37 @@ def _settled(session: Session, request: OnModelRequest) -> tuple[ModelRow, str]:
         model = models.resolve(session, request.model)
     except NotFound:
         raise invalid_field("model", "unknown_model", "there is no such model") from None
-    return model, _dataset_to_verify(session, request, model)
+    if isinstance(request, VerifyRequest):
+        return model, _dataset_to_verify(session, request, model)
+    dataset = service.ready_dataset(session, "dataset_id", request.dataset_id)
+    if isinstance(request, EvaluateRequest):
+        _check_labels(dataset, model)
+    return model, dataset.id
+
+
+def file_of(session: Session, job_id: str, which: Which) -> OutputFile:
+    """A file that a batch prediction has written."""
+    job = _predicted(session, job_id)
+    stored = (job.result or {}).get(which)
+    if stored is None:
+        raise Conflict("Every row was predicted: there is no file of errors.", code="no_errors")
+    if not ownership.sizes(session, job.id):
+        raise Conflict("The files of this job were deleted.", code="output_deleted")
+    format = job.spec["format"] if which == "output" else "ndjson"
+    return OutputFile(stored["sha256"], format, f"{job.id}-{which}.{format}")
+
+
+def delete_files(session: Session, job_id: str) -> list[str]:
+    """The blobs that it owned: the caller reclaims them once this is committed."""
+    return ownership.disown(session, _predicted(session, job_id).id)
+
+
+def _predicted(session: Session, job_id: str) -> JobRow:
+    job = service.get(session, job_id)
+    if job.type != "predict" or job.status != JobStatus.SUCCEEDED:
+        detail = "Only a batch prediction that has succeeded has files."
+        raise Conflict(detail, code="no_output")
+    return job
 
 
 def _dataset_to_verify(session: Session, request: VerifyRequest, model: ModelRow) -> str:
@@ -58,10 +97,20 @@ def _dataset_to_verify(session: Session, request: VerifyRequest, model: ModelRow
         detail = f"{model.name}:{model.version} was imported: nothing here says what it was trained for."
         raise Conflict(detail, code="model_not_trained_here")
     if request.dataset_id is not None:
-        return ready_dataset(session, "dataset_id", request.dataset_id).id
+        return service.ready_dataset(session, "dataset_id", request.dataset_id).id
     lineage: dict[str, Any] = model.card["lineage"]
     if datasets.find(session, lineage["dataset_id"]) is None:
         detail = "The dataset that it was trained on is deleted; upload it again and give its `dataset_id`."
         raise Conflict(detail, code="dataset_deleted")
     dataset_id: str = lineage["dataset_id"]
     return dataset_id
+
+
+def _check_labels(dataset: DatasetRow, model: ModelRow) -> None:
+    """What can be said before the rows are read; the worker looks again."""
+    check_labels(model.task, dataset, "dataset_id")
+    if model.task not in CLASS_TASKS:
+        return
+    unseen = {one["label"] for one in dataset.classes} - set(model.card["classes"])
+    if unseen or not dataset.classes:
+        raise invalid_field("dataset_id", "unknown_class", "it has labels that the model does not know")

@@ -64,6 +64,12 @@ def report_progress(
     _write(session, claim, "job.progress", point, progress=progress, trace=trace, **figures)
 
 
+def advance(session: Session, claim: Claim, progress: float) -> None:
+    """How far a job is that has no curve to tell."""
+    if not repository.update_claimed(session, claim, progress=progress):
+        raise LeaseLost
+
+
 def succeed(session: Session, claim: Claim, model_id: str, result: dict[str, Any], **figures: Any) -> None:
     """Finish the job. The model's row is inserted in the same transaction, by the caller, after this check."""
     _end(session, claim, JobStatus.SUCCEEDED, model_id=model_id, result=result, progress=1.0, **figures)

@@ -3,11 +3,15 @@
 from collections.abc import Callable
 
 from app.jobs.repository import Claim
+from app.worker.batch import predict_batch
 from app.worker.desk import Desk, StopAsked
+from app.worker.evaluation import evaluate_model
 from app.worker.train import train_model
 from app.worker.verify import verify_model
 
 WORK_OF_TYPE: dict[str, Callable[[Desk, Claim, StopAsked], None]] = {
     "train": train_model,
     "verify": verify_model,
+    "evaluate": evaluate_model,
+    "predict": predict_batch,
 }

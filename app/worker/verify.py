@@ -3,16 +3,15 @@
 from typing import Any
 
 import solvers
-from app.db.tables import JobRow, ModelRow
+from app.db.tables import JobRow
 from app.jobs import queue
 from app.jobs.refusals import solver_refusal
 from app.jobs.repository import Claim
 from app.jobs.schemas import TrainRequest
-from app.models import file
-from app.models import repository as models
 from app.worker.desk import Desk, StopAsked
 from app.worker.failures import PermanentFailure, Stopped
 from app.worker.load import Work, load_training
+from app.worker.on_model import Subject, load_subject
 from app.worker.problem import definition
 from app.worker.proof import UnusableProof, read_proof
 
@@ -23,24 +22,22 @@ STORED, FOUND = "the stored dual point", "a dual point found from the weights"
 
 
 def verify_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+    subject = load_subject(desk, claim)
     with desk.database.read() as session:
-        job = queue.load(session, claim)
-        model = models.get(session, job.model_id or "")
-        training = None if model is None or model.job_id is None else session.get(JobRow, model.job_id)
-    if model is None or training is None:
-        raise PermanentFailure("model_deleted", "the model was deleted before the job ran", "model")
-    request = TrainRequest.model_validate(training.spec).model_copy(update={"dataset_id": job.dataset_id})
+        training = session.get(JobRow, subject.model.job_id)
+    assert training is not None, "submitted for a model that was trained here"
+    request = TrainRequest.model_validate(training.spec).model_copy(update={"dataset_id": subject.dataset.id})
     work = load_training(desk.database, desk.blobs, training, request)
-    outcome = _verdict(desk, model, work)
+    outcome = _verdict(desk, subject, work)
     if (reason := stop_reason()) not in (None, "finish"):
         raise Stopped(reason)
     figures = {name: outcome[name] for name in ("primal", "dual_bound", "relative_gap")}
     with desk.database.write() as session:
-        queue.succeed(session, claim, model.id, outcome, **figures)
+        queue.succeed(session, claim, subject.model.id, outcome, **figures)
 
 
-def _verdict(desk: Desk, model: ModelRow, work: Work) -> dict[str, Any]:
-    stored = file.read(desk.blobs.path(model.blob))
+def _verdict(desk: Desk, subject: Subject, work: Work) -> dict[str, Any]:
+    model, stored = subject.model, subject.file
     card = stored.header.card
     problems = len(stored.header.classes) if card["certificate"].get("per_class") else 1
     bounding, notes = None, []

@@ -37,6 +37,7 @@ PATH_PARAMETERS = {
     "ref": "predict",
     "name": "predict",
     "alias": "predict",
+    "evaluation_id": f"ev_{NOBODY}",
 }
 JSON = {"Content-Type": "application/json"}
 

@@ -1,0 +1,80 @@
+"""A batch prediction job: a dataset in, a file of predictions out, and a file of the rows that have none."""
+
+from typing import Any
+
+import msgspec
+
+from app.datasets.arrays import open_arrays
+from app.jobs import queue
+from app.jobs.model_requests import PredictRequest
+from app.jobs.repository import Claim
+from app.models.repository import Location
+from app.predictions.answers import DEFAULT_OUTPUTS, Scored
+from app.predictions.served import ServedModel
+from app.storage import repository as ownership
+from app.worker.batch_files import batch_file
+from app.worker.desk import Desk, StopAsked
+from app.worker.failures import PermanentFailure
+from app.worker.on_model import Passing, Subject, load_subject
+from app.worker.scoring import DatasetScorer
+
+_encode = msgspec.json.Encoder().encode_lines
+
+
+def predict_batch(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+    subject = load_subject(desk, claim)
+    request = PredictRequest.model_validate(subject.job.spec)
+    row = subject.model
+    model = ServedModel.opened(Location(row.id, row.name, row.version, row.blob), subject.file)
+    outputs = _outputs(request, model)
+    scorer = DatasetScorer(subject.file, open_arrays(desk.blobs, subject.dataset))
+    passing = Passing(desk.database, claim, scorer.n_rows, stop_reason)
+    failed = 0
+    with desk.blobs.stage() as staged, desk.blobs.stage() as refused:
+        written = batch_file(request.format, staged, subject.file.header, outputs)
+        for block in scorer.blocks():
+            scored = Scored(subject.file, model.features, block.matrix, block.scores)
+            if len(block.rows):
+                written.append({"row": block.rows, **scored.columns(outputs)})
+            refused.write(_encode([failure._asdict() for failure in block.failures]))
+            failed += len(block.failures)
+            passing.advance(len(block.rows) + len(block.failures))
+        written.finish()
+        files = {"output": {"sha256": staged.commit(), "bytes": staged.size}}
+        if failed:
+            files["errors"] = {"sha256": refused.commit(), "bytes": refused.size}
+    _commit(desk, claim, subject, request, files, {"rows": scorer.n_rows, "failed": failed, "columns": outputs})
+
+
+def _commit(
+    desk: Desk,
+    claim: Claim,
+    subject: Subject,
+    request: PredictRequest,
+    files: dict[str, dict[str, Any]],
+    counts: dict[str, Any],
+) -> None:
+    """The job owns its files from the transaction that ends it."""
+    outcome = {
+        "rows": counts["rows"],
+        "predicted": counts["rows"] - counts["failed"],
+        "failed": counts["failed"],
+        "format": request.format,
+        "columns": ["row", *counts["columns"]],
+        "classes": subject.file.header.classes,
+        "output": files["output"],
+        "errors": files.get("errors"),
+    }
+    with desk.database.write() as session:
+        queue.succeed(session, claim, subject.model.id, outcome)
+        ownership.lock(session)
+        ownership.own(session, claim.job_id, {one["sha256"]: one["bytes"] for one in files.values()})
+
+
+def _outputs(request: PredictRequest, model: ServedModel) -> tuple[str, ...]:
+    if request.wanted is None:
+        return tuple(name for name in model.outputs if name in DEFAULT_OUTPUTS)
+    if unknown := [name for name in request.wanted if name not in model.outputs]:
+        message = f"this model cannot answer {unknown[0]}; it returns: {', '.join(model.outputs)}"
+        raise PermanentFailure("unknown_output", message, "return")
+    return tuple(name for name in model.outputs if name in request.wanted)

@@ -1,0 +1,46 @@
+"""An evaluation job: a stored model judged on a dataset; the report becomes a resource of its own."""
+
+import numpy as np
+
+from app.datasets.arrays import open_arrays
+from app.db.engine import current_time
+from app.db.tables import EvaluationRow
+from app.ids import new_id
+from app.jobs import queue
+from app.jobs.repository import Claim
+from app.worker.desk import Desk, StopAsked
+from app.worker.judge import judge
+from app.worker.on_model import Passing, load_subject
+from app.worker.scoring import DatasetScorer
+
+
+def evaluate_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+    subject = load_subject(desk, claim)
+    rows = open_arrays(desk.blobs, subject.dataset)
+    scorer = DatasetScorer(subject.file, rows)
+    passing = Passing(desk.database, claim, scorer.n_rows, stop_reason)
+    numbers, scores, failed = [], [], 0
+    for block in scorer.blocks():
+        numbers.append(block.rows)
+        scores.append(block.scores)
+        failed += len(block.failures)
+        passing.advance(len(block.rows) + len(block.failures))
+    judged = np.concatenate(numbers)
+    if failed:
+        rows = rows.rows(judged)
+    report = {"rows": len(judged), "failed_rows": failed, **judge(subject.file, rows, np.concatenate(scores))}
+    evaluation = EvaluationRow(
+        id=new_id("ev"),
+        model_id=subject.model.id,
+        dataset_id=subject.dataset.id,
+        job_id=claim.job_id,
+        report=report,
+    )
+    with desk.database.write() as session:
+        outcome = {
+            "evaluation_id": evaluation.id,
+            **{name: report[name] for name in ("rows", "failed_rows", "metrics")},
+        }
+        queue.succeed(session, claim, subject.model.id, outcome)
+        evaluation.created_at = current_time(session)
+        session.add(evaluation)

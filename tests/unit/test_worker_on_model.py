@@ -1,0 +1,224 @@
+"""Evaluation and batch prediction jobs: what is stored is what anyone computes from the rows and the weights."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn import metrics as reference
+
+from app.db.tables import BlobOwnerRow, EvaluationRow
+from app.errors import AppError
+from app.jobs.model_requests import EvaluateRequest, PredictRequest
+from app.worker import scoring
+from tests.builders import count_rows
+from tests.worker_bench import Bench, noisy, three_words, worker_bench
+
+Array = np.ndarray[Any, Any]
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with worker_bench(tmp_path) as bench:
+        yield bench
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "BLOCK_ENTRIES", 40)  # ten rows of four columns
+
+
+def evaluate(bench: Bench, dataset_id: str) -> Json:
+    job = bench.run_on_model(EvaluateRequest(type="evaluate", model="m", dataset_id=dataset_id))
+    assert job["status"] == "succeeded", job["error"]
+    with bench.database.read() as session:
+        row = session.get(EvaluationRow, job["result"]["evaluation_id"])
+        assert row is not None
+        assert (row.model_id, row.dataset_id, row.job_id) == (job["model_id"], dataset_id, job["id"])
+        report: Json = row.report
+    assert report["metrics"] == job["result"]["metrics"]
+    return report
+
+
+def test_two_classes_are_judged_as_scikit_learn_judges_them(bench: Bench) -> None:
+    X, signal = noisy(60)
+    words = np.where(signal > 0, "up", "down")
+    card, model = bench.model(bench.run(bench.store(X, words), split={"test": 0.2}))
+    fresh, signal = noisy(45, seed=9)
+    truth = np.where(signal > 0, "up", "down")
+    report = evaluate(bench, bench.store(fresh, truth))
+    scores = fresh @ model.coef + model.intercept
+    assert (report["rows"], report["failed_rows"]) == (45, 0)
+    assert report["metrics"]["accuracy"] == pytest.approx(np.mean((scores > 0) == (truth == "up")))
+    assert report["metrics"]["roc_auc"] == pytest.approx(reference.roc_auc_score(truth == "up", scores))
+    expected = reference.confusion_matrix(truth, np.where(scores > 0, "up", "down"))
+    assert report["metrics"]["confusion"]["matrix"] == expected.tolist()
+    assert report["curves"]["roc"]["tpr"][-1] == 1.0
+    histogram = report["histogram"]
+    assert sum(histogram["counts"]) == 45
+    per_class = np.sum([one["counts"] for one in histogram["per_class"]], axis=0)
+    assert per_class.tolist() == histogram["counts"]
+    assert set(report["metrics"]) == set(card["metrics"]["test"])
+
+
+@pytest.mark.parametrize("task", ["multiclass", "ordinal", "regression"])
+def test_the_training_rows_are_judged_as_the_training_did(bench: Bench, task: str) -> None:
+    X, signal = noisy(90)
+    labels: Any = {"multiclass": three_words(signal), "ordinal": np.digitize(signal, [-1.0, 1.0])}.get(task, signal)
+    dataset_id = bench.store(X, labels)
+    job = bench.run(dataset_id, task=task)
+    report = evaluate(bench, dataset_id)
+    claimed = job["result"]["metrics"]["train"]
+    assert report["metrics"].keys() == claimed.keys()
+    for name, value in claimed.items():
+        if isinstance(value, float):
+            assert report["metrics"][name] == pytest.approx(value), name
+
+
+def test_rows_that_have_no_score_are_counted_and_left_out(bench: Bench) -> None:
+    X, signal = noisy(60)
+    bench.run(bench.store(X, (signal > 0).astype(float)))
+    damaged = X.copy()
+    damaged[7, 2] = np.nan
+    damaged[23, 0] = 1e308
+    damaged[23, 1] = -1e308
+    report = evaluate(bench, bench.store(damaged, (signal > 0).astype(float)))
+    assert (report["rows"], report["failed_rows"], report["metrics"]["rows"]) == (58, 2, 58)
+
+
+def test_what_cannot_be_evaluated_is_refused(bench: Bench) -> None:
+    X, signal = noisy(60)
+    bench.run(bench.store(X, np.where(signal > 0, "up", "down")))
+    with pytest.raises(AppError, match="does not know"):
+        evaluate(bench, bench.store(X, three_words(signal)))
+    with pytest.raises(AppError, match="does not know"):
+        evaluate(bench, bench.store(X, signal))
+    narrow = bench.store(X[:, :3], np.where(signal > 0, "up", "down"))
+    failed = bench.run_on_model(EvaluateRequest(type="evaluate", model="m", dataset_id=narrow))
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "feature_mismatch")
+    assert "3 features, the model 4" in failed["error"]["message"]
+    assert count_rows(bench.database, EvaluationRow) == 0
+
+
+def predict(bench: Bench, dataset_id: str, **fields: Any) -> tuple[Json, bytes, list[Json]]:
+    request = PredictRequest.model_validate({"type": "predict", "model": "m", "dataset_id": dataset_id, **fields})
+    job = bench.run_on_model(request)
+    assert job["status"] == "succeeded", job["error"]
+    result = job["result"]
+    errors = []
+    if result["errors"]:
+        lines = bench.blobs.path(result["errors"]["sha256"]).read_text().splitlines()
+        errors = [json.loads(line) for line in lines]
+    return result, bench.blobs.path(result["output"]["sha256"]).read_bytes(), errors
+
+
+def table(format: str, content: bytes) -> Json:
+    """Columns by name, as lists."""
+    if format == "csv":
+        rows = list(csv.DictReader(io.StringIO(content.decode())))
+    elif format == "ndjson":
+        rows = [json.loads(line) for line in content.splitlines()]
+    elif format == "parquet":
+        found: Json = pq.read_table(io.BytesIO(content)).to_pydict()
+        return found
+    else:
+        with pa.ipc.open_stream(content) as stream:
+            return stream.read_all().to_pydict()  # type: ignore[no-any-return]
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+@pytest.mark.parametrize("format", ["csv", "ndjson", "parquet", "arrow"])
+def test_a_file_has_every_row_with_its_number(bench: Bench, format: str) -> None:
+    X, signal = noisy(57)
+    words = np.where(signal > 0, "up, or so", "down")
+    dataset_id = bench.store(X, words)
+    _, model = bench.model(bench.run(dataset_id))
+    result, content, errors = predict(bench, dataset_id, format=format)
+    assert (result["rows"], result["predicted"], result["failed"], errors) == (57, 57, 0, [])
+    assert (result["columns"], result["errors"]) == (["row", "label", "score"], None)
+    assert result["output"]["bytes"] == len(content)
+    found = table(format, content)
+    assert [int(row) for row in found["row"]] == list(range(57))
+    scores = X @ model.coef + model.intercept
+    np.testing.assert_allclose(np.array(found["score"], dtype=np.float64), scores, rtol=1e-12)
+    assert found["label"] == ["up, or so" if score > 0 else "down" for score in scores]
+    assert count_rows(bench.database, BlobOwnerRow) >= 2, "nobody owns the file"
+
+
+@pytest.mark.parametrize("format", ["csv", "ndjson", "parquet", "arrow"])
+def test_several_classes_have_a_list_of_scores(bench: Bench, format: str) -> None:
+    X, signal = noisy(40)
+    dataset_id = bench.store(X, np.digitize(signal, [-1.0, 1.0]).astype(float))
+    _, model = bench.model(bench.run(dataset_id, task="multiclass"))
+    wanted = ["scores", "label", "label_certain"]
+    result, content, _ = predict(bench, dataset_id, format=format, **{"return": wanted})
+    assert result["columns"] == ["row", "label", "scores", "label_certain"]
+    found = table(format, content)
+    scores = [json.loads(one) if format == "csv" else one for one in found["scores"]]
+    expected = X @ model.coef.T + model.intercept
+    np.testing.assert_allclose(scores, expected, rtol=1e-12)
+    assert [int(label) for label in found["label"]] == expected.argmax(axis=1).tolist()
+
+
+def test_rows_without_a_score_are_in_the_file_of_errors(bench: Bench) -> None:
+    X, signal = noisy(60)
+    bench.run(bench.store(X, (signal > 0).astype(float)))
+    damaged = X.copy()
+    damaged[7, 2] = np.nan
+    damaged[23] = 1e308
+    result, content, errors = predict(bench, bench.store(damaged, signal), format="ndjson")
+    assert (result["rows"], result["predicted"], result["failed"]) == (60, 58, 2)
+    assert [(one["row"], one["code"]) for one in errors] == [(7, "missing_value"), (23, "overflow")]
+    assert table("ndjson", content)["row"] == [row for row in range(60) if row not in (7, 23)]
+
+
+def test_a_sparse_dataset_may_be_narrower_and_columns_go_by_name(bench: Bench) -> None:
+    X, signal = noisy(50)
+    names = ["a", "b", "c", "d"]
+    columns = [{"name": name, "role": "feature", "kind": "numeric"} for name in names]
+    dataset_id = bench.store(X, (signal > 0).astype(float))
+    bench.describe(dataset_id, columns=columns)
+    _, model = bench.model(bench.run(dataset_id))
+    turned = bench.store(np.column_stack([X[:, ::-1], np.ones(50)]), signal)
+    bench.describe(turned, columns=[*columns[::-1], {"name": "e", "role": "feature", "kind": "numeric"}])
+    _, content, _ = predict(bench, turned)
+    np.testing.assert_allclose(
+        np.array(table("csv", content)["score"], dtype=float), X @ model.coef + model.intercept, rtol=1e-12
+    )
+    lacking = bench.store(X, signal)
+    bench.describe(lacking, columns=[*columns[:3], {"name": "z", "role": "feature", "kind": "numeric"}])
+    job = bench.run_on_model(PredictRequest(type="predict", model="m", dataset_id=lacking))
+    assert (job["status"], job["error"]["code"], job["error"]["param"]) == ("failed", "feature_mismatch", "dataset_id")
+    assert "'d'" in job["error"]["message"]
+
+
+def test_an_output_that_the_model_has_not_fails_by_name(bench: Bench) -> None:
+    X, signal = noisy(50)
+    dataset_id = bench.store(X, (signal > 0).astype(float))
+    bench.run(dataset_id)
+    job = bench.run_on_model(
+        PredictRequest.model_validate(
+            {"type": "predict", "model": "m", "dataset_id": dataset_id, "return": ["probability"]}
+        )
+    )
+    assert (job["status"], job["error"]["code"], job["error"]["param"]) == ("failed", "unknown_output", "return")
+
+
+def test_cancel_between_blocks_leaves_no_file(bench: Bench) -> None:
+    X, signal = noisy(50)
+    dataset_id = bench.store(X, (signal > 0).astype(float))
+    bench.run(dataset_id)
+    before = set(bench.blobs)
+    asked = iter([None, None, "cancel", "cancel", "cancel"])
+    request = PredictRequest(type="predict", model="m", dataset_id=dataset_id)
+    job = bench.run_on_model(request, lambda: next(asked))
+    assert (job["status"], job["result"]) == ("cancelled", None)
+    assert set(bench.blobs) == before
+    assert list(bench.blobs.staging.iterdir()) == []
