@@ -10,6 +10,10 @@ from app.datasets.arrays import DatasetArrays
 from app.frame import Frame
 from app.models.file import ModelFile
 from app.predictions import linear
+from app.preprocess import training
+from app.preprocess.document import from_document
+from app.preprocess.errors import PreprocessError, called
+from app.preprocess.pipeline import Pipeline
 from app.worker.failures import PermanentFailure
 
 Array = np.ndarray[Any, Any]
@@ -39,7 +43,9 @@ class DatasetScorer:
     def __init__(self, model: ModelFile, rows: DatasetArrays) -> None:
         self._model = model
         self._frame = rows.frame
-        self._places = _places(model, rows.frame)
+        document = model.header.preprocess
+        self._pipeline = None if document is None else from_document(document, model.extra)
+        self._places = _places(model, rows.frame) if self._pipeline is None else None
 
     @property
     def n_rows(self) -> int:
@@ -52,14 +58,21 @@ class DatasetScorer:
             yield self._score(np.arange(first, min(first + step, self.n_rows)))
 
     def _score(self, rows: Array) -> Block:
-        matrix = self._matrix(slice(int(rows[0]), int(rows[-1]) + 1))
+        failures: list[RowFailure] = []
+        if self._pipeline is None:
+            parts = [_Part(rows, self._matrix(slice(int(rows[0]), int(rows[-1]) + 1)))]
+        else:
+            parts, failures = _transformed(self._pipeline, self._frame, rows)
+        if not parts:
+            return Block(rows[:0], np.empty((0, 0)), np.empty(0), failures)
+        rows, matrix = np.concatenate([part.rows for part in parts]), _stacked([part.matrix for part in parts])
         with np.errstate(over="ignore", invalid="ignore"):  # what has no score is told below
             scores = linear.scores(matrix, self._model.coef, self._model.intercept)
         finite = np.isfinite(scores.reshape(len(scores), -1)).all(axis=1)
         if finite.all():
-            return Block(rows, matrix, scores, [])
-        failures = [_why(int(rows[k]), matrix[[k]]) for k in np.flatnonzero(~finite)]
-        return Block(rows[finite], matrix[finite], scores[finite], failures)
+            return Block(rows, matrix, scores, failures)
+        failures = [*failures, *(_why(int(rows[k]), matrix[[k]]) for k in np.flatnonzero(~finite))]
+        return Block(rows[finite], matrix[finite], scores[finite], sorted(failures))
 
     def _matrix(self, chosen: slice) -> Any:
         """These rows as the model's features, in its order."""
@@ -72,6 +85,33 @@ class DatasetScorer:
         part.sort_indices()
         shape = (part.shape[0], self._model.header.n_features)  # a sparse file may end before the last feature
         return sp.csr_array((part.data, part.indices, part.indptr), shape=shape)
+
+
+class _Part(NamedTuple):
+    rows: Array
+    matrix: Any
+
+
+def _transformed(pipeline: Pipeline, frame: Frame, rows: Array) -> tuple[list[_Part], list[RowFailure]]:
+    """The features of these rows. A row that preprocessing refuses is found by halves, the others go on."""
+    try:
+        return [_Part(rows, training.transform(pipeline, frame.rows(rows)))], []
+    except PreprocessError as error:
+        if error.row is None:
+            raise _other_features(error.message) from error
+        if len(rows) == 1:
+            column = "" if error.column is None else f"column {called(error.column)}: "
+            return [], [RowFailure(int(rows[0]), error.code, column + error.code.replace("_", " "))]
+    half = len(rows) // 2
+    parts, failures = _transformed(pipeline, frame, rows[:half])
+    more_parts, more_failures = _transformed(pipeline, frame, rows[half:])
+    return parts + more_parts, failures + more_failures
+
+
+def _stacked(matrices: list[Any]) -> Any:
+    if len(matrices) == 1:
+        return matrices[0]
+    return sp.vstack(matrices, format="csr") if linear.is_sparse(matrices[0]) else np.vstack(matrices)
 
 
 def _places(model: ModelFile, frame: Frame) -> Array | None:

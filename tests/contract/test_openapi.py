@@ -43,6 +43,12 @@ OPERATIONS = {
     "get_model": "GET /v1/models/{ref}",
     "get_model_weights": "GET /v1/models/{ref}/weights",
     "delete_model": "DELETE /v1/models/{ref}",
+    "evaluate_model": "POST /v1/models/{ref}/evaluate",
+    "list_evaluations": "GET /v1/models/{ref}/evaluations",
+    "get_evaluation": "GET /v1/evaluations/{evaluation_id}",
+    "get_job_output": "GET /v1/jobs/{job_id}/output",
+    "get_job_errors": "GET /v1/jobs/{job_id}/errors",
+    "delete_job_output": "DELETE /v1/jobs/{job_id}/output",
     "verify_model": "POST /v1/models/{ref}/verify",
     "restore_model": "POST /v1/models/{ref}/restore",
     "list_aliases": "GET /v1/models/{name}/aliases",
@@ -131,6 +137,7 @@ def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: 
     may_be_empty = {"roll_back_alias", "verify_model"}
     assert set(with_body) == {
         *("create_dataset", "append_to_upload", "create_job", "import_model", "predict", "put_alias"),
+        "evaluate_model",
         *may_be_empty,
     }
     for name, operation in with_body.items():
@@ -149,7 +156,8 @@ def test_the_conflicts_are_declared(document: dict[str, Any]) -> None:
     assert conflicts == {
         *("create_job", "cancel_job", "finish_job", "pause_job", "resume_job"),
         *("delete_dataset", "append_to_upload"),
-        *("delete_model", "restore_model", "put_alias", "roll_back_alias", "verify_model"),
+        *("delete_model", "restore_model", "put_alias", "roll_back_alias", "verify_model", "evaluate_model"),
+        *("get_job_output", "get_job_errors", "delete_job_output"),
         *("preview_dataset", "get_dataset_statistics", "get_dataset_issues", "get_dataset_content"),
     }
 
@@ -163,7 +171,7 @@ def test_path_parameters_are_declared_where_they_are_used(document: dict[str, An
 def test_lists_take_a_limit_and_a_cursor(document: dict[str, Any]) -> None:
     for name in (
         *("list_datasets", "list_jobs", "list_models", "list_job_events", "get_dataset_statistics"),
-        *("list_aliases", "list_alias_history"),
+        *("list_aliases", "list_alias_history", "list_evaluations"),
     ):
         operation = next(op for _, _, op in operations(document) if op["operationId"] == name)
         parameters = {one["name"]: one["schema"] for one in operation["parameters"]}
