@@ -139,6 +139,7 @@ def invalid_field(field: str, code: str, detail: str) -> Invalid:
 
 
 def problem_response(error: AppError, request_id: str | None) -> JSONResponse:
+    retryable = error.status in RETRYABLE_STATUSES or "Retry-After" in error.headers
     body = Problem(
         type=f"urn:hyperplane:problem:{error.code}",
         title=HTTPStatus(error.status).phrase,
@@ -147,13 +148,13 @@ def problem_response(error: AppError, request_id: str | None) -> JSONResponse:
         code=error.code,
         errors=[item.model_dump(exclude_none=True) for item in error.errors],
         request_id=request_id,
-        retryable=error.status in RETRYABLE_STATUSES,
+        retryable=retryable,
         error=error.detail,
     )
     headers = dict(error.headers)
     if request_id is not None:  # the answer to a crash does not pass the guard, which sets it on all others
         headers["X-Request-Id"] = request_id
-    if error.status in RETRYABLE_STATUSES:
+    if retryable:
         headers.setdefault("Retry-After", "1")
     return JSONResponse(
         body.model_dump(), status_code=error.status, headers=headers, media_type="application/problem+json"

@@ -25,6 +25,7 @@ from app.deps import Context, known_query_only
 from app.errors import Problem, install_handlers
 from app.evaluations import endpoints as evaluations
 from app.health import endpoints as health
+from app.idempotency import once
 from app.jobs import catalogue
 from app.jobs import endpoints as jobs
 from app.jobs import model_endpoints as model_jobs
@@ -61,7 +62,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         threading.Thread(target=ingestor.warm_up, daemon=True, name="warm-up").start()
         forget_idle = partial(uploads_service.forget_idle, database, parts, settings)
-        caretaker = asyncio.create_task(processor.take_care(forget_idle))
+        forget_keys = partial(once.forget_expired, database)
+        caretaker = asyncio.create_task(processor.take_care(forget_idle, forget_keys))
         yield
         caretaker.cancel()
         await processor.stop()
@@ -88,6 +90,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.conversions = asyncio.Semaphore(exports.MAX_AT_ONCE)
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
+    once.install_replay(app)
     for module in (
         health,
         datasets,

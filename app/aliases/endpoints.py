@@ -11,6 +11,7 @@ from app.aliases.service import Precondition
 from app.db.tables import AliasRow
 from app.deps import InContext, InPage, Listing, json_only, listing
 from app.errors import invalid_field, problems
+from app.idempotency.once import InOnce
 
 router = APIRouter(prefix="/v1/models/{name}/aliases", tags=["aliases"], dependencies=[Depends(json_only)])
 
@@ -89,7 +90,7 @@ def list_alias_history(
 def roll_back_alias(
     name: str,
     alias: str,
-    context: InContext,
+    once: InOnce,
     request: Request,
     response: Response,
     body: RollbackRequest | None = None,
@@ -97,9 +98,10 @@ def roll_back_alias(
 ) -> Alias:
     """Set the alias to what it was before its current revision, or at a given one. That is a new revision."""
     wanted = None if body is None else body.revision
-    with context.database.write() as session:
+    with once.write() as session:
         row = service.roll_back(session, name, alias, wanted, Precondition(if_match))
-    return _answer(request, response, row)
+        once.answer(_answer(request, response, row))
+    return _answer(request, response, row)  # now that it is so, what it was can be forgotten
 
 
 def _answer(request: Request, response: Response, row: AliasRow) -> Alias:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import FileResponse
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from app.datasets import inside, service
@@ -32,6 +33,7 @@ from app.datasets.service import Received
 from app.db.tables import DatasetRow
 from app.deps import Context, InContext, InPage, Listing, label_parameters, listing
 from app.errors import BadRange, problems
+from app.idempotency.once import InStreamedOnce, Once
 from app.names import Name
 from app.waiting import Wait, preferred_wait, wait_until_done
 
@@ -53,13 +55,14 @@ Prefer = Annotated[
     status_code=201,
     operation_id="create_dataset",
     openapi_extra={"requestBody": FILE_BODY},
-    responses={200: {"model": Dataset, "description": "Already here"}, **problems(400, 408, 413, 415, 507)},
+    responses={200: {"model": Dataset, "description": "Already here"}, **problems(400, 408, 409, 413, 415, 507)},
 )
 async def create_dataset(
     request: Request,
     response: Response,
     context: InContext,
     options: InReadOptions,
+    once: InStreamedOnce,
     name: Annotated[Name | None, Query(description="a name to find it by")] = None,
     prefer: Prefer = None,
 ) -> Dataset:
@@ -69,26 +72,47 @@ async def create_dataset(
     is stored. Otherwise it is `processing`: ask `GET /v1/datasets/{id}?wait=60` until it is `done`.
     """
     labels = label_parameters(request)
-    with await run_in_threadpool(context.blobs.stage) as staged:
-        kind = await receive_file(request, staged)
-        options = replace(options, encoding=kind.encoding)
-        received = Received(staged.sha256, staged.size, kind.format, options, name, labels)
-        return await create_from(request, response, staged.path, received, prefer)
+    async with once.claimed():
+        with await run_in_threadpool(context.blobs.stage) as staged:
+            kind = await receive_file(request, staged)
+            once.understand(staged.sha256)
+            options = replace(options, encoding=kind.encoding)
+            received = Received(staged.sha256, staged.size, kind.format, options, name, labels)
+            return await create_from(request, response, staged.path, received, prefer, once)
 
 
 async def create_from(
-    request: Request, response: Response, file: Path, received: Received, prefer: str | None
+    request: Request, response: Response, file: Path, received: Received, prefer: str | None, once: Once | None = None
 ) -> Dataset:
     """The end of every upload: make the dataset and say what came of it."""
+    context: Context = request.app.state.context
     processor: Processor = request.app.state.processor
     seconds = preferred_wait(prefer, UPLOAD_WAIT_SECONDS)
-    dataset, known = await processor.create(file, received, seconds)
+
+    def answer(shown: dict[str, Any], known: bool) -> Dataset:
+        response.status_code = 200 if known else 201
+        response.headers["Location"] = f"/v1/datasets/{shown['id']}"
+        return Dataset.model_validate({**shown, "deduplicated": known})
+
+    def keep_answer(session: Session, row: DatasetRow) -> None:
+        if once is not None:
+            once.finish(session, answer(show(row), known=False))
+
+    dataset, known = await processor.create(file, received, seconds, keep_answer)
+    if not known:
+        return answer(show(dataset), known=False)
     shown = show(dataset)
-    if known and not shown["done"]:
-        shown = await wait_until_done(_look(request.app.state.context, dataset.id), seconds)
-    response.status_code = 200 if known else 201
-    response.headers["Location"] = f"/v1/datasets/{dataset.id}"
-    return Dataset.model_validate({**shown, "deduplicated": known})
+    if not shown["done"]:
+        shown = await wait_until_done(_look(context, dataset.id), seconds)
+    found = answer(shown, known=True)
+
+    def keep_found() -> None:
+        if once is not None:
+            with context.database.write() as session:
+                once.finish(session, found)
+
+    await run_in_threadpool(keep_found)
+    return found
 
 
 @router.get("", operation_id="list_datasets", responses=problems())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from anyio import to_thread
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from app.config import Settings
@@ -20,7 +21,7 @@ from app.datasets import service
 from app.datasets.ingest import Ingestor
 from app.datasets.parse import Parsed
 from app.datasets.repository import Claim, any_silent, claim_silent, extend_leases
-from app.datasets.service import MAX_ATTEMPTS, Received
+from app.datasets.service import MAX_ATTEMPTS, OnInsert, Received
 from app.db import Database
 from app.db.tables import DatasetRow
 from app.errors import AppError, StorageFull, Unavailable, is_disk_full
@@ -35,6 +36,10 @@ GONE = "Files that this one shares were deleted at this moment; send it again."
 Upkeep = Callable[[], None]
 
 
+def _nothing_more(_session: Session, _dataset: DatasetRow) -> None:
+    """A dataset is inserted and nothing else happens."""
+
+
 class Processor:
     """Turns received files into datasets. One for each API process."""
 
@@ -47,7 +52,9 @@ class Processor:
         self._discarded: set[asyncio.Task[Parsed]] = set()
         self._stopping = False
 
-    async def create(self, file: Path, received: Received, wait_seconds: float) -> tuple[DatasetRow, bool]:
+    async def create(
+        self, file: Path, received: Received, wait_seconds: float, on_insert: OnInsert = _nothing_more
+    ) -> tuple[DatasetRow, bool]:
         """The dataset of a file, ready or `processing` when the wait is over; and whether it was already here.
 
         When this returns or raises, the caller may delete its file: what is read is the blob that it became.
@@ -59,11 +66,12 @@ class Processor:
         await asyncio.wait({reading}, timeout=wait_seconds)
         if reading.done():
             parsed = await self._parsed_or_refused(reading, received)
-            return await self._stored(partial(service.store_ready, parsed=parsed), received)
+            return await self._stored(partial(service.store_ready, parsed=parsed), received, on_insert)
         in_background = False
         try:
             lease = self._settings.lease_seconds
-            dataset, was_known = await self._stored(partial(service.store_processing, lease_seconds=lease), received)
+            store = partial(service.store_processing, lease_seconds=lease)
+            dataset, was_known = await self._stored(store, received, on_insert)
             in_background = not was_known
         finally:
             if not in_background:
@@ -112,10 +120,10 @@ class Processor:
             raise
 
     async def _stored(
-        self, store: Callable[..., tuple[DatasetRow, bool]], received: Received
+        self, store: Callable[..., tuple[DatasetRow, bool]], received: Received, on_insert: OnInsert
     ) -> tuple[DatasetRow, bool]:
         try:
-            return await run_in_threadpool(store, self._database, self._blobs, received)
+            return await run_in_threadpool(store, self._database, self._blobs, received, on_insert)
         except BlobsGone:
             raise Unavailable(GONE) from None
 

@@ -9,7 +9,7 @@ A file that is found invalid in time is refused, and nothing of it is stored.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, cast
@@ -33,6 +33,9 @@ from app.storage.reclaim import own_existing, reclaim
 
 KEEP_INVALID = timedelta(hours=24)
 MAX_ATTEMPTS = 3
+
+# What else belongs to the transaction that inserts a dataset.
+OnInsert = Callable[[Session, DatasetRow], None]
 
 # What the reader will fill in; over HTTP it is null until then.
 UNREAD: dict[str, Any] = {
@@ -67,21 +70,23 @@ def find_known(database: Database, received: Received) -> DatasetRow | None:
         return repository.get_by_fingerprint(session, received.fingerprint)
 
 
-def store_ready(database: Database, blobs: BlobStore, received: Received, parsed: Parsed) -> tuple[DatasetRow, bool]:
+def store_ready(
+    database: Database, blobs: BlobStore, received: Received, on_insert: OnInsert, parsed: Parsed
+) -> tuple[DatasetRow, bool]:
     """Store a file that was read; (dataset, whether it was already here)."""
     sizes = {**parsed.sizes, received.sha256: received.size}
     row = _row(received, status="ready", arrays=parsed.arrays, **parsed.description)
-    return _store(database, blobs, received, row, sizes)
+    return _store(database, blobs, received, on_insert, row, sizes)
 
 
 def store_processing(
-    database: Database, blobs: BlobStore, received: Received, lease_seconds: float
+    database: Database, blobs: BlobStore, received: Received, on_insert: OnInsert, lease_seconds: float
 ) -> tuple[DatasetRow, bool]:
     """Store a file that is still being read; (dataset, whether it was already here)."""
     row = _row(received, status="processing", attempt=1, **UNREAD)
     with database.read() as session:
         row.lease_expires_at = current_time(session) + timedelta(seconds=lease_seconds)
-    return _store(database, blobs, received, row, {received.sha256: received.size})
+    return _store(database, blobs, received, on_insert, row, {received.sha256: received.size})
 
 
 def settle_ready(database: Database, blobs: BlobStore, claim: Claim, parsed: Parsed) -> None:
@@ -198,13 +203,19 @@ def _row(received: Received, **values: Any) -> DatasetRow:
 
 
 def _store(
-    database: Database, blobs: BlobStore, received: Received, dataset: DatasetRow, sizes: dict[str, int]
+    database: Database,
+    blobs: BlobStore,
+    received: Received,
+    on_insert: OnInsert,
+    dataset: DatasetRow,
+    sizes: dict[str, int],
 ) -> tuple[DatasetRow, bool]:
     try:
         with database.write() as session:
             dataset.created_at = current_time(session)
             repository.insert(session, dataset)
             own_existing(session, blobs, dataset.id, sizes)
+            on_insert(session, dataset)
     except IntegrityError:  # the same upload came in twice at once, and the other one was first
         if known := find_known(database, received):
             return known, True

@@ -5,11 +5,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from app.db.tables import EventRow
+from app.db.tables import EventRow, JobRow
 from app.deps import Context, InContext, InPage, Listing, json_only, label_parameters, listing
 from app.errors import invalid_field, problems
+from app.idempotency.once import InOnce, Once
 from app.ids import is_id
 from app.jobs import control, on_model, service
 from app.jobs.admission import Admission
@@ -33,33 +35,34 @@ async def create_job(
     body: JobRequest,
     context: InContext,
     response: Response,
+    once: InOnce,
     prefer: Annotated[str | None, Header(description="`wait=N`: answer when the job is done")] = None,
     validate_only: Annotated[bool, Query(description="only say what is wrong and what it would need")] = False,
 ) -> Job | JSONResponse:
     """Queue a job. The answer comes at once, or, with `Prefer: wait=N`, when it is done or N seconds are over."""
     if not validate_only:
-        return await queue_job(body, context, response, prefer)
+        return await queue_job(body, context, response, once, prefer)
     judged = await run_in_threadpool(_validate, context, body)
     return JSONResponse(Validation.model_validate(judged).model_dump(mode="json"))
 
 
-async def queue_job(body: JobRequest, context: Context, response: Response, prefer: str | None) -> Job:
+async def queue_job(body: JobRequest, context: Context, response: Response, once: Once, prefer: str | None) -> Job:
     """What every route that makes a job does."""
 
-    def submit() -> dict[str, Any]:
-        with context.database.write() as session:
+    def submit() -> Job:
+        with once.write() as session:
             if isinstance(body, TrainRequest):
                 job = service.submit(session, body, Admission(context.blobs, context.settings))
             else:
                 job = on_model.submit(session, body)
             session.flush()
-            return service.show(session, job)
+            response.headers["Location"] = f"/v1/jobs/{job.id}"
+            return once.answer(_show(session, job))
 
-    shown = await run_in_threadpool(submit)
-    response.headers["Location"] = f"/v1/jobs/{shown['id']}"
+    job = await run_in_threadpool(submit)
     if wanted := preferred_wait(prefer):
-        shown = await wait_until_done(_look(context, shown["id"]), wanted)
-    return Job.model_validate(shown)
+        job = Job.model_validate(await wait_until_done(_look(context, job.id), wanted))
+    return job
 
 
 @router.get("", operation_id="list_jobs", responses=problems())
@@ -79,31 +82,31 @@ async def get_job(job_id: str, context: InContext, wait: Wait = 0) -> Job:
 
 
 @router.post("/{job_id}/cancel", operation_id="cancel_job", responses=problems(404, 409, 415))
-def cancel_job(job_id: str, context: InContext) -> Job:
+def cancel_job(job_id: str, once: InOnce) -> Job:
     """Stop a job and keep nothing of it. A running one ends within about a second."""
-    with context.database.write() as session:
-        return Job.model_validate(service.show(session, control.cancel(session, job_id)))
+    with once.write() as session:
+        return once.answer(_show(session, control.cancel(session, job_id)))
 
 
 @router.post("/{job_id}/finish", operation_id="finish_job", responses=problems(404, 409, 415))
-def finish_job(job_id: str, context: InContext) -> Job:
+def finish_job(job_id: str, once: InOnce) -> Job:
     """Stop a job and keep its best model so far: it succeeds with the status `stopped`."""
-    with context.database.write() as session:
-        return Job.model_validate(service.show(session, control.finish(session, job_id)))
+    with once.write() as session:
+        return once.answer(_show(session, control.finish(session, job_id)))
 
 
 @router.post("/{job_id}/pause", operation_id="pause_job", responses=problems(404, 409, 415))
-def pause_job(job_id: str, context: InContext) -> Job:
+def pause_job(job_id: str, once: InOnce) -> Job:
     """Let other jobs have its worker, until it is resumed. A running one is paused after the pass that it is in."""
-    with context.database.write() as session:
-        return Job.model_validate(service.show(session, control.pause(session, job_id)))
+    with once.write() as session:
+        return once.answer(_show(session, control.pause(session, job_id)))
 
 
 @router.post("/{job_id}/resume", operation_id="resume_job", responses=problems(404, 409, 415))
-def resume_job(job_id: str, context: InContext) -> Job:
+def resume_job(job_id: str, once: InOnce) -> Job:
     """Queue a paused job again. It goes on from where it was."""
-    with context.database.write() as session:
-        return Job.model_validate(service.show(session, control.resume(session, job_id)))
+    with once.write() as session:
+        return once.answer(_show(session, control.resume(session, job_id)))
 
 
 @router.get(
@@ -144,6 +147,10 @@ def get_job_trace(job_id: str, context: InContext) -> Trace:
     with context.database.read() as session:
         job = service.get(session, job_id, with_trace=True)
         return Trace(job_id=job.id, tol=job.spec.get("tol"), data=job.trace)
+
+
+def _show(session: Session, job: JobRow) -> Job:
+    return Job.model_validate(service.show(session, job))
 
 
 def _show_event(row: Any) -> dict[str, Any]:

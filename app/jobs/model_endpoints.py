@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.deps import Context, InContext, json_only
 from app.errors import problems
+from app.idempotency.once import InOnce
 from app.jobs import on_model
 from app.jobs.endpoints import queue_job
 from app.jobs.model_requests import EvaluateOptions, EvaluateRequest, VerifyOptions, VerifyRequest
@@ -39,12 +40,17 @@ Prefer = Annotated[str | None, Header(description="`wait=N`: answer when the job
     "/models/{ref}/verify", status_code=201, operation_id="verify_model", responses=problems(400, 404, 409, 413, 415)
 )
 async def verify_model(
-    ref: str, context: InContext, response: Response, body: VerifyOptions | None = None, prefer: Prefer = None
+    ref: str,
+    context: InContext,
+    response: Response,
+    once: InOnce,
+    body: VerifyOptions | None = None,
+    prefer: Prefer = None,
 ) -> Job:
     """Queue a job that recomputes the model's certificate; its `result` says whether it `matches` what was claimed."""
     await run_in_threadpool(_check_exists, context, ref)
     request = VerifyRequest(type="verify", model=ref, **(body or VerifyOptions()).model_dump())
-    return await queue_job(request, context, response, prefer)
+    return await queue_job(request, context, response, once, prefer)
 
 
 @router.post(
@@ -54,12 +60,12 @@ async def verify_model(
     responses=problems(400, 404, 409, 413, 415),
 )
 async def evaluate_model(
-    ref: str, context: InContext, response: Response, body: EvaluateOptions, prefer: Prefer = None
+    ref: str, context: InContext, response: Response, once: InOnce, body: EvaluateOptions, prefer: Prefer = None
 ) -> Job:
     """Queue a job that judges the model on a dataset; its `result` names the evaluation that it stores."""
     await run_in_threadpool(_check_exists, context, ref)
     request = EvaluateRequest(type="evaluate", model=ref, **body.model_dump())
-    return await queue_job(request, context, response, prefer)
+    return await queue_job(request, context, response, once, prefer)
 
 
 @router.get("/jobs/{job_id}/output", operation_id="get_job_output", response_class=FileResponse, responses=FILE_ANSWERS)

@@ -89,6 +89,7 @@ class Guard:
         if granted is None:
             raise Unauthorized("The API key is not valid.", headers=challenge)
         needed = _needed_scope(scope)
+        scope["state"]["caller"] = token.partition(".")[0].strip()
         if needed not in granted and "admin" not in granted:
             raise Forbidden(f"The API key lacks the scope '{needed}'.", code="missing_scope")
 

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from app.db.tables import ModelRow
 from app.deps import InContext, InPage, Listing, listing
 from app.errors import problems
+from app.idempotency.once import InOnce
 from app.models import file, service
 from app.models.schemas import Model, ModelSummary, Weights
 from app.names import Name
@@ -38,7 +39,7 @@ def get_model(
     """One model by id, `name` (newest version), `name:version` or `name@alias` (the version with most requests)."""
     with context.database.read() as session:
         model = service.resolve_deleted(session, ref) if deleted else service.resolve(session, ref)
-        return _show(session, model)
+        return show(session, model)
 
 
 @router.get("/{ref}/weights", operation_id="get_model_weights", responses=problems(404))
@@ -78,15 +79,15 @@ def delete_model(
 
 
 @router.post("/{ref}/restore", operation_id="restore_model", responses=problems(404, 409))
-def restore_model(ref: str, context: InContext, request: Request) -> Model:
+def restore_model(ref: str, once: InOnce, request: Request) -> Model:
     """Take a deletion back, by id or `name:version`; not once the model was purged."""
-    with context.database.write() as session:
-        restored = _show(session, service.restore(session, ref))
+    with once.write() as session:
+        restored = once.answer(show(session, service.restore(session, ref)))
     request.app.state.served_models.forget_reference(restored.name)  # its newest version may be another one now
     return restored
 
 
-def _show(session: Session, model: ModelRow) -> Model:
+def show(session: Session, model: ModelRow) -> Model:
     return Model.model_validate({**_summarize(model), **model.card, "aliases": service.aliases_of(session, model)})
 
 

@@ -5,14 +5,15 @@ What it says of its own making (certificate, metrics, training) is kept as a cla
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 from pydantic import ValidationError
+from sqlalchemy.orm import Session
 
 from app import __version__
-from app.db import Database
 from app.db.engine import current_time
 from app.db.tables import ModelRow
 from app.errors import UnsupportedMediaType, invalid_field
@@ -44,7 +45,20 @@ def format_of(media_type: str) -> ImportFormat:
     return MEDIA_TYPES[media_type]
 
 
-def import_model(database: Database, blobs: BlobStore, name: str, format_name: ImportFormat, body: bytes) -> ModelRow:
+@dataclass(frozen=True)
+class Imported:
+    """A model whose file is stored and whose row is not."""
+
+    model: ModelRow
+    size: int
+
+    def register(self, session: Session) -> ModelRow:
+        self.model.created_at = current_time(session)
+        service.register(session, self.model, self.size)
+        return self.model
+
+
+def read_model(blobs: BlobStore, name: str, format_name: ImportFormat, body: bytes) -> Imported:
     parts = READERS[format_name](body)
     card = _card(parts, format_name, hashlib.sha256(body).hexdigest())
     content = file.encode(parts.header.model_copy(update={"card": card}), parts.arrays)
@@ -60,10 +74,7 @@ def import_model(database: Database, blobs: BlobStore, name: str, format_name: I
         converged=False,  # as far as is known here
         card=card,
     )
-    with database.write() as session:
-        model.created_at = current_time(session)
-        service.register(session, model, len(content))
-    return model
+    return Imported(model, len(content))
 
 
 def _try(model: file.ModelFile) -> None:

@@ -8,7 +8,6 @@ import base64
 import binascii
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -21,6 +20,7 @@ from app.datasets.schemas import Dataset
 from app.db.tables import UploadRow
 from app.deps import Context, InContext, label_parameters
 from app.errors import AppError, Unparsable, UnsupportedMediaType, problems
+from app.idempotency.once import InOnce
 from app.names import Name
 from app.uploads import service
 from app.uploads.parts import Part, PartFiles
@@ -52,7 +52,7 @@ Length = Annotated[int | None, Header(ge=0, le=MAX_LENGTH, description="bytes of
     operation_id="create_upload",
     responses={
         201: {"description": "Send the bytes to `Location`", "headers": OFFSETS},
-        **problems(400, 413, 415, 507),
+        **problems(400, 409, 413, 415, 507),
     },
 )
 async def create_upload(
@@ -60,27 +60,25 @@ async def create_upload(
     response: Response,
     context: InContext,
     options: InReadOptions,
+    once: InOnce,
     name: Annotated[Name | None, Query(description="a name to find the dataset by")] = None,
     upload_length: Length = None,
     upload_metadata: Annotated[str | None, Header(description="tus: `filename`, to tell the format by")] = None,
 ) -> Upload:
     """Begin a resumable upload. Options are those of `POST /v1/datasets`; `Content-Type` is the file's."""
     kind = declared_kind(request, _file_name(upload_metadata))
-    begin = partial(
-        service.begin,
-        context.database,
-        _parts(request),
-        context.settings,
-        kind.format,
-        replace(options, encoding=kind.encoding),
-        name,
-        label_parameters(request),
-        upload_length,
-    )
-    upload = await run_in_threadpool(begin)
-    _tell(request, response, upload)
-    response.headers["Location"] = f"/v1/uploads/{upload.id}"
-    return Upload.model_validate(service.show(upload, context.settings))
+    options = replace(options, encoding=kind.encoding)
+    labels = label_parameters(request)
+
+    def begin() -> Upload:
+        with once.write() as session:
+            parts, settings = _parts(request), context.settings
+            upload = service.begin(session, parts, settings, kind.format, options, name, labels, upload_length)
+            _tell(request, response, upload)
+            response.headers["Location"] = f"/v1/uploads/{upload.id}"
+            return once.answer(Upload.model_validate(service.show(upload, settings)))
+
+    return await run_in_threadpool(begin)
 
 
 @router.get("/{upload_id}", operation_id="get_upload", responses=problems(404))

@@ -19,7 +19,7 @@ from app.uploads.parts import Part, PartFiles
 
 
 def begin(
-    database: Database,
+    session: Session,
     parts: PartFiles,
     settings: Settings,
     file_format: Format,
@@ -39,10 +39,9 @@ def begin(
         length=length,
         received=0,
     )
+    upload.created_at = upload.updated_at = current_time(session)
+    repository.insert(session, upload)
     parts.create(upload.id)
-    with database.write() as session:
-        upload.created_at = upload.updated_at = current_time(session)
-        repository.insert(session, upload)
     return upload
 
 

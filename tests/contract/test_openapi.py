@@ -155,7 +155,7 @@ def test_the_conflicts_are_declared(document: dict[str, Any]) -> None:
     conflicts = {op["operationId"] for _, _, op in operations(document) if "409" in op["responses"]}
     assert conflicts == {
         *("create_job", "cancel_job", "finish_job", "pause_job", "resume_job"),
-        *("delete_dataset", "append_to_upload"),
+        *("create_dataset", "delete_dataset", "create_upload", "append_to_upload", "import_model"),
         *("delete_model", "restore_model", "put_alias", "roll_back_alias", "verify_model", "evaluate_model"),
         *("get_job_output", "get_job_errors", "delete_job_output"),
         *("preview_dataset", "get_dataset_statistics", "get_dataset_issues", "get_dataset_content"),

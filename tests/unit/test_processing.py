@@ -228,7 +228,7 @@ def orphan(house: House, attempt: int) -> None:
     """A dataset whose process died while reading it, for the n-th time."""
     file, received = house.received()
     house.blobs.adopt(file, received.sha256)
-    dataset, _ = service.store_processing(house.database, house.blobs, received, lease_seconds=-1.0)
+    dataset, _ = service.store_processing(house.database, house.blobs, received, lambda *_: None, lease_seconds=-1.0)
     with house.database.write() as session:
         session.get_one(DatasetRow, dataset.id).attempt = attempt
 
@@ -297,8 +297,9 @@ def test_leases_are_renewed_while_a_file_is_read(house: House) -> None:
 def test_uploads_that_nobody_goes_on_with_are_forgotten(house: House) -> None:
     parts = PartFiles(house.settings.data_dir)
     settings = temporary_settings(house.settings.data_dir, upload_idle_seconds=100.0, sweep_grace_seconds=0.0)
-    begin = (house.database, parts, settings, "csv", ReadOptions(), None, {}, None)
-    idle, active = (uploads.begin(*begin) for _ in range(2))  # type: ignore[arg-type]
+    with house.database.write() as session:
+        begin = (session, parts, settings, "csv", ReadOptions(), None, {}, None)
+        idle, active = (uploads.begin(*begin) for _ in range(2))  # type: ignore[arg-type]
     parts.create("up_without_a_row")
     with house.database.write() as session:
         session.get_one(UploadRow, idle.id).updated_at = datetime.now(UTC) - timedelta(seconds=200)

@@ -7,8 +7,9 @@ from starlette.concurrency import run_in_threadpool
 
 from app.deps import Context, InContext
 from app.errors import problems
+from app.idempotency.once import InOnce
 from app.models import file, imports, service
-from app.models.endpoints import get_model
+from app.models.endpoints import show
 from app.models.exports import FORMATS, Export, FormatName, SqlOutput, Subject, export
 from app.models.imports import ImportFormat
 from app.models.schemas import Model
@@ -59,12 +60,13 @@ async def export_model(
     operation_id="import_model",
     status_code=201,
     openapi_extra={"requestBody": {"required": True, "content": dict.fromkeys(imports.MEDIA_TYPES, BINARY)}},
-    responses=problems(400, 413, 415, 507),
+    responses=problems(400, 409, 413, 415, 507),
 )
 async def import_model(
     context: InContext,
     request: Request,
     response: Response,
+    once: InOnce,
     name: Annotated[Name, Query(description="the model of which this becomes the next version")],
     format: Annotated[ImportFormat | None, Query(description="what the body is; default: by Content-Type")] = None,
 ) -> Model:
@@ -73,10 +75,17 @@ async def import_model(
     chosen = format or imports.format_of(media_type)
     body = await request.body()
     async with request.app.state.conversions:
-        row = await run_in_threadpool(imports.import_model, context.database, context.blobs, name, chosen, body)
+        imported = await run_in_threadpool(imports.read_model, context.blobs, name, chosen, body)
+
+    def register() -> Model:
+        with once.write() as session:
+            row = imported.register(session)
+            response.headers["Location"] = f"/v1/models/{row.id}"
+            return once.answer(show(session, row))
+
+    model = await run_in_threadpool(register)
     request.app.state.served_models.forget_reference(name)  # its newest version is another one now
-    response.headers["Location"] = f"/v1/models/{row.id}"
-    return await run_in_threadpool(get_model, row.id, context)
+    return model
 
 
 def _export(context: Context, ref: str, format_name: FormatName, output: SqlOutput | None) -> Export:

@@ -1,0 +1,66 @@
+"""The SQL of idempotency keys. A row without a status is a claim: somebody is at it, until it expires."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from app.db.engine import current_time
+from app.db.tables import IdempotencyRow
+
+
+def take(session: Session, caller: str, key: str, request_sha256: str, seconds: float) -> IdempotencyRow | None:
+    """Claim a key. None: it is ours now; otherwise the row of whoever had it first.
+
+    Who takes the same key in another transaction that is still open is waited for, on PostgreSQL by this insert.
+    """
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    while True:
+        now = current_time(session)
+        session.execute(delete(IdempotencyRow).where(_is(caller, key), IdempotencyRow.expires_at <= now))
+        claim = insert(IdempotencyRow).values(
+            caller=caller,
+            key=key,
+            request_sha256=request_sha256,
+            created_at=now,
+            expires_at=now + timedelta(seconds=seconds),
+        )
+        if session.execute(claim.on_conflict_do_nothing().returning(IdempotencyRow.key)).first() is not None:
+            return None
+        if earlier := session.scalar(select(IdempotencyRow).where(_is(caller, key))):  # else it was just given up
+            return earlier
+
+
+def change(session: Session, caller: str, key: str, claimed_as: str, seconds: float, **values: Any) -> bool:
+    """Write to our claim and let it live for so long. False: somebody else has taken it over."""
+    statement = (
+        update(IdempotencyRow)
+        .where(_is_claim(caller, key, claimed_as))
+        .values(expires_at=current_time(session) + timedelta(seconds=seconds), **values)
+        .returning(IdempotencyRow.key)
+        .execution_options(synchronize_session=False)
+    )
+    return session.execute(statement).first() is not None
+
+
+def give_up(session: Session, caller: str, key: str, claimed_as: str) -> None:
+    session.execute(delete(IdempotencyRow).where(_is_claim(caller, key, claimed_as)))
+
+
+def any_expired(session: Session) -> bool:
+    expired = IdempotencyRow.expires_at <= current_time(session)
+    return session.scalar(select(IdempotencyRow.key).where(expired).limit(1)) is not None
+
+
+def delete_expired(session: Session) -> None:
+    session.execute(delete(IdempotencyRow).where(IdempotencyRow.expires_at <= current_time(session)))
+
+
+def _is(caller: str, key: str) -> ColumnElement[bool]:
+    return and_(IdempotencyRow.caller == caller, IdempotencyRow.key == key)
+
+
+def _is_claim(caller: str, key: str, claimed_as: str) -> ColumnElement[bool]:
+    return and_(_is(caller, key), IdempotencyRow.status.is_(None), IdempotencyRow.request_sha256 == claimed_as)
