@@ -1,12 +1,14 @@
 """Parquet files and Arrow streams: typed columns, read in bounded blocks of rows.
 
-Features are float32 where all of them are, else float64; integers and booleans become float64. Labels
-are numbers or strings, as their column's type says; groups are integers or strings. A null is a fault.
-In the place of a fault the line is the row.
+Features are float32 where all of them are and none is missing, else float64; integers and booleans become float64.
+Strings are words, whose kind is guessed; dates and times are seconds since 1970. Labels are numbers or strings, as
+their column's type says; groups are integers or strings. In the place of a fault the line is the row.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,53 +18,104 @@ import pyarrow.parquet as pq
 
 from .blocks import BlockFaults, name_column, rows_a_block
 from .collect import Block, Collector
-from .columns import Source, assign_roles
+from .columnar_types import Columns, is_string, seconds_of
 from .compressed import Ceiling, is_of_the_disk
 from .labels import Encoded
 from .mapped import forget_pages, map_file
-from .table import Array, ErrorLog, FileError, InvalidFile, ReadOptions, Summary, excerpt
+from .table import Array, ErrorLog, FileError, InvalidFile, ReadOptions, Summary
+from .words import WordCells, encode_cells
 
 __all__ = ["read_arrow", "read_parquet"]
 
 BUFFER_BYTES = 1 << 16  # of each column that is read
+NOT_A_NUMBER = "NaN"
+
+
+class _FoundMissing(Exception):
+    """A missing value among features that were stored as float32 so far."""
 
 
 def read_parquet(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
-    # pyarrow would read whole row groups ahead.
-    bounded = {"pre_buffer": False, "buffer_size": BUFFER_BYTES}
-    with _readable("Parquet file"), pq.ParquetFile(path, **bounded) as file:
-        reader = _ColumnReader(file.schema_arrow, options, collector)
+    with _readable("Parquet file"):
+        with pq.ParquetFile(path) as file:
+            columns = Columns(file.schema_arrow, options)
+        return _read_settled(partial(_walk_parquet, path), columns, collector, partial(_check, path, ceiling))
+
+
+def read_arrow(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
+    with _readable("Arrow stream"):
+        with pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(map_file(path)))) as stream:
+            columns = Columns(stream.schema, options)
+        return _read_settled(partial(_walk_arrow, path), columns, collector, partial(_check, path, ceiling))
+
+
+def _check(path: Path, ceiling: Ceiling, n_bytes: int) -> None:
+    ceiling.check(n_bytes, path.stat().st_size)
+
+
+def _read_settled(
+    walk: Callable[["_ColumnReader"], None], columns: Columns, collector: Collector, check: Callable[[int], None]
+) -> Summary:
+    """Read the file, anew for as long as columns turn out to be other than thought."""
+    collector.features.limit_texts = check
+    dtype = columns.dtype
+    while True:
+        reader = _ColumnReader(columns, collector, dtype, check)
+        try:
+            walk(reader)
+        except _FoundMissing:
+            dtype = np.dtype(np.float64)
+        else:
+            reader.raise_faults()
+            if collector.features.settled():
+                return collector.finish(len(columns.roles.features), [], columns.source)
+        collector.clear()
+
+
+def _walk_parquet(path: Path, reader: "_ColumnReader") -> None:
+    # pyarrow would read whole row groups ahead, and write out what a dictionary of long texts abbreviates.
+    bounded = {"pre_buffer": False, "buffer_size": BUFFER_BYTES, "read_dictionary": reader.columns.word_names}
+    with pq.ParquetFile(path, **bounded) as file:
         n_rows = file.metadata.num_rows
-        reader.admit(n_rows, path, ceiling)
-        names = [file.schema_arrow.names[j] for j in reader.wanted]
+        reader.admit(n_rows)
+        names = [reader.columns.names[j] for j in reader.columns.wanted]
+        row_bytes = reader.row_bytes + _text_bytes(file, reader.columns.word_names) // max(1, n_rows)
         n_seen = 0
-        for batch in file.iter_batches(rows_a_block(reader.row_bytes), columns=names, use_threads=False):
+        for batch in file.iter_batches(rows_a_block(row_bytes), columns=names, use_threads=False):
             reader.add(batch.select(names))
             n_seen += batch.num_rows
     if n_seen != n_rows:
         detail = f"The file says that it has {n_rows} rows; it has {n_seen}."
         raise InvalidFile([FileError(None, None, "wrong_row_count", detail)])
-    return reader.finish()
 
 
-def read_arrow(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
+def _text_bytes(file: pq.ParquetFile, names: list[str]) -> int:
+    """What the columns of words take without compression, as the file says it."""
+    if not names:
+        return 0
+    wanted = set(names)
+    places = [place for place in range(len(file.schema)) if file.schema.column(place).path in wanted]
+    groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
+    return sum(max(0, group.column(place).total_uncompressed_size) for group in groups for place in places)
+
+
+def _walk_arrow(path: Path, reader: "_ColumnReader") -> None:
     mapped = map_file(path)  # a batch may be as large as the file
     source = pa.BufferReader(pa.py_buffer(mapped))
-    with _readable("Arrow stream"), pa.ipc.open_stream(source) as stream:
-        reader = _ColumnReader(stream.schema, options, collector)
+    with pa.ipc.open_stream(source) as stream:
         n_rows = 0
         start = 0
         for batch in stream:
             batch.validate(full=True)
             n_rows += batch.num_rows
-            reader.admit(n_rows, path, ceiling)
-            wanted = batch.select(reader.wanted)
-            step = rows_a_block(reader.row_bytes)
+            reader.admit(n_rows)
+            wanted = batch.select(reader.columns.wanted)
+            texts = sum(column.nbytes for column in wanted.columns if is_string(column.type))
+            step = rows_a_block(reader.row_bytes + texts // max(1, batch.num_rows))
             for first in range(0, batch.num_rows, step):
                 reader.add(wanted.slice(first, step))
             forget_pages(mapped, start, source.tell())
             start = source.tell()
-    return reader.finish()
 
 
 @contextmanager
@@ -82,95 +135,93 @@ def _readable(what: str) -> Iterator[None]:
 class _ColumnReader:
     """Takes batches of the wanted columns and passes their rows on, until the first fault."""
 
-    def __init__(self, schema: Any, options: ReadOptions, collector: Collector) -> None:
-        self._names: list[str] = schema.names
-        self._types: list[Any] = schema.types
+    def __init__(
+        self, columns: Columns, collector: Collector, dtype: np.dtype[Any], check: Callable[[int], None]
+    ) -> None:
+        self.columns = columns
         self._collector = collector
-        _check_names(self._names)
-        self._roles = assign_roles(self._names, len(self._names), options)
-        self._check_types()
-        features = [self._types[j] for j in self._roles.features]
-        self._dtype = np.dtype(np.float32 if all(map(_is_short_float, features)) else np.float64)
+        self._dtype = dtype
+        self._check = check
         self._faults = ErrorLog()
         self._n_rows = 0
 
     @property
-    def wanted(self) -> list[int]:
-        """The columns that `add` takes, in this order."""
-        roles = self._roles
-        others = (roles.target, roles.weight, roles.group)
-        return [*roles.features, *(j for j in others if j is not None)]
-
-    @property
     def row_bytes(self) -> int:
-        return self._dtype.itemsize * len(self.wanted)
+        return self._dtype.itemsize * len(self.columns.wanted)
 
-    def admit(self, n_rows: int, path: Path, ceiling: Ceiling) -> None:
-        ceiling.check(n_rows * self.row_bytes, path.stat().st_size)
+    def admit(self, n_rows: int) -> None:
+        self._check(n_rows * self.row_bytes)
 
     def add(self, batch: Any) -> None:
         if self._faults.full or batch.num_rows == 0:
             return
-        roles, found = self._roles, BlockFaults()
-        columns = iter(batch.columns)
-        X = np.empty((batch.num_rows, len(roles.features)), dtype=self._dtype)
-        for k, j in enumerate(roles.features):
-            X[:, k] = self._numbers(next(columns), j, found)
-        target = next(columns)
-        is_words = _is_string(self._types[roles.target])
+        roles, found = self.columns.roles, BlockFaults()
+        arrays = iter(batch.columns)
+        X = np.zeros((batch.num_rows, len(roles.features)), dtype=self._dtype)
+        words: dict[int, WordCells] = {}
+        missing: dict[int, int] = {}
+        marks: dict[int, Counter[str]] = {}
+        for number, j in enumerate(roles.features):
+            column = next(arrays)
+            if is_string(self.columns.types[j]):
+                column.validate(full=True)
+                words[number] = encode_cells(column)
+                continue
+            X[:, number], n_missing = self._feature(column, j, found)
+            if n_missing:
+                missing[number] = n_missing
+                if n_missing > column.null_count:
+                    marks[number] = Counter({NOT_A_NUMBER: n_missing - column.null_count})
+        if missing and self._dtype != np.float64:
+            raise _FoundMissing
+        is_words = is_string(self.columns.types[roles.target])
         convert: Callable[..., Any] = self._encode if is_words else self._float64
-        labels = convert(target, roles.target, found)
-        weight = None if roles.weight is None else self._float64(next(columns), roles.weight, found)
-        group = None if roles.group is None else self._encode(next(columns), roles.group, found)
+        labels = convert(next(arrays), roles.target, found)
+        weight = None if roles.weight is None else self._float64(next(arrays), roles.weight, found)
+        group = None if roles.group is None else self._encode(next(arrays), roles.group, found)
         found.log(self._faults, self._n_rows)
         self._n_rows += batch.num_rows
-        if self._faults:
-            return
-        self._collector.add(Block(X, labels, weight, group))
+        if not self._faults:
+            self._collector.add(Block(X, labels, weight, group, words, missing, marks))
 
-    def finish(self) -> Summary:
+    def raise_faults(self) -> None:
         self._faults.raise_if_any()
         if self._n_rows == 0:
             raise InvalidFile([FileError(None, None, "no_rows", "The file has no rows of data.")])
-        names, roles = self._names, self._roles
-        return self._collector.finish(len(roles.features), [], Source(names, len(names), roles))
 
-    def _check_types(self) -> None:
-        roles, log = self._roles, ErrorLog()
-        for j in sorted(self.wanted):
-            kind, wanted = self._types[j], "numbers"
-            fine = _is_number(kind)
-            if j == roles.target:
-                fine, wanted = fine or _is_string(kind), "numbers or strings"
-            elif j == roles.group:
-                fine, wanted = pa.types.is_integer(kind) or _is_string(kind), "integers or strings"
-            if not fine:
-                name = name_column(j, self._names[j])
-                detail = f"{name} is of the type {excerpt(str(kind))}; {wanted} are needed: convert it, or ignore it."
-                log.add(None, j + 1, "unsupported_type", detail)
-        log.raise_if_any()
+    def _feature(self, column: Any, j: int, found: BlockFaults) -> tuple[Array, int]:
+        """The numbers of a feature, NaN where there is none, and how many are not there."""
+        if self.columns.is_date(j):
+            return seconds_of(column), column.null_count
+        if column.null_count or not pa.types.is_primitive(column.type):
+            column = column.cast(pa.float64(), safe=False)
+        values: Array = column.to_numpy(zero_copy_only=False)
+        if values.dtype.kind != "f" or np.isfinite(values).all():
+            return values, 0
+        missing = np.isnan(values)
+        found.check_numbers(values, j + 1, name_column(j, self.columns.names[j]), missing)
+        return values, int(np.count_nonzero(missing))
 
     def _note_missing(self, column: Any, j: int, found: BlockFaults) -> Array:
         missing: Array = column.is_null().to_numpy(zero_copy_only=False)
-        detail = f"{name_column(j, self._names[j])} is null; fill it in or leave the row out."
+        detail = f"{name_column(j, self.columns.names[j])} is null; fill it in or leave the row out."
         found.add_rows(missing, j + 1, "missing_value", detail)
         return missing
 
-    def _numbers(self, column: Any, j: int, found: BlockFaults) -> Array:
+    def _float64(self, column: Any, j: int, found: BlockFaults) -> Array:
+        """The numbers of the target or the weight, none of which may be missing."""
         missing = self._note_missing(column, j, found) if column.null_count else None
-        if missing is not None:
+        if missing is not None or not pa.types.is_primitive(column.type):
             column = column.cast(pa.float64(), safe=False)
         values: Array = column.to_numpy(zero_copy_only=False)
-        name = name_column(j, self._names[j])
+        name = name_column(j, self.columns.names[j])
         found.check_numbers(values, j + 1, name, missing)
-        if j == self._roles.weight:
+        if j == self.columns.roles.weight:
             found.check_weights(values, j + 1, name)
-        return values
-
-    def _float64(self, column: Any, j: int, found: BlockFaults) -> Array:
-        return self._numbers(column, j, found).astype(np.float64, copy=False)
+        return values.astype(np.float64, copy=False)
 
     def _encode(self, column: Any, j: int, found: BlockFaults) -> Encoded:
+        column.validate(full=True)
         if column.null_count:
             self._note_missing(column, j, found)
         if pa.types.is_dictionary(column.type):
@@ -179,32 +230,6 @@ class _ColumnReader:
         values, places = encoded.dictionary.to_pylist(), encoded.indices.fill_null(-1).to_numpy()
         blank = [k for k, value in enumerate(values) if isinstance(value, str) and not value.strip(" \t")]
         if blank:
-            detail = f"{name_column(j, self._names[j])} is empty; fill it in or leave the row out."
+            detail = f"{name_column(j, self.columns.names[j])} is empty; fill it in or leave the row out."
             found.add_rows(np.isin(places, blank), j + 1, "missing_value", detail)
         return values, places
-
-
-def _check_names(names: list[str]) -> None:
-    log = ErrorLog()
-    first_seen: dict[str, int] = {}
-    for j, name in enumerate(names):
-        k = first_seen.setdefault(name, j)
-        if k != j:
-            log.add(None, j + 1, "duplicate_name", f"Columns {k + 1} and {j + 1} are both named {excerpt(name)}.")
-    if len(names) < 2:
-        log.add(None, None, "one_column", "The file has less than two columns; a label and features are needed.")
-    log.raise_if_any()
-
-
-def _is_short_float(kind: Any) -> bool:
-    return bool(pa.types.is_float32(kind) or pa.types.is_float16(kind))
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
-
-
-def _is_string(kind: Any) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

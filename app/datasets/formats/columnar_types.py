@@ -1,0 +1,116 @@
+"""What the types of a Parquet or Arrow schema mean for a dataset, and which of them it cannot hold."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from app.frame import Kind
+
+from .blocks import name_column
+from .columns import Source, assign_roles
+from .table import Array, ErrorLog, ReadOptions, excerpt
+
+__all__ = ["Columns", "is_string", "seconds_of"]
+
+SECONDS_A_DAY = 86_400
+TICKS_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+class Columns:
+    """The columns of a schema: names that differ, types that can be taken, and the roles that the options give."""
+
+    def __init__(self, schema: Any, options: ReadOptions) -> None:
+        self.names: list[str] = schema.names
+        self.types: list[Any] = schema.types
+        _check_names(self.names)
+        self.roles = assign_roles(self.names, len(self.names), options)
+        self._check_types()
+
+    @property
+    def wanted(self) -> list[int]:
+        """The columns that are read, in this order."""
+        roles = self.roles
+        others = (roles.target, roles.weight, roles.group)
+        return [*roles.features, *(j for j in others if j is not None)]
+
+    @property
+    def word_names(self) -> list[str]:
+        """The features that are strings."""
+        return [self.names[j] for j in self.roles.features if is_string(self.types[j])]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of X, as long as no value is missing."""
+        features = [self.types[j] for j in self.roles.features]
+        return np.dtype(np.float32 if all(map(_is_short_float, features)) else np.float64)
+
+    @property
+    def source(self) -> Source:
+        typed: dict[int, tuple[Kind, str]] = {}
+        for number, j in enumerate(self.roles.features):
+            kind: Kind = "boolean" if pa.types.is_boolean(self.types[j]) else "date" if self.is_date(j) else "numeric"
+            if kind != "numeric":
+                typed[number] = kind, f"its type in the file is {excerpt(str(self.types[j]))}"
+        return Source(self.names, len(self.names), self.roles, typed)
+
+    def is_date(self, j: int) -> bool:
+        return _is_date(self.types[j])
+
+    def _check_types(self) -> None:
+        roles, log = self.roles, ErrorLog()
+        for j in sorted(self.wanted):
+            kind, wanted = self.types[j], "numbers"
+            fine = _is_number(kind)
+            if j == roles.target:
+                fine, wanted = fine or is_string(kind), "numbers or strings"
+            elif j == roles.group:
+                fine, wanted = pa.types.is_integer(kind) or is_string(kind), "integers or strings"
+            elif j != roles.weight:
+                fine = fine or is_string(kind) or _is_date(kind) or pa.types.is_null(kind)
+                wanted = "numbers, strings, dates or times"
+            if not fine:
+                name = name_column(j, self.names[j])
+                detail = f"{name} is of the type {excerpt(str(kind))}; {wanted} are needed: convert it, or ignore it."
+                log.add(None, j + 1, "unsupported_type", detail)
+        log.raise_if_any()
+
+
+def is_string(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def seconds_of(column: Any) -> Array:
+    """Seconds since 1970 of a column of dates or times; NaN where there is none."""
+    kind = column.type
+    ticks: Array = column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64()).to_numpy(zero_copy_only=False)
+    if pa.types.is_date32(kind):
+        return ticks.astype(np.float64) * SECONDS_A_DAY
+    return ticks.astype(np.float64) / TICKS_A_SECOND["ms" if pa.types.is_date64(kind) else kind.unit]
+
+
+def _check_names(names: list[str]) -> None:
+    log = ErrorLog()
+    first_seen: dict[str, int] = {}
+    for j, name in enumerate(names):
+        k = first_seen.setdefault(name, j)
+        if k != j:
+            log.add(None, j + 1, "duplicate_name", f"Columns {k + 1} and {j + 1} are both named {excerpt(name)}.")
+    if len(names) < 2:
+        log.add(None, None, "one_column", "The file has less than two columns; a label and features are needed.")
+    log.raise_if_any()
+
+
+def _is_short_float(kind: Any) -> bool:
+    return bool(pa.types.is_float32(kind) or pa.types.is_float16(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    kinds = pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean, pa.types.is_decimal
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+def _is_date(kind: Any) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
