@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from app.datasets import parse
-from app.datasets.formats import Format, InvalidFile, ReadOptions
+from app.datasets.formats import Format, InvalidFile, ReadOptions, words
 
 
 def allocate(n_bytes: int) -> int:
@@ -31,8 +31,9 @@ def raise_anything() -> None:
     raise KeyError("a mistake of ours")
 
 
-def peak_growth(root: Path, path: Path, file_format: Format) -> int:
+def peak_growth(root: Path, path: Path, file_format: Format, max_levels: int = words.MAX_LEVELS) -> int:
     """By how much parsing a file raises the largest memory that the process ever held, in bytes."""
+    words.MAX_LEVELS = max_levels
     before = _peak_bytes()
     parse.parse(root, path, file_format, ReadOptions(), 1 << 40)
     return _peak_bytes() - before

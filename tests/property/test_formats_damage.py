@@ -22,17 +22,30 @@ X = np.random.default_rng(0).random((50, 3))
 Y = np.arange(50) % 2
 
 
+def table() -> pa.Table:
+    words = [None if row % 9 == 0 else f"wörd {row % 5}" for row in range(50)]
+    return pa.table(
+        {
+            "a": X[:, 0],
+            "b": pa.array(X[:, 1], mask=X[:, 1] < 0.1),
+            "level": pa.array(words).dictionary_encode(),
+            "text": [f"some words of row number {row}" for row in range(50)],
+            "time": pa.array(np.arange(50) * 10**9, pa.timestamp("ns")),
+            "y": Y.astype(str),
+        }
+    )
+
+
 def parquet() -> bytes:
     file = io.BytesIO()
-    pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": Y.astype(str)}), file)
+    pq.write_table(table(), file)
     return file.getvalue()
 
 
 def arrow() -> bytes:
-    table = pa.table({"a": X[:, 0], "b": X[:, 1], "y": Y.astype(str)})
     file = io.BytesIO()
-    with pa.ipc.new_stream(file, table.schema) as stream:
-        stream.write_table(table)
+    with pa.ipc.new_stream(file, table().schema) as stream:
+        stream.write_table(table())
     return file.getvalue()
 
 
@@ -43,7 +56,8 @@ def npz() -> bytes:
 
 
 def text(encoding: str) -> bytes:
-    lines = "".join(f"{a!r},{b!r},{label}\n" for (a, b, _), label in zip(X.tolist(), Y.tolist(), strict=True))
+    cells = zip(X.tolist(), Y.tolist(), strict=True)
+    lines = "".join(f"{a!r},{b!r},w{label},{label}\n" for (a, b, _), label in cells)
     return pa.Codec(encoding).compress(lines.encode()).to_pybytes()
 
 

@@ -5,7 +5,9 @@ Text formats with a spelling of their own are in test_formats_roundtrip.
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.datasets.formats import ENCODINGS, Format, ReadOptions, Table, read
+from app.frame import Strings
 from tests.builders import SOAK
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True)
 FINITE32 = st.floats(allow_nan=False, allow_infinity=False, width=32)
 WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LABEL = WORD.map("L".__add__)  # never blank; numpy drops NUL characters at the end of a string, so there are none
 
 
@@ -161,3 +165,129 @@ def assert_codes(codes: Any, values: list[Any] | None) -> None:
     else:
         order = list(dict.fromkeys(values))
         assert codes.tolist() == [order.index(value) for value in values]
+
+
+@dataclass
+class Feature:
+    """A column of Python values, None where there is none, and what it is to become."""
+
+    kind: str
+    values: list[Any]
+
+
+SENTENCE = st.lists(WORD.map(lambda word: "w" + "".join(word.split())), min_size=6, max_size=9).map(" ".join)
+MOMENT = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)).map(lambda moment: moment.replace(tzinfo=UTC))
+CELLS: dict[str, st.SearchStrategy[Any]] = {
+    "numeric": FINITE,
+    "boolean": st.booleans(),
+    "date": MOMENT,
+    "categorical": st.sampled_from(["La", "Lb", "L,c", 'L"d', "Lé\u2028", "L\r\n", " L", "L "]),
+    "text": SENTENCE,
+}
+
+
+@st.composite
+def mixed_tables(draw: st.DrawFn) -> list[Feature]:
+    n_rows = draw(st.integers(1, 8))
+    features = []
+    for kind in draw(st.lists(st.sampled_from(list(CELLS)), min_size=1, max_size=5)):
+        cells = CELLS[kind] if draw(st.booleans()) else st.none() | CELLS[kind]
+        features.append(Feature(kind, draw(st.lists(cells, min_size=n_rows, max_size=n_rows))))
+    return features
+
+
+def spelled(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return "" if value is None else value if isinstance(value, str) else repr(value)
+
+
+def mixed_csv(features: list[Feature], y: list[int]) -> bytes:
+    lines = [",".join([*(f"c{j}" for j in range(len(features))), "y"])]
+    for row, label in enumerate(y):
+        cells = [spelled(feature.values[row]) for feature in features]
+        lines.append(",".join(['"' + cell.replace('"', '""') + '"' for cell in cells] + [str(label)]))
+    return "\n".join(lines).encode()
+
+
+def mixed_ndjson(features: list[Feature], y: list[int]) -> bytes:
+    lines = []
+    for row, label in enumerate(y):
+        cells = {f"c{j}": feature.values[row] for j, feature in enumerate(features)}
+        cells = {name: cell for name, cell in cells.items() if row == 0 or cell is not None}
+        lines.append(json.dumps({**cells, "y": label}, default=spelled))
+    return "\n".join(lines).encode()
+
+
+def mixed_arrow_table(features: list[Feature], y: list[int]) -> Any:
+    types = {"numeric": pa.float64(), "boolean": pa.bool_(), "date": pa.timestamp("us", "UTC")}
+    columns = {f"c{j}": pa.array(one.values, types.get(one.kind, pa.string())) for j, one in enumerate(features)}
+    return pa.table({**columns, "y": y})
+
+
+def mixed_parquet(features: list[Feature], y: list[int]) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(mixed_arrow_table(features, y), file, row_group_size=3)
+    return file.getvalue()
+
+
+def mixed_arrow(features: list[Feature], y: list[int]) -> bytes:
+    table, file = mixed_arrow_table(features, y), io.BytesIO()
+    with pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=3)
+    return file.getvalue()
+
+
+MIXED_WRITERS: dict[Format, Callable[[list[Feature], list[int]], bytes]] = {
+    "csv": mixed_csv,
+    "ndjson": mixed_ndjson,
+    "parquet": mixed_parquet,
+    "arrow": mixed_arrow,
+}
+
+
+@pytest.mark.parametrize("piece_bytes", [2 << 20, 40])
+@settings(
+    max_examples=60 * SOAK,
+    deadline=None,
+    derandomize=SOAK == 1,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(features=mixed_tables())
+def test_a_table_of_many_kinds_is_the_same_frame_in_every_format(
+    path: Path, piece_bytes: int, features: list[Feature]
+) -> None:
+    y = [row % 2 for row in range(len(features[0].values))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.datasets.formats.text.PIECE_BYTES", piece_bytes)
+        patch.setattr("app.datasets.formats.text.PIECE_RECORDS", 1 if piece_bytes < 100 else 128)
+        for format, write in MIXED_WRITERS.items():
+            path.write_bytes(write(features, y))
+            table = read(path, format, ReadOptions(target="y"))
+            assert table.arrays["y"].tolist() == y, format
+            for j, feature in enumerate(features):
+                assert_feature(table, j, feature, format)
+
+
+def assert_feature(table: Table, j: int, feature: Feature, format: Format) -> None:
+    numbers, column = table.arrays["X"][:, j], table.columns[j]
+    present = [value for value in feature.values if value is not None]
+    assert column.missing == len(feature.values) - len(present), format
+    assert np.isnan(numbers).tolist() == [value is None for value in feature.values], format
+    if not present:  # a type may say what no value says
+        assert column.kind == "numeric" or format in ("parquet", "arrow")
+        return
+    found: list[Any] = numbers[~np.isnan(numbers)].tolist()
+    assert column.kind == feature.kind, format
+    if feature.kind in ("numeric", "boolean"):
+        assert found == [float(value) for value in present], format
+    elif feature.kind == "date":
+        assert found == [(value - EPOCH).total_seconds() for value in present], format
+    elif feature.kind == "categorical":
+        levels = Strings.stored(table.arrays[f"levels.{j}.bytes"], table.arrays[f"levels.{j}.offsets"]).to_list()
+        assert levels == sorted(set(present)), format
+        assert [levels[int(code)] for code in found] == present, format
+    else:
+        texts = Strings.stored(table.arrays[f"text.{j}.bytes"], table.arrays[f"text.{j}.offsets"]).to_list()
+        assert texts == [value or "" for value in feature.values], format
+        assert found == [len(value) for value in present], format

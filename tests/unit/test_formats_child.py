@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -84,6 +85,38 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, file_format: Format)
         write_large(path, file_format, mebibytes * MIB)
         growth.append(ingestor.run(children.peak_growth, tmp_path, path, file_format))
     assert growth[1] < growth[0] + 16 * MIB, f"{growth[0] >> 20} MiB for 12 MiB, {growth[1] >> 20} MiB for 48 MiB"
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not tell a process's peak memory")
+@pytest.mark.parametrize("file_format", ["csv", "parquet"])
+def test_memory_does_not_grow_with_words_and_texts(tmp_path: Path, file_format: Format) -> None:
+    ingestor = Ingestor(tmp_path)
+    path = tmp_path / "data"
+    growth = []
+    for n_rows in (160_000, 480_000):
+        write_mixed(path, file_format, n_rows)
+        growth.append(ingestor.run(children.peak_growth, tmp_path, path, file_format, 10_000))
+    size = path.stat().st_size
+    assert growth[1] < growth[0] + 16 * MIB, f"{growth[0] >> 20} MiB, then {growth[1] >> 20} MiB for {size >> 20} MiB"
+
+
+def write_mixed(path: Path, file_format: str, n_rows: int) -> None:
+    """A table with missing numbers, levels, identifiers, dates and texts."""
+    rows = np.arange(n_rows)
+    columns = pa.table(
+        {
+            "number": pa.array(rows / 3, mask=rows % 7 == 0),
+            "level": np.char.add("level", (rows % 100).astype(str)),
+            "identifier": np.char.add("id", (rows * 7919).astype(str)),
+            "date": (np.datetime64("2020-01-01") + rows % 900).astype(str),
+            "text": np.char.add("some words that differ from those of all other rows, as of number ", rows.astype(str)),
+            "y": rows % 2,
+        }
+    )
+    if file_format == "parquet":
+        pq.write_table(columns, path, row_group_size=20_000)
+    else:
+        pyarrow.csv.write_csv(columns, path)
 
 
 def long_line() -> bytes:

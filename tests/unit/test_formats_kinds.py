@@ -71,7 +71,7 @@ TITLES = ["Sales and marketing manager", "Chief of staff", "Nurse"]
         (
             ["2024-02-29", "1969-12-31T23:59:59.5Z", "2000-01-01 12:00"],
             "date",
-            "every value is an ISO date or date-time",
+            "every value is an ISO date or time",
         ),
         (["2024-02-30", "2024-02-01"], "categorical", "2 distinct values"),
         (["red", "blue", "red", ""], "categorical", "2 distinct values"),

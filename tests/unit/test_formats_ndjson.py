@@ -1,11 +1,13 @@
 """The ndjson reader: what it accepts and gives, and the exact place and code of what it refuses."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from app.datasets.formats import InvalidFile, InvalidOption, ReadOptions, Table, read
+from app.frame import Strings
 
 PLAIN = '{"a": 1, "b": 2.5, "y": "n"}\n{"y": "m", "b": -3e2, "a": 0}\n'
 
@@ -66,13 +68,19 @@ def line(**values: str) -> str:
     ("text", "options", "expected"),
     [
         (line() + line(a='"1"') + line(b="true"), {}, [(2, 1, "not_a_number"), (3, 2, "not_a_number")]),
-        (line() + line(a="null") + line(y='" "'), {}, [(2, 1, "missing_value"), (3, 3, "missing_value")]),
-        (line() + line(a="NaN") + line(b="1e999"), {}, [(2, 1, "not_finite"), (3, 2, "not_finite")]),
+        (line() + line(y="null") + line(y='" "'), {}, [(2, 3, "missing_value"), (3, 3, "missing_value")]),
+        (line() + line(a="NaN") + line(b="1e999"), {}, [(3, 2, "not_finite")]),
+        (line() + line(a="[1]") + line(b="{}"), {}, [(2, 1, "not_a_value"), (3, 2, "not_a_value")]),
+        (line(a='"p"') + line(a="1") + line(a="true"), {}, [(2, 1, "not_a_string"), (3, 1, "not_a_string")]),
+        (line(a="true") + line(a="1") + line(a='"p"'), {}, [(2, 1, "not_a_boolean"), (3, 1, "not_a_boolean")]),
+        (line(a="null") + line(a='"p"') + line(a="1"), {}, [(3, 1, "not_a_string")]),
+        (line(a='"\\ud800"') + line(a='"p"'), {}, [(None, None, "bad_text")]),
+        (line(a='"\\u0000"') + line(a='"p"'), {}, [(None, None, "bad_text")]),
         (line() + line(a="-Infinity") + line(a="9" * 5000), {}, [(2, 1, "not_finite"), (3, 1, "not_finite")]),
         (line() + line(y="3"), {}, [(2, 3, "not_a_string")]),
         (line(y="3") + line(y='"3"'), {}, [(2, 3, "not_a_number")]),
         (line() + line(c="3"), {}, [(2, None, "unknown_name")]),
-        (line() + '{"a": 1, "y": "n"}\n', {}, [(2, 2, "missing_value")]),
+        (line() + '{"a": 1, "b": 2}\n', {}, [(2, 3, "missing_value")]),
         (line() + '{"a": 1, "a": 1, "b": 2, "y": "n"}\n', {}, [(2, None, "duplicate_name")]),
         (line() + line(b="-1"), {"weight": "b"}, [(2, 2, "negative_weight")]),
         (line() + line(b="1.5"), {"group": "b"}, [(2, 2, "not_an_integer")]),
@@ -104,8 +112,55 @@ def test_faults_and_their_places(
     assert all(error.detail.isprintable() for error in refusal.errors)
 
 
+@pytest.mark.parametrize("piece_bytes", [2 << 20, 64])
+def test_every_kind_of_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
+    monkeypatch.setattr("app.datasets.formats.text.PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("app.datasets.formats.text.PIECE_RECORDS", 1)
+    rows: list[dict[str, object]] = [
+        {
+            "n": 1,
+            "late": None,
+            "t": True,
+            "s": "b",
+            "d": "2020-01-01",
+            "x": "one two three four five",
+            "e": None,
+            "y": 1,
+        },
+        {"n": None, "t": "NA", "s": "a", "d": "", "x": None, "y": 2},
+        {"n": "?", "late": "-", "t": False, "s": None, "d": "2020-01-02", "x": "ü, seven eight nine ten", "y": 1},
+        {"n": 4.5, "late": "z", "t": None, "s": "b", "d": None, "x": "one two three four five", "e": "n/a", "y": 2},
+    ]
+    table = read_text(tmp_path, "\n".join(map(json.dumps, rows)))
+    features = [column for column in table.columns if column.role == "feature"]
+    assert [(column.name, column.kind, column.missing) for column in features] == [
+        ("n", "numeric", 2),
+        ("late", "categorical", 2),
+        ("t", "boolean", 2),
+        ("s", "categorical", 1),
+        ("d", "date", 2),
+        ("x", "text", 1),
+        ("e", "numeric", 4),
+    ]
+    X = np.where(np.isnan(table.arrays["X"]), None, table.arrays["X"])
+    day = 1577836800
+    assert X.T.tolist() == [
+        [1, None, None, 4.5],
+        [None, None, 0, 1],
+        [1, None, 0, None],
+        [1, 0, None, 1],
+        [day, None, day + 86_400, None],
+        [23, None, 23, 23],
+        [None] * 4,
+    ]
+    levels = Strings.stored(table.arrays["levels.1.bytes"], table.arrays["levels.1.offsets"])
+    assert levels.to_list() == ["-", "z"]
+    (warning,) = table.warnings
+    assert (warning.code, "'n': 1 '?'" in warning.detail) == ("marked_missing", True)
+
+
 def test_the_first_twenty_faults_are_listed_and_the_others_counted(tmp_path: Path) -> None:
-    refusal = refuse(tmp_path, line() + line(a="null") * 50)
+    refusal = refuse(tmp_path, line() + line(y="null") * 50)
     assert [error.line for error in refusal.errors] == list(range(2, 22))
     assert refusal.more == 30
 

@@ -85,10 +85,14 @@ def is_string(kind: Any) -> bool:
 def seconds_of(column: Any) -> Array:
     """Seconds since 1970 of a column of dates or times; NaN where there is none."""
     kind = column.type
-    ticks: Array = column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64()).to_numpy(zero_copy_only=False)
+    ticks = column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64()).fill_null(0).to_numpy()
     if pa.types.is_date32(kind):
-        return ticks.astype(np.float64) * SECONDS_A_DAY
-    return ticks.astype(np.float64) / TICKS_A_SECOND["ms" if pa.types.is_date64(kind) else kind.unit]
+        seconds: Array = ticks.astype(np.float64) * SECONDS_A_DAY
+    else:
+        a_second = TICKS_A_SECOND["ms" if pa.types.is_date64(kind) else kind.unit]
+        seconds = ticks // a_second + (ticks % a_second) / a_second  # more digits than a float has ticks
+    seconds[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return seconds
 
 
 def _check_names(names: list[str]) -> None:

@@ -19,7 +19,7 @@ from app.frame import Kind
 from app.spelling import NUMBER, is_mark, read_boolean, read_date, truth_pair
 
 from .guess import Facts, Guess, guess
-from .table import Array
+from .table import Array, FileError, InvalidFile
 
 __all__ = ["LevelBudget", "WordCells", "WordColumn", "encode_cells", "text_chunks"]
 
@@ -30,8 +30,6 @@ ENTRY_BYTES = 128  # what a level takes in memory beside its text
 CHUNK_BYTES = 8 << 20
 LONGEST_MARK = 15
 LIKE_NUMBER = rf"^(?:{NUMBER.pattern}|[ \t]*[+-]?(?i:inf|infinity)[ \t]*)$"  # "nan" is a mark
-SPACES = np.zeros(256, dtype=np.bool_)
-SPACES[list(b" \t\r\n\f\v")] = True
 
 
 class WordCells(NamedTuple):
@@ -51,6 +49,9 @@ def encode_cells(column: Any, missing: frozenset[str] = frozenset(), may_be_numb
         used, compact = np.unique(places, return_inverse=True)
         first = int(len(used) > 0 and used[0] < 0)
         values, places = values.take(pa.array(used[first:])), compact.reshape(-1) - first
+    if pc.any(pc.match_substring(values, "\0")).as_py():
+        detail = "A cell holds a NUL character, which no text may."
+        raise InvalidFile([FileError(None, None, "bad_text", detail)])
     gone = pc.equal(pc.utf8_trim(values, characters=" \t"), "").fill_null(True)
     if missing:
         gone = pc.or_(gone, pc.is_in(values, value_set=pa.array(sorted(missing), values.type)))
@@ -87,16 +88,14 @@ def _buffer(values: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
 
 
 def _count_words(values: Any) -> npt.NDArray[np.int64]:
-    """For each text, how many words there are between white space."""
+    """For each text, how many words there are between white space (and control characters)."""
     text, offsets = _buffer(values.fill_null(""))
-    if len(text) == 0:
-        return np.zeros(len(values), dtype=np.int64)
-    blank = SPACES[text]
+    blank = text <= ord(" ")
     begins = ~blank
     begins[1:] &= blank[:-1]
-    begins[offsets[:-1][offsets[:-1] < offsets[1:]]] = ~blank[offsets[:-1][offsets[:-1] < offsets[1:]]]
-    before = np.concatenate([[0], np.cumsum(begins)])
-    counts: npt.NDArray[np.int64] = before[offsets[1:]] - before[offsets[:-1]]
+    starts = offsets[:-1][offsets[:-1] < offsets[1:]]
+    begins[starts] = ~blank[starts]
+    counts: npt.NDArray[np.int64] = np.diff(np.searchsorted(np.flatnonzero(begins), offsets))
     return counts
 
 

@@ -1,0 +1,229 @@
+"""Lines of ndjson read one by one with Python's own reader: slow, exact, and able to name places.
+
+It is for the pieces of a file that pyarrow refuses. What it finds is either a block of rows, or faults with their
+places, or the types of columns that had shown no value before.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import isfinite, isnan, nan
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from app.spelling import is_blank, is_mark
+
+from .collect import Block
+from .columns import Roles, assign_roles
+from .labels import check_storable, encode_list
+from .table import ErrorLog, ReadOptions, excerpt
+from .words import encode_cells
+
+__all__ = ["BLANK", "Layout", "Lines", "Type", "parse_line", "read_lines"]
+
+BLANK = b" \t\r\n"
+EXACT_DIGITS = 18  # integers of so many fit 64 bits; longer ones are read as floats
+
+Pairs = list[tuple[str, Any]]
+Type = Literal["number", "boolean", "string"]
+FAULTS: dict[Type, str] = {"number": "not_a_number", "boolean": "not_a_boolean", "string": "not_a_string"}
+
+
+class Layout:
+    """What the first line says of all others, and what later ones say of features that it has no value for."""
+
+    def __init__(self, first: Pairs, options: ReadOptions, line_bytes: int) -> None:
+        self.names = [name for name, _ in first]
+        self.roles: Roles = assign_roles(self.names, len(self.names), options)
+        values = [value for _, value in first]
+        self.has_words = isinstance(values[self.roles.target], str)
+        self.has_word_groups = self.roles.group is not None and isinstance(values[self.roles.group], str)
+        self.line_bytes = line_bytes
+        found = {j: type_of(values[j]) for j in self.roles.features}
+        self.types: dict[int, Type] = {j: kind for j, kind in found.items() if kind is not None}
+        """Of features, as soon as they are known; replaced and never changed, for other threads read it."""
+
+    @property
+    def used(self) -> list[int]:
+        roles = self.roles
+        return [*roles.features, *(j for j in (roles.target, roles.weight, roles.group) if j is not None)]
+
+    def learn(self, types: dict[int, Type]) -> None:
+        self.types = {**types, **self.types}
+
+
+def type_of(value: Any) -> Type | None:
+    """None: there is no value, or none that tells; a mark in place of a number looks like a string."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    return "string" if isinstance(value, str) and not is_blank(value) and not is_mark(value) else None
+
+
+@dataclass
+class Lines:
+    """What a closer look at some lines found."""
+
+    faults: ErrorLog = field(default_factory=ErrorLog)
+    types: dict[int, Type] = field(default_factory=dict)
+    """Of features whose type was not known; all are "number" until then."""
+    block: Block | None = None
+    """None: there are faults, or types that are no numbers, or no rows."""
+
+
+def read_lines(text: bytes, line: int, layout: Layout) -> Lines:
+    """Whole lines, the first of which has this number."""
+    reader = _LineReader(layout)
+    for number, pairs in _objects(text, line, reader.found.faults):
+        reader.add(number, pairs)
+        if reader.found.faults.full:
+            break
+    return reader.finish()
+
+
+class _LineReader:
+    def __init__(self, layout: Layout) -> None:
+        self.found = Lines()
+        self._layout = layout
+        self._columns = {name: j for j, name in enumerate(layout.names)}
+        self._number_of = {j: k for k, j in enumerate(layout.roles.features)}
+        self._values: dict[int, list[Any]] = {j: [] for j in layout.used}
+        self._missing: Counter[int] = Counter()
+        self._marks: dict[int, Counter[str]] = {}
+
+    def add(self, line: int, pairs: Pairs) -> None:
+        for name, _ in pairs:
+            if name not in self._columns:
+                detail = f"{excerpt(name)} is not a key of the first line, which must have all keys (null: no value)."
+                self.found.faults.add(line, None, "unknown_name", detail)
+        row = dict(pairs)
+        for j in sorted(self._layout.used):
+            judge = self._judge_feature if j in self._number_of else self._judge_other
+            value, fault = judge(j, row)
+            self._values[j].append(value)
+            if fault is not None:
+                detail = f"{excerpt(self._layout.names[j])} {fault[1]}."
+                self.found.faults.add(line, j + 1, fault[0], detail)
+
+    def _judge_feature(self, j: int, row: dict[str, Any]) -> tuple[Any, tuple[str, str] | None]:
+        value = row.get(self._layout.names[j])
+        number = self._number_of[j]
+        kind = self._layout.types.get(j) or self.found.types.get(j)
+        if kind != "string" and ((isinstance(value, str) and is_mark(value)) or _is_nan(value)):
+            spelling = value.strip(" \t") if isinstance(value, str) else "NaN"
+            self._marks.setdefault(number, Counter())[spelling] += 1
+            value = None
+        if value is None or (isinstance(value, str) and is_blank(value)):
+            if kind != "string":
+                self._missing[number] += 1
+            return None, None
+        if isinstance(value, list | dict):  # an object is a list of pairs here
+            return None, ("not_a_value", "is a list or an object; a number, a string, true, false or null is needed")
+        if kind is None:
+            kind = self.found.types[j] = type_of(value) or "string"
+        if type_of(value) != kind and not (kind == "string" and isinstance(value, str)):
+            remedy = "make it one, or null if it means no value"
+            return None, (FAULTS[kind], f"is not a {kind}, but the column's values before it are; {remedy}")
+        if kind == "number" and not isfinite(value):
+            return None, ("not_finite", "is not finite as a 64-bit float; only finite numbers are accepted")
+        return value, None
+
+    def _judge_other(self, j: int, row: dict[str, Any]) -> tuple[Any, tuple[str, str] | None]:
+        """A value of the target, the weight or the group."""
+        roles, name = self._layout.roles, self._layout.names[j]
+        value = row.get(name)
+        is_words = self._layout.has_words if j == roles.target else j == roles.group and self._layout.has_word_groups
+        if value is None or (is_words and isinstance(value, str) and is_blank(value)):
+            what = "is not there" if name not in row else "is null" if value is None else "is empty"
+            return None, ("missing_value", f"{what}; fill it in or leave the row out")
+        if is_words:
+            fine = isinstance(value, str)
+            return value, None if fine else ("not_a_string", "is not a string, but that of the first line is")
+        if j == roles.group:
+            fine = isinstance(value, int) and not isinstance(value, bool)
+            return value, None if fine else ("not_an_integer", "is not an integer of at most 18 digits")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None, ("not_a_number", "is not a number")
+        if not isfinite(value):
+            return None, ("not_finite", "is not finite as a 64-bit float; only finite numbers are accepted")
+        if j == roles.weight and value < 0:
+            return None, ("negative_weight", f"is {value}; weights must not be negative")
+        return value, None
+
+    def finish(self) -> Lines:
+        found = self.found
+        is_known = all(kind == "number" for kind in found.types.values())
+        if self._values[self._layout.roles.target] and is_known and not found.faults:
+            found.block = self._block()
+        return found
+
+    def _block(self) -> Block:
+        roles, types = self._layout.roles, self._layout.types
+        labels = self._values[roles.target]
+        X = np.zeros((len(labels), len(roles.features)))
+        words = {}
+        for j, number in self._number_of.items():
+            values = self._values[j]
+            if types.get(j) == "string":
+                check_storable([value for value in values if value is not None])
+                words[number] = encode_cells(pa.array(values, pa.string()))
+            else:
+                X[:, number] = [nan if value is None else float(value) for value in values]
+        return Block(
+            X,
+            target=encode_list(labels) if self._layout.has_words else np.array(labels, dtype=np.float64),
+            weight=None if roles.weight is None else np.array(self._values[roles.weight], dtype=np.float64),
+            group=None if roles.group is None else encode_list(self._values[roles.group]),
+            words=words,
+            missing=self._missing,
+            marks=self._marks,
+        )
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and isnan(value)
+
+
+def _objects(text: bytes, line: int, log: ErrorLog) -> Iterator[tuple[int, Pairs]]:
+    """The line number and the object of every line that holds one; what is no object is logged."""
+    for number, raw in enumerate(text.split(b"\n"), start=line):
+        if raw.strip(BLANK):
+            n_faults = len(log)
+            pairs = parse_line(raw, number, log)
+            if len(log) == n_faults:
+                yield number, pairs
+
+
+def parse_line(raw: bytes, number: int, log: ErrorLog) -> Pairs:
+    """The keys and values of one object, in order; what is wrong with it is logged."""
+    try:
+        pairs = _DECODER.decode(raw.decode())
+    except UnicodeDecodeError as error:
+        log.add(number, error.start + 1, "not_utf8", f"Byte {error.start + 1} of the line is not valid UTF-8.")
+    except json.JSONDecodeError as error:
+        log.add(number, error.colno, "not_json", f"The line is not JSON: {error.msg}.")
+    except RecursionError:
+        log.add(number, None, "not_json", "The line is nested too deeply.")
+    else:
+        if not isinstance(pairs, _Object):
+            log.add(number, 1, "not_an_object", "The line is not a JSON object: {...} with a key for each column.")
+        elif len({name for name, _ in pairs}) < len(pairs):
+            log.add(number, None, "duplicate_name", "The object has a key twice.")
+        else:
+            return pairs
+    return []
+
+
+class _Object(Pairs):
+    """The pairs of an object, told from an array of pairs."""
+
+
+def _read_integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= EXACT_DIGITS else float(digits)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_Object, parse_int=_read_integer)
