@@ -17,6 +17,10 @@ so D(g) is a lower bound of the whole problem for any such g. How a method uses 
     planes = bundle.active()                        numbers of the planes with g > 0, for
     bundle.multipliers[planes], bundle.carried("marks")[planes]
 
+A normal may be given by another vector in its place that is linear in it, such as the scores of all rows at it, with
+a partner whose products with those vectors are those of the normals: `add(vector, level, partner)`; then `combine()`
+gives sum_k g_k beta_k and sum_k g_k vector_k, and |w|^2 is the caller's to know.
+
 Plane 0 is R >= 0 itself, which takes what is left of sum g = 1; it is never dropped and never active. The Gram matrix
 is kept, a new plane costs one row of it. The dual is solved by an active-set method over the simplex: Newton steps on
 the support with exact steps, cut off where a multiplier reaches 0, then the plane that is violated most enters. Its
@@ -31,9 +35,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .result import State
-from .rows import Floats
+from .rows import Floats, read_only
 
-__all__ = ["Bundle", "empty_bundle"]
+__all__ = ["Bundle", "empty_bundle", "sum_squares"]
 
 Array = NDArray[Any]
 
@@ -53,7 +57,7 @@ def empty_bundle(n_weights: int, **carried: tuple[int, type[np.generic]]) -> Sta
     room = min(8 * LEAST_CAPACITY, max(LEAST_CAPACITY, FIRST_BYTES // (8 * n_weights)))
     state: State = {
         "plane_count": 1,
-        "plane_normals": np.zeros((room, n_weights)),
+        "plane_vectors": np.zeros((room, n_weights)),
         "plane_levels": np.zeros(room),
         "plane_gram": np.zeros((room, room)),
         "plane_multipliers": np.zeros(room),
@@ -92,36 +96,40 @@ class Bundle:
     def active(self) -> NDArray[np.intp]:
         return np.flatnonzero(self.multipliers[1:] > 0.0) + 1
 
-    def add(self, normal: Floats, level: float, **carried: Array) -> None:
+    def add(self, vector: Floats, level: float, partner: Floats | None = None, **carried: Array) -> None:
         """One more plane, with multiplier 0; its row of the Gram matrix is computed."""
         new = self.count
         if new == self._state["plane_levels"].size:
             self._grow()
         state = self._state
         state["plane_count"] = new + 1
-        state["plane_normals"][new] = normal
+        state["plane_vectors"][new] = vector
         state["plane_levels"][new] = level
         state["plane_multipliers"][new] = 0.0
         state["plane_idle"][new] = 0
         for name, row in carried.items():
             state[f"plane_{name}"][new] = row
         products = state["plane_gram"][new, : new + 1]
-        _multiply_rows(state["plane_normals"][: new + 1], state["plane_normals"][new], products)
+        _multiply_rows(state["plane_vectors"][: new + 1], vector if partner is None else partner, products)
         state["plane_gram"][: new + 1, new] = products
 
     def solve(self) -> tuple[float, Floats]:
         """(D, w): maximises D from the multipliers as they are; D is a bound of the whole problem, or NaN."""
+        level, w = self.combine()
+        return level - 0.5 * sum_squares(read_only(w)), w
+
+    def combine(self) -> tuple[float, Floats]:
+        """As `solve`, but (sum_k g_k beta_k or NaN, sum_k g_k vector_k)."""
         self._drop_idle()
         n, g = self.count, self.multipliers
-        gram = self._state["plane_gram"][:n, :n]
+        gram, combined = self._state["plane_gram"][:n, :n], np.zeros(self._state["plane_vectors"].shape[1])
         if not (gram.diagonal() < LARGEST_SQUARE).all():
-            return math.nan, np.zeros(self._state["plane_normals"].shape[1])
+            return math.nan, combined
         _maximise_dual(gram, self.levels, PRECISION, g, np.empty((n, n)), np.empty((5, n)))
         idle = self.carried("idle")
         idle[:] = np.where(g > 0.0, 0, idle + 1)
-        w = np.zeros(self._state["plane_normals"].shape[1])
-        _combine_rows(self._state["plane_normals"], self.active(), g, w)
-        return float((g * self.levels).sum() - 0.5 * (w * w).sum()), w
+        _combine_rows(self._state["plane_vectors"], self.active(), g, combined)
+        return float((g * self.levels).sum()), combined
 
     def _names(self) -> list[str]:
         return [name for name in self._state if name.startswith("plane_") and name != "plane_count"]
@@ -157,6 +165,15 @@ _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carr
 _STRETCH = 1024
 _LEAST_RIDGE = 1e-200  # so that nothing divided by it or its root overflows
 _DEPENDENT = 1e-13  # the share of a diagonal entry below which a plane depends on the ones before
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def sum_squares(vector: Array) -> float:
+    """Without the copy that an expression would make of a long vector."""
+    total = 0.0
+    for j in range(vector.size):
+        total += vector[j] * vector[j]
+    return total
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

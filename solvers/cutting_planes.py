@@ -5,6 +5,10 @@ optimum, reads the data once for the scores of w_t, moves the best point so far,
 which reads the rows that changed since the last plane or those that the new one counts.
 
 Here w_b is the w_t of least objective, and planes are cut at w_t. The optimised form overrides both (oca.py).
+
+Where rows are far fewer than weights (text), the bundle holds the scores of all rows at a plane's normal instead of the
+normal: products of planes and the scores of w_t then cost by the rows, and w_t itself is summed from the rows by its
+alpha. The one read of the data is then that for the scores at a new normal.
 """
 
 import math
@@ -12,21 +16,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numba import njit
+from numpy.typing import NDArray
 
-from .bundle import Bundle, empty_bundle
+from .bundle import Bundle, empty_bundle, sum_squares
 from .errors import InvalidOptions
 from .estimates import Footprint
 from .problem import BinaryProblem, MulticlassProblem
 from .protocol import Method, Point, Progress, Start
 from .result import State, Status
 from .risks import Cut, risk_of
-from .rows import Floats
+from .rows import Floats, read_only
 
 __all__ = ["CuttingPlanes"]
 
 LEAST_GAIN = 1e-6
 """A plane that rises above the others by less than this share of the gap at w_t leaves w_t where it is. Rows exactly on
 the margin can lead to such planes for ever; one cut at w_t itself always moves it."""
+WORTH_A_READ = 25
+"""A read of so many stored entries for each number that a vector is shorter is worth it: with some fifty planes each
+such number is used about a hundred times an iteration, and an entry, at a random place, costs like three or four."""
 
 
 class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
@@ -42,6 +51,8 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
         self.risk = risk_of(problem)
         self.scores = self.risk.empty_scores()
         """Of w_t: overwritten by every step."""
+        self.by_scores = self.risk.has_dual_points and self._rows_are_shorter()
+        """Whether the bundle holds scores in place of normals."""
 
     def init(self, seed: int, start: Start) -> State:
         risk = self.risk
@@ -55,7 +66,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
             weights = np.array(start.state["weights"], dtype=np.float64)
         elif start.coef is not None:
             weights = risk.weights_of(start)
-        state |= empty_bundle(risk.n_weights, marks=risk.marks)
+        state |= empty_bundle(self._vector_size(), marks=risk.marks)
         state["weights"], state["scores"] = np.zeros(risk.n_weights), zero_scores
         self._add_plane(state, at_zero)
         if weights is not None:
@@ -70,9 +81,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
 
     @np.errstate(over="ignore", invalid="ignore")  # it is a status
     def step(self, state: State, target: float) -> Progress:
-        bound, weights = Bundle(state).solve()
-        self.risk.find_scores(weights, self.scores)
-        state["rows_read"] += self.problem.data.n_rows
+        bound, weights = self._solve(state)
         state["iterations"] += 1
         self._improve(state, weights)
         primal = state["primal"]
@@ -86,10 +95,37 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
         return Progress(state["iterations"], passes, primal, bound, estimate, finished)
 
     def extract(self, state: State) -> Point:
+        return self.risk.point(state["weights"], self._dual_point(state))
+
+    def _solve(self, state: State) -> tuple[float, Floats]:
+        """(D, w_t), and the scores of w_t in `self.scores`."""
+        risk, n_rows = self.risk, self.problem.data.n_rows
+        level, found = Bundle(state).combine()
+        if self.by_scores:
+            self.scores[:] = found.reshape(self.scores.shape)
+            alpha = self._dual_point(state)
+            assert alpha is not None, "without dual points planes are not kept by their scores"
+            weights = risk.combine(alpha)
+            state["rows_read"] += int(np.count_nonzero(alpha.reshape(n_rows, -1).any(axis=1)))
+        else:
+            weights = found
+            risk.find_scores(weights, self.scores)
+            state["rows_read"] += n_rows
+        return level - 0.5 * sum_squares(read_only(weights)), weights
+
+    def _dual_point(self, state: State) -> Floats | None:
         bundle = Bundle(state)
         planes = bundle.active()
-        alpha = self.risk.dual_point(bundle.carried("marks")[planes], bundle.multipliers[planes])
-        return self.risk.point(state["weights"], alpha)
+        return self.risk.dual_point(bundle.carried("marks")[planes], bundle.multipliers[planes])
+
+    def _rows_are_shorter(self) -> bool:
+        """Whether an iteration gains more by short vectors than the sum over the rows for w_t costs."""
+        saved = self.risk.n_weights - self.scores.size
+        scores_a_row = self.scores.size // self.problem.data.n_rows
+        return saved > 0 and scores_a_row * self.problem.data.stored_entries <= WORTH_A_READ * saved
+
+    def _vector_size(self) -> int:
+        return self.scores.size if self.by_scores else self.risk.n_weights
 
     def _improve(self, state: State, weights: Floats) -> None:
         """Move w_b with the help of w_t, whose weights are given and whose scores are `self.scores`."""
@@ -106,18 +142,29 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
         last = Cut(state["cut_normal"], 0.0, state["cut_choices"], state["cut_choices"], 0)
         cut = self.risk.cut(state["scores"], self.scores, self.cutting_share, last)
         state["rows_read"] += cut.rows_read
-        square = float((weights * weights).sum())
-        gain = cut.level - float((cut.normal * weights).sum()) - (bound - 0.5 * square)
+        gain = cut.level - _multiply(read_only(cut.normal), read_only(weights)) - self._promised(bound, weights)
         if gain <= LEAST_GAIN * (state["primal"] - bound):
             cut = self.risk.cut(self.scores, self.scores, 1.0, cut)
             state["rows_read"] += cut.rows_read
         self._add_plane(state, cut)
 
     def _objective(self, weights: Floats, scores: Floats) -> float:
-        return 0.5 * float((weights * weights).sum()) + self.risk.loss(scores)
+        return 0.5 * sum_squares(read_only(weights)) + self.risk.loss(scores)
+
+    def _promised(self, bound: float, weights: Floats) -> float:
+        """The loss that the planes allow at w_t."""
+        return bound - 0.5 * sum_squares(read_only(weights))
 
     def _add_plane(self, state: State, cut: Cut) -> None:
-        Bundle(state).add(cut.normal, cut.level, marks=cut.marks)
+        if self.by_scores:
+            scores = self.risk.empty_scores()
+            self.risk.find_scores(cut.normal, scores)
+            state["rows_read"] += self.problem.data.n_rows
+            partner = self.risk.dual_point(cut.marks[None], np.ones(1))
+            assert partner is not None, "without dual points planes are not kept by their scores"
+            Bundle(state).add(scores.reshape(-1), cut.level, partner.reshape(-1), marks=cut.marks)
+        else:
+            Bundle(state).add(cut.normal, cut.level, marks=cut.marks)
         state["cut_normal"], state["cut_choices"] = cut.normal, cut.choices
 
     def _resume(self, state: State, earlier: State) -> bool:
@@ -126,8 +173,17 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
         if weights is None or np.shape(weights) != state["origin"].shape or not np.isfinite(weights).all():
             raise InvalidOptions("warm_start", f"is not a state of {self.name} on these features and classes")
         same = np.array_equal(earlier["origin"], state["origin"])
+        same = same and np.shape(earlier["plane_vectors"])[1:] == (self._vector_size(),)
         if same and np.shape(earlier["scores"]) == self.scores.shape:
             kept = {name: value for name, value in earlier.items() if name not in state and name != "solver"}
             state |= {n: value.copy() if isinstance(value, np.ndarray) else value for n, value in kept.items()}
             return True
         return False
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _multiply(a: NDArray[Any], b: NDArray[Any]) -> float:
+    total = 0.0
+    for j in range(a.size):
+        total += a[j] * b[j]
+    return total

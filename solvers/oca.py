@@ -55,11 +55,10 @@ class OptimizedCuttingPlanes(CuttingPlanes):
         return {"search_seconds": 0.0, "standstills": 0, **super().init(seed, start)}
 
     def _improve(self, state: State, weights: Floats) -> None:
-        step = weights - state["weights"]
-        square = float((step * step).sum())
-        if square <= ROUNDING**2 * float((weights * weights).sum()):
+        square, slope, length = _measure_step(read_only(state["weights"]), read_only(weights))
+        if square <= ROUNDING**2 * length:
             return  # the two are one, and what is left between them would only be blown up
-        line = self.risk.line(state["scores"], self.scores, square, float((state["weights"] * step).sum()))
+        line = self.risk.line(state["scores"], self.scores, square, slope)
         began = time.perf_counter()
         mu = self._search(line, state)
         state["search_seconds"] += time.perf_counter() - began
@@ -67,7 +66,7 @@ class OptimizedCuttingPlanes(CuttingPlanes):
         if mu == 0.0:
             state["standstills"] += 1
         else:
-            state["weights"] = state["weights"] + mu * step
+            _move_towards(state["weights"], read_only(weights), mu)
             _move_towards(state["scores"].reshape(-1), read_only(self.scores).reshape(-1), mu)
             state["primal"] = self._objective(state["weights"], state["scores"])
 
@@ -76,7 +75,19 @@ class OptimizedCuttingPlanes(CuttingPlanes):
         """mu"""
 
 
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _measure_step(start: Array, towards: Array) -> tuple[float, float, float]:
+    """For s = towards - start: (|s|^2, start . s, |towards|^2)"""
+    square = slope = length = 0.0
+    for j in range(start.size):
+        step = towards[j] - start[j]
+        square += step * step
+        slope += start[j] * step
+        length += towards[j] * towards[j]
+    return square, slope, length
+
+
 @njit(cache=True, nogil=True)
-def _move_towards(scores: Array, towards: Array, share: float) -> None:
-    for i in range(scores.size):
-        scores[i] += share * (towards[i] - scores[i])
+def _move_towards(vector: Array, towards: Array, share: float) -> None:
+    for i in range(vector.size):
+        vector[i] += share * (towards[i] - vector[i])

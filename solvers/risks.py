@@ -80,6 +80,14 @@ class Risk(ABC):
     def dual_point(self, marks: Array, multipliers: Floats) -> Floats | None:
         """The dual point of a combination of planes."""
 
+    @property
+    def has_dual_points(self) -> bool:
+        return self.marks[0] > 0
+
+    @abstractmethod
+    def combine(self, alpha: Floats) -> Floats:
+        """The weights of a dual point; its product with the scores of other weights is that of the two weights."""
+
     @abstractmethod
     def line(self, scores: Floats, towards: Floats, square: float, slope: float) -> Line:
         """The objective between two points, see line_search."""
@@ -117,6 +125,9 @@ class BinaryRisk(Risk):
     def line(self, scores: Floats, towards: Floats, square: float, slope: float) -> Line:
         return BinaryLine(self.problem, scores, towards, square, slope)
 
+    def combine(self, alpha: Floats) -> Floats:
+        return self._normal(alpha * self.problem.signs)
+
     def _normal(self, signed: Floats) -> Floats:
         """sum_i signed_i h_i"""
         normal = np.empty(self.n_weights)
@@ -148,9 +159,9 @@ class HingeRisk(BinaryRisk):
 
     def dual_point(self, marks: Array, multipliers: Floats) -> Floats:
         alpha = np.zeros(self.problem.data.n_rows)
-        for bits, multiplier in zip(marks, multipliers, strict=True):
-            _add_marked(read_only(bits), multiplier, alpha)
-        return alpha * self.problem.costs
+        _add_marked(read_only(marks), read_only(multipliers), alpha)
+        alpha *= self.problem.costs
+        return alpha
 
 
 class SquaredHingeRisk(BinaryRisk):
@@ -231,6 +242,13 @@ class ClassRisk(Risk):
             _add_chosen(read_only(chosen), self.problem.codes, self.problem.costs, multiplier, alpha)
         return alpha
 
+    def combine(self, alpha: Floats) -> Floats:
+        weights = np.empty(self.shape)
+        for of_class, shares in zip(weights, np.ascontiguousarray(alpha.T), strict=True):
+            self.problem.data.weighted_column_sums(shares, of_class[:-1])
+            of_class[-1] = self.problem.bias_feature * float(shares.sum())
+        return weights.reshape(-1)
+
     def line(self, scores: Floats, towards: Floats, square: float, slope: float) -> Line:
         return ClassLine(self.problem, scores, towards, square, slope)
 
@@ -272,10 +290,12 @@ def _sign_costs(choices: Array, before: Array, is_change: bool, signs: Array, co
 
 
 @njit(cache=True, nogil=True)
-def _add_marked(bits: Array, multiplier: float, out: Array) -> None:
-    for i in range(out.size):
-        if bits[i >> 3] >> np.uint8(7 - (i & 7)) & np.uint8(1):
-            out[i] += multiplier
+def _add_marked(marks: Array, multipliers: Array, out: Array) -> None:
+    for k in range(multipliers.size):
+        bits, multiplier = marks[k], multipliers[k]
+        for i in range(out.size):
+            if bits[i >> 3] >> np.uint8(7 - (i & 7)) & np.uint8(1):
+                out[i] += multiplier
 
 
 @njit(cache=True, nogil=True)

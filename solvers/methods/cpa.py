@@ -48,6 +48,5 @@ class CuttingPlaneAlgorithm(CuttingPlanes):
     )
 
     def _finished(self, bound: float, weights: Floats) -> Status | None:
-        promised = bound - 0.5 * float((weights * weights).sum())
-        excess = (self.risk.loss(self.scores) - promised) / self.problem.total_cost
+        excess = (self.risk.loss(self.scores) - self._promised(bound, weights)) / self.problem.total_cost
         return Status.STOPPED if excess <= self.chosen["epsilon"] and self.chosen["epsilon"] > 0.0 else None

@@ -173,7 +173,7 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem]):
         for name in kept:
             state[name] = earlier[name].copy() if isinstance(earlier[name], np.ndarray) else earlier[name]
         if ratio != 1.0:
-            for name in ("counts", "beta", "loss", "plane_normals", "plane_levels"):
+            for name in ("counts", "beta", "loss", "plane_vectors", "plane_levels"):
                 state[name] *= ratio
             state["plane_gram"] *= ratio * ratio
             state["bound"], state["reached"] = Bundle(state).solve()

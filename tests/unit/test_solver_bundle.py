@@ -60,7 +60,7 @@ def test_the_optimum_is_that_of_a_conic_solver_whether_planes_come_together_or_o
             Bundle(state).solve()
     handle = Bundle(state)
     bound, w = handle.solve()
-    kept, kept_levels = handle.carried("normals")[1:], handle.levels[1:]
+    kept, kept_levels = handle.carried("vectors")[1:], handle.levels[1:]
     g = handle.multipliers
     assert (g >= 0.0).all()
     assert g.sum() == pytest.approx(1.0, abs=1e-14)
@@ -98,11 +98,11 @@ def test_the_gram_matrix_and_what_planes_carry_follow_dropped_and_added_planes(m
         handle.solve()
         most = max(most, handle.count)
         assert used <= {tuple(mark) for mark in handle.carried("marks")}, "a plane in use was dropped"
-        kept = handle.carried("normals")
+        kept = handle.carried("vectors")
         assert state["plane_gram"][: handle.count, : handle.count] == pytest.approx(kept @ kept.T, abs=1e-12)
         assert (handle.carried("marks")[:, 0] == -handle.carried("marks")[:, 1]).all()
         assert handle.levels[0] == 0.0
-        assert not handle.carried("normals")[0].any()
+        assert not handle.carried("vectors")[0].any()
     assert 16 < most < 80, "the first room was never outgrown, or no plane was dropped"
 
 

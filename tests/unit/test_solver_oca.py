@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import solvers
+from solvers import cutting_planes
 from solvers.bundle import Bundle
 from solvers.formulation import build_problem
 from solvers.labels import read_labels
@@ -255,7 +257,7 @@ def test_the_time_of_the_search_is_kept_beside_the_state_and_changes_no_bit():
     first, second = (solvers.train(X, y, solver="oca_e", tol=1e-4) for _ in range(2))
     assert 0.0 < first.state["search_seconds"] < first.seconds
     for name, value in first.state.items():
-        if name != "search_seconds":
+        if not name.endswith("seconds"):
             assert np.array_equal(value, second.state[name]), name
 
 
@@ -311,3 +313,71 @@ def test_fifty_three_classes_are_trained_jointly_to_one_optimum():
         assert result.coef.shape == (53, 20)
         for other in results:
             assert result.certificate.dual_bound <= other.certificate.primal
+
+
+def wide_rows(n=60, d=900, seed=5):
+    """Rows like texts: far fewer than columns, few entries each."""
+    random = np.random.default_rng(seed)
+    X = sp.random_array((n, d), density=0.02, rng=random, format="csr")
+    X.data[:] = np.abs(X.data) + 0.1
+    return X, X @ random.standard_normal(d) + 0.3 * random.standard_normal(n)
+
+
+FORMS = [
+    ("oca_e", "binary", "hinge"),
+    ("oca_t", "binary", "hinge"),
+    ("oca_t", "multiclass", "hinge"),
+    ("cpa", "binary", "hinge"),
+    ("bmrm", "binary", "squared_hinge"),
+]
+
+
+@pytest.mark.parametrize(("solver", "task", "loss"), FORMS)
+@pytest.mark.parametrize(("C", "tol"), [(1.0, 1e-7), (1e3, 1e-6)])
+def test_planes_kept_by_scores_are_the_planes_kept_by_normals(monkeypatch, solver, task, loss, C, tol):
+    """Two ways to compute the same iterates: as many of them, to the same optimum and as good a certificate."""
+    X, signal = wide_rows()
+    y = signal > 0 if task == "binary" else np.digitize(signal, [-0.5, 0.5])
+    setting = {"solver": solver, "task": task, "loss": loss, "C": C, "tol": tol, "max_seconds": None}
+    if task == "multiclass":
+        setting["strategy"] = "crammer_singer"
+    by_scores = solvers.train(X, y, **setting)
+    monkeypatch.setattr(cutting_planes, "WORTH_A_READ", 0)
+    by_normals = solvers.train(X, y, **setting)
+    widths = [result.state["plane_vectors"].shape[1] for result in (by_scores, by_normals)]
+    assert widths == [60 * (3 if task == "multiclass" else 1), 901 * (3 if task == "multiclass" else 1)]
+    assert by_scores.converged
+    assert by_normals.converged
+    assert abs(by_scores.iterations - by_normals.iterations) <= 0.1 * by_normals.iterations + 2
+    scale = by_normals.certificate.primal
+    assert abs(by_scores.certificate.primal - scale) <= 2 * tol * scale
+    assert by_scores.certificate.relative_gap <= tol
+
+
+@pytest.mark.parametrize(("solver", "task", "loss"), FORMS)
+def test_the_scores_of_a_plane_and_its_dual_point_multiply_like_normals(solver, task, loss):
+    given = problem(task, loss)
+    risk = risk_of(given)
+    random = np.random.default_rng(9)
+    normals, scores, duals = [], [], []
+    for _ in range(4):
+        at = risk.empty_scores()
+        risk.find_scores(random.standard_normal(risk.n_weights), at)
+        cut = risk.cut(at, at, 0.0, None)
+        normals.append(cut.normal)
+        scores.append(risk.empty_scores())
+        risk.find_scores(cut.normal, scores[-1])
+        duals.append(risk.dual_point(cut.marks[None], np.ones(1)))
+        np.testing.assert_allclose(risk.combine(duals[-1]), cut.normal, rtol=1e-12, atol=1e-12)
+    expected = np.array(normals) @ np.array(normals).T
+    found = np.array([[float((dual * at).sum()) for at in scores] for dual in duals])
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+
+
+def test_a_state_whose_planes_are_kept_otherwise_starts_from_its_weights(monkeypatch):
+    X, signal = wide_rows()
+    first = solvers.train(X, signal > 0, solver="oca_e", tol=1e-3)
+    monkeypatch.setattr(cutting_planes, "WORTH_A_READ", 0)
+    second = solvers.train(X, signal > 0, solver="oca_e", tol=1e-6, warm_start=first.state)
+    assert second.converged
+    assert second.state["plane_vectors"].shape[1] == 901
