@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from .bundle import Bundle, empty_bundle, sum_squares
 from .errors import InvalidOptions
-from .estimates import Footprint
+from .estimates import Footprint, is_shorter_by_scores
 from .problem import BinaryProblem, MulticlassProblem
 from .protocol import Method, Point, Progress, Start
 from .result import State, Status
@@ -33,15 +33,18 @@ __all__ = ["CuttingPlanes"]
 LEAST_GAIN = 1e-6
 """A plane that rises above the others by less than this share of the gap at w_t leaves w_t where it is. Rows exactly on
 the margin can lead to such planes for ever; one cut at w_t itself always moves it."""
-WORTH_A_READ = 25
-"""A read of so many stored entries for each number that a vector is shorter is worth it: with some fifty planes each
-such number is used about a hundred times an iteration, and an entry, at a random place, costs like three or four."""
 
 
 class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
     reads_in_passes = True
     footprint = Footprint(
-        row=15.5, row_and_class=8.0, plane_vectors=1, plane_row_bytes=0.125, squared_plane_row_bytes=4.0, kept_row=1.1
+        row=15.5,
+        row_and_class=8.0,
+        plane_vectors=1,
+        plane_scores=True,
+        plane_row_bytes=0.125,
+        squared_plane_row_bytes=4.0,
+        kept_row=1.1,
     )
     cutting_share = 1.0
     """Where planes are cut: so far from w_b towards w_t."""
@@ -51,7 +54,9 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
         self.risk = risk_of(problem)
         self.scores = self.risk.empty_scores()
         """Of w_t: overwritten by every step."""
-        self.by_scores = self.risk.has_dual_points and self._rows_are_shorter()
+        data = problem.data
+        shorter = is_shorter_by_scores(data.n_rows, data.n_features, data.stored_entries)
+        self.by_scores = self.risk.has_dual_points and shorter
         """Whether the bundle holds scores in place of normals."""
 
     def init(self, seed: int, start: Start) -> State:
@@ -117,12 +122,6 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
         bundle = Bundle(state)
         planes = bundle.active()
         return self.risk.dual_point(bundle.carried("marks")[planes], bundle.multipliers[planes])
-
-    def _rows_are_shorter(self) -> bool:
-        """Whether an iteration gains more by short vectors than the sum over the rows for w_t costs."""
-        saved = self.risk.n_weights - self.scores.size
-        scores_a_row = self.scores.size // self.problem.data.n_rows
-        return saved > 0 and scores_a_row * self.problem.data.stored_entries <= WORTH_A_READ * saved
 
     def _vector_size(self) -> int:
         return self.scores.size if self.by_scores else self.risk.n_weights

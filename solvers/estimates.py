@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .setting import Setting
 
-__all__ = ["Estimate", "Footprint", "Pace", "Size", "estimate_run"]
+__all__ = ["Estimate", "Footprint", "Pace", "Size", "estimate_run", "is_shorter_by_scores"]
 
 NUMBER = 8
 LABEL_NUMBERS_A_ROW = 2.0
@@ -19,6 +19,9 @@ USUAL_PLANES = 60
 """How many cutting planes a run holds, if it may go on for long enough: those in use, and those not idle for long."""
 LEAST_PASSES, MOST_PASSES = 2.0, 1e6
 LARGEST_HARDNESS = 1e12
+WORTH_A_READ = 25
+"""A read of so many stored entries is worth it for each number by which the vector of a plane is shorter: with fifty
+planes such a number is used about a hundred times an iteration, and an entry, at a random place, costs like four."""
 
 
 class Size(NamedTuple):
@@ -61,6 +64,8 @@ class Footprint:
     """Whether it holds X a second time."""
     plane_vectors: int = 0
     """Vectors of weights that each cutting plane holds."""
+    plane_scores: bool = False
+    """Whether these vectors are the scores of the rows where those are shorter."""
     plane_row_bytes: float = 0.0
     """What each cutting plane holds of each row."""
     squared_plane_row_bytes: float = 0.0
@@ -74,20 +79,21 @@ class Footprint:
         numbers = n * (self.row + self.squared_row * is_squared) + d * self.feature + d * d * self.square
         numbers += (k - 1) * (n * self.row_and_class + d * self.feature_and_class)
         copied = size.entries * (size.value_bytes + 4 * setting.sparse) if self.copies_entries else 0
-        return NUMBER * numbers + copied + self._planes(setting, planes)
+        return NUMBER * numbers + copied + self._planes(setting, size, planes)
 
-    def kept(self, setting: Setting, planes: int) -> float:
+    def kept(self, setting: Setting, size: Size, planes: int) -> float:
         n, d, k = setting.n_rows, setting.n_features, _joint_classes(setting)
         numbers = k * (n * self.kept_row + d * self.kept_feature) + d * d * self.kept_square
-        return NUMBER * numbers + self._planes(setting, planes)
+        return NUMBER * numbers + self._planes(setting, size, planes)
 
-    def _planes(self, setting: Setting, planes: int) -> float:
+    def _planes(self, setting: Setting, size: Size, planes: int) -> float:
         k = _joint_classes(setting)
         a_row = self.squared_plane_row_bytes if setting.exponent == 2.0 else self.plane_row_bytes
         if k > 1:
             a_row = 1.0  # the class that a plane chose
-        weights = NUMBER * self.plane_vectors * k * setting.n_features
-        return planes * (weights + a_row * setting.n_rows) if self.plane_vectors else 0.0
+        shorter = self.plane_scores and is_shorter_by_scores(setting.n_rows, setting.n_features, size.entries)
+        numbers = self.plane_vectors * k * (setting.n_rows if shorter else setting.n_features)
+        return planes * (NUMBER * numbers + a_row * setting.n_rows) if self.plane_vectors else 0.0
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,7 @@ def estimate_run(
         setting = setting.of_one_class
         max_passes = None if max_passes is None else max(1, max_passes // runs)
     planes = min(USUAL_PLANES, max_passes or USUAL_PLANES)
-    peak, kept = footprint.peak(setting, size, planes), footprint.kept(setting, planes)
+    peak, kept = footprint.peak(setting, size, planes), footprint.kept(setting, size, planes)
     seconds = None if pace is None else pace.seconds(setting, size, tol, max_passes)
     if runs > 1:
         at_once = min(threads, runs)
@@ -153,6 +159,14 @@ def estimate_run(
     if seconds is not None and max_seconds is not None:
         seconds = min(seconds, max_seconds)
     return Estimate(int(peak), int(kept), seconds)
+
+
+def is_shorter_by_scores(n_rows: int, n_features: int, entries: int) -> bool:
+    """Whether cutting planes gain more by vectors of a number a row than the read of X costs that then makes weights.
+
+    One for each class, if there are several: then all three grow alike.
+    """
+    return entries <= WORTH_A_READ * (n_features - n_rows)
 
 
 def _joint_classes(setting: Setting) -> int:

@@ -88,3 +88,23 @@ def test_what_is_not_known_is_not_said_and_limits_hold() -> None:
     assert told(C=1e300, squared_norm=1e300).seconds < np.inf
     with pytest.raises(solvers.UnknownSolver):
         told(solver="nothing")
+
+
+@pytest.mark.parametrize("name", ["oca_e", "bmrm"])
+def test_memory_of_planes_that_are_kept_by_scores(name: str) -> None:
+    """Rows like texts: a plane holds a number a row, not one a column."""
+    random = np.random.default_rng(1)
+    n, d = 1_000, 60_000
+    columns = np.sort(random.integers(0, d, (n, 50)), axis=1).astype(np.int32)
+    X = sp.csr_array((random.random(50 * n), columns.reshape(-1), np.arange(0, 50 * n + 1, 50)), shape=(n, d))
+    X.sum_duplicates()
+    y = random.random(n) < 0.5
+    arguments: dict[str, Any] = {"solver": name, "loss": "hinge", "max_passes": 60}
+    solvers.train(X[:50], y[:50], **arguments)
+    told = solvers.estimate(n_rows=n, n_features=d, n_classes=2, sparse=True, entries=X.nnz, **arguments)
+    gc.collect()
+    tracemalloc.start()
+    result = solvers.train(X, y, **arguments, tol=1e-9)
+    seen = tracemalloc.get_traced_memory()[1] - unused_room(result.state)
+    tracemalloc.stop()
+    assert abs(told.peak_bytes - seen) <= SHARE * seen + OTHER_BYTES, (told.peak_bytes / seen, seen)
