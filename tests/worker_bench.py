@@ -1,6 +1,6 @@
 """A worker's pipeline without its processes: datasets are stored, jobs submitted and run in the test's own process."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from app.config import Settings
 from app.db import Database
 from app.db.tables import DatasetRow
+from app.frame import Frame
 from app.jobs import on_model, queue
 from app.jobs import service as jobs
 from app.jobs.admission import Admission
@@ -33,7 +34,25 @@ class Bench:
         self.database, self.blobs = database, blobs
         self.desk = Desk(database, blobs, threads=2)
 
-    def store(self, X: Array, y: Array, **arrays: Array) -> str:
+    def store_frame(self, frame: Frame, y: Array, **others: Array) -> str:
+        """The id of a dataset with named columns of any kind."""
+        strings = {f"text.{j}": texts for j, texts in frame.texts.items()}
+        strings |= {f"levels.{j}": column.levels for j, column in enumerate(frame.columns) if column.levels}
+        arrays = {f"{name}.bytes": texts.bytes for name, texts in strings.items()}
+        arrays |= {f"{name}.offsets": np.concatenate([[0], texts.ends]) for name, texts in strings.items()}
+        columns = [
+            {
+                "name": column.name,
+                "role": "feature",
+                "kind": column.kind,
+                "missing": int(np.isnan(frame.X[:, j]).sum()),
+                "levels": len(column.levels) if column.levels else None,
+            }
+            for j, column in enumerate(frame.columns)
+        ]
+        return self.store(frame.X, y, columns, **arrays, **others)
+
+    def store(self, X: Array, y: Array, columns: Sequence[Json] = (), **arrays: Array) -> str:
         """The id of a dataset; labels that are text become codes, as a reader does it."""
         names, classes = None, []
         if y.dtype.kind == "U":
@@ -50,7 +69,7 @@ class Bench:
             arrays={name: self.blobs.put_array(np.ascontiguousarray(array)) for name, array in kept.items()},
             label_names=names,
             classes=classes,
-            columns=[],
+            columns=list(columns),
             options={"group": "query"} if "group" in arrays else None,
         )
         with self.database.write() as session:

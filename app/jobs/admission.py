@@ -13,6 +13,7 @@ from app.config import MIB, Settings
 from app.datasets.arrays import mean_squared_norm
 from app.db.tables import DatasetRow
 from app.errors import invalid_field
+from app.jobs.preprocessing import Expected, expected, resolve
 from app.jobs.schemas import SplitByShare, TrainRequest
 from app.storage import BlobStore
 from app.storage import repository as ownership
@@ -47,20 +48,27 @@ class Admission:
 
     def needs(self, session: Session, request: TrainRequest, dataset: DatasetRow) -> Needs:
         matrix = _Matrix.of(session, dataset)
+        spec = resolve(request, dataset)
+        seen = expected(spec, dataset, matrix.text_bytes)
         split, folds = request.split, request.cross_validation
         held_out = split.test if isinstance(split, SplitByShare) else 0.0
         train_rows = max(1, round(dataset.n_rows * (1.0 - held_out)))
-        solve = self._solve(request, dataset, matrix, train_rows)
+        solve = self._solve(request, dataset, matrix, seen, train_rows)
         copied = matrix.copied_bytes(dataset.n_rows) if held_out else 0
         classes = max(1, len(dataset.classes))
         judged = 8 * train_rows * (JUDGED_NUMBERS_A_ROW + (2 * classes if classes > 2 else 0))
-        weights = MODEL_COPIES * 8 * dataset.n_features * (classes if classes > 2 else 1)
-        stages = [solve.peak_bytes, solve.kept_bytes + judged + weights]
+        weights = MODEL_COPIES * 8 * seen.n_features * (classes if classes > 2 else 1)
+        prepared = 0 if spec is None else seen.n_bytes  # the rows as the solver sees them, a copy
+        stages = [
+            prepared + seen.learning_bytes,
+            prepared + solve.peak_bytes,
+            prepared + solve.kept_bytes + judged + weights,
+        ]
         seconds = solve.seconds
         if folds is not None:
             fold_rows = max(1, train_rows * (folds - 1) // folds)
-            part = self._solve(request, dataset, matrix, fold_rows)
-            of_fold = matrix.copied_bytes(train_rows)
+            part = self._solve(request, dataset, matrix, seen, fold_rows)
+            of_fold = matrix.copied_bytes(train_rows) + prepared
             beside = of_fold + part.kept_bytes + FOLD_NUMBERS_A_ROW * 8 * train_rows
             stages += [beside + part.peak_bytes, beside + of_fold]
             seconds = None if seconds is None or part.seconds is None else seconds + folds * part.seconds
@@ -76,15 +84,18 @@ class Admission:
             )
             raise invalid_field("dataset_id", "too_large_for_memory", detail)
 
-    def _solve(self, request: TrainRequest, dataset: DatasetRow, matrix: "_Matrix", n_rows: int) -> solvers.Estimate:
+    def _solve(
+        self, request: TrainRequest, dataset: DatasetRow, matrix: "_Matrix", seen: Expected, n_rows: int
+    ) -> solvers.Estimate:
+        is_raw = seen.n_features == dataset.n_features and seen.entries == matrix.entries
         return solvers.estimate(
             n_rows=n_rows,
-            n_features=dataset.n_features,
+            n_features=seen.n_features,
             n_classes=len(dataset.classes) or None,
-            sparse=dataset.storage == "csr",
-            entries=max(1, matrix.entries * n_rows // max(1, dataset.n_rows)),
-            value_bytes=matrix.value_bytes,
-            squared_norm=mean_squared_norm(self.blobs, dataset),
+            sparse=seen.sparse,
+            entries=max(1, seen.entries * n_rows // max(1, dataset.n_rows)),
+            value_bytes=matrix.value_bytes if is_raw else 8,
+            squared_norm=mean_squared_norm(self.blobs, dataset) if request.preprocess is None and is_raw else None,
             threads=self.settings.threads_a_worker,
             class_weight=request.class_weight,
             **request.solver_arguments(),
@@ -109,6 +120,7 @@ class _Matrix:
     entries: int
     value_bytes: int
     n_bytes: int
+    text_bytes: dict[int, int]
 
     @classmethod
     def of(cls, session: Session, dataset: DatasetRow) -> "_Matrix":
@@ -117,7 +129,9 @@ class _Matrix:
         sizes = ownership.sizes(session, dataset.id)
         stored = sizes.get(dataset.arrays.get("data" if is_sparse else "X", ""), 8 * entries)
         value_bytes = 4 if stored < 6 * entries else 8
-        return cls(dataset.n_rows, entries, value_bytes, entries * (value_bytes + 4 * is_sparse))
+        names = {name: sha256 for name, sha256 in dataset.arrays.items() if name.startswith("text.")}
+        texts = {int(name.split(".")[1]): sizes.get(sha256, 0) for name, sha256 in names.items() if "bytes" in name}
+        return cls(dataset.n_rows, entries, value_bytes, entries * (value_bytes + 4 * is_sparse), texts)
 
     def copied_bytes(self, n_rows: int) -> int:
         """Of so many rows with their labels."""

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from app.names import Labels, Name, Text
+from app.preprocess.spec import Preprocess
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
@@ -90,6 +91,10 @@ class TrainRequest(Body):
     bias_scale: Positive = 1.0
     epsilon: Annotated[float, Field(ge=0)] = 0.1
     class_weight: Literal["balanced"] | dict[str, Positive] | None = None
+    preprocess: Preprocess | None = Field(
+        None,
+        description="null: numbers are used as they are; columns of other kinds or with missing cells as if it were {}",
+    )
     split: Split | None = None
     cross_validation: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = Field(
         None, description="so many folds of the training rows are judged before the model is trained on all of them"

@@ -11,12 +11,13 @@ from app.db.engine import current_time
 from app.db.tables import DatasetRow, EventRow, JobRow
 from app.errors import AppError, Conflict, ErrorItem, NotFound, invalid_field
 from app.ids import is_id, new_id
-from app.jobs import repository
+from app.jobs import preprocessing, repository
 from app.jobs.admission import Admission, Needs
 from app.jobs.refusals import class_misses_folds, solver_refusal
 from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainRequest
 from app.jobs.state import JobStatus
 from app.jobs.task import CLASS_TASKS, check_labels, choose_task
+from app.preprocess.spec import Preprocess
 
 
 def submit(session: Session, request: TrainRequest, admission: Admission) -> JobRow:
@@ -91,10 +92,11 @@ def list_events(session: Session, job_id: str, limit: int, after_id: str | None)
 def _refusals(session: Session, request: TrainRequest, dataset: DatasetRow) -> Iterator[AppError]:
     """What stands in the way of a job on this dataset."""
     task = choose_task(request.task, dataset).task
+    spec = preprocessing.resolve(request, dataset)
     checks: list[Callable[[], None]] = [
-        lambda: _check_numbers("dataset_id", dataset),
+        lambda: preprocessing.check_columns(spec, dataset),
         lambda: check_labels(task, dataset, "task"),
-        lambda: _check_solver(request, dataset),
+        lambda: _check_solver(request, dataset, spec),
         lambda: _check_class_weight(request, dataset),
         lambda: _check_split(request, dataset),
         lambda: _check_folds(request, dataset, task),
@@ -128,22 +130,14 @@ def ready_dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
     return dataset
 
 
-def _check_numbers(field: str, dataset: DatasetRow) -> None:
-    for column in dataset.columns:
-        kind, missing = column.get("kind", "numeric"), column.get("missing", 0)
-        if column["role"] == "feature" and (kind not in ("numeric", "boolean") or missing):
-            holds = f"{missing} missing values" if missing else f"values of the kind {kind}"
-            detail = f"its column {column['name']!r:.60} has {holds}; only numbers can be trained on as they are"
-            raise invalid_field(field, "needs_preprocessing", detail)
-
-
-def _check_solver(request: TrainRequest, dataset: DatasetRow) -> None:
+def _check_solver(request: TrainRequest, dataset: DatasetRow, spec: Preprocess | None) -> None:
+    expected = preprocessing.expected(spec, dataset)
     try:
         solvers.check(
             n_rows=dataset.n_rows,
-            n_features=dataset.n_features,
+            n_features=expected.n_features,
             n_classes=len(dataset.classes) or None,
-            sparse=dataset.storage == "csr",
+            sparse=expected.sparse,
             class_weight=request.class_weight,
             **request.solver_arguments(),
         )
@@ -199,8 +193,10 @@ def _check_test_dataset(session: Session, request: TrainRequest, train: DatasetR
         return
     field = "split.test_dataset_id"
     test = ready_dataset(session, field, request.split.test_dataset_id)
-    _check_numbers(field, test)
-    if test.n_features > train.n_features or (test.n_features < train.n_features and test.storage == "dense"):
+    preprocessing.check_test_columns(preprocessing.resolve(request, train), train, test, field)
+    is_named = bool(train.columns and test.columns)  # then columns are found by name
+    is_short = test.n_features < train.n_features and test.storage == "dense"
+    if not is_named and (test.n_features > train.n_features or is_short):
         detail = f"it has {test.n_features} features, the training dataset {train.n_features}"
         raise invalid_field(field, "feature_mismatch", detail)
     check_labels(task, test, field)

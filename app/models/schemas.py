@@ -72,6 +72,10 @@ class Model(ModelSummary):
     metrics: dict[str, Any] = Field(description="train, and test if the job had a split; empty if it was imported")
     curves: Curves | None = Field(None, description="of the second of two classes or ranks; null for other models")
     cross_validation: dict[str, Any] | None = Field(None, description="by, folds, mean, std; null if there was none")
+    preprocess: dict[str, Any] | None = Field(
+        None, description="settings, columns and what each became; null: features are the columns as uploaded"
+    )
+    warnings: list[dict[str, str]] = Field([], description="code, detail: what was decided or looks unwise")
     training: dict[str, Any]
     lineage: dict[str, Any] = Field(
         description="job_id, dataset_id, sha256 of its bytes, seed, versions of the software"

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.frame import Kind
+from app.names import Text
 
 Scale = Literal["auto", "none", "standard", "maxabs", "minmax"]
 Missing = Literal["error", "mean", "zero", "indicator"]
@@ -84,7 +85,7 @@ class Preprocess(Settings):
         None, min_length=1, description="null: days, weekday and month; hour too if a training row has a time of day"
     )
     text: TextSettings = TextSettings()
-    columns: dict[Annotated[str, Field(max_length=1000)], ColumnSettings] = Field(
+    columns: dict[Text, ColumnSettings] = Field(
         {}, description="by the column's name: what differs there", max_length=10_000
     )
 

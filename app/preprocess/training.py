@@ -1,11 +1,12 @@
 """Learns a pipeline from the training rows, and turns stored rows into features."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from app.frame import Array, Frame, Kind, Strings
+from app.frame import Array, Column, Frame, Kind, Strings
 from app.preprocess import text_counts
 from app.preprocess.categorical import fit_levels
 from app.preprocess.dates import DAY, Dates, has_times
@@ -25,7 +26,8 @@ MAX_SUMMARIES = 1000
 class Fitted(NamedTuple):
     pipeline: Pipeline
     report: dict[str, Any]
-    """For the model's card: what was decided (`scale`), what each column became (`columns`), and `warnings`."""
+    """For the model's card: what was decided, and what each column became."""
+    warnings: list[Warning]
 
 
 def fit(spec: Preprocess, frame: Frame) -> Fitted:
@@ -35,7 +37,12 @@ def fit(spec: Preprocess, frame: Frame) -> Fitted:
 
 def transform(pipeline: Pipeline, frame: Frame) -> Any:
     """The features of stored rows in raw units, dense or CSR; columns are found by name. Raises PreprocessError."""
-    places = _places(pipeline, frame)
+    places = np.arange(pipeline.n_columns)
+    if pipeline.names is not None and frame.columns:
+        places = _places(pipeline.names, pipeline.ignored, frame)
+    elif frame.n_features > pipeline.n_columns or (frame.n_features < pipeline.n_columns and not is_sparse(frame.X)):
+        message = f"the rows have {frame.n_features} columns, the model {pipeline.n_columns}"
+        raise PreprocessError("column_mismatch", message)
     numbers = _numbers_of(frame, places[pipeline.numbers.columns], pipeline)
     if not is_sparse(numbers):
         pipeline.check_numbers(numbers)
@@ -57,11 +64,12 @@ def solver_rows(pipeline: Pipeline, frame: Frame) -> Any:
     return pipeline.solver_rows(features, in_place=_is_own(features, frame))
 
 
-def needs_preprocessing(frame: Frame) -> bool:
-    """Whether no solver could use the rows as they are: a column is no number, or a cell is missing."""
-    if any(column.kind != "numeric" for column in frame.columns):
-        return True
-    return not is_sparse(frame.X) and bool(measure(frame.X, np.arange(frame.n_features)).missing.any())
+def aligned(frame: Frame, columns: Sequence[Column]) -> Frame:
+    """Numeric rows with their columns in another order, if both have names. Raises PreprocessError."""
+    if not columns or not frame.columns:
+        return frame
+    places = _places([column.name for column in columns], frozenset(), frame)
+    return frame if _is_every(places, frame.n_features) else Frame(frame.X[:, places], columns)
 
 
 def scale_warning(frame: Frame) -> list[Warning]:
@@ -100,7 +108,7 @@ class _Fit:
         if self.missing:
             detail = f"{self.missing} missing cells of the training rows: {self.spec.missing}"
             self.warnings.append({"code": "missing_values", "detail": detail})
-        return Fitted(_stored_smaller(pipeline, self.frame, others), self._report(pipeline))
+        return Fitted(_stored_smaller(pipeline, self.frame, others), self._report(pipeline), self.warnings)
 
     def _fit_numbers(self, columns: Array, choices: list[Choice]) -> Numbers:
         frame, sparse = self.frame, is_sparse(self.frame.X)
@@ -245,7 +253,6 @@ class _Fit:
             "n_features": pipeline.n_features,
             "columns": self.summaries,
             "ignored": sorted(pipeline.name(column) for column in pipeline.ignored),
-            "warnings": self.warnings,
         }
 
 
@@ -267,19 +274,14 @@ def _stored_smaller(pipeline: Pipeline, frame: Frame, others: list[int]) -> Pipe
     )
 
 
-def _places(pipeline: Pipeline, frame: Frame) -> Array:
-    """For each of the pipeline's columns, where the rows have it; -1 for ignored ones that they lack."""
-    if pipeline.names is None or not frame.columns:
-        if pipeline.names is not None and frame.n_features != pipeline.n_columns:
-            message = f"the rows have {frame.n_features} unnamed columns, the model {pipeline.n_columns}"
-            raise PreprocessError("column_mismatch", message)
-        return np.arange(pipeline.n_columns)
+def _places(names: Sequence[str], ignored: frozenset[int], frame: Frame) -> Array:
+    """For each named column, where the rows have it; -1 for ignored ones that they lack."""
     at = {column.name: place for place, column in enumerate(frame.columns)}
-    places = np.array([at.get(name, -1) for name in pipeline.names], dtype=np.int64)
+    places = np.array([at.get(name, -1) for name in names], dtype=np.int64)
     for column in np.flatnonzero(places < 0).tolist():
-        if column not in pipeline.ignored:
-            message = f"the rows have no column {called(pipeline.name(column))}"
-            raise PreprocessError("missing_column", message, pipeline.name(column))
+        if column not in ignored:
+            message = f"the rows have no column {called(names[column])}"
+            raise PreprocessError("missing_column", message, names[column])
     return places
 
 
@@ -295,8 +297,11 @@ def _numbers_of(frame: Frame, places: Array, pipeline: Pipeline) -> Any:
             name = frame.columns[place].name
             message = f"column {called(name)} is {_kind(frame, place)} here and numeric in the model"
             raise PreprocessError("kind_mismatch", message, name)
-    whole = len(places) == X.shape[1] and bool((places == np.arange(X.shape[1])).all())
-    return X if whole else np.asarray(X[:, places], dtype=np.float64)
+    return X if _is_every(places, X.shape[1]) else np.asarray(X[:, places], dtype=np.float64)
+
+
+def _is_every(places: Array, n_columns: int) -> bool:
+    return len(places) == n_columns and bool((places == np.arange(n_columns)).all())
 
 
 def _is_own(features: Any, frame: Frame) -> bool:

@@ -37,6 +37,8 @@ def write_card(
         "metrics": {name: measure(rows, result) for name, rows in parts.items()},
         "curves": None if drawn is None else {"rows": last_part, **drawn},
         "cross_validation": validation,
+        "preprocess": work.preprocess,
+        "warnings": list(work.warnings),
         "training": {
             "status": str(result.status),
             "rows": len(work.train.y),

@@ -1,6 +1,7 @@
 """Cross-validation of one configuration: each fold of the training rows is held out once and judged."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from app.jobs.task import CLASS_TASKS
 from app.worker.evaluate import measure
 from app.worker.failures import PermanentFailure
 from app.worker.load import Work, groups_to_keep, missing_class
+from app.worker.prepare import prepare
 from app.worker.split import draw_folds
 from app.worker.training import Trainer
 
@@ -47,7 +49,9 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> dict[str
         if missing := missing_class(work, training):
             message = f"class {missing} has rows in fold {number + 1} only, so none to train on when it is held out"
             raise PermanentFailure("class_in_one_fold", message, "cross_validation")
-        result = trainer.train(training)
+        fold = prepare(replace(work, train=training, test=held_out))
+        assert fold.test is not None
+        result = trainer.train(fold.train)
         judged.append(
             {
                 "fold": number + 1,
@@ -56,7 +60,7 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> dict[str
                 "converged": result.converged,
                 "relative_gap": result.certificate.relative_gap,
                 "seconds": result.seconds,
-                "metrics": _figures(measure(held_out, result)),
+                "metrics": _figures(measure(fold.test, result)),
             }
         )
     figures = [fold["metrics"] for fold in judged]

@@ -1,5 +1,6 @@
 """A claimed job becomes work: its request, its task and the rows to train and to test on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from app.jobs import queue
 from app.jobs.repository import Claim
 from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainRequest
 from app.jobs.task import CLASS_TASKS, TaskChoice, choose_task
+from app.preprocess.pipeline import Pipeline
 from app.storage import BlobStore
 from app.worker.failures import PermanentFailure
 from app.worker.split import split_rows
@@ -33,6 +35,11 @@ class Work:
     test: DatasetArrays | None
     given_folds: Array | None
     """What the fold column says of each training row."""
+    pipeline: Pipeline | None = None
+    """What turned the raw rows into these; None: they are as they were uploaded."""
+    preprocess: dict[str, Any] | None = None
+    """What the pipeline learnt, for the model's card."""
+    warnings: Sequence[dict[str, str]] = ()
 
     @property
     def task(self) -> str:

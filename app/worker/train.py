@@ -15,11 +15,12 @@ from app.worker.cross_validation import choose_folds, cross_validate
 from app.worker.desk import Desk, StopAsked
 from app.worker.load import Work, load
 from app.worker.model import encode_model
+from app.worker.prepare import prepare
 from app.worker.progress import Progress
 from app.worker.proof import write_proof
 from app.worker.training import Trainer
 
-OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "training")
+OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "training", "warnings")
 """What of a model's card the job's result tells too."""
 
 
@@ -31,6 +32,7 @@ def train_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
     trainings = 1 if folds is None else 2 + int(folds.max())
     trainer = Trainer(work, desk.threads, trainings, progress, stop_reason)
     validation = None if folds is None else cross_validate(work, folds, trainer)
+    work = prepare(work)
     result = trainer.train(work.train)
     card = write_card(work, result, validation, started)
     content = encode_model(work, result, card)

@@ -38,8 +38,10 @@ class Trainer:
         request = self._work.request
         self._progress.begin(self._trainings - self._left, self._trainings)
         arguments = {**request.solver_arguments(), "task": self._work.task, "max_seconds": self._seconds()}
-        if self.is_finishing and self._last is not None:  # of a fold: better than the first step from nothing
-            arguments["warm_start"] = self._last.coef, self._last.intercept
+        last = self._last
+        if self.is_finishing and last is not None and last.coef.shape[-1] == rows.X.shape[1]:
+            # of a fold: better than the first step from nothing
+            arguments["warm_start"] = last.coef, last.intercept
         try:
             result = solvers.train(
                 rows.X,

@@ -12,6 +12,7 @@ from app.worker.desk import Desk, StopAsked
 from app.worker.failures import PermanentFailure, Stopped
 from app.worker.load import Work, load_training
 from app.worker.on_model import Subject, load_subject
+from app.worker.prepare import as_trained
 from app.worker.problem import definition
 from app.worker.proof import UnusableProof, read_proof
 
@@ -40,18 +41,18 @@ def _verdict(desk: Desk, subject: Subject, work: Work) -> dict[str, Any]:
     model, stored = subject.model, subject.file
     card = stored.header.card
     problems = len(stored.header.classes) if card["certificate"].get("per_class") else 1
+    rows, coef, intercept = as_trained(stored, work.train)
     bounding, notes = None, []
     if model.proof is None:
         notes.append("no dual point is stored with the model, so the bound is another and may be weaker")
     else:
         try:
-            bounding = read_proof(desk.blobs, model.proof, problems, stored.coef, stored.intercept)
+            bounding = read_proof(desk.blobs, model.proof, problems, coef, intercept)
         except UnusableProof as error:
             notes.append(f"{error}, so the bound is another and may be weaker")
-    rows = work.train
     try:
         arguments = definition(work, rows, card["params"])
-        found = solvers.certify(rows.X, rows.y, stored.coef, stored.intercept, bounding, **arguments)
+        found = solvers.certify(rows.X, rows.y, coef, intercept, bounding, **arguments)
     except solvers.SolverError as error:
         field, message = solver_refusal(error)
         raise PermanentFailure("other_data", f"the model cannot be judged on these rows: {message}", field) from error
