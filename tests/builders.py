@@ -20,6 +20,7 @@ from app.datasets.blocks import ArrayFiles
 from app.db import Database
 from app.db.migrate import upgrade
 from app.db.tables import Base, DatasetRow, JobRow, ModelRow
+from app.frame import Strings
 from app.ids import new_id
 from app.jobs import repository as jobs
 from app.models import file
@@ -92,8 +93,16 @@ def dataset_row(**values: Any) -> DatasetRow:
     return DatasetRow(**{**defaults, **values})
 
 
-def array_files(folder: Path, X: Any, y: Any, kind: str = "dense", group: Any = None) -> ArrayFiles:
-    """A matrix stored as the arrays of a dataset."""
+def array_files(
+    folder: Path,
+    X: Any,
+    y: Any,
+    kind: str = "dense",
+    group: Any = None,
+    levels: dict[int, list[str]] | None = None,
+    texts: dict[int, list[str]] | None = None,
+) -> ArrayFiles:
+    """A matrix stored as the arrays of a dataset, and what its columns of codes and lengths stand for."""
     store = BlobStore(folder)
     if kind == "sparse":
         rows = sp.csr_array(X)
@@ -103,6 +112,11 @@ def array_files(folder: Path, X: Any, y: Any, kind: str = "dense", group: Any = 
         arrays = {"X": np.asarray(X), "y": np.asarray(y)}
     if group is not None:
         arrays["group"] = np.asarray(group, dtype=np.int64)
+    for part, columns in (("levels", levels or {}), ("text", texts or {})):
+        for number, values in columns.items():
+            strings = Strings.of(values)
+            arrays[f"{part}.{number}.bytes"] = strings.bytes
+            arrays[f"{part}.{number}.offsets"] = np.append(strings.starts, strings.ends[-1])
     return ArrayFiles(folder, {name: store.put_array(array) for name, array in arrays.items()}, *X.shape)
 
 

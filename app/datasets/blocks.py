@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from app.frame import Strings
 from app.storage import BlobStore
 
 BLOCK_ENTRIES = 1 << 21
@@ -36,6 +37,11 @@ class ArrayFiles:
     def map(self, name: str) -> Array | None:
         sha256 = self.arrays.get(name)
         return None if sha256 is None else BlobStore(self.blob_root).map_array(sha256)
+
+    def strings(self, name: str) -> Strings | None:
+        """The levels (`levels.J`) or the texts (`text.J`) of feature J, if it has any."""
+        text, offsets = self.map(f"{name}.bytes"), self.map(f"{name}.offsets")
+        return None if text is None or offsets is None else Strings.stored(text, offsets)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ Statistics and findings are computed in a child when they are first asked for, o
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,15 +20,18 @@ from app.datasets import doctor, repository, service
 from app.datasets import statistics as figures
 from app.datasets.arrays import open_arrays
 from app.datasets.blocks import Array, ArrayFiles
-from app.datasets.doctor import Facts
+from app.datasets.findings import Facts
 from app.datasets.ingest import Ingestor
 from app.db import Database
 from app.db.tables import DatasetRow
 from app.errors import invalid_field
+from app.frame import Column, Frame
 from app.storage import BlobStore
 from app.storage.reclaim import own_existing
 
 SHOWN_COLUMNS = 1000
+SHOWN_CHARACTERS = 1000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Result = TypeVar("Result")
 
@@ -36,7 +40,7 @@ class ColumnRecord(NamedTuple):
     """One column's figures; `id` is what a cursor remembers."""
 
     id: str
-    name: str | None
+    column: Column | None
     record: Any
 
 
@@ -44,21 +48,22 @@ class ColumnRecord(NamedTuple):
 class Figures:
     """The stored statistics of a dataset, mapped."""
 
-    columns: Array
-    names: list[str] | None
+    records: Array
+    columns: Sequence[Column]
 
     def page(self, limit: int, after: str | None) -> list[ColumnRecord]:
         if after is not None and not after.isdecimal():
             raise invalid_field("cursor", "invalid_cursor", "is not a cursor that this route gave out")
         first = 0 if after is None else int(after[:18]) + 1
-        numbers = range(first, min(first + limit, len(self.columns)))
-        return [ColumnRecord(str(i), self.names[i] if self.names else None, self.columns[i]) for i in numbers]
+        numbers = range(first, min(first + limit, len(self.records)))
+        return [ColumnRecord(str(i), self.columns[i] if self.columns else None, self.records[i]) for i in numbers]
 
 
 def preview(blobs: BlobStore, dataset: DatasetRow, rows: int) -> dict[str, Any]:
     """The first rows as `schemas.Preview` lists them."""
     stored = open_arrays(blobs, dataset)
     names = _feature_names(dataset)
+    width = min(dataset.n_features, SHOWN_COLUMNS)
     target = next((column["name"] for column in dataset.columns if column["role"] == "target"), None)
     data = []
     for number in range(min(rows, dataset.n_rows)):
@@ -67,7 +72,7 @@ def preview(blobs: BlobStore, dataset: DatasetRow, rows: int) -> dict[str, Any]:
             indices = stored.X.indices[entries][:SHOWN_COLUMNS].tolist()
             values = stored.X.data[entries][:SHOWN_COLUMNS].tolist()
         else:
-            indices, values = None, stored.X[number, :SHOWN_COLUMNS].tolist()
+            indices, values = None, [_shown_value(stored.frame, number, column) for column in range(width)]
         weight = None if stored.weight is None else float(stored.weight[number])
         group = None if stored.group is None else int(stored.group[number])
         label = stored.label(stored.y[number])
@@ -94,7 +99,8 @@ class Examiner:
 
     async def statistics(self, dataset_id: str) -> Figures:
         dataset = await run_in_threadpool(self._get_ready, dataset_id)
-        return Figures(self._blobs.map_array(await self._statistics_blob(dataset)), _feature_names(dataset))
+        records = self._blobs.map_array(await self._statistics_blob(dataset))
+        return Figures(records, open_arrays(self._blobs, dataset).frame.columns)
 
     async def issues(self, dataset_id: str) -> list[dict[str, Any]]:
         dataset = await run_in_threadpool(self._get_ready, dataset_id)
@@ -134,6 +140,7 @@ class Examiner:
             feature_names=_feature_names(dataset),
             warnings=dataset.warnings,
             labels_are_text=dataset.label_names is not None,
+            kinds=[column.get("kind", "numeric") for column in _features(dataset)] or None,
         )
         statistics = await self._statistics_blob(dataset)
         found = await self._in_child(doctor.examine, self._array_files(dataset), facts, statistics)
@@ -159,25 +166,72 @@ class Examiner:
 
 def show_column(column: ColumnRecord) -> dict[str, Any]:
     """One column as `schemas.ColumnStatistics` lists it."""
-    record = column.record
+    record, kind = column.record, column.column.kind if column.column else "numeric"
+    shown = {
+        "index": int(column.id),
+        "name": column.column.name if column.column else None,
+        "kind": kind,
+        "count": int(record["count"]),
+        "missing": int(record["missing"]),
+    }
+    if kind == "categorical":
+        assert column.column is not None
+        assert column.column.levels is not None
+        levels = column.column.levels
+        counted = zip(record["top"].tolist(), record["top_counts"].tolist(), strict=True)
+        top = [{"level": _shortened(levels[code]), "count": count} for code, count in counted if count]
+        return {**shown, "levels": len(levels), "top": top}
+    if kind == "text":
+        return {**shown, "length": _range(record)}
     low, high = float(record["min"]), float(record["max"])
     histogram = None
     if math.isfinite(high - low):
         edges = np.linspace(low, high, figures.BINS + 1).tolist()
         histogram = {"edges": edges, "counts": record["histogram"].tolist()}
+    return {**shown, "zeros": int(record["zeros"]), **_range(record), "histogram": histogram}
+
+
+def _range(record: Any) -> dict[str, Any]:
     shares = (f"q{100 * share:02.0f}" for share in figures.SHARES)
     return {
-        "index": int(column.id),
-        "name": column.name,
-        **{field: int(record[field]) for field in ("count", "missing", "zeros")},
         **{field: _finite(record[field]) for field in ("min", "max", "mean", "std")},
         "quantiles": dict(zip(shares, map(_finite, record["quantiles"]), strict=True)),
-        "histogram": histogram,
     }
 
 
+def _shown_value(frame: Frame, row: int, number: int) -> Any:
+    """A feature as the client would write it; None: it is missing."""
+    value = float(frame.X[row, number])
+    if math.isnan(value) or not frame.columns:
+        return None if math.isnan(value) else value
+    column = frame.columns[number]
+    if column.kind == "categorical":
+        assert column.levels is not None
+        return _shortened(column.levels[int(value)])
+    if column.kind == "text":
+        return _shortened(frame.texts[number][row])
+    if column.kind == "date":
+        return _shown_date(value)
+    return bool(value) if column.kind == "boolean" else value
+
+
+def _shown_date(seconds: float) -> str | float:
+    try:
+        return (EPOCH + timedelta(seconds=seconds)).isoformat()
+    except OverflowError:  # before the year 1 or behind 9999
+        return seconds
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def _features(dataset: DatasetRow) -> list[dict[str, Any]]:
+    return [column for column in dataset.columns if column["role"] == "feature"]
+
+
 def _feature_names(dataset: DatasetRow) -> list[str] | None:
-    return [column["name"] for column in dataset.columns if column["role"] == "feature"] or None
+    return [column["name"] for column in _features(dataset)] or None
 
 
 def _finite(number: Any) -> float | None:

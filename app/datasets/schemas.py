@@ -74,7 +74,9 @@ class Deleted(BaseModel):
 
 class PreviewRow(BaseModel):
     label: Label
-    values: list[float]
+    values: list[bool | float | str | None] = Field(
+        description="null: missing; dates as ISO 8601; texts are cut at 1000 characters"
+    )
     indices: list[int] | None = Field(description="columns of the values in a sparse dataset; null: all, in order")
     weight: float | None
     group: int | None
@@ -106,20 +108,35 @@ class Histogram(BaseModel):
     counts: list[int]
 
 
-class ColumnStatistics(BaseModel):
-    """One feature. A figure that is too large to compute is null."""
+class LevelCount(BaseModel):
+    level: str
+    count: int
+
+
+class Range(BaseModel):
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    std: float | None = Field(None, description="of the population: divided by count")
+    quantiles: Quantiles | None = None
+
+
+class ColumnStatistics(Range):
+    """One feature. A figure that is too large to compute, or that says nothing of its kind, is null.
+
+    Dates count as seconds since 1970-01-01 UTC.
+    """
 
     index: int
     name: str | None
-    count: int
+    kind: Kind
+    count: int = Field(description="rows that have a value")
     missing: int
-    zeros: int
-    min: float | None
-    max: float | None
-    mean: float | None
-    std: float | None = Field(description="of the population: divided by count")
-    quantiles: Quantiles
-    histogram: Histogram | None
+    zeros: int | None = None
+    histogram: Histogram | None = None
+    levels: int | None = Field(None, description="categorical: how many different values there are")
+    top: list[LevelCount] | None = Field(None, description="categorical: the most frequent of them")
+    length: Range | None = Field(None, description="text: of the number of characters")
 
 
 class Issue(BaseModel):

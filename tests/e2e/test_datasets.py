@@ -313,3 +313,48 @@ def test_a_bomb_is_refused_and_the_service_goes_on(service: Service, kind: str) 
     assert response.status_code in (413, 422), response.text
     assert service.http.get("/livez").status_code == 200
     assert staged(service) == []
+
+
+def test_a_table_of_every_kind_is_described_shown_and_judged(service: Service) -> None:
+    random = np.random.default_rng(5)
+    rows = [["id", "age", "job", "active", "joined", "note", "y"]]
+    for row in range(60):
+        age = "?" if row % 10 == 0 else "" if row % 10 == 1 else str(20 + row)
+        job = ["Clerk", "Sales, retail", "Ünion"][random.integers(3)]
+        active, joined = ["yes", "No"][random.integers(2)], f"2020-01-{1 + row % 28:02}"
+        note = f"customer {row} said that {random.integers(10**6)} is far too much"
+        rows.append([f"u{row:03}", age, job, active, joined, note, "ab"[row % 2]])
+    rows[1][5], rows[2][2] = "long words " * 200, ""
+    content = "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows).encode()
+    data = checked(post(service, content, header="true"))
+    found = {column["name"]: column for column in data["columns"]}
+    assert {name: (one["role"], one["kind"], one["missing"]) for name, one in found.items()} == {
+        "id": ("feature", "categorical", 0),
+        "age": ("feature", "numeric", 12),
+        "job": ("feature", "categorical", 1),
+        "active": ("feature", "boolean", 0),
+        "joined": ("feature", "date", 0),
+        "note": ("feature", "text", 0),
+        "y": ("target", "categorical", 0),
+    }
+    assert (found["job"]["levels"], found["job"]["reason"]) == (3, "3 distinct values")
+    assert found["note"]["reason"].startswith("words: ")
+    assert [warning["code"] for warning in data["warnings"]] == ["marked_missing", "identifier_like"]
+    preview = service.get(f"/v1/datasets/{data['id']}/preview", rows=4)
+    first, second, third, _ = (row["values"] for row in preview["data"])
+    assert first[:5] == ["u000", None, rows[1][2], rows[1][3] == "yes", "2020-01-01T00:00:00+00:00"]
+    assert (len(first[5]), first[5][-1]) == (1000, "…")
+    assert second[1:3] == [None, None]
+    assert (third[1], third[5]) == (22.0, rows[3][5])
+    figures = {one["name"]: one for one in service.get(f"/v1/datasets/{data['id']}/statistics")["data"]}
+    assert (figures["age"]["count"], figures["age"]["missing"], figures["age"]["min"]) == (48, 12, 22)
+    jobs = [row[2] for row in rows[1:] if row[2]]
+    assert figures["job"]["top"] == sorted(
+        ({"level": level, "count": jobs.count(level)} for level in set(jobs)),
+        key=lambda one: (-one["count"], one["level"]),
+    )
+    assert (figures["job"]["mean"], figures["job"]["levels"], figures["job"]["histogram"]) == (None, 3, None)
+    assert figures["note"]["length"]["max"] == 2200
+    assert figures["active"]["mean"] == pytest.approx(sum(row[3] == "yes" for row in rows[1:]) / 60)
+    issues = {one["code"] for one in service.get(f"/v1/datasets/{data['id']}/issues")["data"]}
+    assert issues == {"marked_missing", "identifier_like"}

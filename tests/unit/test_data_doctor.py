@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.datasets import blocks, doctor, statistics
-from app.datasets.doctor import Facts
+from app.datasets import blocks, doctor, duplicates, statistics
+from app.datasets.findings import Facts
 from tests.builders import array_files
 from tests.tables import noisy_rows
 
@@ -75,7 +75,7 @@ def test_real_valued_labels_do_not_conflict(tmp_path: Path, kind: str) -> None:
 
 
 def test_large_files_are_searched_in_part_and_still_find_pairs(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(doctor, "HASHED_ROWS", 256)
+    monkeypatch.setattr(duplicates, "HASHED_ROWS", 256)
     X = np.repeat(np.random.default_rng(2).standard_normal((2000, 3)), 2, axis=0)
     y = np.tile([0.0, 1.0], 2000)
     found = examined(tmp_path, X, y, "dense")["conflicting_duplicates"]
@@ -139,3 +139,74 @@ def test_what_the_reader_guessed_is_told_with_a_remedy(tmp_path: Path) -> None:
     warnings = [{"code": "index_base_guessed", "detail": "The first index is taken to be 1."}]
     found = examined(tmp_path, X, y, "sparse", warnings=warnings)
     assert "index_base=" in found["index_base_guessed"]["remedy"]
+
+
+def described(folder: Path, **values: Any) -> dict[str, dict[str, Any]]:
+    """A sound table of every kind; `values` replace columns."""
+    random = np.random.default_rng(10)
+    n_rows = 200
+    y = np.arange(n_rows) % 2
+    columns = {
+        "number": random.standard_normal(n_rows),
+        "date": 1.6e9 + random.integers(0, 10**8, n_rows).astype(float),
+        "level": random.integers(0, 3, n_rows).astype(float),
+        "text": np.full(n_rows, 7.0),
+        **{name: value for name, value in values.items() if name != "texts"},
+    }
+    texts = values.get("texts", [f"text {number:02}" for number in random.integers(0, 90, n_rows)])
+    X = np.column_stack(list(columns.values()))
+    levels = {2: ["a", "b", "c"]}
+    files = array_files(folder, X, y, levels=levels, texts={3: texts})
+    kinds = ["numeric", "date", "categorical", "text"]
+    sha256, _ = statistics.compute(files)
+    found = doctor.examine(files, facts(y, feature_names=list(columns), kinds=kinds), sha256)
+    return {finding["code"]: finding for finding in found}
+
+
+def test_a_sound_table_of_every_kind_is_sound(tmp_path: Path) -> None:
+    assert described(tmp_path) == {}
+
+
+def test_codes_dates_and_lengths_have_no_scale(tmp_path: Path) -> None:
+    assert "scale_disparity" not in described(tmp_path, number=np.random.default_rng(0).standard_normal(200) * 1e-6)
+
+
+def test_a_level_in_every_row_is_constant_and_texts_of_one_length_are_not(tmp_path: Path) -> None:
+    found = described(tmp_path, level=np.zeros(200))
+    assert (set(found), found["constant_columns"]["columns"]) == ({"constant_columns"}, ["level"])
+    gaps = np.where(np.arange(200) % 3 == 0, np.nan, 0.0)
+    assert described(tmp_path, level=gaps) == {}
+
+
+@pytest.mark.parametrize(("level", "leaks"), [([0, 1], True), ([0, 2], True), ([1, 1], False)])
+def test_levels_that_give_the_label_away_leak(tmp_path: Path, level: list[int], leaks: bool) -> None:
+    codes = np.array([level[row % 2] for row in range(200)], dtype=np.float64)
+    codes[:10] = np.nan
+    codes[-2:] = 2 if level == [1, 1] else codes[-2:]
+    found = described(tmp_path, level=codes)
+    assert found.get("leaking_columns", {}).get("columns") == (["level"] if leaks else None)
+
+
+def test_a_number_that_parts_the_classes_where_it_is_there_leaks(tmp_path: Path) -> None:
+    number = np.where(np.arange(200) % 2 == 0, -1.0, 1.0) * np.random.default_rng(1).uniform(1, 2, 200)
+    number[:40] = np.nan
+    assert described(tmp_path, number=number)["leaking_columns"]["columns"] == ["number"]
+    number[::2] = np.nan  # of one class there is nothing left to compare
+    assert "leaking_columns" not in described(tmp_path, number=number)
+
+
+def test_many_missing_values_are_warned_about(tmp_path: Path) -> None:
+    number = np.random.default_rng(2).standard_normal(200)
+    number[:100] = np.nan
+    assert described(tmp_path, number=number) == {}
+    number[100] = np.nan
+    assert described(tmp_path, number=number)["missing_values"]["columns"] == ["number"]
+
+
+def test_rows_repeat_only_if_their_texts_do(tmp_path: Path) -> None:
+    same = {"number": np.ones(200), "date": np.ones(200), "level": np.arange(200) % 2.0}
+    texts = [f"text {row:03}" for row in range(200)]
+    assert set(described(tmp_path, **same, texts=texts)) == {"constant_columns", "leaking_columns"}
+    texts[100], texts[101] = texts[0], texts[2]
+    found = described(tmp_path, **same, texts=texts)["duplicate_rows"]
+    assert (found["count"], found["rows"]) == (1, [100])  # row 101 differs from row 2 in its level

@@ -105,3 +105,38 @@ def test_sketched_quantiles_keep_their_promise_of_rank(tmp_path: Path, kind: str
 
 def test_a_matrix_without_columns_has_no_figures(tmp_path: Path) -> None:
     assert len(computed(array_files(tmp_path, sp.csr_array((3, 0)), np.zeros(3), "sparse"))) == 0
+
+
+def test_missing_values_are_counted_and_left_out_of_every_figure(tmp_path: Path) -> None:
+    X = mixed_matrix(500)
+    X[np.random.default_rng(3).random(X.shape) < 0.3] = np.nan
+    X[:, 3] = np.nan
+    figures = computed(array_files(tmp_path, X, np.zeros(500)))
+    np.testing.assert_array_equal(figures["missing"], np.isnan(X).sum(axis=0))
+    np.testing.assert_array_equal(figures["count"], 500 - np.isnan(X).sum(axis=0))
+    for column in (0, 1, 4, 5):
+        values = X[~np.isnan(X[:, column]), column]
+        found = figures[column]
+        assert (found["min"], found["max"], found["zeros"]) == (values.min(), values.max(), (values == 0).sum())
+        assert (found["mean"], found["std"]) == pytest.approx((values.mean(), values.std()), rel=1e-12)
+        np.testing.assert_allclose(found["quantiles"], np.quantile(values, statistics.SHARES), rtol=1e-12)
+        np.testing.assert_array_equal(found["histogram"], np.histogram(values, bins=statistics.BINS)[0])
+    assert (figures["count"][3], figures["histogram"][3].sum()) == (0, 0)
+    assert not np.isfinite([figures[name][3] for name in ("min", "max", "mean", "std")]).any()
+
+
+@pytest.mark.parametrize("block_entries", [1 << 21, 40])
+def test_the_most_frequent_levels_are_counted(tmp_path: Path, block_entries: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_ENTRIES", block_entries)
+    random = np.random.default_rng(4)
+    codes = random.choice(30, 600, p=np.arange(30) / np.arange(30).sum()).astype(np.float64)
+    few = np.where(random.random(600) < 0.1, np.nan, random.integers(0, 2, 600))
+    levels = {0: [f"l{k:02}" for k in range(30)], 2: ["no", "yes"]}
+    X = np.column_stack([codes, random.standard_normal(600), few])
+    figures = computed(array_files(tmp_path, X, np.zeros(600), levels=levels))
+    for column in (0, 2):
+        counts = np.bincount(X[~np.isnan(X[:, column]), column].astype(int), minlength=len(levels[column]))
+        top = np.argsort(-counts, kind="stable")[: statistics.TOP]
+        assert figures["top"][column][: len(top)].tolist() == top.tolist()
+        assert figures["top_counts"][column].tolist() == counts[top].tolist() + [0] * (statistics.TOP - len(top))
+    assert figures["top_counts"][1].tolist() == [0] * statistics.TOP
