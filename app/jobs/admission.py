@@ -50,7 +50,7 @@ class Admission:
         matrix = _Matrix.of(session, dataset)
         spec = resolve(request, dataset)
         seen = expected(spec, dataset, matrix.text_bytes)
-        split, folds = request.split, request.cross_validation
+        split, folds = request.split, request.most_folds
         held_out = split.test if isinstance(split, SplitByShare) else 0.0
         train_rows = max(1, round(dataset.n_rows * (1.0 - held_out)))
         solve = self._solve(request, dataset, matrix, seen, train_rows)

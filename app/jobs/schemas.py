@@ -59,6 +59,7 @@ Split = Annotated[
 ]
 
 MAX_FOLDS = 50
+CALIBRATION_FOLDS = 5
 DEFAULT_SECONDS = 600.0  # a hopeless job, on unscaled data say, must not hold a worker for ever
 
 
@@ -99,6 +100,11 @@ class TrainRequest(Body):
     cross_validation: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = Field(
         None, description="so many folds of the training rows are judged before the model is trained on all of them"
     )
+    calibrate: bool | Literal["platt", "isotonic"] = Field(
+        False,
+        description="probabilities beside scores, fitted to scores of held-out rows (the folds of cross_validation, or "
+        f"{CALIBRATION_FOLDS}). true: isotonic if every class has 1000 rows, else platt",
+    )
     tol: Positive = 1e-3
     stop: Stop = Stop()
     on_limit: Literal["keep_best", "fail"] = Field(
@@ -107,6 +113,11 @@ class TrainRequest(Body):
     seed: Seed = 0
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     labels: Labels = {}
+
+    @property
+    def most_folds(self) -> int | None:
+        """How many folds are trained before the model, at most; None: none, or as many as a column says."""
+        return self.cross_validation or (CALIBRATION_FOLDS if self.calibrate else None)
 
     @property
     def keeps_groups_whole(self) -> bool:
@@ -141,8 +152,9 @@ class JobError(BaseModel):
 
 RESULT_FIELDS = (
     "train: status, converged, task, task_reason, strategy, solver, certificate, metrics, training, and "
-    "cross_validation {by, folds, mean, std} if there was one. verify: primal, dual_bound, gap, relative_gap, "
-    "bound_from, matches, differences, claimed. null until the job has succeeded"
+    "cross_validation {by, folds, mean, std} and calibration {method, rows, held_out} if there was one. "
+    "verify: primal, dual_bound, gap, relative_gap, bound_from, matches, differences, claimed. "
+    "evaluate: evaluation_id, rows, failed_rows, metrics. predict: rows, predicted, failed, columns, output, errors. null until the job has succeeded"
 )
 
 

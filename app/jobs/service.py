@@ -100,6 +100,7 @@ def _refusals(session: Session, request: TrainRequest, dataset: DatasetRow) -> I
         lambda: _check_class_weight(request, dataset),
         lambda: _check_split(request, dataset),
         lambda: _check_folds(request, dataset, task),
+        lambda: _check_calibrate(request, dataset, task),
         lambda: _check_test_dataset(session, request, dataset, task),
     ]
     for check in checks:
@@ -186,6 +187,17 @@ def _check_folds(request: TrainRequest, dataset: DatasetRow, task: str) -> None:
     if task in CLASS_TASKS and smallest is not None and smallest["count"] < folds:
         detail = class_misses_folds(smallest["label"], smallest["count"], folds)
         raise invalid_field("cross_validation", "class_too_small", detail)
+
+
+def _check_calibrate(request: TrainRequest, dataset: DatasetRow, task: str) -> None:
+    if not request.calibrate:
+        return
+    if task not in CLASS_TASKS:
+        raise invalid_field("calibrate", "no_classes", f"there are no probabilities of classes with task {task}")
+    smallest = min(dataset.classes, key=lambda one: one["count"], default=None)
+    if smallest is not None and smallest["count"] < 2:
+        detail = f"class {smallest['label']!r:.60} has one row only, which cannot be held out and trained on"
+        raise invalid_field("calibrate", "class_too_small", detail)
 
 
 def _check_test_dataset(session: Session, request: TrainRequest, train: DatasetRow, task: str) -> None:

@@ -72,6 +72,11 @@ class Model(ModelSummary):
     metrics: dict[str, Any] = Field(description="train, and test if the job had a split; empty if it was imported")
     curves: Curves | None = Field(None, description="of the second of two classes or ranks; null for other models")
     cross_validation: dict[str, Any] | None = Field(None, description="by, folds, mean, std; null if there was none")
+    calibration: dict[str, Any] | None = Field(
+        None,
+        description="method, rows, held_out {brier, log_loss, calibration_error, calibration_curve}: how scores become "
+        "probabilities, judged on the rows that it was fitted to; null: the model has no probabilities",
+    )
     preprocess: dict[str, Any] | None = Field(
         None, description="settings, columns and what each became; null: features are the columns as uploaded"
     )

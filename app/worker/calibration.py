@@ -4,11 +4,14 @@ Platt's sigmoid is fitted as Lin, Lin and Weng do it (A Note on Platt's Probabil
 Machines, 2007): Newton steps with a line search on a convex function, towards targets a little inside 0 and 1.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from app.datasets.arrays import DatasetArrays
+from app.datasets.schemas import Label
+from app.models import metrics
 from app.models.calibration import Argument, Calibration, Method, margins, sigmoid
 
 Array = np.ndarray[Any, Any]
@@ -19,6 +22,32 @@ ISOTONIC_ROWS = 1000
 NEWTON_STEPS = 100
 SMALLEST_STEP = 1e-10
 RIDGE = 1e-12
+
+
+class Calibrated(NamedTuple):
+    calibration: Calibration
+    told: dict[str, Any]
+    """By the model's card."""
+
+
+def calibrated(
+    wanted: bool | Method, strategy: str | None, rows: DatasetArrays, classes: list[Label], held_out_scores: Array
+) -> Calibrated | None:
+    """The calibration of a model; None if there are too few scores to fit one.
+
+    The scores are those that each row got while it was held out, NaN where it was not: a job that was told to finish
+    has not held out all of them.
+    """
+    is_scored = np.isfinite(held_out_scores.reshape(len(rows.y), -1)).all(axis=1)
+    scores, codes = held_out_scores[is_scored], rows.codes(classes)[is_scored]
+    weight = None if rows.weight is None else rows.weight[is_scored]
+    counts = np.bincount(codes, weight, minlength=len(classes))
+    if (counts <= 0.0).any():
+        return None
+    argument: Argument = "margin" if strategy == "crammer_singer" else "score"
+    calibration = fit_calibration(None if wanted is True else wanted or None, argument, scores, codes, weight)
+    told = metrics.probability_metrics(codes, calibration.probabilities(scores), weight)
+    return Calibrated(calibration, {"method": calibration.method, "rows": len(codes), "held_out": told})
 
 
 def fit_calibration(

@@ -11,14 +11,21 @@ import numpy as np
 import solvers
 from app import __version__
 from app.datasets.schemas import Label
-from app.worker.evaluate import curves, labels_of, measure
+from app.models import metrics
+from app.worker.calibration import Calibrated
+from app.worker.cross_validation import Validation
+from app.worker.evaluate import curves, labels_of, measure, score
 from app.worker.load import Work
 
 NOT_PARAMETERS = {"type", "dataset_id", "model", "priority", "labels"}
 
 
 def write_card(
-    work: Work, result: solvers.SolveResult, validation: dict[str, Any] | None, started: float
+    work: Work,
+    result: solvers.SolveResult,
+    validation: Validation | None,
+    calibrated: Calibrated | None,
+    started: float,
 ) -> dict[str, Any]:
     """`started` is when the job began, by `time.perf_counter`."""
     classes = labels_of(work.train, result)
@@ -34,9 +41,10 @@ def write_card(
         "n_features": dataset.n_features,
         "params": {**params, **chosen},
         "certificate": _certificate(result, classes),
-        "metrics": {name: measure(rows, result) for name, rows in parts.items()},
+        "metrics": _metrics(work, result, calibrated),
         "curves": None if drawn is None else {"rows": last_part, **drawn},
-        "cross_validation": validation,
+        "cross_validation": None if validation is None or not work.wants_validation else validation.report,
+        "calibration": None if calibrated is None else calibrated.told,
         "preprocess": work.preprocess,
         "warnings": list(work.warnings),
         "training": {
@@ -62,6 +70,18 @@ def write_card(
             },
         },
     }
+
+
+def _metrics(work: Work, result: solvers.SolveResult, calibrated: Calibrated | None) -> dict[str, Any]:
+    """Probabilities are judged on test rows only: the model has seen the others."""
+    figures = {"train": measure(work.train, result)}
+    if work.test is not None:
+        figures["test"] = measure(work.test, result)
+        if calibrated is not None:
+            codes = work.test.codes(labels_of(work.train, result))
+            said = calibrated.calibration.probabilities(score(work.test, result))
+            figures["test"] |= metrics.probability_metrics(codes, said, work.test.weight)
+    return figures
 
 
 def _certificate(result: solvers.SolveResult, classes: list[Label]) -> dict[str, Any]:

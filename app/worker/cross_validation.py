@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from app.jobs.refusals import class_misses_folds
-from app.jobs.schemas import MAX_FOLDS
+from app.jobs.schemas import CALIBRATION_FOLDS, MAX_FOLDS
 from app.jobs.task import CLASS_TASKS
-from app.worker.evaluate import measure
+from app.worker.evaluate import measure, score
 from app.worker.failures import PermanentFailure
 from app.worker.load import Work, groups_to_keep, missing_class
 from app.worker.prepare import prepare
@@ -19,13 +19,20 @@ from app.worker.training import Trainer
 Array = np.ndarray[Any, Any]
 
 
+class Validation(NamedTuple):
+    report: dict[str, Any]
+    """How each fold was judged by a model of the others; mean and standard deviation over the folds."""
+    scores: Array
+    """What each row got while it was held out; NaN where it was not."""
+
+
 def choose_folds(work: Work) -> Array | None:
-    """For each training row the number of its fold, from 0; None: no cross-validation is wanted."""
+    """For each training row the number of its fold, from 0; None: no fold is to be held out."""
     if work.given_folds is not None:
         return _read_folds(work.given_folds)
     folds = work.request.cross_validation
     if folds is None:
-        return None
+        return _calibration_folds(work) if work.request.calibrate else None
     group, y = groups_to_keep(work), work.train.y
     if group is not None:
         _require_enough(len(np.unique(group)), folds, "groups")
@@ -38,9 +45,11 @@ def choose_folds(work: Work) -> Array | None:
     return draw_folds(y, folds, work.request.seed, group=group, has_classes=work.has_classes)
 
 
-def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> dict[str, Any]:
-    """How each fold was judged by a model of the others; mean and standard deviation over the folds."""
+def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validation:
+    """Hold out each fold in turn and judge it by a model of the others."""
     judged: list[dict[str, Any]] = []
+    n_classes = len(np.unique(work.train.y)) if work.task == "multiclass" else None
+    scores = np.full(len(work.train.y) if n_classes is None else (len(work.train.y), n_classes), np.nan)
     for number in range(int(fold_of_row.max()) + 1):
         if trainer.is_finishing:
             break
@@ -52,6 +61,7 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> dict[str
         fold = prepare(replace(work, train=training, test=held_out))
         assert fold.test is not None
         result = trainer.train(fold.train)
+        scores[fold_of_row == number] = score(fold.test, result)
         judged.append(
             {
                 "fold": number + 1,
@@ -64,7 +74,21 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> dict[str
             }
         )
     figures = [fold["metrics"] for fold in judged]
-    return {"by": _kind(work), "folds": judged, "mean": _summary(figures, _mean), "std": _summary(figures, _deviation)}
+    summary = {"mean": _summary(figures, _mean), "std": _summary(figures, _deviation)}
+    return Validation({"by": _kind(work), "folds": judged, **summary}, scores)
+
+
+def _calibration_folds(work: Work) -> Array:
+    """As many as the rows allow, if that is fewer than there should be."""
+    group, y = groups_to_keep(work), work.train.y
+    values, counts = np.unique(y, return_counts=True)
+    most = int(counts.min()) if group is None else len(np.unique(group))
+    if most < 2:
+        rare = f"class {work.train.label(values[counts.argmin()])!r:.60} has one row only"
+        message = "too few rows to hold some out: " + (rare if group is None else "there is only one group")
+        raise PermanentFailure("class_too_small", message, "calibrate")
+    folds = min(CALIBRATION_FOLDS, most)
+    return draw_folds(y, folds, work.request.seed, group=group, has_classes=work.has_classes)
 
 
 def _read_folds(column: Array) -> Array:

@@ -46,6 +46,11 @@ class Work:
         return self.choice.task
 
     @property
+    def wants_validation(self) -> bool:
+        """Whether folds are to be reported; they may also be there for the calibration alone."""
+        return self.given_folds is not None or self.request.cross_validation is not None
+
+    @property
     def has_classes(self) -> bool:
         """Whether the labels are few enough to be spread evenly over the parts of a split."""
         return self.task != "regression" and bool(self.dataset.classes)

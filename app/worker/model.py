@@ -8,11 +8,14 @@ import solvers
 from app.frame import Array
 from app.models import file
 from app.preprocess.document import to_document
+from app.worker.calibration import Calibrated
 from app.worker.failures import PermanentFailure
 from app.worker.load import Work
 
 
-def encode_model(work: Work, result: solvers.LinearModel, card: dict[str, Any]) -> bytes:
+def encode_model(
+    work: Work, result: solvers.LinearModel, card: dict[str, Any], calibrated: Calibrated | None = None
+) -> bytes:
     names = [column["name"] for column in work.dataset.columns if column["role"] == "feature"]
     coef, intercept, document = result.coef, result.intercept, None
     extra: dict[str, Array] = {}
@@ -22,6 +25,7 @@ def encode_model(work: Work, result: solvers.LinearModel, card: dict[str, Any]) 
         if not np.isfinite(coef).all() or not np.isfinite(intercept).all():
             message = "the weights in the units of the columns are too large to be numbers; set preprocess.scale"
             raise PermanentFailure("overflow", message, "preprocess.scale")
+    calibration, curves = (None, {}) if calibrated is None else calibrated.calibration.stored()
     header = file.Header(
         task=result.task,
         strategy=result.strategy,
@@ -29,9 +33,10 @@ def encode_model(work: Work, result: solvers.LinearModel, card: dict[str, Any]) 
         n_features=coef.shape[-1],
         feature_names=names if names and (work.pipeline is None or work.pipeline.is_plain) else None,
         preprocess=document,
+        calibration=calibration,
         card=card,
     )
-    arrays = {"coef": coef, "intercept": np.atleast_1d(np.asarray(intercept)), **extra}
+    arrays = {"coef": coef, "intercept": np.atleast_1d(np.asarray(intercept)), **extra, **curves}
     if result.thresholds is not None:
         arrays["thresholds"] = result.thresholds
     return file.encode(header, arrays)

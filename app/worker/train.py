@@ -10,9 +10,11 @@ from app.ids import new_id
 from app.jobs import queue
 from app.jobs.repository import Claim
 from app.models import service as models
+from app.worker.calibration import Calibrated, calibrated
 from app.worker.card import write_card
-from app.worker.cross_validation import choose_folds, cross_validate
+from app.worker.cross_validation import Validation, choose_folds, cross_validate
 from app.worker.desk import Desk, StopAsked
+from app.worker.evaluate import labels_of
 from app.worker.load import Work, load
 from app.worker.model import encode_model
 from app.worker.prepare import prepare
@@ -20,7 +22,7 @@ from app.worker.progress import Progress
 from app.worker.proof import write_proof
 from app.worker.training import Trainer
 
-OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "training", "warnings")
+OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "calibration", "training", "warnings")
 """What of a model's card the job's result tells too."""
 
 
@@ -34,11 +36,19 @@ def train_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
     validation = None if folds is None else cross_validate(work, folds, trainer)
     work = prepare(work)
     result = trainer.train(work.train)
-    card = write_card(work, result, validation, started)
-    content = encode_model(work, result, card)
+    calibration = _calibration(work, result, validation)
+    card = write_card(work, result, validation, calibration, started)
+    content = encode_model(work, result, card, calibration)
     blob, size = desk.blobs.put(content), len(content)
     proof = write_proof(desk.blobs, result)
     _commit(desk, claim, work, result, card, blob, size, proof, progress)
+
+
+def _calibration(work: Work, result: solvers.SolveResult, validation: Validation | None) -> Calibrated | None:
+    if validation is None or not work.request.calibrate:
+        return None
+    classes = labels_of(work.train, result)
+    return calibrated(work.request.calibrate, result.strategy, work.train, classes, validation.scores)
 
 
 def _commit(
