@@ -154,7 +154,8 @@ RESULT_FIELDS = (
     "train: status, converged, task, task_reason, strategy, solver, certificate, metrics, training, and "
     "cross_validation {by, folds, mean, std} and calibration {method, rows, held_out} if there was one. "
     "verify: primal, dual_bound, gap, relative_gap, bound_from, matches, differences, claimed. "
-    "evaluate: evaluation_id, rows, failed_rows, metrics. predict: rows, predicted, failed, columns, output, errors. null until the job has succeeded"
+    "evaluate: evaluation_id, rows, failed_rows, metrics. "
+    "predict: rows, predicted, failed, columns, output, errors. null until the job has succeeded"
 )
 
 
