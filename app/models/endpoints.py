@@ -1,8 +1,8 @@
 """`/v1/models`: trained models with their certificates and weights."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.db.tables import ModelRow
@@ -10,11 +10,14 @@ from app.deps import InContext, InPage, Listing, listing
 from app.errors import problems
 from app.idempotency.once import InOnce
 from app.models import file, service
-from app.models.schemas import Model, ModelSummary, Weights
+from app.models.schemas import Model, ModelSummary, StrongestWeights, Weights
+from app.models.weights import all_weights, npy_weights, strongest_weights
 from app.names import Name
 from app.storage.reclaim import reclaim
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
+
+NPY_TYPE = "application/octet-stream"
 
 
 @router.get("", operation_id="list_models", responses=problems())
@@ -42,21 +45,28 @@ def get_model(
         return show(session, model)
 
 
-@router.get("/{ref}/weights", operation_id="get_model_weights", responses=problems(404))
-def get_model_weights(ref: str, context: InContext) -> Weights:
-    """The hyperplanes themselves, in full precision: enough to recompute the certificate's primal."""
+@router.get(
+    "/{ref}/weights",
+    operation_id="get_model_weights",
+    response_model=Weights | StrongestWeights,
+    responses={**problems(404), 200: {"content": {NPY_TYPE: {"schema": {"type": "string", "format": "binary"}}}}},
+)
+def get_model_weights(
+    ref: str,
+    context: InContext,
+    top: Annotated[int | None, Query(ge=1, le=10_000, description="the strongest of each class, by name")] = None,
+    format: Annotated[
+        Literal["json", "npy"] | None, Query(description="default: npy if Accept says application/octet-stream")
+    ] = None,
+    accept: Annotated[str, Header()] = "",
+) -> Any:
+    """The hyperplanes in full precision and raw units; with `top` the strongest weights in the user's own words."""
     with context.database.read() as session:
         model = service.locate(session, ref)
     stored = file.read(context.blobs.path(model.blob))
-    return Weights(
-        model=model.id,
-        task=stored.header.task,
-        coef=stored.coef.tolist(),
-        intercept=stored.intercept if isinstance(stored.intercept, float) else stored.intercept.tolist(),
-        thresholds=None if stored.thresholds is None else stored.thresholds.tolist(),
-        classes=stored.header.classes,
-        feature_names=stored.header.feature_names,
-    )
+    if format == "npy" or (format is None and accept.partition(";")[0].strip() == NPY_TYPE):
+        return Response(npy_weights(stored), media_type=NPY_TYPE)
+    return all_weights(model.id, stored) if top is None else strongest_weights(model.id, stored, top)
 
 
 @router.delete("/{ref}", status_code=204, operation_id="delete_model", responses=problems(404, 409))

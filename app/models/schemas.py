@@ -103,3 +103,27 @@ class Weights(BaseModel):
     thresholds: list[float] | None
     classes: list[Label]
     feature_names: list[str] | None
+
+
+class NamedWeight(BaseModel):
+    feature: str = Field(description="`age`, `workclass=Private`, `text:word`; the number of a feature without a name")
+    column: str
+    level: str | None = Field(description="of a categorical column or a part of a date; null: not one level")
+    word: str | None = Field(description="or several, of a text column")
+    weight: float = Field(description="in raw units")
+    unit: str = Field(description="what it is paid for: `1` or `day` of the column, `true`, `level`, `count`, `tf-idf`")
+    strength: float = Field(description="the weight as the solver saw it, after scaling: comparable between columns")
+
+
+class ClassWeights(BaseModel):
+    label: Label | None = Field(description="what positive weights speak for; null: the score itself")
+    weights: list[NamedWeight]
+
+
+class StrongestWeights(BaseModel):
+    """The strongest first, of either sign. Of two classes only the second is there: the first has the same, negated."""
+
+    model: str
+    task: str
+    n_features: int
+    classes: list[ClassWeights]

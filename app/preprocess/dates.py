@@ -8,7 +8,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from app.frame import Kind
-from app.preprocess.features import MISSING, CountTerms, Feature, Floats, one_entry_a_row, side_by_side, untouched
+from app.preprocess.features import MISSING, CountTerms, Feature, Floats, csr, one_entry_a_row, side_by_side, untouched
 from app.preprocess.spec import DatePart
 
 DAY = 86400.0
@@ -52,7 +52,7 @@ class Dates:
         if part == "days":
             days = np.where(present, seconds / DAY, self.fill)
             n = len(days)
-            return sp.csr_array((days, np.zeros(n, dtype=np.int32), np.arange(n + 1)), shape=(n, 1))
+            return csr(days, np.zeros(n, dtype=np.int32), np.arange(n + 1), (n, 1))
         levels = np.full(len(seconds), -1, dtype=np.int64)
         levels[present] = _level(part, seconds[present])
         return one_entry_a_row(levels, len(LEVELS[part]))

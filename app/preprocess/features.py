@@ -71,11 +71,17 @@ class Encoder(Protocol):
         """What was learnt, for the model's card."""
 
 
+def csr(data: Floats, indices: Array, indptr: Array, shape: tuple[int, int]) -> sp.csr_array:
+    """A matrix with 32 bits a column number, if that will do: scipy would widen them to match wider starts."""
+    width = np.int32 if len(data) <= np.iinfo(np.int32).max else np.int64
+    return sp.csr_array((data, indices.astype(width, copy=False), indptr.astype(width, copy=False)), shape=shape)
+
+
 def one_entry_a_row(columns: Array, width: int) -> sp.csr_array:
     """A matrix with a 1 in the given column of each row; -1: an empty row."""
     used = columns >= 0
     indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(used)])
-    return sp.csr_array((np.ones(int(indptr[-1])), columns[used].astype(np.int32), indptr), shape=(len(columns), width))
+    return csr(np.ones(int(indptr[-1])), columns[used], indptr, (len(columns), width))
 
 
 def is_sparse(matrix: Any) -> bool:
@@ -96,8 +102,7 @@ def untouched(width: int) -> tuple[Floats, Floats]:
 def side_by_side(blocks: list[Any], n_rows: int) -> sp.csr_array:
     """CSR blocks as one CSR matrix; entries that are stored zeros stay."""
     joined: Any = blocks[0] if len(blocks) == 1 else sp.hstack(blocks or [sp.csr_array((n_rows, 0))], format="csr")
-    indices, indptr = joined.indices.astype(np.int32, copy=False), joined.indptr.astype(np.int64, copy=False)
-    return sp.csr_array((joined.data, indices, indptr), shape=joined.shape)
+    return csr(joined.data, joined.indices, joined.indptr, joined.shape)
 
 
 __all__ = [
@@ -108,6 +113,7 @@ __all__ = [
     "Encoder",
     "Feature",
     "Floats",
+    "csr",
     "is_sparse",
     "one_entry_a_row",
     "row_sums",

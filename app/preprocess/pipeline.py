@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from app.frame import Array, Kind
 from app.preprocess.errors import PreprocessError, called
-from app.preprocess.features import Encoder, Feature, Floats, is_sparse, row_sums, side_by_side
+from app.preprocess.features import Encoder, Feature, Floats, csr, is_sparse, row_sums, side_by_side
 from app.preprocess.numeric import Numbers
 from app.preprocess.text import count_terms
 from app.preprocess.values import given_numbers, given_values, missing_rows
@@ -101,7 +101,7 @@ class Pipeline:
         stored = (values != 0) | (self.numbers.solver_units()[0][first:past] != 0)
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(stored.sum(axis=1))])
         indices = np.broadcast_to(np.arange(past - first, dtype=np.int32), values.shape)[stored]
-        return sp.csr_array((values[stored], indices, indptr), shape=values.shape)
+        return csr(values[stored], indices, indptr, (len(values), past - first))
 
     def check_numbers(self, X: Array) -> None:
         """Refuse missing numbers where they are to be refused."""

@@ -20,6 +20,7 @@ from app.preprocess.features import (
     CountTerms,
     Feature,
     Floats,
+    csr,
     one_entry_a_row,
     row_sums,
     side_by_side,
@@ -74,7 +75,7 @@ class Terms:
         if self.settings.norm == "l2":
             if self.idf is not None:
                 data *= self.idf[counts.indices]
-            squares = sp.csr_array((data * data, counts.indices, counts.indptr), shape=self._shape(counts))
+            squares = csr(data * data, counts.indices, counts.indptr, self._shape(counts))
             data /= np.repeat(np.sqrt(row_sums(squares)), np.diff(counts.indptr))
         return counts
 
@@ -82,7 +83,7 @@ class Terms:
         """One matrix of all blocks. Each is let go when it has been copied: there are never two copies of all."""
         if len(blocks) == 1:
             only = blocks[0]
-            return sp.csr_array((only.data, only.indices, only.indptr), shape=self._shape(only))
+            return csr(only.data, only.indices, only.indptr, self._shape(only))
         entries = sum(len(block.data) for block in blocks)
         rows = sum(len(block.indptr) - 1 for block in blocks)
         data, indices = np.empty(entries), np.empty(entries, dtype=np.int32)
@@ -95,7 +96,7 @@ class Terms:
             data[entry:end], indices[entry:end] = block.data, block.indices
             indptr[row + 1 : last + 1] = block.indptr[1:] + entry
             entry, row = end, last
-        return sp.csr_array((data, indices, indptr), shape=(rows, self.n_terms))
+        return csr(data, indices, indptr, (rows, self.n_terms))
 
     def _shape(self, counts: Counts) -> tuple[int, int]:
         return len(counts.indptr) - 1, self.n_terms

@@ -106,7 +106,7 @@ class _Fit:
         if not pipeline.n_features:
             raise PreprocessError("no_features", "no column is left to learn from")
         if self.missing:
-            detail = f"{self.missing} missing cells of the training rows: {self.spec.missing}"
+            detail = f"{self.missing} cells of the training rows are missing; `missing` is {self.spec.missing}"
             self.warnings.append({"code": "missing_values", "detail": detail})
         return Fitted(_stored_smaller(pipeline, self.frame, others), self._report(pipeline), self.warnings)
 
