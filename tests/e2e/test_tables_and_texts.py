@@ -101,7 +101,7 @@ def test_weights_come_back_in_the_users_own_names(service: Service) -> None:
 
 def test_adult_with_words_and_blanks(service: Service, shared_data: Path) -> None:
     with np.load(shared_data / "adult_pmlb" / "train.npz", allow_pickle=False) as stored:
-        chosen = np.random.default_rng(0).permutation(len(stored["y"]))[:8000]
+        chosen = np.random.default_rng(0).permutation(len(stored["y"]))[:16_000]
         X, y = stored["X"][chosen], stored["y"][chosen]
     blank = np.random.default_rng(1).random(X.shape) < 0.03
 
