@@ -1,4 +1,4 @@
-"""A stored dataset as arrays: mapped, not copied."""
+"""A stored dataset as arrays: mapped, not copied, but for the levels of its categories."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,7 +67,10 @@ def mean_squared_norm(blobs: BlobStore, dataset: DatasetRow) -> float | None:
 
 
 def open_arrays(blobs: BlobStore, dataset: DatasetRow) -> DatasetArrays:
-    arrays = {name: blobs.map_array(sha256) for name, sha256 in dataset.arrays.items()}
+    arrays = {
+        name: blobs.load_array(sha256) if name.startswith("levels.") else blobs.map_array(sha256)
+        for name, sha256 in dataset.arrays.items()
+    }
     if dataset.storage == "csr":
         # Of two types of number, scipy would make one by copying: the few starts, not the many columns.
         starts = arrays["indptr"].astype(np.int32) if dataset.nnz <= np.iinfo(np.int32).max else arrays["indptr"]

@@ -40,8 +40,11 @@ class ArrayFiles:
 
     def strings(self, name: str) -> Strings | None:
         """The levels (`levels.J`) or the texts (`text.J`) of feature J, if it has any."""
-        text, offsets = self.map(f"{name}.bytes"), self.map(f"{name}.offsets")
-        return None if text is None or offsets is None else Strings.stored(text, offsets)
+        if f"{name}.offsets" not in self.arrays:
+            return None
+        blobs = BlobStore(self.blob_root)
+        read = blobs.load_array if name.startswith("levels.") else blobs.map_array
+        return Strings.stored(*(read(self.arrays[f"{name}.{part}"]) for part in ("bytes", "offsets")))
 
 
 @dataclass(frozen=True)

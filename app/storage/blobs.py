@@ -186,6 +186,11 @@ class BlobStore:
         mapped: np.ndarray[Any, Any] = np.load(self.path(sha256), mmap_mode="r", allow_pickle=False)
         return mapped
 
+    def load_array(self, sha256: str) -> np.ndarray[Any, Any]:
+        """A small array in memory: each that is mapped holds a file open."""
+        loaded: np.ndarray[Any, Any] = np.load(self.path(sha256), allow_pickle=False)
+        return loaded
+
     def path(self, sha256: str) -> Path:
         return self.root / sha256[:2] / sha256[2:]
 

@@ -53,6 +53,37 @@ def test_a_file_becomes_blobs_that_map_back(tmp_path: Path) -> None:
     assert (chosen.group.tolist(), chosen.X.tolist()) == ([0, 1], [[5, 6], [3, 4]])
 
 
+def test_a_table_of_words_becomes_a_frame_and_holds_few_files_open(tmp_path: Path) -> None:
+    path, n_columns = tmp_path / "data.csv", 60
+    names = ",".join(f"c{j}" for j in range(n_columns))
+    lines = [",".join(f"w{(row * j) % 7}" for j in range(n_columns)) for row in range(30)]
+    text = [f"some words of row number {row}" for row in range(30)]
+    rows = [f"{line},{text},{row % 2}" for row, (line, text) in enumerate(zip(lines, text, strict=True))]
+    path.write_text("\n".join([f"{names},text,y", *rows]))
+    parsed = Ingestor(tmp_path).ingest(path, "csv", ReadOptions())
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    arrays = open_arrays(BlobStore(tmp_path), DatasetRow(arrays=parsed.arrays, **parsed.description))
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 6
+    frame = arrays.frame
+    assert [column.kind for column in frame.columns] == ["categorical"] * n_columns + ["text"]
+    levels = frame.columns[3].levels
+    assert levels is not None
+    assert [levels[int(code)] for code in frame.X[:, 3]] == [f"w{row * 3 % 7}" for row in range(30)]
+    chosen = arrays.rows(np.array([9, 2]))
+    assert chosen.frame.texts[n_columns].to_list() == [text[9], text[2]]
+    assert chosen.frame.texts[n_columns].bytes is frame.texts[n_columns].bytes
+    assert chosen.X[:, 3].tolist() == frame.X[[9, 2], 3].tolist()
+
+
+def test_too_many_columns_of_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    names = ",".join(f"c{j}" for j in range(101))
+    cells = ",".join(["some words that make a text"] * 101)
+    path.write_text(f"{names},y\n{cells},1\n{cells.upper()},2\n")
+    with pytest.raises(Invalid, match="free text"):
+        Ingestor(tmp_path).ingest(path, "csv", ReadOptions())
+
+
 def test_a_refused_file_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("a,y\n" + "1,x\n" * 100_000 + "oops,x\n")

@@ -24,6 +24,9 @@ class Sink(Protocol):
     def append(self, name: str, rows: Array) -> None:
         """Add rows to an array; the first call makes it, with this dtype and this width."""
 
+    def store(self, name: str, rows: Array) -> None:
+        """Make an array of which this is all; thousands of them are no burden."""
+
     def rewrite(self, name: str, change: Callable[[Array], Array]) -> None:
         """Replace the rows of an array by what `change` makes of them, block by block."""
 
@@ -48,6 +51,9 @@ class MemorySink:
             larger[:first] = self._arrays[name][:first]
             self._arrays[name] = larger
         self._arrays[name][first:past] = rows
+
+    def store(self, name: str, rows: Array) -> None:
+        self.append(name, rows)
 
     def rewrite(self, name: str, change: Callable[[Array], Array]) -> None:
         self._arrays[name] = change(self._arrays[name][: self._n_rows[name]])

@@ -157,7 +157,8 @@ class _ColumnReader:
             return
         roles, found = self.columns.roles, BlockFaults()
         arrays = iter(batch.columns)
-        X = np.zeros((batch.num_rows, len(roles.features)), dtype=self._dtype)
+        make = np.zeros if self.columns.word_names else np.empty
+        X = make((batch.num_rows, len(roles.features)), dtype=self._dtype)
         words: dict[int, WordCells] = {}
         missing: dict[int, int] = {}
         marks: dict[int, Counter[str]] = {}

@@ -10,7 +10,7 @@ from app.frame import Kind
 
 from .columns import Source
 from .guess import is_stray
-from .table import Array, ColumnSummary, FileWarning, excerpt, plural
+from .table import Array, ColumnSummary, FileError, FileWarning, InvalidFile, excerpt, plural
 from .words import LevelBudget, WordCells, WordColumn, text_chunks
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Features"]
 
+MAX_TEXT_COLUMNS = 100
 SHOWN_COLUMNS = 10
 SHOWN_SPELLINGS = 3
 
@@ -63,6 +64,9 @@ class Features:
     def _append_texts(self, number: int, cells: WordCells) -> None:
         name = f"text.{number}"
         if number not in self._text_bytes:
+            if len(self._text_bytes) == MAX_TEXT_COLUMNS:  # each is two open files
+                detail = f"The file has more than {MAX_TEXT_COLUMNS} columns of free text; leave some out (ignore)."
+                raise InvalidFile([FileError(None, None, "too_many_texts", detail)])
             self._sink.append(f"{name}.offsets", np.zeros(1, dtype=np.int64))
         for text, lengths in text_chunks(cells):
             self.limit_texts(self._text_bytes.total() + len(text))
@@ -95,8 +99,8 @@ class Features:
     def _store_levels(self, number: int, levels: list[str]) -> None:
         encoded = [level.encode() for level in levels]
         offsets = np.concatenate([[0], np.cumsum([len(level) for level in encoded], dtype=np.int64)])
-        self._sink.append(f"levels.{number}.bytes", np.frombuffer(b"".join(encoded), dtype=np.uint8))
-        self._sink.append(f"levels.{number}.offsets", offsets.astype(np.int64))
+        self._sink.store(f"levels.{number}.bytes", np.frombuffer(b"".join(encoded), dtype=np.uint8))
+        self._sink.store(f"levels.{number}.offsets", offsets.astype(np.int64))
 
     def _rewrite(self, ranks: dict[int, Array]) -> int:
         count = 0

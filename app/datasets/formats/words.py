@@ -7,7 +7,7 @@ is taken at its word, and a reader whose columns turn out otherwise begins anew,
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -194,8 +194,7 @@ class WordColumn:
         before = len(known)
         codes = [0 if text is None else known.setdefault(text, len(known)) for text in used]
         if len(known) > before:
-            new = list(known)[before:] if before else known
-            taken = sum(len(text.encode()) for text in new)
+            taken = sum(len(text.encode()) for text in islice(reversed(known), len(known) - before))
             self._level_bytes += taken
             self._budget.left -= taken + ENTRY_BYTES * (len(known) - before)
         self.facts.distinct = len(known)
