@@ -24,7 +24,6 @@ class Certainty:
     radius: float | Array
     """sqrt(2 gap): how far the weights can be from the optimal ones; one a class, if each has its own problem."""
     beta: float
-    is_joint: bool
 
     @classmethod
     def of(cls, header: Header) -> "Certainty | None":
@@ -39,7 +38,7 @@ class Certainty:
         radius = np.sqrt(2.0 * np.maximum(np.array(gaps, dtype=np.float64), 0.0))
         if is_one_vs_rest and len(radius) != len(header.classes):
             return None
-        return cls(radius if is_one_vs_rest else float(radius[0]), beta, header.task == "multiclass")
+        return cls(radius if is_one_vs_rest else float(radius[0]), beta)
 
     def bounds(self, norms: Array) -> Array:
         """What each score can be off by: one a row, or one a row and class."""
