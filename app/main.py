@@ -26,6 +26,7 @@ from app.errors import Problem, install_handlers
 from app.evaluations import endpoints as evaluations
 from app.health import endpoints as health
 from app.idempotency import once
+from app.inference import endpoints as inference
 from app.jobs import catalogue
 from app.jobs import endpoints as jobs
 from app.jobs import model_endpoints as model_jobs
@@ -102,6 +103,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         aliases,
         exports,
         predictions,
+        inference,
         catalogue,
     ):
         app.include_router(module.router)

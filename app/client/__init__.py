@@ -8,7 +8,7 @@ with Client("http://127.0.0.1:8000") as client:
     client.predict("spam", [[0.1, 0.2]])
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +18,7 @@ import httpx
 from app.client.errors import ApiError, Json, checked
 from app.client.jobs import Jobs
 from app.client.parts import upload_in_parts
+from app.client.rows import body_of
 from app.media_types import ENCODING_SUFFIXES, SUFFIXES, guess_type
 
 __all__ = ["ApiError", "Client"]
@@ -84,8 +85,10 @@ class Client:
     def model(self, reference: str) -> Json:
         return self._send("GET", f"/v1/models/{reference}")
 
-    def predict(self, reference: str, instances: list[Any]) -> Json:
-        return self._send("POST", f"/v1/models/{reference}/predict", json={"instances": instances})
+    def predict(self, reference: str, rows: Any, outputs: Sequence[str] | None = None) -> Json:
+        """Predict lists, {name: value} or {indices, values} rows, a numpy array, a sparse matrix or a data frame."""
+        params = {} if outputs is None else {"return": ",".join(outputs)}
+        return self._send("POST", f"/v1/models/{reference}/predict", params=params, **body_of(rows))
 
     def _send(self, method: str, path: str, **arguments: Any) -> Json:
         return checked(self._http.request(method, path, **arguments))

@@ -34,6 +34,13 @@ async def livez() -> Liveness:
 )
 def readyz(request: Request, response: Response, context: InContext) -> Readiness:
     """Database reachable, schema current, storage writable, parser compiled."""
+    found = readiness(request, context)
+    response.status_code = 200 if found.status == "ready" else 503
+    return found
+
+
+def readiness(request: Request, context: Context) -> Readiness:
+    """What an answer depends on, looked at now (blocking)."""
     checks = {
         "database": _outcome(lambda: _ping(context)),
         "migrations": _outcome(lambda: None if is_current(context.database) else "not at head"),
@@ -41,7 +48,6 @@ def readyz(request: Request, response: Response, context: InContext) -> Readines
         "kernels": "ok" if request.app.state.ingestor.warm else "compiling",
     }
     ready = all(outcome == "ok" for outcome in checks.values())
-    response.status_code = 200 if ready else 503
     return Readiness(status="ready" if ready else "not_ready", checks=checks)
 
 

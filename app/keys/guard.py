@@ -31,9 +31,11 @@ from app.errors import (
 from app.ids import new_id
 from app.keys import service
 
-OPEN_PATHS = frozenset({"/livez", "/readyz"})
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
 UPLOADS = (("POST", re.compile(r"/v1/datasets")), ("PATCH", re.compile(r"/v1/uploads/[^/]+")))
-PREDICT_PATH = re.compile(r"/v1/models/[^/]+/predict")
+PREDICT_PATH = re.compile(
+    r"/v1/models/[^/]+/(?:predict|invocations|explain)|/v2/models/[^/]+(?:/versions/[^/]+)?/infer"
+)
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 # How long an answer about a key is believed: a revoked key stops working after at most this.

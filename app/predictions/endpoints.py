@@ -1,4 +1,4 @@
-"""`POST /v1/models/{ref}/predict`: the hot path. Small bodies are answered without leaving the event loop."""
+"""`POST /v1/models/{ref}/predict`, `…/invocations`, `…/explain`: rows in, answers out."""
 
 from functools import partial
 from typing import Annotated
@@ -6,14 +6,16 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.errors import problems
-from app.predictions import schemas, service
+from app.predictions import mlflow, schemas, service
 from app.predictions.bodies import known_type, rows_in
 from app.predictions.edge import InEdge
+from app.predictions.explain import explain_with
 from app.predictions.replies import negotiated
 
 router = APIRouter(prefix="/v1/models", tags=["predictions"])
 
 Wanted = Annotated[str | None, Query(alias="return", description="as `return` of a JSON body, separated by commas")]
+Top = Annotated[int, Query(ge=1, le=1000, description="how many features to name")]
 IndexBase = Annotated[int, Query(ge=0, le=1, description="libsvm rows: what the first feature is counted as")]
 
 
@@ -38,4 +40,36 @@ async def predict(ref: str, edge: InEdge, wanted: Wanted = None, index_base: Ind
         wanted=wanted,
         index_base=index_base,
     )
+    return await edge.answer(ref, body, respond, partial(rows_in, body, content_type, index_base=index_base))
+
+
+@router.post(
+    "/{ref}/invocations",
+    operation_id="invoke_model",
+    response_class=Response,
+    openapi_extra={"requestBody": schemas.request_body(schemas.INVOCATIONS_SCHEMA)},
+    responses={200: schemas.json_reply("Predictions", schemas.INVOCATIONS_RESPONSE), **problems(400, 404, 413, 415)},
+)
+async def invoke_model(ref: str, edge: InEdge) -> Response:
+    """Predict as MLflow's scoring server does: its four JSON shapes or CSV in, a label a row out."""
+    content_type = edge.content_type
+    known_type(content_type)
+    body = await edge.body()
+    respond = partial(mlflow.invoke_with, body=body, content_type=content_type)
+    return await edge.answer(ref, body, respond, partial(mlflow.rows_in, body, content_type))
+
+
+@router.post(
+    "/{ref}/explain",
+    operation_id="explain_predictions",
+    response_class=Response,
+    openapi_extra={"requestBody": schemas.request_body(schemas.REQUEST_SCHEMA)},
+    responses={200: schemas.json_reply("Explanations", schemas.EXPLAIN_RESPONSE), **problems(400, 404, 413, 415)},
+)
+async def explain_predictions(ref: str, edge: InEdge, top: Top = 10, index_base: IndexBase = 1) -> Response:
+    """What made the score of each row: its strongest features by name, the others summed. Rows as in predict."""
+    content_type = edge.content_type
+    known_type(content_type)
+    body = await edge.body()
+    respond = partial(explain_with, body=body, content_type=content_type, top=top, index_base=index_base)
     return await edge.answer(ref, body, respond, partial(rows_in, body, content_type, index_base=index_base))

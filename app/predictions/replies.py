@@ -75,17 +75,17 @@ def _weight(parameters: Sequence[str]) -> float:
     return 1.0
 
 
-def _records(columns: Mapping[str, Column]) -> list[dict[str, Any]]:
+def records(columns: Mapping[str, Column]) -> list[dict[str, Any]]:
     names = tuple(columns)
     return [dict(zip(names, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)]
 
 
 def _json(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
-    return _encoder.encode({**about, "predictions": _records(columns)})
+    return _encoder.encode({**about, "predictions": records(columns)})
 
 
 def _ndjson(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
-    return _encoder.encode_lines(_records(columns))
+    return _encoder.encode_lines(records(columns))
 
 
 def _csv(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:

@@ -68,14 +68,75 @@ RESPONSE_SCHEMA = {
     "properties": {
         **ANSWERED_BY,
         "classes": {"type": "array", "description": "the order of scores and probabilities, where those are"},
+        "warnings": {"type": "array", "items": {"type": "object"}, "description": "{code, detail}, if there are any"},
         "predictions": {"type": "array", "items": PREDICTION},
     },
+}
+
+
+INVOCATIONS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "description": "exactly one of the four shapes of MLflow's scoring server",
+    "properties": {
+        "dataframe_split": {
+            "type": "object",
+            "required": ["data"],
+            "properties": {
+                "columns": {"type": "array", "items": {"type": ["string", "integer"]}},
+                "index": {"type": "array"},
+                "data": {"type": "array", "items": {"type": "array"}},
+            },
+        },
+        "dataframe_records": {"type": "array", "items": {"type": "object"}},
+        "instances": {"type": ["array", "object"], "description": "rows, or columns by name"},
+        "inputs": {"type": ["array", "object"], "description": "rows, or columns by name"},
+        "params": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"return": {"type": "array", "items": {"enum": list(EVERY_OUTPUT)}}},
+        },
+    },
+}
+INVOCATIONS_RESPONSE: dict[str, Any] = {
+    "type": "object",
+    "required": ["predictions"],
+    "properties": {"predictions": {"type": "array", "description": "labels; what `params.return` names"}},
+}
+CONTRIBUTION: dict[str, Any] = {
+    "type": "object",
+    "required": ["feature", "contribution"],
+    "properties": {"feature": {"type": "string"}, "contribution": {"type": "number"}},
+}
+EXPLANATION: dict[str, Any] = {
+    "type": "object",
+    "required": ["score", "intercept", "contributions", "others", "text"],
+    "properties": {
+        "label": {"type": ["string", "number"]},
+        "score": {"type": "number"},
+        "intercept": {"type": "number"},
+        "contributions": {"type": "array", "items": CONTRIBUTION, "description": "strongest first"},
+        "others": {
+            "type": "object",
+            "properties": {"count": {"type": "integer"}, "contribution": {"type": "number"}},
+        },
+        "text": {"type": "string", "description": "the same in a sentence"},
+    },
+}
+EXPLAIN_RESPONSE: dict[str, Any] = {
+    "type": "object",
+    "required": ["model", "name", "version", "explanations"],
+    "properties": {**ANSWERED_BY, "explanations": {"type": "array", "items": EXPLANATION}},
 }
 
 
 def request_body(json_schema: dict[str, Any]) -> dict[str, Any]:
     """Every format that rows are read from."""
     return {"required": True, "content": {name: {"schema": _schema(name, json_schema)} for name in READERS}}
+
+
+def json_reply(description: str, json_schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {JSON: {"schema": json_schema}}}
 
 
 def reply(description: str, json_schema: dict[str, Any]) -> dict[str, Any]:

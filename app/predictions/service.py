@@ -23,9 +23,9 @@ def predict_with(
     *,
     wanted: str | None = None,
     index_base: int = 1,
-    about: Mapping[str, Any] | None = None,
+    snapshot: Mapping[str, Any] | None = None,
 ) -> Reply:
-    """Answer one request. `wanted` is the query's `return`; `about` is said of the model beside what it is called."""
+    """Answer one request. `wanted` is the query's `return`; `snapshot` is said beside the model's name."""
     media_type = replies.negotiated(accept)
     request = bodies.read(body, content_type, model.features, index_base)
     outputs = chosen(
@@ -34,11 +34,9 @@ def predict_with(
         replies.default_outputs(media_type, model.outputs, DEFAULT_OUTPUTS),
     )
     scored = score(model, request.rows)
-    said: dict[str, Any] = {"model": model.id, "name": model.name, "version": model.version, **(about or {})}
+    said = {**about(model, scored), **(snapshot or {})}
     if not NEED_CLASSES.isdisjoint(outputs):
         said["classes"] = model.file.header.classes
-    if scored.warnings:
-        said["warnings"] = scored.warnings
     content = replies.encode(media_type, said, scored.columns(outputs))
     return Reply(content, media_type, headers_of(model, scored))
 
@@ -63,8 +61,14 @@ def judge(model: ServedModel, read: Callable[[Features], Rows]) -> Outcome:
     return Outcome(plain(scored.label) if "label" in model.outputs else [], scored.scores)
 
 
+def about(model: ServedModel, scored: Scored) -> dict[str, Any]:
+    """Who answered, and what there is to know about all rows."""
+    said: dict[str, Any] = {"model": model.id, "name": model.name, "version": model.version}
+    return {**said, "warnings": scored.warnings} if scored.warnings else said
+
+
 def headers_of(model: ServedModel, scored: Scored) -> dict[str, str]:
-    """Who answered, and which warnings there are, in every format."""
+    """The same in short, for formats that have no place for it."""
     headers = {"X-Model-Id": model.id, "X-Model-Name": model.name, "X-Model-Version": str(model.version)}
     if scored.warnings:
         headers["X-Warnings"] = ", ".join(warning["code"] for warning in scored.warnings)

@@ -28,7 +28,7 @@ from tests.builders import (
     temporary_settings,
 )
 
-OPEN = {("GET", "/livez"), ("GET", "/readyz")}
+OPEN = {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/v2/health/live"), ("GET", "/v2/health/ready")}
 CHANGES = ("POST", "PUT", "PATCH", "DELETE")
 PATH_PARAMETERS = {
     "dataset_id": f"ds_{NOBODY}",
@@ -36,6 +36,7 @@ PATH_PARAMETERS = {
     "job_id": f"job_{NOBODY}",
     "ref": "predict",
     "name": "predict",
+    "version": "3",
     "alias": "predict",
     "evaluation_id": f"ev_{NOBODY}",
 }
@@ -100,8 +101,11 @@ def refused(
     return response
 
 
+PREDICTING = ("/v1/models/predict/predict", "/predict/invocations", "/predict/explain", "/infer")
+
+
 def needed_scope(method: str, path: str) -> keys.Scope:
-    if (method, path) == ("POST", "/v1/models/predict/predict"):
+    if method == "POST" and path.endswith(PREDICTING):
         return "predict"
     return "write" if method in CHANGES else "read"
 

@@ -12,7 +12,7 @@ from app.main import create_app
 from tests.builders import InProcess, migrated_database, temporary_settings
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
-OPEN = {"livez", "readyz"}
+OPEN = {"livez", "readyz", "v2_live", "v2_ready"}
 
 OPERATIONS = {
     "livez": "GET /livez",
@@ -60,6 +60,17 @@ OPERATIONS = {
     "export_model": "GET /v1/models/{ref}/export",
     "import_model": "POST /v1/models/import",
     "predict": "POST /v1/models/{ref}/predict",
+    "invoke_model": "POST /v1/models/{ref}/invocations",
+    "explain_predictions": "POST /v1/models/{ref}/explain",
+    "v2_live": "GET /v2/health/live",
+    "v2_ready": "GET /v2/health/ready",
+    "v2_server": "GET /v2",
+    "v2_model": "GET /v2/models/{name}",
+    "v2_model_version": "GET /v2/models/{name}/versions/{version}",
+    "v2_model_ready": "GET /v2/models/{name}/ready",
+    "v2_model_version_ready": "GET /v2/models/{name}/versions/{version}/ready",
+    "v2_infer": "POST /v2/models/{name}/infer",
+    "v2_infer_version": "POST /v2/models/{name}/versions/{version}/infer",
     "list_solvers": "GET /v1/solvers",
 }
 
@@ -137,7 +148,7 @@ def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: 
     may_be_empty = {"roll_back_alias", "verify_model"}
     assert set(with_body) == {
         *("create_dataset", "append_to_upload", "create_job", "import_model", "predict", "put_alias"),
-        "evaluate_model",
+        *("evaluate_model", "invoke_model", "explain_predictions", "v2_infer", "v2_infer_version"),
         *may_be_empty,
     }
     for name, operation in with_body.items():
