@@ -4,17 +4,22 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from app.config import MIB
 from app.datasets import service as datasets
 from app.db.engine import current_time
 from app.db.tables import DatasetRow, JobRow, ModelRow
 from app.errors import AppError, Conflict, NotFound, invalid_field
 from app.ids import new_id
 from app.jobs import repository, service
+from app.jobs.admission import JUDGED_NUMBERS_A_ROW, PROCESS_BYTES
 from app.jobs.model_requests import EvaluateRequest, OnModelRequest, VerifyRequest
 from app.jobs.state import JobStatus
 from app.jobs.task import CLASS_TASKS, check_labels
 from app.models import service as models
 from app.storage import repository as ownership
+
+BLOCK_BYTES = 128 * MIB
+"""Rows are scored some at a time; so much do they take on the way from features to a file."""
 
 Which = Literal["output", "errors"]
 
@@ -27,17 +32,18 @@ class OutputFile(NamedTuple):
 
 def submit(session: Session, request: OnModelRequest) -> JobRow:
     """Queue it for the version that the reference means now; a moved alias does not change the job."""
-    model, dataset_id = _settled(session, request)
+    model, dataset = _settled(session, request)
     job = JobRow(
         id=new_id("job"),
         type=request.type,
         status=JobStatus.QUEUED,
-        dataset_id=dataset_id,
+        dataset_id=dataset.id,
         model_name=model.name,
         model_id=model.id,
         spec=request.model_dump(mode="json", by_alias=True, exclude={"labels"}),
         labels=request.labels,
         priority=request.priority,
+        peak_bytes=_peak_bytes(session, request, model, dataset),
         created_at=current_time(session),
     )
     repository.insert(session, job)
@@ -53,8 +59,8 @@ def validate(session: Session, request: OnModelRequest) -> dict[str, Any]:
     return {"valid": True, "estimate": None, "errors": []}
 
 
-def _settled(session: Session, request: OnModelRequest) -> tuple[ModelRow, str]:
-    """The model and the id of the rows."""
+def _settled(session: Session, request: OnModelRequest) -> tuple[ModelRow, DatasetRow]:
+    """The model and the rows."""
     try:
         model = models.resolve(session, request.model)
     except NotFound:
@@ -64,7 +70,18 @@ def _settled(session: Session, request: OnModelRequest) -> tuple[ModelRow, str]:
     dataset = service.ready_dataset(session, "dataset_id", request.dataset_id)
     if isinstance(request, EvaluateRequest):
         _check_labels(dataset, model)
-    return model, dataset.id
+    return model, dataset
+
+
+def _peak_bytes(session: Session, request: OnModelRequest, model: ModelRow, dataset: DatasetRow) -> int:
+    """About as much private memory as the job will need. A verification holds what its training held."""
+    if isinstance(request, VerifyRequest):
+        training = repository.get(session, model.job_id or "")
+        return 0 if training is None else training.peak_bytes
+    if isinstance(request, EvaluateRequest):
+        classes = max(1, len(model.card["classes"]))
+        return PROCESS_BYTES + BLOCK_BYTES + 8 * dataset.n_rows * (JUDGED_NUMBERS_A_ROW + 2 * classes)
+    return PROCESS_BYTES + BLOCK_BYTES
 
 
 def file_of(session: Session, job_id: str, which: Which) -> OutputFile:
@@ -92,18 +109,17 @@ def _predicted(session: Session, job_id: str) -> JobRow:
     return job
 
 
-def _dataset_to_verify(session: Session, request: VerifyRequest, model: ModelRow) -> str:
+def _dataset_to_verify(session: Session, request: VerifyRequest, model: ModelRow) -> DatasetRow:
     if model.job_id is None:
         detail = f"{model.name}:{model.version} was imported: nothing here says what it was trained for."
         raise Conflict(detail, code="model_not_trained_here")
     if request.dataset_id is not None:
-        return service.ready_dataset(session, "dataset_id", request.dataset_id).id
-    lineage: dict[str, Any] = model.card["lineage"]
-    if datasets.find(session, lineage["dataset_id"]) is None:
+        return service.ready_dataset(session, "dataset_id", request.dataset_id)
+    dataset = datasets.find(session, model.card["lineage"]["dataset_id"])
+    if dataset is None:
         detail = "The dataset that it was trained on is deleted; upload it again and give its `dataset_id`."
         raise Conflict(detail, code="dataset_deleted")
-    dataset_id: str = lineage["dataset_id"]
-    return dataset_id
+    return dataset
 
 
 def _check_labels(dataset: DatasetRow, model: ModelRow) -> None:

@@ -27,7 +27,8 @@ def predict_batch(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
     row = subject.model
     model = ServedModel.opened(Location(row.id, row.name, row.version, row.blob), subject.file)
     outputs = _outputs(request, model)
-    scorer = DatasetScorer(subject.file, open_arrays(desk.blobs, subject.dataset))
+    target = next((column["name"] for column in subject.dataset.columns if column["role"] == "target"), None)
+    scorer = DatasetScorer(subject.file, open_arrays(desk.blobs, subject.dataset), target)
     passing = Passing(desk.database, claim, scorer.n_rows, stop_reason)
     failed = 0
     with desk.blobs.stage() as staged, desk.blobs.stage() as refused:

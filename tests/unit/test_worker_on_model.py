@@ -16,8 +16,13 @@ from sklearn import metrics as reference
 from app.db.tables import BlobOwnerRow, EvaluationRow
 from app.errors import AppError
 from app.jobs.model_requests import EvaluateRequest, PredictRequest
+from app.models.repository import Location
+from app.predictions.rows import Columns
+from app.predictions.served import ServedModel
+from app.predictions.service import score
 from app.worker import scoring
 from tests.builders import count_rows
+from tests.frames import frame_of, raw_columns
 from tests.worker_bench import Bench, noisy, three_words, worker_bench
 
 Array = np.ndarray[Any, Any]
@@ -222,3 +227,49 @@ def test_cancel_between_blocks_leaves_no_file(bench: Bench) -> None:
     assert (job["status"], job["result"]) == ("cancelled", None)
     assert set(bench.blobs) == before
     assert list(bench.blobs.staging.iterdir()) == []
+
+
+def test_a_file_without_labels_is_predicted(bench: Bench) -> None:
+    """Its last column was taken for the target, and is a feature of the model."""
+    X, signal = noisy(50)
+    columns = [{"name": name, "role": "feature", "kind": "numeric"} for name in "abcd"]
+    dataset_id = bench.store(X, (signal > 0).astype(float), columns)
+    _, model = bench.model(bench.run(dataset_id))
+    unlabelled = bench.store(X[:, :3], X[:, 3], [*columns[:3], {**columns[3], "role": "target"}])
+    _, content, _ = predict(bench, unlabelled)
+    np.testing.assert_allclose(
+        np.array(table("csv", content)["score"], dtype=float), X @ model.coef + model.intercept, rtol=1e-12
+    )
+
+
+def shop(rows: int) -> tuple[Json, Array]:
+    random = np.random.default_rng(rows)
+    price, city = random.normal(10.0, 3.0, rows), random.integers(0, 3, rows)
+    sold = price + np.array([-2.0, 0.0, 2.0])[city] < 10.0
+    cells: Json = {
+        "price": ("numeric", price.tolist()),
+        "city": ("categorical", [["Oslo", "Rome", "Bonn"][k] for k in city]),
+    }
+    return cells, np.where(sold, "yes", "no")
+
+
+def test_a_model_with_preprocessing_scores_raw_tables(bench: Bench) -> None:
+    cells, labels = shop(120)
+    dataset_id = bench.store_frame(frame_of(cells), labels)
+    job = bench.run(dataset_id, preprocess={"missing": "error", "unknown": "error"})
+    _, model = bench.model(job)
+    report = evaluate(bench, dataset_id)
+    assert report["metrics"]["accuracy"] == pytest.approx(job["result"]["metrics"]["train"]["accuracy"])
+    served = ServedModel.opened(Location(job["model_id"], "m", 1, ""), model)
+    fresh, labels = shop(30)
+    fresh["price"][1][4] = None
+    fresh["city"][1][17] = "Paris"
+    result, content, errors = predict(bench, bench.store_frame(frame_of(fresh), labels), format="ndjson")
+    assert (result["predicted"], result["failed"]) == (28, 2)
+    assert [one["row"] for one in errors] == [4, 17]
+    assert "'price'" in errors[0]["detail"]
+    assert "'city'" in errors[1]["detail"]
+    chosen = [row for row in range(30) if row not in (4, 17)]
+    raw = {name: [values[row] for row in chosen] for name, values in raw_columns(fresh).items()}
+    single = score(served, Columns(raw, len(chosen)))
+    assert table("ndjson", content)["score"] == single.scores.tolist(), "predict and batch differ"
