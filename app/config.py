@@ -40,6 +40,7 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(30.0, gt=0, description="a job whose worker is silent this long is retried")
     heartbeat_seconds: float = Field(5.0, gt=0)
     poll_seconds: float = Field(0.2, gt=0, description="how often an idle worker looks for a job")
+    checkpoint_seconds: float = Field(30.0, gt=0, description="how much of a training a dead worker may cost at most")
     drain_seconds: float = Field(8.0, gt=0, description="how long a stop waits for running work")
     max_upload_bytes: int = Field(16 * GIB, gt=0)
     body_patience_seconds: float = Field(30.0, gt=0, description="a body that pauses this long is refused")

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.db.engine import current_time
 from app.db.tables import JobRow
 from app.errors import Conflict
-from app.jobs import repository, service
+from app.jobs import queue, repository, service
 from app.jobs.state import JobStatus, Request, outranks
 
 NO_MODEL_YET = "no_model_yet"
@@ -22,7 +22,9 @@ def cancel(session: Session, job_id: str) -> JobRow:
     _check_not_ended(job)
     if job.status == JobStatus.RUNNING:
         return _ask(session, job, "cancel")
-    repository.update_locked(session, job, status=JobStatus.CANCELLED, finished_at=current_time(session))
+    queue.give_up_kept(session, job)
+    ended = {"status": JobStatus.CANCELLED, "finished_at": current_time(session), **queue.NOTHING_KEPT}
+    repository.update_locked(session, job, **ended)
     repository.append_event(session, job_id, "job.cancelled", {})
     return job
 

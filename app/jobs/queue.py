@@ -14,7 +14,10 @@ from app.db.tables import JobRow
 from app.jobs import repository
 from app.jobs.repository import Claim, Room
 from app.jobs.state import JobStatus, Request
+from app.storage import repository as ownership
 
+NOTHING_KEPT: dict[str, Any] = {"checkpoint": None, "snapshot": None}
+"""The columns of a job that has ended: it will not go on."""
 MAX_WORKER_DEATHS = 3
 MAX_DEATHS_FOR_MEMORY = 2
 
@@ -70,17 +73,36 @@ def advance(session: Session, claim: Claim, progress: float) -> None:
         raise LeaseLost
 
 
-def succeed(session: Session, claim: Claim, model_id: str, result: dict[str, Any], **figures: Any) -> None:
-    """Finish the job. The model's row is inserted in the same transaction, by the caller, after this check."""
-    _end(session, claim, JobStatus.SUCCEEDED, model_id=model_id, result=result, progress=1.0, **figures)
+def tell(session: Session, claim: Claim, event: str, data: dict[str, Any]) -> None:
+    """An event of the job that changes nothing about it."""
+    load(session, claim, lock=True)
+    repository.append_event(session, claim.job_id, event, data)
 
 
-def fail(session: Session, claim: Claim, error: dict[str, Any]) -> None:
-    _end(session, claim, JobStatus.FAILED, error=error)
+def keep(session: Session, claim: Claim, new: Mapping[str, tuple[str, int]]) -> list[str]:
+    """Name new blobs (column > hash, bytes) in place of older ones; returns those, which nobody may need any more."""
+    job = load(session, claim, lock=True)
+    replaced = [old for name in new if (old := getattr(job, name)) is not None]
+    ownership.give_up(session, job.id, replaced)
+    ownership.own(session, job.id, dict(new.values()))
+    repository.update_claimed(session, claim, **{name: blob for name, (blob, _) in new.items()})
+    return replaced
 
 
-def cancel(session: Session, claim: Claim) -> None:
-    _end(session, claim, JobStatus.CANCELLED)
+def succeed(session: Session, claim: Claim, model_id: str, result: dict[str, Any], **figures: Any) -> list[str]:
+    """Finish the job. The model's row is inserted in the same transaction, by the caller, after this check.
+
+    Like `fail` and `cancel` it returns the blobs that the job no longer needs.
+    """
+    return _end(session, claim, JobStatus.SUCCEEDED, model_id=model_id, result=result, progress=1.0, **figures)
+
+
+def fail(session: Session, claim: Claim, error: dict[str, Any]) -> list[str]:
+    return _end(session, claim, JobStatus.FAILED, error=error)
+
+
+def cancel(session: Session, claim: Claim) -> list[str]:
+    return _end(session, claim, JobStatus.CANCELLED)
 
 
 def pause(session: Session, claim: Claim) -> None:
@@ -148,9 +170,18 @@ def _requeue(session: Session, claim: Claim, reason: str, **values: Any) -> None
     _leave(session, claim, JobStatus.QUEUED, {"reason": reason}, **values)
 
 
-def _end(session: Session, claim: Claim, status: JobStatus, **values: Any) -> None:
+def _end(session: Session, claim: Claim, status: JobStatus, **values: Any) -> list[str]:
     told: dict[str, Any] = {name: values[name] for name in ("model_id", "error") if name in values}
-    _leave(session, claim, status, told, finished_at=current_time(session), **values)
+    kept = give_up_kept(session, load(session, claim, lock=True))
+    _leave(session, claim, status, told, finished_at=current_time(session), **NOTHING_KEPT, **values)
+    return kept
+
+
+def give_up_kept(session: Session, job: JobRow) -> list[str]:
+    """The files from which a job could have gone on are not its own any more; returns them."""
+    kept = [blob for name in NOTHING_KEPT if (blob := getattr(job, name)) is not None]
+    ownership.give_up(session, job.id, kept)
+    return kept
 
 
 def _leave(session: Session, claim: Claim, status: JobStatus, told: dict[str, Any], **values: Any) -> None:

@@ -28,6 +28,12 @@ def disown(session: Session, owner_id: str) -> list[str]:
     return list(session.scalars(statement))
 
 
+def give_up(session: Session, owner_id: str, blobs: Collection[str]) -> None:
+    """Give up some blobs of a row."""
+    statement = delete(BlobOwnerRow).where(BlobOwnerRow.owner_id == owner_id, BlobOwnerRow.sha256.in_(blobs))
+    session.execute(statement.execution_options(synchronize_session=False))
+
+
 def owned_among(session: Session, blobs: Collection[str]) -> set[str]:
     """Which of these blobs somebody owns."""
     return set(session.scalars(select(BlobOwnerRow.sha256).where(BlobOwnerRow.sha256.in_(blobs))))

@@ -9,6 +9,7 @@ import numpy as np
 from app.jobs.refusals import class_misses_folds
 from app.jobs.schemas import CALIBRATION_FOLDS, MAX_FOLDS
 from app.jobs.task import CLASS_TASKS
+from app.worker.checkpoints import Note
 from app.worker.evaluate import measure, score
 from app.worker.failures import PermanentFailure
 from app.worker.load import Work, groups_to_keep, missing_class
@@ -50,8 +51,16 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
     judged: list[dict[str, Any]] = []
     n_classes = len(np.unique(work.train.y)) if work.task == "multiclass" else None
     scores = np.full(len(work.train.y) if n_classes is None else (len(work.train.y), n_classes), np.nan)
+
+    def take(number: int, note: Note) -> None:
+        judged.append(note.report)
+        scores[fold_of_row == number] = note.scores
+
     for number in range(int(fold_of_row.max()) + 1):
-        if trainer.is_finishing:
+        if (note := trainer.recall()) is not None:
+            take(number, note)
+            continue
+        if trainer.is_finishing and not trainer.is_resuming:
             break
         training = work.train.rows(np.flatnonzero(fold_of_row != number))
         held_out = work.train.rows(np.flatnonzero(fold_of_row == number))
@@ -61,8 +70,7 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
         fold = prepare(replace(work, train=training, test=held_out))
         assert fold.test is not None
         result = trainer.train(fold.train)
-        scores[fold_of_row == number] = score(fold.test, result)
-        judged.append(
+        note = Note(
             {
                 "fold": number + 1,
                 "train_rows": len(training.y),
@@ -71,8 +79,11 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
                 "relative_gap": result.certificate.relative_gap,
                 "seconds": result.seconds,
                 "metrics": _figures(measure(fold.test, result)),
-            }
+            },
+            score(fold.test, result),
         )
+        trainer.note(note)
+        take(number, note)
     figures = [fold["metrics"] for fold in judged]
     summary = {"mean": _summary(figures, _mean), "std": _summary(figures, _deviation)}
     return Validation({"by": _kind(work), "folds": judged, **summary}, scores)

@@ -18,3 +18,4 @@ class Desk:
     database: Database
     blobs: BlobStore
     threads: int
+    checkpoint_seconds: float = 30.0

@@ -14,7 +14,7 @@ from app.worker.failures import PermanentFailure
 Array = np.ndarray[Any, Any]
 
 
-def labels_of(rows: DatasetArrays, result: solvers.SolveResult) -> list[Label]:
+def labels_of(rows: DatasetArrays, result: solvers.LinearModel) -> list[Label]:
     """What the model can answer; empty for numbers, and for an order without ranks."""
     if result.task == "ordinal" and result.thresholds is None:
         return []

@@ -4,17 +4,20 @@ import errno
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy.exc import OperationalError
 
 from app.jobs import queue
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim
+from app.storage.reclaim import reclaim
 from app.worker.desk import Desk, StopAsked
 from app.worker.failures import PermanentFailure, Stopped, TransientFailure
 from app.worker.kinds import WORK_OF_TYPE
 from app.worker.slot import StopReason
+
+Answer = TypeVar("Answer")
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +49,7 @@ def _type(desk: Desk, claim: Claim) -> str:
 
 
 def _fail(desk: Desk, claim: Claim, error: dict[str, Any]) -> None:
-    _acknowledge(desk, lambda session: queue.fail(session, claim, {"param": None, **error}))
+    reclaim(desk.database, desk.blobs, _acknowledge(desk, queue.fail, claim, {"param": None, **error}) or [])
 
 
 def _storage_error(error: OSError) -> dict[str, Any]:
@@ -59,16 +62,17 @@ def _storage_error(error: OSError) -> dict[str, Any]:
 
 def _acknowledge_stop(desk: Desk, claim: Claim, reason: StopReason) -> None:
     if reason == "cancel":
-        _acknowledge(desk, lambda session: queue.cancel(session, claim))
+        reclaim(desk.database, desk.blobs, _acknowledge(desk, queue.cancel, claim) or [])
     elif reason == "pause":
-        _acknowledge(desk, lambda session: queue.pause(session, claim))
+        _acknowledge(desk, queue.pause, claim)
     elif reason == "drain":
-        _acknowledge(desk, lambda session: queue.release(session, claim))
+        _acknowledge(desk, queue.release, claim)
 
 
-def _acknowledge(desk: Desk, write: Callable[[Any], None]) -> None:
+def _acknowledge(desk: Desk, write: Callable[..., Answer], *arguments: Any) -> Answer | None:
     try:
         with suppress(LeaseLost), desk.database.write() as session:
-            write(session)
+            return write(session, *arguments)
     except OperationalError as error:
         raise TransientFailure(str(error)) from error
+    return None

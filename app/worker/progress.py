@@ -3,6 +3,7 @@
 import logging
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy.exc import OperationalError
@@ -21,13 +22,14 @@ MAX_TRACE_POINTS = 200
 class Progress:
     """Collects a solver's reports; the latest goes to the job's row so that clients can watch."""
 
-    def __init__(self, database: Database, claim: Claim, tol: float) -> None:
+    def __init__(self, database: Database, claim: Claim, tol: float, progress: float = 0.0) -> None:
+        """`progress` is where an earlier attempt was: it never goes back."""
         self._database = database
         self._claim = claim
         self._tol = tol
         self._part, self._parts = 0, 1
         self._first_gap: float | None = None
-        self._progress = 0.0
+        self._progress = progress
         self._points: list[dict[str, Any]] = []
         self._next_write = time.monotonic() + WRITE_EVERY_SECONDS
 
@@ -35,7 +37,15 @@ class Progress:
         """The next solve of several begins: it has its own curve, and its part of the progress."""
         self._part, self._parts = part, parts
         self._first_gap, self._points = None, []
-        self._progress = part / parts
+        self._progress = max(self._progress, part / parts)
+
+    def record(self) -> dict[str, Any]:
+        """What it takes to go on with the curve of this solve."""
+        return {"progress": self._progress, "first_gap": self._first_gap, "curve": thinned(self._points)}
+
+    def restore(self, recorded: Mapping[str, Any]) -> None:
+        self._progress = max(self._progress, recorded["progress"])
+        self._first_gap, self._points = recorded["first_gap"], list(recorded["curve"])
 
     def report(self, report: solvers.StepReport) -> None:
         """Take one report. Raises LeaseLost if the job is no longer ours."""

@@ -10,8 +10,10 @@ from app.ids import new_id
 from app.jobs import queue
 from app.jobs.repository import Claim
 from app.models import service as models
+from app.storage.reclaim import reclaim
 from app.worker.calibration import Calibrated, calibrated
 from app.worker.card import write_card
+from app.worker.checkpoints import Checkpoints
 from app.worker.cross_validation import Validation, choose_folds, cross_validate
 from app.worker.desk import Desk, StopAsked
 from app.worker.evaluate import labels_of
@@ -30,14 +32,14 @@ def train_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
     started = time.perf_counter()
     work = load(desk.database, desk.blobs, claim)
     folds = choose_folds(work)
-    progress = Progress(desk.database, claim, work.request.tol)
+    progress = Progress(desk.database, claim, work.request.tol, work.job.progress)
     trainings = 1 if folds is None else 2 + int(folds.max())
-    trainer = Trainer(work, desk.threads, trainings, progress, stop_reason)
+    trainer = Trainer(work, desk.threads, trainings, progress, Checkpoints(desk, claim, work), stop_reason)
     validation = None if folds is None else cross_validate(work, folds, trainer)
     work = prepare(work)
-    result = trainer.train(work.train)
+    result = trainer.train(work.train, model_of=work)
     calibration = _calibration(work, result, validation)
-    card = write_card(work, result, validation, calibration, started)
+    card = write_card(work, result, validation, calibration, started - trainer.seconds_before)
     content = encode_model(work, result, card, calibration)
     blob, size = desk.blobs.put(content), len(content)
     proof = write_proof(desk.blobs, result)
@@ -83,6 +85,7 @@ def _commit(
             "solver": result.solver,
             **{name: card[name] for name in OF_CARD},
         }
-        queue.succeed(session, claim, model.id, outcome, **progress.final_figures(result))
+        unneeded = queue.succeed(session, claim, model.id, outcome, **progress.final_figures(result))
         model.created_at = current_time(session)
         models.register(session, model, size, 0 if proof is None else proof[1])
+    reclaim(desk.database, desk.blobs, unneeded)

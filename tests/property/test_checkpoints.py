@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 import solvers
 from app.storage import BlobStore
-from app.worker import checkpoint
+from app.worker import checkpoint_file
 from solvers.registry import registered
 from tests.property.solver_problems import cases, examples
 from tests.property.test_solver_conformance import CHOICES, HANG_SECONDS, INEXACT_PASSES, over
 
 TOL = 1e-5
-HEADER = checkpoint.Header(
+HEADER = checkpoint_file.Header(
     job_id="job_x",
     fence=1,
     data="0" * 64,
-    code=checkpoint.code_version(),
+    code=checkpoint_file.code_version(),
     seed=0,
     seconds=1.5,
     training=0,
@@ -38,9 +38,9 @@ class Interruption(Exception):
 def written_and_read(state):
     with tempfile.TemporaryDirectory() as folder:
         blobs = BlobStore(Path(folder))
-        sha256, size = checkpoint.write(blobs, HEADER, state)
+        sha256, size = checkpoint_file.write(blobs, HEADER, state)
         assert size == blobs.size(sha256)
-        header, read = checkpoint.read(blobs, sha256)
+        header, read = checkpoint_file.read(blobs, sha256)
     assert header.model_copy(update={"arrays": {}, "scalars": {}}) == HEADER
     assert read.keys() == state.keys()
     for name, value in state.items():

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import solvers
-from app import __version__
+from app import __version__, preprocess
 from app.storage import BlobStore
 
 MAGIC = b"HYPRCKP1"
@@ -55,7 +55,7 @@ class Header(BaseModel):
     data: str
     """The dataset's SHA-256."""
     code: str
-    """The version of Hyperplane and of the solvers' source."""
+    """The version of Hyperplane and of the source that a state depends on."""
     seed: int
     seconds: float
     """Of the job's time, used up so far."""
@@ -71,7 +71,7 @@ class Header(BaseModel):
 
 
 def code_version() -> str:
-    return f"{__version__} {_solvers_sha256()[:16]}"
+    return f"{__version__} {_source_sha256()[:16]}"
 
 
 def write(blobs: BlobStore, header: Header, state: State) -> tuple[str, int]:
@@ -135,11 +135,13 @@ def _unpacked(path: Path, start: int, header: Header) -> Iterator[tuple[str, Any
 
 
 @cache
-def _solvers_sha256() -> str:
-    """Of the source of the solvers: a state means what the code that wrote it says it means."""
-    folder, digest = Path(solvers.__file__).parent, hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
-        digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
+def _source_sha256() -> str:
+    """Of the solvers and what prepares their rows: a state means what the code that wrote it says it means."""
+    digest = hashlib.sha256()
+    for package in (solvers, preprocess):
+        folder = Path(package.__path__[0])
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
