@@ -24,6 +24,8 @@ from .trace import Trace
 
 __all__ = ["class_states", "solve_each_class", "sum_of_classes"]
 
+LEAST_STEPS = 10
+"""Of a class that begins at nothing, also if the callback says stop."""
 WORST_FIRST = (Status.NONFINITE, Status.STOPPED, Status.TIME_LIMIT, Status.PASS_LIMIT, Status.STALLED)
 
 
@@ -42,8 +44,8 @@ def solve_each_class(
 ) -> SolveResult:
     """Solve every class's problem. A limit on passes is shared out evenly, a limit on time as it is used.
 
-    Every class gets one step at least, also after the callback has said stop: a model that knows nothing of a class
-    would be of no use.
+    Every class gets a few steps, also after the callback has said stop: a model that knows nothing of a class would be
+    of no use.
     """
     run = _Run(method.name, problems, classes, starts, callback, started)
     share = None if limits.max_passes is None else max(1, limits.max_passes // len(problems))
@@ -114,6 +116,7 @@ class _Run:
         self.is_aborted = False
         """The callback raised an error: nothing more is begun."""
         self._is_stopped = False
+        self._owed_steps = [0 if start.state is not None or start.coef is not None else LEAST_STEPS for start in starts]
         self._solver = solver
         self._problems = problems
         self._classes = classes
@@ -159,7 +162,8 @@ class _Run:
                     self.is_aborted = True
                     raise
                 self._is_stopped = isinstance(answer, bool | np.bool_) and bool(answer)
-            return self._is_stopped or self.is_aborted
+            self._owed_steps[k] -= 1
+            return self.is_aborted or (self._is_stopped and self._owed_steps[k] <= 0)
 
     def finish(self, k: int, result: SolveResult) -> None:
         with self._turn_of(k):

@@ -97,13 +97,22 @@ class Bench:
         return self.execute(job_id, stop_reason)
 
     def execute(self, job_id: str, stop_reason: Callable[[], Any] = lambda: None) -> Json:
+        """The job after it was claimed and worked on once more."""
         with self.database.write() as session:
             claim = queue.claim_next(session, "wrk_test", 60.0)
         assert claim is not None
         assert claim.job_id == job_id
         execute(self.desk, claim, stop_reason)
+        return self.job(job_id)
+
+    def job(self, job_id: str) -> Json:
         with self.database.read() as session:
             return jobs.show(session, jobs.get(session, job_id))
+
+    def events(self, job_id: str, *kinds: str) -> list[Json]:
+        """What was told of a job, of these kinds."""
+        with self.database.read() as session:
+            return [event.data for event in jobs.list_events(session, job_id, 10_000, None) if event.type in kinds]
 
     def model(self, job: Json) -> tuple[Json, file.ModelFile]:
         """A finished job's card and file."""
@@ -114,8 +123,8 @@ class Bench:
 
 
 @contextmanager
-def worker_bench(folder: Path) -> Iterator[Bench]:
-    with migrated_database(f"sqlite:///{folder / 'test.sqlite3'}") as database:
+def worker_bench(folder: Path, database_url: str | None = None) -> Iterator[Bench]:
+    with migrated_database(database_url or f"sqlite:///{folder / 'test.sqlite3'}") as database:
         yield Bench(database, BlobStore(folder))
 
 

@@ -5,9 +5,11 @@ A lease of -1 seconds has run out the moment it is given, so no test waits for a
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db import Database
@@ -34,6 +36,8 @@ ACTS: dict[str, Act] = {
     "fail": lambda session, claim: queue.fail(session, claim, ERROR),
     "cancel": queue.cancel,
     "pause": queue.pause,
+    "keep": lambda session, claim: queue.keep(session, claim, {"checkpoint": ("5" * 64, 10)}),
+    "tell": lambda session, claim: queue.tell(session, claim, "job.resumed", {}),
     "release": queue.release,
     "worker_died": queue.worker_died,
 }
@@ -194,6 +198,37 @@ def test_a_claim_of_a_job_that_does_not_exist_is_lost(database: Database) -> Non
     for act in ACTS.values():
         with pytest.raises(LeaseLost):
             do(database, act, Claim(f"job_{NOBODY}", 1))
+
+
+def owned(database: Database) -> set[tuple[str, str]]:
+    with database.read() as session:
+        return {(row.owner_id, row.sha256) for row in session.scalars(select(BlobOwnerRow))}
+
+
+def test_a_job_owns_its_newest_checkpoint_and_nothing_once_it_has_ended(database: Database) -> None:
+    (job_id,) = queued_jobs(database, [0])
+    claimed = claim(database)
+    old, new, model = "5" * 64, "6" * 64, "7" * 64
+    keep = partial(queue.keep, new={"checkpoint": (old, 10), "snapshot": (model, 3)})
+    assert do(database, keep, claimed) == []
+    assert do(database, partial(queue.keep, new={"checkpoint": (new, 20)}), claimed) == [old]
+    job = get(database, job_id)
+    assert (job.checkpoint, job.snapshot) == (new, model)
+    assert owned(database) == {(job_id, new), (job_id, model)}
+    do(database, queue.release, claimed)
+    assert get(database, job_id).checkpoint == new
+    assert set(do(database, ACTS["fail"], claim(database))) == {new, model}
+    job = get(database, job_id)
+    assert (job.checkpoint, job.snapshot, owned(database)) == (None, None, set())
+
+
+def test_a_cancelled_job_that_nobody_ran_owns_nothing(database: Database) -> None:
+    (job_id,) = queued_jobs(database, [0])
+    claimed = claim(database)
+    do(database, ACTS["keep"], claimed)
+    do(database, queue.release, claimed)
+    client_cancels(database, job_id)
+    assert (get(database, job_id).checkpoint, owned(database)) == (None, set())
 
 
 def test_progress_is_what_clients_watch(database: Database) -> None:
