@@ -178,7 +178,7 @@ def test_what_cannot_be_gone_on_from_is_begun_anew_and_told(
     elif damage == "other bytes":
         path.write_bytes(path.read_bytes()[:-1] + b"x")
     elif damage == "other version":
-        monkeypatch.setattr(checkpoint_file, "_solvers_sha256", lambda: "another")
+        monkeypatch.setattr(checkpoint_file, "_source_sha256", lambda: "another")
     elif damage == "other data":
         with bench.database.write() as session:
             session.get_one(jobs.DatasetRow, row(bench, job_id).dataset_id).sha256 = "9" * 64
@@ -304,10 +304,10 @@ def test_checkpoints_come_often_at_first_and_never_further_apart_than_asked(
     desk: Any = replace(bench.desk, checkpoint_seconds=10.0)
     work: Any = None
     schedule = Checkpoints(desk, queue.Claim("job_x", 1), work)
-    monkeypatch.setattr(schedule, "_write", lambda *_, **__: saved.append(now))
+    monkeypatch.setattr(schedule, "_write", lambda *_: saved.append(now))
     while now < 60.0:
         if schedule.is_due:
-            schedule.save(report, dict, is_model=True)
+            schedule.save(report, {}, [], None)
         now += 0.25
     assert saved == [1.0, 3.0, 7.0, 15.0, 25.0, 35.0, 45.0, 55.0]
 
