@@ -21,7 +21,8 @@ from app.ids import new_id
 from app.models import file, service
 from app.models.calibration import Calibration
 from app.models.exports import FORMATS, json_document, liblinear, tensors
-from app.models.exports.probe import linear_scores, probe_rows
+from app.models.exports.probe import probe_of
+from app.models.exports.subject import Subject
 from app.models.file import CorruptModel
 from app.models.parts import Parts, check_claims
 from app.models.schemas import Certificate
@@ -79,14 +80,26 @@ def read_model(blobs: BlobStore, name: str, format_name: ImportFormat, body: byt
 
 def _try(model: file.ModelFile) -> None:
     """Use everything that predict would, before anybody relies on it."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        scores = linear_scores({"coef": model.coef, "intercept": np.asarray(model.intercept)}, probe_rows(model))
-    if not np.isfinite(scores).all():
-        raise invalid_field("coef", "overflow", "rows of usual size have scores that are too large to be numbers")
     try:
         Calibration.of(model)
     except CorruptModel as error:
         raise invalid_field("calibration", "invalid", str(error)) from error
+    subject = Subject("", "", 0, model)
+    try:
+        pipeline = subject.pipeline
+    except CorruptModel as error:
+        raise invalid_field("preprocess", "invalid", str(error)) from error
+    if pipeline is not None and pipeline.n_features != model.header.n_features:
+        detail = f"makes {pipeline.n_features} features, the weights are of {model.header.n_features}"
+        raise invalid_field("preprocess", "wrong_width", detail)
+    if pipeline is not None and model.header.feature_names is not None:
+        names = pipeline.names if pipeline.is_plain else None
+        if names is None or list(names) != model.header.feature_names:
+            raise invalid_field("feature_names", "contradiction", "preprocess names the columns differently")
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = probe_of(subject).expected
+    if not np.isfinite(scores).all():
+        raise invalid_field("coef", "overflow", "rows of usual size have scores that are too large to be numbers")
 
 
 def _card(parts: Parts, format_name: ImportFormat, sha256: str) -> dict[str, Any]:

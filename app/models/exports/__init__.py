@@ -6,7 +6,7 @@ from typing import Literal
 
 from app.errors import invalid_field
 from app.models.exports import json_document, liblinear, mlflow, npz, onnx, sql, tensors
-from app.models.exports.probe import largest_difference, linear_scores, probe_rows
+from app.models.exports.probe import Probe, largest_difference, probe_of
 from app.models.exports.subject import Array, Subject, not_in
 
 __all__ = ["FORMATS", "Export", "FormatName", "SqlOutput", "Subject", "export"]
@@ -25,7 +25,7 @@ class Format:
     suffix: str
     write: Callable[[Subject, float | None], bytes]
     """The file; the difference in it is None in the draft that is compared."""
-    scores: Callable[[Subject, bytes, Array], Array]
+    scores: Callable[[Subject, bytes, Probe], Array]
     """What a written file says of rows."""
     max_weights: int = BINARY_WEIGHTS
 
@@ -59,9 +59,8 @@ def export(subject: Subject, format_name: FormatName, output: SqlOutput | None) 
     if subject.file.coef.size > chosen.max_weights:
         why = f"{subject.file.coef.size} weights are more than {chosen.max_weights}"
         raise not_in(format_name, why, "take npz or safetensors")
-    rows = probe_rows(subject.file)
-    found = chosen.scores(subject, chosen.write(subject, None), rows)
-    difference = largest_difference(linear_scores(subject.arrays, rows), found)
+    draft, probe = chosen.write(subject, None), probe_of(subject)
+    difference = largest_difference(probe.expected, chosen.scores(subject, draft, probe))
     file_name = f"{subject.name}-{subject.version}.{chosen.suffix}"
     headers = {"X-Max-Score-Difference": repr(difference)}
     if format_name == "liblinear" and subject.file.header.classes:

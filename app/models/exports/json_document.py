@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
-from app.models.exports.probe import linear_scores
+from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.subject import Array, Subject, describe
 from app.models.file import Header, Task
 from app.models.parts import Parts, checked_header
@@ -61,8 +61,8 @@ def write(subject: Subject, difference: float | None) -> bytes:
     return msgspec.json.encode(document)
 
 
-def scores(subject: Subject, content: bytes, rows: Array) -> Array:
-    return linear_scores(read(content).arrays, rows)
+def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
+    return linear_scores(read(content).arrays, probe.features)
 
 
 def read(content: bytes) -> Parts:

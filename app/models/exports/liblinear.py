@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
-from app.models.exports.probe import linear_scores
+from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.subject import Array, Subject, not_in
 from app.models.parts import Parts, checked_header
 
@@ -58,7 +58,9 @@ def write(subject: Subject, difference: float | None) -> bytes:
 
 
 def _head(subject: Subject) -> list[str]:
-    header = subject.file.header
+    header, pipeline = subject.file.header, subject.pipeline
+    if pipeline is not None and not (pipeline.is_plain and pipeline.numbers.refuses_missing.all()):
+        raise not_in("liblinear", "its columns need preprocessing", "take json, npz, safetensors, onnx, mlflow or sql")
     loss = str(header.card.get("params", {}).get("loss"))
     if header.task == "ordinal" and header.classes:
         raise not_in("liblinear", "it has no thresholds of ranks", "take json, npz, safetensors, onnx, mlflow or sql")
@@ -73,8 +75,8 @@ def _head(subject: Subject) -> list[str]:
     return [f"solver_type {solver}", f"nr_class {len(numbers)}", f"label {' '.join(map(str, numbers))}"]
 
 
-def scores(subject: Subject, content: bytes, rows: Array) -> Array:
-    return linear_scores(read(content).arrays, rows)
+def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
+    return linear_scores(read(content).arrays, probe.features)
 
 
 def read(content: bytes) -> Parts:

@@ -10,6 +10,8 @@ import zipfile
 from typing import Any
 
 from app.models.exports import onnx
+from app.models.exports.columns import Table
+from app.models.exports.probe import Probe
 from app.models.exports.subject import Array, Subject
 
 FIRST_VERSION = "2.9.0"
@@ -34,9 +36,9 @@ def write(subject: Subject, difference: float | None) -> bytes:
     return buffer.getvalue()
 
 
-def scores(subject: Subject, content: bytes, rows: Array) -> Array:
+def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return onnx.scores(subject, archive.read(DATA), rows)
+        return onnx.scores(subject, archive.read(DATA), probe)
 
 
 def _description(subject: Subject, difference: float | None, onnx_version: str) -> dict[str, Any]:
@@ -57,7 +59,12 @@ def _description(subject: Subject, difference: float | None, onnx_version: str) 
 
 
 def _inputs(subject: Subject) -> list[dict[str, Any]]:
-    header = subject.file.header
-    if header.feature_names is None:
-        return [{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, header.n_features]}}]
-    return [{"name": name, "type": "double", "required": True} for name in header.feature_names]
+    table = Table.of(subject, "mlflow")
+    if table.words:
+        kinds = dict.fromkeys(table.number_names, "double")
+        kinds |= {words.name: "string" if words.is_text else "double" for words in table.words}
+    elif table.names is not None:
+        kinds = dict.fromkeys(table.names, "double")
+    else:
+        return [{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, table.n_columns]}}]
+    return [{"name": name, "type": kind, "required": True} for name, kind in kinds.items()]

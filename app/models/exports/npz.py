@@ -5,7 +5,7 @@ import io
 import msgspec
 import numpy as np
 
-from app.models.exports.probe import linear_scores
+from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.subject import Array, Subject, describe
 
 
@@ -16,6 +16,6 @@ def write(subject: Subject, difference: float | None) -> bytes:
     return buffer.getvalue()
 
 
-def scores(subject: Subject, content: bytes, rows: Array) -> Array:
+def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-        return linear_scores(stored, rows)
+        return linear_scores(stored, probe.features)

@@ -12,10 +12,12 @@ import msgspec
 import numpy as np
 
 from app.models.calibration import Calibration
+from app.models.exports.columns import Table, Words
+from app.models.exports.probe import Probe
 from app.models.exports.subject import KEY, Array, Subject, describe, not_in
 
 if TYPE_CHECKING:
-    from onnx import NodeProto, TensorProto
+    from onnx import NodeProto, TensorProto, ValueInfoProto
 
 IR_VERSION, OPSET, ML_OPSET = 8, 17, 3
 MAX_BYTES = (1 << 31) - (1 << 20)  # of a protocol buffer
@@ -23,15 +25,22 @@ MAX_BYTES = (1 << 31) - (1 << 20)  # of a protocol buffer
 
 @dataclass
 class Graph:
-    """Nodes and constants as they come; values are known by their names."""
+    """Inputs, nodes and constants as they come; values are known by their names."""
 
+    inputs: dict[str, "ValueInfoProto"] = field(default_factory=dict)
     nodes: list["NodeProto"] = field(default_factory=list)
     constants: list["TensorProto"] = field(default_factory=list)
+
+    def input(self, name: str, kind: int, *width: int) -> str:
+        from onnx import helper
+
+        self.inputs[name] = helper.make_tensor_value_info(name, kind, [None, *width])
+        return name
 
     def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         from onnx import helper
 
-        output = output or f"value_{len(self.nodes)}"
+        output = output or f"hyperplane/value_{len(self.nodes)}"
         outputs = [output, f"{output}_places"] if operator == "TopK" else [output]
         self.nodes.append(helper.make_node(operator, list(inputs), outputs, **attributes))
         return output
@@ -39,7 +48,7 @@ class Graph:
     def constant(self, value: Any) -> str:
         from onnx import numpy_helper
 
-        name = f"constant_{len(self.constants)}"
+        name = f"hyperplane/constant_{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(value), name))
         return name
 
@@ -53,17 +62,16 @@ def write(subject: Subject, difference: float | None) -> bytes:
 
 def build(subject: Subject, difference: float | None, *, wide: bool) -> bytes:
     """The model. `wide`: also the outputs that have several values a row."""
-    from onnx import TensorProto, helper  # imported late: half a second that a service without exports never pays
+    from onnx import helper  # imported late: half a second that a service without exports never pays
 
     header = subject.file.header
     if subject.file.coef.nbytes > MAX_BYTES:
         raise not_in("onnx", "it would be larger than 2 GiB", "take npz or safetensors")
     graph = Graph()
-    scores = _add_scores(graph, subject)
+    scores = _add_scores(graph, Table.of(subject, "onnx"), subject.rows_of_weights[1])
     outputs = _add_answers(graph, subject, scores, wide)
-    inputs = [helper.make_tensor_value_info("X", TensorProto.DOUBLE, [None, header.n_features])]
     model = helper.make_model(
-        helper.make_graph(graph.nodes, "hyperplane", inputs, outputs, graph.constants),
+        helper.make_graph(graph.nodes, "hyperplane", list(graph.inputs.values()), outputs, graph.constants),
         ir_version=IR_VERSION,
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)],
         producer_name="hyperplane",
@@ -75,22 +83,104 @@ def build(subject: Subject, difference: float | None, *, wide: bool) -> bytes:
     return content
 
 
-def scores(subject: Subject, content: bytes, rows: Array) -> Array:
+def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
     """By the reference evaluator that comes with ONNX."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 
     model = onnx.load_from_string(content)
-    several = any(output.name == "scores" for output in model.graph.output)
+    told = [output.name for output in model.graph.output]
+    wanted = next(name for name in told[::-1] if name.endswith(("score", "scores")))
+    feeds = {"X": probe.numbers}
+    if probe.numbers is None:
+        feeds = {given.name: _fed(probe.columns[given.name], given) for given in model.graph.input}
     with np.errstate(over="ignore", invalid="ignore"):  # its sigmoid computes both branches of every value
-        (found,) = ReferenceEvaluator(model).run(["scores" if several else "score"], {"X": rows})
+        (found,) = ReferenceEvaluator(model).run([wanted], feeds)
     return np.asarray(found)
 
 
-def _add_scores(graph: Graph, subject: Subject) -> str:
-    """[rows, scores a row]."""
-    coef, intercept = subject.rows_of_weights
-    return graph.add("Gemm", "X", graph.constant(np.ascontiguousarray(coef.T)), graph.constant(intercept))
+def _fed(values: list[Any], given: "ValueInfoProto") -> Array:
+    from onnx import TensorProto
+
+    if given.type.tensor_type.elem_type == TensorProto.STRING:
+        return np.array(["" if value is None else value for value in values], dtype=object)
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _add_scores(graph: Graph, table: Table, intercept: Array) -> str:
+    """[rows, scores a row]"""
+    from onnx import TensorProto
+
+    if not table.words:
+        graph.input("X", TensorProto.DOUBLE, table.n_columns)
+        return _add_numbers(graph, "X", *_of_all_columns(table), intercept)
+    parts = []
+    if len(table.places):
+        columns = [graph.input(name, TensorProto.DOUBLE) for name in table.number_names]
+        matrix = graph.add("Concat", *(graph.add("Unsqueeze", name, graph.whole(1)) for name in columns), axis=1)
+        parts.append(_add_numbers(graph, matrix, table.weights, table.fill, table.missing, intercept))
+    else:
+        parts.append(graph.constant(intercept[None]))
+    for words in table.words:
+        kind = TensorProto.STRING if words.is_text else TensorProto.DOUBLE
+        column = graph.input(words.name, kind)
+        parts.append((_add_texts if words.is_text else _add_levels)(graph, column, words))
+    return graph.add("Sum", *parts)
+
+
+def _of_all_columns(table: Table) -> tuple[Array, Array, Array]:
+    """Weights, fill and what a missing number adds, with nothing for the columns that are ignored."""
+    if len(table.places) == table.n_columns:
+        return table.weights, table.fill, table.missing
+    weights = np.zeros((len(table.weights), table.n_columns))
+    fill, missing = np.zeros(table.n_columns), np.zeros_like(weights)
+    weights[:, table.places], fill[table.places], missing[:, table.places] = table.weights, table.fill, table.missing
+    return weights, fill, missing
+
+
+def _add_numbers(graph: Graph, matrix: str, weights: Array, fill: Array, missing: Array, intercept: Array) -> str:
+    from onnx import TensorProto
+
+    gaps, filled = "", matrix
+    if not np.isnan(fill).all():
+        gaps = graph.add("IsNaN", matrix)
+        filled = graph.add("Where", gaps, graph.constant(fill[None]), matrix)
+    factors = graph.constant(np.ascontiguousarray(weights.T))
+    scores = graph.add("Gemm", filled, factors, graph.constant(intercept))
+    if missing.any():
+        counted = graph.add("Cast", gaps, to=TensorProto.DOUBLE)
+        added = graph.add("MatMul", counted, graph.constant(np.ascontiguousarray(missing.T)))
+        scores = graph.add("Add", scores, added)
+    return scores
+
+
+def _add_texts(graph: Graph, column: str, words: Words) -> str:
+    """The number of the level, then its row of weights; behind the levels those of unknown and of missing ones."""
+    count = len(words.levels)
+    numbers = {"": count + 1} | {level: number for number, level in enumerate(words.levels)}
+    number = graph.add(
+        "LabelEncoder",
+        column,
+        domain="ai.onnx.ml",
+        keys_strings=list(numbers),
+        values_int64s=list(numbers.values()),
+        default_int64=count,
+    )
+    weights = np.vstack([words.weights.T, words.unknown, words.missing])
+    return graph.add("Gather", graph.constant(weights), number, axis=0)
+
+
+def _add_levels(graph: Graph, column: str, words: Words) -> str:
+    """Levels that are numbers: each is compared."""
+    from onnx import TensorProto
+
+    values = graph.add("Unsqueeze", column, graph.whole(1))
+    equal = graph.add("Equal", values, graph.constant(np.array([words.numbers])))
+    hits = graph.add("Cast", equal, to=TensorProto.DOUBLE)
+    weighed = graph.add("MatMul", hits, graph.constant(np.ascontiguousarray(words.weights.T)))
+    known = graph.add("Cast", graph.add("ReduceSum", hits, graph.whole(1), keepdims=1), to=TensorProto.BOOL)
+    found = graph.add("Where", known, weighed, graph.constant(words.unknown[None]))
+    return graph.add("Where", graph.add("IsNaN", values), graph.constant(words.missing[None]), found)
 
 
 def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> list[Any]:
@@ -101,6 +191,7 @@ def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> lis
     outputs = []
 
     def tell(name: str, kind: int, value: str, *width: int) -> None:
+        name = f"predicted_{name}" if name in graph.inputs else name
         graph.add("Identity", value, output=name)
         outputs.append(helper.make_tensor_value_info(name, kind, [None, *width]))
 

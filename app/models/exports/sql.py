@@ -1,7 +1,8 @@
 """SQL: a score, or a label, as one expression over the columns of a table: `SELECT (…) FROM rows`.
 
 It keeps to what SQLite and PostgreSQL both read: identifiers in double quotes, doubles by their shortest exact
-decimals, sums as trees (SQLite allows a depth of 1,000). NULL in a column that counts makes score and label NULL.
+decimals, sums as trees (SQLite allows a depth of 1,000). What predict refuses (a missing value or an unknown level,
+where the model does not allow them) makes score and label NULL.
 """
 
 import sqlite3
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from app.models.exports.columns import Table, Words
+from app.models.exports.probe import Probe
 from app.models.exports.subject import Array, Subject, not_in
 
 MAX_COLUMNS = 1600  # of a table of PostgreSQL
@@ -28,21 +31,27 @@ def write_label(subject: Subject, difference: float | None) -> bytes:
     return _document(subject, difference, "label", _label(subject))
 
 
-def scores(subject: Subject, content: bytes, rows: Array) -> Array:
+def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
     """By SQLite itself. An expression of labels is judged by the scores that it compares."""
     expression = write_score(subject, None).decode()
-    columns = [_identifier(name) for name in subject.columns]
-    used = np.flatnonzero(_used(subject))
+    columns = {"nothing": [None] * len(probe.expected)} | _probe_columns(Table.of(subject, "sql"), probe)
     connection = sqlite3.connect(":memory:")
     try:
-        names = ", ".join(columns[number] for number in used) or '"nothing"'
-        marks = ", ".join("?" * len(used)) or "NULL"
-        connection.execute(f"CREATE TABLE probe ({names})")
-        connection.executemany(f"INSERT INTO probe VALUES ({marks})", rows[:, used].tolist())
+        connection.execute(f"CREATE TABLE probe ({', '.join(map(_identifier, columns))})")
+        marks = ", ".join("?" * len(columns))
+        connection.executemany(f"INSERT INTO probe VALUES ({marks})", zip(*columns.values(), strict=True))
         found = connection.execute(f"SELECT {expression} FROM probe ORDER BY rowid").fetchall()
     finally:
         connection.close()
     return np.array([score for (score,) in found])
+
+
+def _probe_columns(table: Table, probe: Probe) -> dict[str, list[Any]]:
+    if probe.numbers is None:
+        return probe.columns
+    names, used = table.number_names, np.flatnonzero(table.used)
+    columns = {names[number]: probe.numbers[:, table.places[number]].tolist() for number in used}
+    return {name: [None if value != value else value for value in values] for name, values in columns.items()}
 
 
 def _document(subject: Subject, difference: float | None, output: str, expression: str) -> bytes:
@@ -59,22 +68,57 @@ def _document(subject: Subject, difference: float | None, output: str, expressio
     return content
 
 
-def _used(subject: Subject) -> Array:
-    """Which features count in any score; the others are left out."""
-    return np.asarray(np.any(subject.rows_of_weights[0] != 0.0, axis=0))
-
-
 def _scores(subject: Subject) -> list[str]:
-    coef, intercept = subject.rows_of_weights
-    used = np.flatnonzero(_used(subject))
-    if len(used) > MAX_COLUMNS:
-        raise not_in("sql", f"{len(used)} columns are more than the {MAX_COLUMNS} of a table", OTHERS)
-    columns = [subject.columns[number] for number in used]
+    """An expression a score."""
+    table = Table.of(subject, "sql")
+    used = np.flatnonzero(table.used).tolist()
+    names = table.number_names
+    columns = [names[number] for number in used] + [words.name for words in table.words]
+    if len(columns) > MAX_COLUMNS:
+        raise not_in("sql", f"{len(columns)} columns are more than the {MAX_COLUMNS} of a table", OTHERS)
     if len({name.lower() for name in columns}) < len(columns):
         raise not_in("sql", "two of its columns differ in nothing but case", OTHERS)
-    values = [f"CAST({_identifier(name)} AS DOUBLE PRECISION)" for name in columns]
-    weights = zip(coef[:, used].tolist(), intercept.tolist(), strict=True)
-    return [_sum([_literal(b), *map(_product, values, w)]) for w, b in weights]
+    expressions = []
+    for row, intercept in enumerate(subject.rows_of_weights[1].tolist()):
+        terms = [f"CAST({intercept!r} AS DOUBLE PRECISION)"]
+        for number in used:
+            terms += _number_terms(table, number, _identifier(names[number]), row)
+        terms += [_word_term(words, row) for words in table.words]
+        expressions.append(_sum(terms))
+    return expressions
+
+
+def _number_terms(table: Table, number: int, column: str, row: int) -> list[str]:
+    # PostgreSQL makes no double of a truth value, but a whole number.
+    value = f"CAST({column} AS INTEGER)" if table.boolean[number] else column
+    value = f"CAST({value} AS DOUBLE PRECISION)"
+    fill, missing = float(table.fill[number]), float(table.missing[row, number])
+    if not np.isnan(fill):
+        value = f"COALESCE({value}, {fill!r})"
+    terms = [f"{value} * {float(table.weights[row, number])!r}"]
+    if missing:
+        terms.append(f"CASE WHEN {column} IS NULL THEN {missing!r} ELSE 0.0 END")
+    return terms
+
+
+def _word_term(words: Words, row: int) -> str:
+    column = _identifier(words.name)
+    missing, unknown = _weight(words.missing[row]), _weight(words.unknown[row])
+    compared, cases = column, [f"WHEN {column} IS NULL THEN {missing}"]
+    if words.is_text:
+        literals = [_text(level) for level in words.levels]
+        if "" not in words.levels:  # no word is no level
+            cases.append(f"WHEN {column} = '' THEN {missing}")
+    else:
+        compared = f"CAST({column} AS INTEGER)" if words.stored == "boolean" else column
+        literals = [repr(level) for level in words.numbers]
+    weights = words.weights[row].tolist()
+    cases += [f"WHEN {compared} = {level} THEN {weight!r}" for level, weight in zip(literals, weights, strict=True)]
+    return f"CASE {' '.join(cases)} ELSE {unknown} END"
+
+
+def _weight(weight: float) -> str:
+    return "NULL" if np.isnan(weight) else repr(float(weight))
 
 
 def _label(subject: Subject) -> str:
@@ -107,10 +151,6 @@ def _largest(scores: list[str], output: str, labels: list[str]) -> str:
     return f'(SELECT "{output}" FROM ({union}) AS "scored" {order})'
 
 
-def _product(value: str, weight: float) -> str:
-    return f"{value} * {weight!r}"
-
-
 def _sum(terms: list[str]) -> str:
     """As a balanced tree of additions."""
     while len(terms) > 1:
@@ -119,16 +159,16 @@ def _sum(terms: list[str]) -> str:
     return terms[0]
 
 
-def _literal(number: float) -> str:
-    return f"CAST({number!r} AS DOUBLE PRECISION)"
-
-
 def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _label_literals(classes: list[Any]) -> list[str]:
     """Labels as SQL writes them; if some are text, all are."""
     if any(isinstance(label, str) for label in classes):
-        return ["'" + str(label).replace("'", "''") + "'" for label in classes]
+        return [_text(str(label)) for label in classes]
     return [repr(label) for label in classes]

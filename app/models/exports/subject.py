@@ -1,12 +1,15 @@
 """What is exported: one version of a model, and what every format says about it."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from app.errors import Invalid
 from app.models.file import ModelFile
+from app.preprocess.document import from_document
+from app.preprocess.pipeline import Pipeline
 
 Array = np.ndarray[Any, Any]
 
@@ -29,11 +32,11 @@ class Subject:
             named["thresholds"] = self.file.thresholds
         return {**named, **self.file.extra}
 
-    @property
-    def columns(self) -> list[str]:
-        """The names of the features; where they have none, `x` and the number that predict knows them by."""
-        header = self.file.header
-        return header.feature_names or [f"x{number}" for number in range(header.n_features)]
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """How raw columns become the features that the weights are of; None: they are the features."""
+        document = self.file.header.preprocess
+        return None if document is None else from_document(document, self.file.extra)
 
     @property
     def rows_of_weights(self) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from safetensors.numpy import save
 
 from app.errors import Unparsable, invalid_field
 from app.models.exports.json_document import Description, decode, header_of
-from app.models.exports.probe import linear_scores
+from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.subject import KEY, Array, Subject, describe
 from app.models.parts import Parts
 
@@ -24,8 +24,8 @@ def write(subject: Subject, difference: float | None) -> bytes:
     return save(tensors, metadata={KEY: description})
 
 
-def scores(subject: Subject, content: bytes, rows: Array) -> Array:
-    return linear_scores(read(content).arrays, rows)
+def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
+    return linear_scores(read(content).arrays, probe.features)
 
 
 def read(content: bytes) -> Parts:
