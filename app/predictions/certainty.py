@@ -29,6 +29,8 @@ class Certainty:
     def of(cls, header: Header) -> "Certainty | None":
         """None: the model's card proves nothing about single scores."""
         params, certificate = header.card.get("params") or {}, header.card.get("certificate") or {}
+        if certificate.get("claimed"):
+            return None  # it came with an imported model, and nothing here has recomputed it
         beta = _beta(header.task, params)
         is_one_vs_rest = header.task == "multiclass" and header.strategy == "ovr"
         parts = certificate.get("per_class") if is_one_vs_rest else [certificate]

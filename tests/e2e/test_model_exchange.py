@@ -93,6 +93,19 @@ def test_a_model_that_comes_back_is_the_same_and_its_certificate_a_claim(
     )
 
 
+def test_what_is_only_claimed_makes_no_label_certain(service: Service, trained: str) -> None:
+    made = checked(
+        service.http.post("/v1/models/import?name=claimed&format=json", content=export(service, trained, "json"))
+    )
+    body = {"instances": ROWS[:5], "return": ["score_error_bound", "label_certain"]}
+    proven, claimed = (
+        checked(service.http.post(f"/v1/models/{ref}/predict", json=body))["predictions"]
+        for ref in (trained, made["id"])
+    )
+    assert all(row["score_error_bound"] > 0 for row in proven)
+    assert claimed == [{"score_error_bound": None, "label_certain": None}] * 5
+
+
 def test_numpy_needs_nothing_of_us(service: Service, trained: str) -> None:
     with np.load(io.BytesIO(export(service, trained, "npz")), allow_pickle=False) as stored:
         assert stored["coef"].dtype == np.float64
