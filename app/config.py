@@ -48,6 +48,11 @@ class Settings(BaseSettings):
     upload_idle_seconds: float = Field(86_400.0, gt=0, description="a resumable upload that nobody goes on with ends")
     max_json_bytes: int = Field(64 * MIB, gt=0)
     max_event_streams: int = Field(500, ge=0, description="clients of one API process that may follow events at once")
+    max_webhooks: int = Field(100, ge=0, description="addresses that may be told of all jobs")
+    webhook_allow_private: bool = Field(False, description="also to addresses that are not of the public internet")
+    webhook_timeout_seconds: float = Field(10.0, gt=0, description="how long a receiver may take to answer")
+    webhook_retry_seconds: float = Field(5.0, gt=0, description="pause after a first failure; later ones are longer")
+    webhook_give_up_seconds: float = Field(86_400.0, gt=0, description="age at which a message is not tried again")
     model_cache_bytes: int = Field(256 * MIB, gt=0, description="weights kept in memory for predict")
     sweep_grace_seconds: float = Field(3600.0, ge=0, description="age at which an unowned file is deleted")
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -41,6 +41,8 @@ from app.storage import BlobStore
 from app.uploads import endpoints as uploads
 from app.uploads import service as uploads_service
 from app.uploads.parts import PartFiles
+from app.webhooks import endpoints as webhooks
+from app.webhooks.dispatcher import Dispatcher
 
 DESCRIPTION = """\
 Linear support vector machines as a service: upload a dataset, post a training job, watch it
@@ -65,8 +67,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         forget_idle = partial(uploads_service.forget_idle, database, parts, settings)
         forget_keys = partial(once.forget_expired, database)
         caretaker = asyncio.create_task(processor.take_care(forget_idle, forget_keys))
+        dispatcher = Dispatcher(settings, database)
+        dispatching = asyncio.create_task(dispatcher.run())
         yield
         caretaker.cancel()
+        dispatching.cancel()
+        await dispatcher.stop()
         await processor.stop()
         shadows.stop()
         database.close()
@@ -105,6 +111,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         predictions,
         inference,
         catalogue,
+        webhooks,
     ):
         app.include_router(module.router)
     _add_docs(app)

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.db.tables import EventRow, JobRow
 from app.deps import Context, InContext, InPage, Listing, json_only, label_parameters, listing
-from app.errors import invalid_field, problems
+from app.errors import AppError, invalid_field, problems
 from app.idempotency.once import InOnce, Once
 from app.ids import is_id
 from app.jobs import control, on_model, service
@@ -20,6 +20,8 @@ from app.jobs.model_requests import JobRequest
 from app.jobs.schemas import Event, Job, JobSummary, Trace, TrainRequest, Validation
 from app.jobs.state import JobStatus
 from app.waiting import Wait, preferred_wait, wait_until_done
+from app.webhooks import service as webhooks
+from app.webhooks.schemas import NewWebhook
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(json_only)])
 
@@ -57,11 +59,16 @@ async def queue_job(body: JobRequest, context: Context, response: Response, once
                 job = on_model.submit(session, body)
             session.flush()
             response.headers["Location"] = f"/v1/jobs/{job.id}"
-            return once.answer(_show(session, job))
+            shown = _show(session, job)
+            if body.webhook is not None:
+                webhook = webhooks.attach(session, context.settings, body.webhook, job.id)
+                shown.webhook = NewWebhook.model_validate(webhook, from_attributes=True)
+            return once.answer(shown)
 
     job = await run_in_threadpool(submit)
     if wanted := preferred_wait(prefer):
-        job = Job.model_validate(await wait_until_done(_look(context, job.id), wanted))
+        done = await wait_until_done(_look(context, job.id), wanted)
+        job = Job.model_validate({**done, "webhook": job.webhook})
     return job
 
 
@@ -160,8 +167,15 @@ def _show_event(row: Any) -> dict[str, Any]:
 def _validate(context: Context, body: JobRequest) -> dict[str, Any]:
     with context.database.read() as session:
         if isinstance(body, TrainRequest):
-            return service.validate(session, body, Admission(context.blobs, context.settings))
-        return on_model.validate(session, body)
+            judged = service.validate(session, body, Admission(context.blobs, context.settings))
+        else:
+            judged = on_model.validate(session, body)
+    try:
+        if body.webhook is not None:
+            webhooks.check_address(context.settings, body.webhook, "webhook.url")
+    except AppError as refusal:
+        judged |= {"valid": False, "errors": [*judged["errors"], *service.error_items(refusal)]}
+    return judged
 
 
 def _look(context: Context, job_id: str) -> Callable[[], dict[str, Any]]:

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 from app.errors import UNION_TAG
 from app.jobs.schemas import Body, TrainRequest
 from app.names import Labels, Text
+from app.webhooks.schemas import WebhookRequest
 
 Output = Literal[
     "label", "rank", "score", "probability", "probabilities", "scores", "score_error_bound", "label_certain"
@@ -19,6 +20,7 @@ class Options(Body):
 
     priority: Priority = 0
     labels: Labels = Field(default_factory=dict)
+    webhook: WebhookRequest | None = Field(None, description="an address that is told of this job only")
 
 
 class VerifyOptions(Options):

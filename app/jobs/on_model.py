@@ -40,7 +40,7 @@ def submit(session: Session, request: OnModelRequest) -> JobRow:
         dataset_id=dataset.id,
         model_name=model.name,
         model_id=model.id,
-        spec=request.model_dump(mode="json", by_alias=True, exclude={"labels"}),
+        spec=request.model_dump(mode="json", by_alias=True, exclude={"labels", "webhook"}),
         labels=request.labels,
         priority=request.priority,
         peak_bytes=_peak_bytes(session, request, model, dataset),

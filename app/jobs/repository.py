@@ -11,7 +11,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 from app.db.engine import current_time
 from app.db.tables import EventRow, JobRow
 from app.ids import following_id, new_id
-from app.jobs.state import JobStatus, Request, check_transition
+from app.jobs.state import EVENT_TYPES, JobStatus, Request, check_transition
+from app.webhooks import repository as outbox
 
 ORS_A_QUERY = 200  # SQLite's expressions may not be deeper than 1000
 
@@ -167,13 +168,16 @@ def append_event(session: Session, job_id: str, kind: str, data: dict[str, Any])
     The job's row stays locked until this unit of work ends, so the events of a job are committed one after the
     other, and each sorts behind those before it, even if the clock of their process was ahead.
     """
+    assert kind in EVENT_TYPES, kind
     session.execute(select(JobRow.id).where(JobRow.id == job_id).with_for_update())
     event_id = new_id("evt")
     of_job = EventRow.job_id.concat("") == job_id  # by the primary key: few ids are newer, the job's own may be many
     if newest := session.scalar(select(func.max(EventRow.id)).where(EventRow.id >= event_id, of_job)):
         event_id = following_id(newest)
     moment: datetime = current_time(session)
-    session.add(EventRow(id=event_id, job_id=job_id, type=kind, data=data, created_at=moment))
+    event = EventRow(id=event_id, job_id=job_id, type=kind, data=data, created_at=moment)
+    session.add(event)
+    outbox.enqueue(session, event)
 
 
 def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from app.names import Labels, Name, Text
 from app.preprocess.spec import Preprocess
+from app.webhooks.schemas import NewWebhook, WebhookRequest
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
@@ -113,6 +114,7 @@ class TrainRequest(Body):
     seed: Seed = 0
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     labels: Labels = {}
+    webhook: WebhookRequest | None = Field(None, description="an address that is told of this job only")
 
     @property
     def most_folds(self) -> int | None:
@@ -184,6 +186,7 @@ class Job(BaseModel):
     spec: dict[str, Any]
     labels: dict[str, str]
     lineage: dict[str, Any]
+    webhook: NewWebhook | None = Field(None, description="only in the answer that made the job: its secret is there")
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

@@ -34,7 +34,7 @@ def submit(session: Session, request: TrainRequest, admission: Admission) -> Job
         status=JobStatus.QUEUED,
         dataset_id=dataset.id,
         model_name=request.model or dataset.name or f"model-{job_id[-12:]}",
-        spec=request.model_dump(mode="json", exclude={"labels"}),
+        spec=request.model_dump(mode="json", exclude={"labels", "webhook"}),
         labels=request.labels,
         priority=request.priority,
         peak_bytes=needs.peak_bytes,

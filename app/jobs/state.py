@@ -47,6 +47,15 @@ Request = Literal["pause", "finish", "cancel"]
 REQUESTS: tuple[Request, ...] = ("pause", "finish", "cancel")
 """The weakest first."""
 
+EVENT_TYPES = frozenset(
+    {
+        *(f"job.{status}" for status in JobStatus),
+        *(f"job.{wanted}_requested" for wanted in (*REQUESTS, "resume")),
+        *("job.progress", "job.resumed", "job.restarted"),
+    }
+)
+"""Everything that can be told of a job."""
+
 
 def check_transition(before: JobStatus, after: JobStatus) -> None:
     if after not in TRANSITIONS[before]:

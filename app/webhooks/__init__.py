@@ -1,0 +1,1 @@
+"""Webhooks: addresses that are told of events, signed, in order, until they have answered."""

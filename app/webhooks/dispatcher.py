@@ -1,0 +1,122 @@
+"""Empties the outbox: a task of every API process, beside the jobs and never in their way.
+
+To one address one message is sent at a time, in all processes together, so that a receiver sees the events of a job
+in order as long as it answers. What a process was sending when it died is sent again when its lease is over: a
+message arrives at least once, always under the same id.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from contextlib import suppress
+
+from sqlalchemy.exc import DBAPIError
+from starlette.concurrency import run_in_threadpool
+
+from app.config import Settings
+from app.db import Database
+from app.webhooks import repository, service
+from app.webhooks.repository import Claim
+from app.webhooks.sender import Outcome, Sender
+from app.webhooks.signing import signed_request
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+CLEAR_SECONDS = 60.0
+MAX_ADDRESSES = 16  # that are sent to at the same time
+READ_AHEAD = 50
+LEASE_SLACK_SECONDS = 5.0
+
+
+class Dispatcher:
+    """Sends what is due. All that it knows can be lost: the outbox is in the database."""
+
+    def __init__(self, settings: Settings, database: Database, sender: Sender | None = None) -> None:
+        self._settings = settings
+        self._database = database
+        self._sender = sender or Sender(settings.webhook_timeout_seconds, settings.webhook_allow_private)
+        self._lease_seconds = settings.webhook_timeout_seconds + LEASE_SLACK_SECONDS
+        self._addresses: dict[str, asyncio.Task[None]] = {}
+        self._held: dict[str, Claim] = {}
+        self._failures: dict[str, int] = {}
+        self._clear_at = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self._start_what_is_due()
+                if time.monotonic() >= self._clear_at:
+                    await run_in_threadpool(self._clear)
+                    self._clear_at = time.monotonic() + CLEAR_SECONDS
+            except DBAPIError as error:
+                log.warning("the database does not answer: %s", error.orig)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def stop(self) -> None:
+        """Leave what is being sent to the next process, at once."""
+        tasks = list(self._addresses.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        with suppress(DBAPIError):
+            await run_in_threadpool(self._give_back)
+        await self._sender.close()
+
+    async def _start_what_is_due(self) -> None:
+        free = MAX_ADDRESSES - len(self._addresses)
+        if free <= 0:
+            return
+        for webhook_id in await run_in_threadpool(self._due, MAX_ADDRESSES):
+            if webhook_id not in self._addresses and len(self._addresses) < MAX_ADDRESSES:
+                self._addresses[webhook_id] = asyncio.create_task(self._serve(webhook_id))
+
+    async def _serve(self, webhook_id: str) -> None:
+        """Send to one address what is due for it, one after the other, until nothing is or nobody answers."""
+        ahead: deque[str] = deque()
+        outcome: Outcome | None = None
+        try:
+            while True:
+                held = await run_in_threadpool(self._next, webhook_id, ahead, outcome)
+                if held is None:
+                    return
+                headers, body = signed_request(held.secret, held.message_id, int(time.time()), held.payload)
+                outcome = await self._sender.send(held.url, headers, body)
+        except DBAPIError as error:  # what was sent is sent again when its lease is over
+            log.warning("the database does not answer: %s", error.orig)
+        finally:
+            del self._addresses[webhook_id]
+
+    def _next(self, webhook_id: str, ahead: deque[str], outcome: Outcome | None) -> Claim | None:
+        """Write down the outcome of the message before and take the next one, in one transaction."""
+        with self._database.write() as session:
+            if outcome is not None:
+                unreachable = outcome.kind == "unreachable"
+                self._failures[webhook_id] = self._failures.get(webhook_id, 0) + 1 if unreachable else 0
+                held = self._held.pop(webhook_id)
+                service.settle(session, self._settings, webhook_id, held, outcome, self._failures[webhook_id])
+                if outcome.kind in ("unreachable", "gone"):
+                    return None
+            if not ahead:
+                ahead.extend(repository.due_deliveries(session, webhook_id, READ_AHEAD))
+            claim = repository.claim(session, webhook_id, ahead.popleft(), self._lease_seconds) if ahead else None
+        if claim is not None:
+            self._held[webhook_id] = claim
+        return claim
+
+    def _due(self, limit: int) -> list[str]:
+        with self._database.read() as session:
+            return repository.due_webhooks(session, limit)
+
+    def _clear(self) -> None:
+        with self._database.write() as session:
+            service.clear(session, self._settings)
+
+    def _give_back(self) -> None:
+        if self._held:
+            with self._database.write() as session:
+                for held in self._held.values():
+                    repository.give_back(session, held)

@@ -1,0 +1,81 @@
+"""`/v1/webhooks`: addresses that are told of events."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from app.db.tables import DeliveryRow, WebhookRow
+from app.deps import InContext, InPage, Listing, json_only, listing
+from app.errors import problems
+from app.idempotency.once import InOnce
+from app.names import Text
+from app.webhooks import service
+from app.webhooks.schemas import Delivery, NewWebhook, Webhook, WebhookRequest
+
+router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], dependencies=[Depends(json_only)])
+
+
+@router.post("", status_code=201, operation_id="create_webhook", responses=problems(400, 409, 413, 415))
+def create_webhook(body: WebhookRequest, context: InContext, response: Response, once: InOnce) -> NewWebhook:
+    """Be told of the events of all jobs. The secret that signs them is in this answer only."""
+    with once.write() as session:
+        webhook = service.create(session, context.settings, body)
+        response.headers["Location"] = f"/v1/webhooks/{webhook.id}"
+        return once.answer(NewWebhook.model_validate(webhook, from_attributes=True))
+
+
+@router.get("", operation_id="list_webhooks", responses=problems())
+def list_webhooks(
+    context: InContext,
+    page: InPage,
+    request: Request,
+    response: Response,
+    job_id: Annotated[Text | None, Query(description="only those of this job")] = None,
+) -> Listing[Webhook]:
+    """Webhooks, newest first; those of single jobs are among them."""
+    with context.database.read() as session:
+        rows = service.list_newest(session, page.limit + 1, page.cursor_id, job_id)
+    return Listing[Webhook].model_validate(listing(request, response, page, rows, _show))
+
+
+@router.get("/{webhook_id}", operation_id="get_webhook", responses=problems(404))
+def get_webhook(webhook_id: str, context: InContext) -> Webhook:
+    with context.database.read() as session:
+        return _show(service.get(session, webhook_id))
+
+
+@router.delete("/{webhook_id}", status_code=204, operation_id="delete_webhook", responses=problems(404))
+def delete_webhook(webhook_id: str, context: InContext) -> None:
+    """Send nothing more to this address, and forget what was sent."""
+    with context.database.write() as session:
+        service.delete(session, webhook_id)
+
+
+@router.post("/{webhook_id}/test", status_code=201, operation_id="test_webhook", responses=problems(404, 409, 415))
+def test_webhook(webhook_id: str, once: InOnce) -> Delivery:
+    """Send a message of type `webhook.test`; `…/deliveries` tells what came of it."""
+    with once.write() as session:
+        return once.answer(_show_delivery(service.send_test(session, webhook_id)))
+
+
+@router.get("/{webhook_id}/deliveries", operation_id="list_webhook_deliveries", responses=problems(404))
+def list_webhook_deliveries(
+    webhook_id: str,
+    context: InContext,
+    page: InPage,
+    request: Request,
+    response: Response,
+    status: Literal["waiting", "sending", "delivered", "given_up"] | None = None,
+) -> Listing[Delivery]:
+    """What was sent or waits to be, newest first. What is settled is kept for a week."""
+    with context.database.read() as session:
+        rows = service.list_deliveries(session, webhook_id, page.limit + 1, page.cursor_id, status)
+    return Listing[Delivery].model_validate(listing(request, response, page, rows, _show_delivery))
+
+
+def _show(webhook: WebhookRow) -> Webhook:
+    return Webhook.model_validate(webhook, from_attributes=True)
+
+
+def _show_delivery(delivery: DeliveryRow) -> Delivery:
+    return Delivery.model_validate(service.show_delivery(delivery))

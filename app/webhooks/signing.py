@@ -1,0 +1,32 @@
+"""The signature of Standard Webhooks: HMAC-SHA256 over id, time and body, with a secret that both sides know."""
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from typing import Any
+
+SECRET_PREFIX = "whsec_"
+SECRET_BYTES = 32
+
+
+def new_secret() -> str:
+    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def signed_request(
+    secret: str, message_id: str, timestamp: int, payload: dict[str, Any]
+) -> tuple[dict[str, str], bytes]:
+    """Headers and body of one attempt. The id stays the same over all attempts, the time is that of this one."""
+    body = json.dumps(payload, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+    key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
+    signature = hmac.new(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256).digest()
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "hyperplane-webhooks",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": f"v1,{base64.b64encode(signature).decode()}",
+    }
+    return headers, body
