@@ -39,6 +39,7 @@ PATH_PARAMETERS = {
     "version": "3",
     "alias": "predict",
     "evaluation_id": f"ev_{NOBODY}",
+    "webhook_id": f"wh_{NOBODY}",
 }
 JSON = {"Content-Type": "application/json"}
 

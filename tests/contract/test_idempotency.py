@@ -23,7 +23,7 @@ from tests.builders import InProcess, checked_problem, count_rows, dataset_row, 
 CSV = {"Content-Type": "text/csv"}
 FILE = b"a,b,y\n1,2,0\n3,4,1\n5,6,0\n7,9,1\n"
 # They change nothing that lasts: the answer of a repeated request is computed again.
-PURE = {"predict", "infer", "invoke", "explain", "predict_from_job"}
+PURE = {"predict", "predict_from_job", "invoke_model", "explain_predictions", "v2_infer", "v2_infer_version"}
 
 
 @pytest.fixture

@@ -72,6 +72,12 @@ OPERATIONS = {
     "v2_infer": "POST /v2/models/{name}/infer",
     "v2_infer_version": "POST /v2/models/{name}/versions/{version}/infer",
     "list_solvers": "GET /v1/solvers",
+    "create_webhook": "POST /v1/webhooks",
+    "list_webhooks": "GET /v1/webhooks",
+    "get_webhook": "GET /v1/webhooks/{webhook_id}",
+    "delete_webhook": "DELETE /v1/webhooks/{webhook_id}",
+    "test_webhook": "POST /v1/webhooks/{webhook_id}/test",
+    "list_webhook_deliveries": "GET /v1/webhooks/{webhook_id}/deliveries",
 }
 
 
@@ -148,7 +154,7 @@ def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: 
     may_be_empty = {"roll_back_alias", "verify_model"}
     assert set(with_body) == {
         *("create_dataset", "append_to_upload", "create_job", "import_model", "predict", "put_alias"),
-        *("evaluate_model", "invoke_model", "explain_predictions", "v2_infer", "v2_infer_version"),
+        *("evaluate_model", "create_webhook", "invoke_model", "explain_predictions", "v2_infer", "v2_infer_version"),
         *may_be_empty,
     }
     for name, operation in with_body.items():
@@ -168,7 +174,7 @@ def test_the_conflicts_are_declared(document: dict[str, Any]) -> None:
         *("create_job", "cancel_job", "finish_job", "pause_job", "resume_job"),
         *("create_dataset", "delete_dataset", "create_upload", "append_to_upload", "import_model"),
         *("delete_model", "restore_model", "put_alias", "roll_back_alias", "verify_model", "evaluate_model"),
-        *("get_job_output", "get_job_errors", "delete_job_output"),
+        *("get_job_output", "get_job_errors", "delete_job_output", "create_webhook", "test_webhook"),
         *("preview_dataset", "get_dataset_statistics", "get_dataset_issues", "get_dataset_content"),
     }
 
