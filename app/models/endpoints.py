@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.db.tables import ModelRow
 from app.deps import InContext, InPage, Listing, listing
-from app.errors import problems
+from app.errors import NotFound, problems
 from app.idempotency.once import InOnce
 from app.models import file, service
 from app.models.schemas import Model, ModelSummary, StrongestWeights, Weights
@@ -63,7 +63,10 @@ def get_model_weights(
     """The hyperplanes in full precision and raw units; with `top` the strongest weights in the user's own words."""
     with context.database.read() as session:
         model = service.locate(session, ref)
-    stored = file.read(context.blobs.path(model.blob))
+    try:
+        stored = file.read(context.blobs.path(model.blob))
+    except FileNotFoundError:
+        raise NotFound("The model was purged a moment ago.") from None
     if format == "npy" or (format is None and accept.partition(";")[0].strip() == NPY_TYPE):
         return Response(npy_weights(stored), media_type=NPY_TYPE)
     return all_weights(model.id, stored) if top is None else strongest_weights(model.id, stored, top)
@@ -98,7 +101,10 @@ def restore_model(ref: str, once: InOnce, request: Request) -> Model:
 
 
 def show(session: Session, model: ModelRow) -> Model:
-    return Model.model_validate({**_summarize(model), **model.card, "aliases": service.aliases_of(session, model)})
+    card = model.card
+    lineage = {"parent": None, **card["lineage"], "params": card["params"]}
+    aliases = service.aliases_of(session, model)
+    return Model.model_validate({**_summarize(model), **card, "lineage": lineage, "aliases": aliases})
 
 
 def _summarize(model: ModelRow) -> dict[str, Any]:

@@ -83,7 +83,8 @@ class Model(ModelSummary):
     warnings: list[dict[str, str]] = Field([], description="code, detail: what was decided or looks unwise")
     training: dict[str, Any]
     lineage: dict[str, Any] = Field(
-        description="job_id, dataset_id, sha256 of its bytes, seed, versions of the software"
+        description="job_id, dataset_id, sha256 of its bytes, params, seed, versions of the software, and the parent "
+        "whose weights it started from"
     )
     aliases: list[str] = Field(description="those that send requests to this version, or mirror them to it")
 

@@ -86,14 +86,16 @@ def aliases_of(session: Session, model: ModelRow) -> list[str]:
 
 def delete(session: Session, reference: str) -> ModelRow:
     """Hide a model. Its row and file stay, and it can be restored; its version number is never used again."""
-    model = resolve(session, reference)
+    model = _locked(session, resolve(session, reference))
+    if model.deleted_at is not None:
+        raise NotFound("There is no such model.")
     _check_unused(session, model)
     model.deleted_at = current_time(session)
     return model
 
 
 def restore(session: Session, reference: str) -> ModelRow:
-    model = resolve_deleted(session, reference)
+    model = _locked(session, resolve_deleted(session, reference))
     if model.purged_at is not None:
         raise Conflict("The model's bytes are gone; only what its page says is left.", code="model_purged")
     model.deleted_at = None
@@ -105,7 +107,7 @@ def purge(session: Session, reference: str) -> tuple[ModelRow, list[str]]:
 
     Returns the blobs that it owned: the caller reclaims them once this is committed.
     """
-    model = resolve_deleted(session, reference)
+    model = _locked(session, resolve_deleted(session, reference))
     if model.deleted_at is None:
         _check_unused(session, model)
         model.deleted_at = current_time(session)
@@ -114,9 +116,15 @@ def purge(session: Session, reference: str) -> tuple[ModelRow, list[str]]:
     return model, ownership.disown(session, model.id)
 
 
-def _check_unused(session: Session, model: ModelRow) -> None:
-    """Refuse to take a version from under an alias; until the end of this unit of work none can be set to it."""
+def _locked(session: Session, model: ModelRow) -> ModelRow:
+    """The model as it is now; until this unit of work ends nobody deletes or restores it, or points an alias at it."""
     aliases.lock_name(session, model.name)
+    session.refresh(model)
+    return model
+
+
+def _check_unused(session: Session, model: ModelRow) -> None:
+    """Refuse to take a version from under an alias."""
     if used_by := aliases_of(session, model):
         detail = f"The alias {used_by[0]!r} of {model.name} uses version {model.version}; move it first."
         raise Conflict(detail, code="version_in_use")

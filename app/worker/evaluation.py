@@ -1,5 +1,7 @@
 """An evaluation job: a stored model judged on a dataset; the report becomes a resource of its own."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from app.datasets.arrays import open_arrays
@@ -26,8 +28,9 @@ def evaluate_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
         failed += len(block.failures)
         passing.advance(len(block.rows) + len(block.failures))
     judged = np.concatenate(numbers)
-    if failed:
-        rows = rows.rows(judged)
+    if failed:  # without a copy of the features, which may be larger than memory
+        weight, group = (None if one is None else one[judged] for one in (rows.weight, rows.group))
+        rows = replace(rows, y=rows.y[judged], weight=weight, group=group)
     report = {"rows": len(judged), "failed_rows": failed, **judge(subject.file, rows, np.concatenate(scores))}
     evaluation = EvaluationRow(
         id=new_id("ev"),

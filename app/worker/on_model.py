@@ -33,7 +33,10 @@ def load_subject(desk: Desk, claim: Claim) -> Subject:
         raise PermanentFailure("model_deleted", "the model was deleted before the job ran", "model")
     if dataset is None:
         raise PermanentFailure("dataset_deleted", "the dataset was deleted before the job ran", "dataset_id")
-    return Subject(job, model, file.read(desk.blobs.path(model.blob)), dataset)
+    try:
+        return Subject(job, model, file.read(desk.blobs.path(model.blob)), dataset)
+    except FileNotFoundError:
+        raise PermanentFailure("model_deleted", "the model was purged before the job ran", "model") from None
 
 
 class Passing:

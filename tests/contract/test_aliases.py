@@ -14,6 +14,7 @@ from app.models import service as models
 from app.predictions.served import ServedModels
 from app.predictions.shadow import Shadows
 from app.storage import BlobStore
+from app.storage import repository as ownership
 from app.verify import verify_storage
 from tests.builders import (
     InProcess,
@@ -324,6 +325,24 @@ def test_purge_frees_the_bytes_and_keeps_the_page(registry: Registry) -> None:
     assert page["certificate"]["primal"] == 1.0
     assert registry.answered_by("m") == 2
     assert verify_storage(registry.settings).sound
+
+
+def test_whoever_comes_first_a_restored_model_has_its_bytes(registry: Registry) -> None:
+    for _ in range(5):
+        registry.delete("m:4")
+        with ThreadPoolExecutor(2) as threads:
+            purged = threads.submit(registry.http.request, "DELETE", "/v1/models/m:4?purge=true")
+            restored = threads.submit(registry.http.post, "/v1/models/m:4/restore")
+        assert purged.result().status_code == 204
+        assert restored.result().status_code in (200, 409)
+        registry.http.app.state.served_models.forget_reference("m:4")
+        alive = registry.http.get("/v1/models/m:4").status_code == 200
+        assert not alive, "a purge is not taken back"
+        with registry.database.write() as session:
+            row = models.resolve_deleted(session, "m:4")
+            row.deleted_at = row.purged_at = None
+            content = model_bytes([4.0], 0.0, card=CARD)
+            ownership.own(session, row.id, {registry.blobs.put(content): len(content)})
 
 
 def test_bytes_that_another_version_shares_stay(registry: Registry) -> None:

@@ -65,6 +65,31 @@ def test_an_evaluation_is_stored(service: Service, data: Json) -> None:
         assert service.http.get(path).status_code == 404
 
 
+def test_probabilities_are_answered_and_judged(service: Service, data: Json) -> None:
+    asked = {"model": "sure", "calibrate": True, "split": {"test": 0.3}}
+    job = service.wait(service.submit(data["id"], **asked)["id"])
+    assert job["status"] == "succeeded", job["error"]
+    assert (job["result"]["calibration"]["method"], job["result"]["calibration"]["rows"]) == ("platt", 210)
+    assert 0.0 < job["result"]["metrics"]["test"]["brier"] < 0.25
+    assert service.get("/v1/models/sure")["calibration"] == job["result"]["calibration"]
+    rows = np.random.default_rng(1).normal(size=(50, 3))
+    body = {"instances": rows.tolist(), "return": ["label", "score", "probability", "probabilities"]}
+    answer = checked(service.http.post("/v1/models/sure/predict", json=body))
+    assert answer["classes"] == ["down", "up"]
+    found = sorted(answer["predictions"], key=lambda one: one["score"])
+    said = [one["probability"] for one in found]
+    assert said == sorted(said), "it falls while the score rises"
+    assert said[0] < 0.3 < 0.7 < said[-1]
+    for one in found:
+        assert one["probabilities"][1] == one["probability"]
+        assert sum(one["probabilities"]) == pytest.approx(1.0, abs=1e-12)
+    path = "/v1/models/sure/evaluate"
+    judged = checked(service.http.post(path, json={"dataset_id": data["id"]}, headers={"Prefer": "wait=30"}))
+    assert judged["result"]["metrics"]["calibration_error"] < 0.15
+    refused = service.http.post("/v1/models/m/predict", json={"instances": [[0, 0, 0]], "return": ["probability"]})
+    assert refused.status_code == 422
+
+
 def test_a_file_of_predictions(service: Service, data: Json) -> None:
     body = {"type": "predict", "model": "m@prod", "dataset_id": data["id"], "return": ["score", "label"]}
     job = checked(service.http.post("/v1/jobs", json=body, headers={"Prefer": "wait=30"}))
