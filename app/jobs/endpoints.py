@@ -48,11 +48,20 @@ async def create_job(
     return JSONResponse(Validation.model_validate(judged).model_dump(mode="json"))
 
 
-async def queue_job(body: JobRequest, context: Context, response: Response, once: Once, prefer: str | None) -> Job:
-    """What every route that makes a job does."""
+async def queue_job(
+    body: JobRequest,
+    context: Context,
+    response: Response,
+    once: Once,
+    prefer: str | None,
+    check: Callable[[Session], Any] | None = None,
+) -> Job:
+    """What every route that makes a job does; `check` may refuse it first."""
 
     def submit() -> Job:
         with once.write() as session:
+            if check is not None:
+                check(session)
             if isinstance(body, TrainRequest):
                 job = service.submit(session, body, Admission(context.blobs, context.settings))
             else:

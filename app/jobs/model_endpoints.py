@@ -3,11 +3,12 @@
 `POST /v1/jobs` takes the same jobs by their `type`.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Response
 from fastapi.responses import FileResponse
-from starlette.concurrency import run_in_threadpool
+from sqlalchemy.orm import Session
 
 from app.deps import Context, InContext, json_only
 from app.errors import problems
@@ -48,9 +49,8 @@ async def verify_model(
     prefer: Prefer = None,
 ) -> Job:
     """Queue a job that recomputes the model's certificate; its `result` says whether it `matches` what was claimed."""
-    await run_in_threadpool(_check_exists, context, ref)
     request = VerifyRequest(type="verify", model=ref, **(body or VerifyOptions()).model_dump())
-    return await queue_job(request, context, response, once, prefer)
+    return await queue_job(request, context, response, once, prefer, _existing(ref))
 
 
 @router.post(
@@ -63,9 +63,8 @@ async def evaluate_model(
     ref: str, context: InContext, response: Response, once: InOnce, body: EvaluateOptions, prefer: Prefer = None
 ) -> Job:
     """Queue a job that judges the model on a dataset; its `result` names the evaluation that it stores."""
-    await run_in_threadpool(_check_exists, context, ref)
     request = EvaluateRequest(type="evaluate", model=ref, **body.model_dump())
-    return await queue_job(request, context, response, once, prefer)
+    return await queue_job(request, context, response, once, prefer, _existing(ref))
 
 
 @router.get("/jobs/{job_id}/output", operation_id="get_job_output", response_class=FileResponse, responses=FILE_ANSWERS)
@@ -96,7 +95,6 @@ def _file(context: Context, job_id: str, which: Which) -> FileResponse:
     return FileResponse(path, headers=headers, media_type=MEDIA_TYPE_OF[found.format], filename=found.name)
 
 
-def _check_exists(context: Context, ref: str) -> None:
+def _existing(ref: str) -> Callable[[Session], Any]:
     """A model that is part of the address and not there is 404; in the body of a job it would be 422."""
-    with context.database.read() as session:
-        models.locate(session, ref)
+    return lambda session: models.locate(session, ref)

@@ -1,15 +1,22 @@
 """Whoever follows a job's events by their ids misses none and sees none twice, on every database."""
 
+import asyncio
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from app.db import Database
 from app.db.tables import EventRow
 from app.ids import following_id, new_id
+from app.jobs import events as events_module
 from app.jobs import repository
-from tests.builders import queued_jobs
+from app.jobs.events import EventFeed
+from tests.builders import queued_jobs, temporary_settings
 
 
 def append(database: Database, job_id: str, number: int) -> None:
@@ -109,6 +116,33 @@ def test_news_are_found_for_many_followers_at_once(database: Database) -> None:
     with database.read() as session:
         assert repository.jobs_with_news(session, quiet + behind) == {quiet[1], *behind}
         assert repository.jobs_with_news(session, []) == set()
+
+
+def test_a_stream_that_has_nothing_to_tell_says_that_it_lives(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is ended as a stop of the server would end it."""
+    (job_id,) = queued_jobs(database, [0])
+    monkeypatch.setattr(events_module, "PING_SECONDS", 0.05)
+    feed = EventFeed(temporary_settings(tmp_path), database)
+
+    async def follow() -> list[bytes]:
+        sent: list[bytes] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message.get("body", b""))
+            if sum(b": ping" in body for body in sent) == 2:
+                feed.close()
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        await feed.open(job_id, None)({"type": "http"}, receive, send)
+        return sent
+
+    sent = asyncio.run(follow())
+    assert [body.partition(b":")[0] for body in sent if body] == [b"retry", b"event", b"", b""]
+    assert b"job.queued" in sent[2]
 
 
 def test_the_following_id_is_the_next_one() -> None:

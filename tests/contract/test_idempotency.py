@@ -18,12 +18,21 @@ from app.idempotency import once, repository
 from app.jobs import service as jobs
 from app.keys import service as keys
 from app.main import create_app
-from tests.builders import InProcess, checked_problem, count_rows, dataset_row, temporary_settings
+from app.models import service as models
+from tests.builders import (
+    InProcess,
+    checked_problem,
+    count_rows,
+    dataset_row,
+    model_row,
+    queued_jobs,
+    temporary_settings,
+)
 
 CSV = {"Content-Type": "text/csv"}
 FILE = b"a,b,y\n1,2,0\n3,4,1\n5,6,0\n7,9,1\n"
 # They change nothing that lasts: the answer of a repeated request is computed again.
-PURE = {"predict", "predict_from_job", "invoke_model", "explain_predictions", "v2_infer", "v2_infer_version"}
+PURE = {"predict", "predict_with_job", "invoke_model", "explain_predictions", "v2_infer", "v2_infer_version"}
 
 
 @pytest.fixture
@@ -101,6 +110,20 @@ def test_a_change_is_answered_again_as_it_was(http: InProcess, dataset_id: str) 
     again = http.post(f"/v1/jobs/{job_id}/pause", headers=keyed("p"))
     assert same(paused, again)
     assert http.get(f"/v1/jobs/{job_id}").json()["status"] == "cancelled"
+
+
+def test_a_job_on_a_model_is_answered_again_though_the_model_is_gone(http: InProcess, database: Database) -> None:
+    (job_id,) = queued_jobs(database, [0])
+    dataset = dataset_row()
+    with database.write() as session:
+        session.add(dataset)
+        card = {"classes": [-1, 1], "lineage": {"dataset_id": dataset.id}}
+        models.register(session, model_row(job_id, card=card), 1)
+    first = http.post("/v1/models/m/verify", headers=keyed())
+    assert first.status_code == 201, first.text
+    assert http.request("DELETE", "/v1/models/m").status_code == 204
+    assert same(first, http.post("/v1/models/m/verify", headers=keyed()))
+    checked_problem(http.post("/v1/models/m/verify", headers=keyed("other")), 404)
 
 
 def test_a_refusal_is_not_kept(http: InProcess, database: Database, dataset_id: str) -> None:
