@@ -38,6 +38,8 @@ def run() -> None:
         for name, X, y in _csv_tables():
             _write_csv(path, X, y)
             _compare(f"CSV, {name}", path, lambda: read(path, "csv", ReadOptions(header="false")), _read_bare)
+        _write_mixed_csv(path)
+        _compare("CSV, words and texts", path, lambda: read(path, "csv", ReadOptions(header="true")), _read_mixed)
 
 
 def _compare(name: str, path: Path, ours: Callable[[], Any], peer: Callable[[Path], Any]) -> None:
@@ -71,6 +73,12 @@ def _read_bare(path: Path) -> Array:
     return X
 
 
+def _read_mixed(path: Path) -> Any:
+    """What pyarrow makes of it by itself: numbers, dates, strings."""
+    options = pyarrow.csv.ReadOptions(use_threads=len(os.sched_getaffinity(0)) > 1)
+    return pyarrow.csv.read_csv(path, read_options=options)
+
+
 def _libsvm_texts() -> dict[str, Iterator[str]]:
     random = np.random.default_rng(0)
     numbers = random.random(100_000)
@@ -96,6 +104,20 @@ def _csv_tables() -> Iterator[tuple[str, Array, Array]]:
         yield "covtype", *data.load("covtype")
     except FileNotFoundError:
         print("covtype is not here: left out")
+
+
+def _write_mixed_csv(path: Path) -> None:
+    """A table as people have them: numbers with gaps, a few levels and many, yes and no, dates, texts."""
+    random = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(5_000)]
+    with path.open("w") as file:
+        file.write("age,job,city,active,joined,income,note,label\n")
+        for row in range(CSV_ROWS):
+            age = "" if row % 10 == 0 else str(18 + row % 60)
+            note = " ".join(words[place] for place in random.integers(0, 5_000, 15))
+            job, city = words[row % 12], words[row * 31 % 5_000]
+            active, day = ("yes", "no")[row % 2], 1 + row % 28
+            file.write(f"{age},{job},{city},{active},2020-01-{day:02},{random.random()!r},{note},{row % 2}\n")
 
 
 def _write_csv(path: Path, X: Array, y: Array) -> None:

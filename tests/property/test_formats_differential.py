@@ -329,33 +329,45 @@ def reference_csv(text: str) -> Expected:
         records = records[1:]
         if not records:
             return Expected(fault=(behind, None))
-    expected = Expected()
-    for cells, _ in records:
-        if len(cells) != width or not cells[-1][1].strip(" \t"):
-            expected.fault = (cells[0][0], min(len(cells), width) + 1) if len(cells) != width else (cells[-1][0], width)
-            return expected
-    columns = [[cells[j] for cells, _ in records] for j in range(width - 1)]
+    whole = [cells for cells, _ in records if len(cells) == width]
+    columns = [[cells[j] for cells in whole] for j in range(width - 1)]
+    plain = [j for j, column in enumerate(columns) if not words_of(column)]
+    labels = [cells[-1] for cells in whole]
+    # The first kind of fault that there is hides the others: what is wrong whatever columns hold, labels, stray words.
+    faults = [(cells[0][0], min(len(cells), width) + 1) for cells, _ in records if len(cells) != width]
+    faults += [(line, width) for line, label in labels if not label.strip(" \t")]
+    faults += [(line, j + 1) for j in plain for line, cell in columns[j] if is_not_finite(cell)]
+    if not faults and all(spells_number(label) for _, label in labels):
+        faults = [(line, width) for line, label in labels if math.isnan(number(label))]
     understood = [understand(column) for column in columns]
-    places = [(line, j + 1) for j, part in enumerate(understood) if isinstance(part, list) for line in part]
-    if places:
-        expected.fault = min(places)
-        return expected
-    for row, (cells, _) in enumerate(records):
+    if not faults:
+        faults = [(line, j + 1) for j, part in enumerate(understood) if isinstance(part, list) for line in part]
+    expected = Expected(fault=min(faults, default=None))
+    for row, cells in enumerate(whole if not faults else []):
         values = {j: part[row] for j, part in enumerate(understood) if isinstance(part, dict)}
         expected.rows.append((cells[-1][1], values))
-    if all(spells_number(label) for label, _ in expected.rows):
-        places = [(cells[-1][0], width) for cells, _ in records if math.isnan(number(cells[-1][1]))]
-        if places:
-            expected.fault = places[0]
     return expected
+
+
+def unmarked_of(column: list[Cell]) -> dict[int, str]:
+    """The cells that are not blank, and not one of the well-known marks for a value that is not there."""
+    bare = {row: cell.strip(" \t") for row, (_, cell) in enumerate(column)}
+    return {row: column[row][1] for row, cell in bare.items() if cell and cell.lower() not in MARKS}
+
+
+def words_of(column: list[Cell]) -> list[int]:
+    return [row for row, cell in unmarked_of(column).items() if not spells_number(cell)]
+
+
+def is_not_finite(cell: str) -> bool:
+    return cell.strip(" \t").lower() not in MARKS and spells_number(cell) and math.isnan(number(cell))
 
 
 def understand(column: list[Cell]) -> dict[int, Any] | list[int]:
     """The value of each row of a feature, None where there is none; or the lines of its faults."""
     cells = [cell for _, cell in column]
     present = {row: cell for row, cell in enumerate(cells) if cell.strip(" \t")}
-    unmarked = {row: cell for row, cell in present.items() if cell.strip(" \t").lower() not in MARKS}
-    words = [row for row, cell in unmarked.items() if not spells_number(cell)]
+    unmarked, words = unmarked_of(column), words_of(column)
     if not words or (len(words) < len(unmarked) and len(words) <= max(1, len(unmarked) / 100)):
         faults = [row for row, cell in unmarked.items() if math.isnan(number(cell))]
         if faults:

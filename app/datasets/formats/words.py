@@ -29,7 +29,8 @@ MAX_BUDGET = 128 << 20  # of all columns of a file
 ENTRY_BYTES = 128  # what a level takes in memory beside its text
 CHUNK_BYTES = 8 << 20
 LONGEST_MARK = 15
-LIKE_NUMBER = rf"^(?:{NUMBER.pattern}|[ \t]*[+-]?(?i:inf|infinity)[ \t]*)$"  # "nan" is a mark
+NOT_FINITE = r"[ \t]*(?i:[+-]?inf|[+-]?infinity|[+-]nan)[ \t]*"  # without a sign "nan" is a mark
+LIKE_NUMBER = f"^(?:{NUMBER.pattern}|{NOT_FINITE})$"
 
 
 class WordCells(NamedTuple):
