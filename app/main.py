@@ -27,7 +27,7 @@ from app.evaluations import endpoints as evaluations
 from app.health import endpoints as health
 from app.idempotency import once
 from app.inference import endpoints as inference
-from app.jobs import catalogue
+from app.jobs import catalogue, snapshots
 from app.jobs import endpoints as jobs
 from app.jobs import model_endpoints as model_jobs
 from app.jobs.events import EventFeed
@@ -104,6 +104,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         uploads,
         jobs,
         model_jobs,
+        snapshots,
         models,
         evaluations,
         aliases,

@@ -8,7 +8,7 @@ from sqlalchemy.orm import undefer
 
 from app.config import Settings
 from app.db import Database
-from app.db.tables import DatasetRow, ModelRow
+from app.db.tables import DatasetRow, JobRow, ModelRow
 from app.models import file
 from app.storage import BlobStore
 from app.storage import repository as ownership
@@ -41,6 +41,7 @@ def verify_storage(settings: Settings) -> Report:
     with database.read() as session:
         owners = ownership.owners(session)
         datasets = session.scalars(select(DatasetRow)).all()
+        unfinished = session.scalars(select(JobRow).where(JobRow.checkpoint.is_not(None))).all()
         models = session.scalars(select(ModelRow).options(undefer(ModelRow.card))).all()
     intact = set()
     for sha256 in blobs:
@@ -53,6 +54,7 @@ def verify_storage(settings: Settings) -> Report:
             report.faults.append(f"file {sha256}: its bytes are not what its name says")
     needs = {row.id: _dataset_files(row) for row in datasets}
     needs |= {row.id: _model_files(row) for row in models}
+    needs |= {row.id: [blob for blob in (row.checkpoint, row.snapshot) if blob] for row in unfinished}
     for row_id, needed in needs.items():
         for sha256 in needed:
             if sha256 not in intact:

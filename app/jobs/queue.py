@@ -61,10 +61,16 @@ def load(session: Session, claim: Claim, *, lock: bool = False) -> JobRow:
 
 
 def report_progress(
-    session: Session, claim: Claim, point: dict[str, Any], progress: float, trace: list[dict[str, Any]]
+    session: Session,
+    claim: Claim,
+    point: dict[str, Any],
+    progress: float,
+    trace: list[dict[str, Any]],
+    eta_seconds: float | None = None,
 ) -> None:
     figures = {name: point[name] for name in ("iterations", "passes", "primal", "dual_bound", "relative_gap")}
-    _write(session, claim, "job.progress", point, progress=progress, trace=trace, **figures)
+    told = {"progress": progress, "eta_seconds": eta_seconds}
+    _write(session, claim, "job.progress", {**point, **told}, trace=trace, **told, **figures)
 
 
 def advance(session: Session, claim: Claim, progress: float) -> None:

@@ -112,6 +112,9 @@ class TrainRequest(Body):
         "keep_best", description="what a limit of `stop` that is reached before `tol` means"
     )
     seed: Seed = 0
+    warm_start: Text | None = Field(
+        None, description="a model (`mdl_…`, `name`, `name:3`, `name@alias`) whose weights the training starts from"
+    )
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     labels: Labels = {}
     webhook: WebhookRequest | None = Field(None, description="an address that is told of this job only")
@@ -170,7 +173,7 @@ class Job(BaseModel):
     )
     done: bool
     progress: float = Field(description="0 to 1, judged by the gap on a logarithmic scale")
-    eta_seconds: float | None = Field(description="null: not known")
+    eta_seconds: float | None = Field(description="by how the gap shrank lately; null: not known")
     queue_position: int | None = Field(description="jobs that are served before this one; null once it runs")
     attempt: int
     dataset_id: str

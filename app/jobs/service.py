@@ -11,20 +11,22 @@ from app.db.engine import current_time
 from app.db.tables import DatasetRow, EventRow, JobRow
 from app.errors import AppError, Conflict, ErrorItem, NotFound, invalid_field
 from app.ids import is_id, new_id
-from app.jobs import preprocessing, repository
+from app.jobs import preprocessing, repository, warm_start
 from app.jobs.admission import Admission, Needs
 from app.jobs.refusals import class_misses_folds, solver_refusal
 from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainRequest
 from app.jobs.state import JobStatus
 from app.jobs.task import CLASS_TASKS, check_labels, choose_task
 from app.preprocess.spec import Preprocess
+from app.storage import BlobStore
 
 
 def submit(session: Session, request: TrainRequest, admission: Admission) -> JobRow:
     """Check everything that can be checked before a worker sees the job, then queue it."""
     dataset = ready_dataset(session, "dataset_id", request.dataset_id)
-    for refusal in _refusals(session, request, dataset):
+    for refusal in _refusals(session, request, dataset, admission.blobs):
         raise refusal
+    request = warm_start.settled(session, request)
     needs = admission.needs(session, request, dataset)
     admission.admit(needs)
     job_id = new_id("job")
@@ -49,7 +51,7 @@ def validate(session: Session, request: TrainRequest, admission: Admission) -> d
     needs: Needs | None = None
     try:
         dataset = ready_dataset(session, "dataset_id", request.dataset_id)
-        refusals = list(_refusals(session, request, dataset))
+        refusals = list(_refusals(session, request, dataset, admission.blobs))
         if not refusals:
             needs = admission.needs(session, request, dataset)
             admission.admit(needs)
@@ -70,7 +72,7 @@ def show(session: Session, job: JobRow) -> dict[str, Any]:
     """The job as `schemas.Job` lists it."""
     position = repository.queue_position(session, job) if job.status == JobStatus.QUEUED else None
     lineage = {"dataset_id": job.dataset_id, "seed": job.spec.get("seed")}
-    return {**summarize(job), "queue_position": position, "eta_seconds": None, "lineage": lineage}
+    return {**summarize(job), "queue_position": position, "lineage": lineage}
 
 
 def summarize(job: JobRow) -> dict[str, Any]:
@@ -89,7 +91,7 @@ def list_events(session: Session, job_id: str, limit: int, after_id: str | None)
     return repository.list_events(session, job_id, limit, after_id)
 
 
-def _refusals(session: Session, request: TrainRequest, dataset: DatasetRow) -> Iterator[AppError]:
+def _refusals(session: Session, request: TrainRequest, dataset: DatasetRow, blobs: BlobStore) -> Iterator[AppError]:
     """What stands in the way of a job on this dataset."""
     task = choose_task(request.task, dataset).task
     spec = preprocessing.resolve(request, dataset)
@@ -102,6 +104,7 @@ def _refusals(session: Session, request: TrainRequest, dataset: DatasetRow) -> I
         lambda: _check_folds(request, dataset, task),
         lambda: _check_calibrate(request, dataset, task),
         lambda: _check_test_dataset(session, request, dataset, task),
+        lambda: warm_start.check(session, blobs, request, dataset, task),
     ]
     for check in checks:
         try:

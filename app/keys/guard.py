@@ -34,7 +34,7 @@ from app.keys import service
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
 UPLOADS = (("POST", re.compile(r"/v1/datasets")), ("PATCH", re.compile(r"/v1/uploads/[^/]+")))
 PREDICT_PATH = re.compile(
-    r"/v1/models/[^/]+/(?:predict|invocations|explain)|/v2/models/[^/]+(?:/versions/[^/]+)?/infer"
+    r"/v1/models/[^/]+/(?:predict|invocations|explain)|/v1/jobs/[^/]+/predict|/v2/models/[^/]+(?:/versions/[^/]+)?/infer"
 )
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 

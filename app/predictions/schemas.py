@@ -62,15 +62,16 @@ ANSWERED_BY: dict[str, Any] = {
     "name": {"type": "string"},
     "version": {"type": "integer"},
 }
+RESPONSE_PROPERTIES: dict[str, Any] = {
+    **ANSWERED_BY,
+    "classes": {"type": "array", "description": "the order of scores and probabilities, where those are"},
+    "warnings": {"type": "array", "items": {"type": "object"}, "description": "{code, detail}, if there are any"},
+    "predictions": {"type": "array", "items": PREDICTION},
+}
 RESPONSE_SCHEMA = {
     "type": "object",
     "required": ["model", "name", "version", "predictions"],
-    "properties": {
-        **ANSWERED_BY,
-        "classes": {"type": "array", "description": "the order of scores and probabilities, where those are"},
-        "warnings": {"type": "array", "items": {"type": "object"}, "description": "{code, detail}, if there are any"},
-        "predictions": {"type": "array", "items": PREDICTION},
-    },
+    "properties": RESPONSE_PROPERTIES,
 }
 
 

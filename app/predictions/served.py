@@ -83,6 +83,10 @@ class ServedModels:
             return model
         raise NotFound("There is no such model.")
 
+    def open_file(self, location: Location) -> ServedModel:
+        """A model file that is no version (blocking); its `id` is what it is kept open by. Raises FileNotFoundError."""
+        return self._opened(location.id) or self._open(location)
+
     def shadow_of(self, reference: str) -> Location | None:
         """The version that is to score this reference's requests too, as far as was confirmed last."""
         trusted = self._trusted.get(reference)

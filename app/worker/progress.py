@@ -3,9 +3,10 @@
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from sqlalchemy.exc import OperationalError
 
 import solvers
@@ -17,6 +18,10 @@ log = logging.getLogger(__name__)
 
 WRITE_EVERY_SECONDS = 0.5
 MAX_TRACE_POINTS = 200
+LONGEST_SECONDS = 1e8
+"""A guess beyond some years is none."""
+FEWEST_POINTS = 4
+"""That a guess at the time left is made from."""
 
 
 class Progress:
@@ -47,8 +52,8 @@ class Progress:
         self._progress = max(self._progress, recorded["progress"])
         self._first_gap, self._points = recorded["first_gap"], list(recorded["curve"])
 
-    def report(self, report: solvers.StepReport) -> None:
-        """Take one report. Raises LeaseLost if the job is no longer ours."""
+    def report(self, report: solvers.StepReport, seconds_left: float | None = None) -> None:
+        """Take one report; `seconds_left` is what the job's limit leaves. Raises LeaseLost if the job is not ours."""
         point = _point(report, report)
         self._points.append(point)
         if len(self._points) > 2 * MAX_TRACE_POINTS:
@@ -57,11 +62,21 @@ class Progress:
         if time.monotonic() < self._next_write:
             return
         try:
+            eta = self._eta(seconds_left)
             with self._database.write() as session:
-                queue.report_progress(session, self._claim, point, self._progress, thinned(self._points))
+                queue.report_progress(session, self._claim, point, self._progress, thinned(self._points), eta)
         except OperationalError as error:  # watching is not worth the work: the solve goes on
             log.warning("progress of %s not written: %s", self._claim.job_id, error.orig)
         self._next_write = time.monotonic() + WRITE_EVERY_SECONDS
+
+    def _eta(self, seconds_left: float | None) -> float | None:
+        """Of all solves: those that are to come will take as long as this one."""
+        of_this = eta_seconds(self._points, self._tol)
+        if of_this is None:
+            return None
+        to_come = self._parts - self._part - 1
+        whole = of_this + to_come * (float(self._points[-1]["seconds"]) + of_this)
+        return whole if seconds_left is None else min(whole, seconds_left)
 
     def final_figures(self, result: solvers.SolveResult) -> dict[str, Any]:
         """The job's columns at its end; the last point of the curve is the certificate itself."""
@@ -78,6 +93,28 @@ class Progress:
         way = math.log(self._first_gap / self._tol)
         share = 1.0 - math.log(max(gap, self._tol) / self._tol) / way if way > 0 else 1.0
         self._progress = max(self._progress, (self._part + min(share, 0.99)) / self._parts)
+
+
+def eta_seconds(points: Sequence[Mapping[str, Any]], tol: float) -> float | None:
+    """How long a curve will take to reach `tol`, if its gap goes on to shrink as it did lately; None: not known.
+
+    A straight line is fitted to the logarithm of the least gap so far, over the second half of the time: how a solve
+    begins says little about how it ends. A curve that did not fall there has no end in sight.
+    """
+    seconds: list[float] = []
+    least: list[float] = []
+    for point in points:
+        if (gap := point["relative_gap"]) is not None and gap > 0:
+            seconds.append(point["seconds"])
+            least.append(min(math.log(gap), least[-1] if least else math.inf))
+    recent = [place for place, second in enumerate(seconds) if second >= 0.5 * seconds[-1]]
+    if len(recent) < FEWEST_POINTS:
+        return None
+    t, gaps = np.array(seconds)[recent], np.array(least)[recent]
+    spread = float(((t - t.mean()) ** 2).sum())
+    slope = float(((t - t.mean()) * gaps).sum()) / spread if spread > 0 else 0.0
+    way = max(0.0, least[-1] - math.log(tol))
+    return way / -slope if -slope * LONGEST_SECONDS > way else None
 
 
 def thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:

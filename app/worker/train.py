@@ -23,6 +23,7 @@ from app.worker.prepare import prepare
 from app.worker.progress import Progress
 from app.worker.proof import write_proof
 from app.worker.training import Trainer
+from app.worker.warm_start import starting_weights
 
 OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "calibration", "training", "warnings")
 """What of a model's card the job's result tells too."""
@@ -37,7 +38,7 @@ def train_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
     trainer = Trainer(work, desk.threads, trainings, progress, Checkpoints(desk, claim, work), stop_reason)
     validation = None if folds is None else cross_validate(work, folds, trainer)
     work = prepare(work)
-    result = trainer.train(work.train, model_of=work)
+    result = trainer.train(work.train, starting_weights(desk, work), model_of=work)
     calibration = _calibration(work, result, validation)
     card = write_card(work, result, validation, calibration, started - trainer.seconds_before)
     content = encode_model(work, result, card, calibration)

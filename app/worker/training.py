@@ -9,6 +9,7 @@ from typing import Any
 
 import solvers
 from app.datasets.arrays import DatasetArrays
+from app.frame import Array
 from app.jobs.refusals import solver_refusal
 from app.worker.checkpoints import Checkpoints, Note
 from app.worker.desk import StopAsked
@@ -67,8 +68,10 @@ class Trainer:
         """What another attempt has to know of the training that has just been done, so as not to repeat it."""
         self._notes.append(outcome)
 
-    def train(self, rows: DatasetArrays, model_of: Work | None = None) -> solvers.SolveResult:
-        """Train on these rows; `model_of` says whose model this will be, if it is what the job is to end with.
+    def train(
+        self, rows: DatasetArrays, start: tuple[Array, float | Array] | None = None, *, model_of: Work | None = None
+    ) -> solvers.SolveResult:
+        """Train on these rows, from these weights; `model_of` says whose model it will be, if the job ends with it.
 
         Raises PermanentFailure or Stopped if there is no result to go on with.
         """
@@ -77,7 +80,7 @@ class Trainer:
         self._model_of = model_of
         self._progress.begin(self._number, self._trainings)
         try:
-            result = self._solve(rows)
+            result = self._solve(rows, start)
         except solvers.SolverError as error:
             field, message = solver_refusal(error)
             raise PermanentFailure(type(error).__name__, f"{field}: {message}", field) from error
@@ -89,7 +92,7 @@ class Trainer:
         self._last = result
         return result
 
-    def _solve(self, rows: DatasetArrays) -> solvers.SolveResult:
+    def _solve(self, rows: DatasetArrays, start: tuple[Array, float | Array] | None) -> solvers.SolveResult:
         request = self._work.request
         arguments = {
             **request.solver_arguments(),
@@ -113,13 +116,12 @@ class Trainer:
                     raise
                 self._checkpoints.begin_anew(error.message)
         last = self._last
-        if self.is_finishing and last is not None and last.coef.shape[-1] == rows.X.shape[1]:
-            # of a fold: better than the first step from nothing
-            arguments["warm_start"] = last.coef, last.intercept
-        return solvers.train(rows.X, rows.y, **arguments)
+        if start is None and self.is_finishing and last is not None and last.coef.shape[-1] == rows.X.shape[1]:
+            start = last.coef, last.intercept  # of a fold: better than the first step from nothing
+        return solvers.train(rows.X, rows.y, **arguments, warm_start=start)
 
     def _on_step(self, report: solvers.StepReport) -> bool:
-        self._progress.report(report)
+        self._progress.report(report, self._seconds_left())
         reason = self._stop_reason()
         if reason in ("pause", "drain") or self._checkpoints.is_due:
             self._checkpoints.save(report, self._described(), self._notes, self._model_of)
@@ -135,9 +137,12 @@ class Trainer:
         assert self._started is not None
         return self.seconds_before + time.monotonic() - self._started
 
+    def _seconds_left(self) -> float | None:
+        """Of the job's time."""
+        limit = self._work.request.stop.seconds
+        return None if limit is None else max(limit - self._used_seconds(), 0.0)
+
     def _seconds(self) -> float | None:
         """What is left of the job's time, shared by the trainings that are left."""
-        limit = self._work.request.stop.seconds
-        if limit is None:
-            return None
-        return max(limit - self._used_seconds(), 1e-3) / (self._trainings - self._number)
+        left = self._seconds_left()
+        return None if left is None else max(left, 1e-3) / (self._trainings - self._number)

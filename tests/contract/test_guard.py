@@ -102,7 +102,13 @@ def refused(
     return response
 
 
-PREDICTING = ("/v1/models/predict/predict", "/predict/invocations", "/predict/explain", "/infer")
+PREDICTING = (
+    "/v1/models/predict/predict",
+    f"/v1/jobs/job_{NOBODY}/predict",
+    "/predict/invocations",
+    "/predict/explain",
+    "/infer",
+)
 
 
 def needed_scope(method: str, path: str) -> keys.Scope:

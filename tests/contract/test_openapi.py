@@ -34,6 +34,7 @@ OPERATIONS = {
     "list_jobs": "GET /v1/jobs",
     "get_job": "GET /v1/jobs/{job_id}",
     "cancel_job": "POST /v1/jobs/{job_id}/cancel",
+    "predict_with_job": "POST /v1/jobs/{job_id}/predict",
     "finish_job": "POST /v1/jobs/{job_id}/finish",
     "pause_job": "POST /v1/jobs/{job_id}/pause",
     "resume_job": "POST /v1/jobs/{job_id}/resume",
@@ -155,6 +156,7 @@ def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: 
     assert set(with_body) == {
         *("create_dataset", "append_to_upload", "create_job", "import_model", "predict", "put_alias"),
         *("evaluate_model", "create_webhook", "invoke_model", "explain_predictions", "v2_infer", "v2_infer_version"),
+        "predict_with_job",
         *may_be_empty,
     }
     for name, operation in with_body.items():
@@ -171,7 +173,7 @@ def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: 
 def test_the_conflicts_are_declared(document: dict[str, Any]) -> None:
     conflicts = {op["operationId"] for _, _, op in operations(document) if "409" in op["responses"]}
     assert conflicts == {
-        *("create_job", "cancel_job", "finish_job", "pause_job", "resume_job"),
+        *("create_job", "cancel_job", "finish_job", "pause_job", "resume_job", "predict_with_job"),
         *("create_dataset", "delete_dataset", "create_upload", "append_to_upload", "import_model"),
         *("delete_model", "restore_model", "put_alias", "roll_back_alias", "verify_model", "evaluate_model"),
         *("get_job_output", "get_job_errors", "delete_job_output", "create_webhook", "test_webhook"),

@@ -1,7 +1,7 @@
 """Which rows are held out, and what a client sees of a solve that is under way."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim
 from app.jobs.schemas import SplitByShare
 from app.worker import progress
-from app.worker.progress import MAX_TRACE_POINTS, Progress, thinned
+from app.worker.progress import MAX_TRACE_POINTS, Progress, eta_seconds, thinned
 from app.worker.split import draw_folds, split_rows
 from tests.builders import SOAK, migrated_database, queued_jobs
 
@@ -200,6 +200,56 @@ def test_progress_counts_the_solves_of_a_job_and_the_curve_is_of_the_last(databa
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(0.9975)
     assert seen(database, claim)[1] == 4
+
+
+def curve(gaps: Iterable[float | None], every: float = 0.5) -> list[dict[str, Any]]:
+    return [{"seconds": every * (number + 1), "relative_gap": gap} for number, gap in enumerate(gaps)]
+
+
+def test_the_time_left_is_that_of_the_recent_decay() -> None:
+    decay = [10.0 ** (-0.1 * number) for number in range(21)]  # a tenth every 10 points: 5 seconds
+    assert eta_seconds(curve(decay), 1e-4) == pytest.approx(10.0)
+    slow_start = [0.9] * 20 + [0.9 * gap for gap in decay[:30]]
+    assert eta_seconds(curve(slow_start), 0.9e-4) == pytest.approx(10.0, rel=0.25)
+    noisy_decay = [gap * (3.0 if number % 3 else 1.0) for number, gap in enumerate(decay)]
+    assert eta_seconds(curve(noisy_decay), 1e-4) == pytest.approx(10.0, rel=0.25)
+    assert eta_seconds(curve(decay), 0.5) == 0.0
+
+
+@pytest.mark.parametrize(
+    "gaps",
+    [
+        [],
+        [0.5],
+        [1.0, 0.5],
+        [None] * 30,
+        [0.5] * 30,
+        [0.1, *[0.5] * 30],
+        [0.0] * 9,
+    ],
+    ids=["none", "one", "two", "unknown", "level", "rising", "zero"],
+)
+def test_the_time_left_is_not_known_where_the_gap_does_not_shrink(gaps: list[float | None]) -> None:
+    assert eta_seconds(curve(gaps), 1e-4) is None
+
+
+@pytest.mark.usefixtures("eager")
+def test_the_time_left_is_told_for_all_solves_and_never_beyond_the_limit(database: Database, claim: Claim) -> None:
+    watched = Progress(database, claim, tol=1e-4)
+    watched.begin(0, 3)
+
+    def told(seconds_left: float | None) -> float | None:
+        for number in range(1, 22):
+            watched.report(step(5 * number, 10.0 ** (-0.1 * (number - 1))), seconds_left)
+        with database.read() as session:
+            return service.get(session, claim.job_id).eta_seconds
+
+    alone = 10.0  # of a solve that has taken 10.5 seconds
+    assert told(None) == pytest.approx(alone + 2 * (10.5 + alone))
+    watched.begin(2, 3)
+    assert told(None) == pytest.approx(alone)
+    watched.begin(2, 3)
+    assert told(4.0) == 4.0
 
 
 @pytest.mark.usefixtures("eager")
