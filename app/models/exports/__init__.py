@@ -28,6 +28,8 @@ class Format:
     scores: Callable[[Subject, bytes, Probe], Array]
     """What a written file says of rows."""
     max_weights: int = BINARY_WEIGHTS
+    states_difference: bool = True
+    """Whether the file has a place for it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ FORMATS: dict[FormatName, Format] = {
     "npz": Format("application/x-npz", "npz", npz.write, npz.scores),
     "safetensors": Format("application/x-safetensors", "safetensors", tensors.write, tensors.scores),
     "onnx": Format("application/x-onnx", "onnx", onnx.write, onnx.scores),
-    "liblinear": Format("text/x-liblinear-model", "model", liblinear.write, liblinear.scores, TEXT_WEIGHTS),
+    "liblinear": Format("text/x-liblinear-model", "model", liblinear.write, liblinear.scores, TEXT_WEIGHTS, False),
     "sql": Format("application/sql", "sql", sql.write_score, sql.scores),
     "mlflow": Format("application/zip", "mlflow.zip", mlflow.write, mlflow.scores),
 }
@@ -66,4 +68,5 @@ def export(subject: Subject, format_name: FormatName, output: SqlOutput | None) 
     if format_name == "liblinear" and subject.file.header.classes:
         _, exact = liblinear.label_numbers(subject.file.header.classes)
         headers["X-Labels"] = "the labels themselves" if exact else "positions in classes, from 0"
-    return Export(chosen.write(subject, difference), chosen.media_type, file_name, difference, headers)
+    content = chosen.write(subject, difference) if chosen.states_difference else draft
+    return Export(content, chosen.media_type, file_name, difference, headers)

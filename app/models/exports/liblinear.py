@@ -53,8 +53,11 @@ def write(subject: Subject, difference: float | None) -> bytes:
     lines = _head(subject)
     coef, intercept = subject.rows_of_weights
     lines += [f"nr_feature {header.n_features}", "bias 1", "w"]
-    body = (" ".join(map(repr, row)) + " \n" for row in [*coef.T.tolist(), intercept.tolist()])
-    return ("\n".join(lines) + "\n" + "".join(body)).encode()
+    if len(coef) == 1:
+        lines += map(repr, [*coef[0].tolist(), *intercept.tolist()])
+    else:
+        lines += (" ".join(map(repr, row)) for row in [*coef.T.tolist(), intercept.tolist()])
+    return "\n".join([*lines, ""]).encode()
 
 
 def _head(subject: Subject) -> list[str]:
