@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,11 +33,13 @@ def serve(
     port: Annotated[int | None, typer.Option(help="port to bind")] = None,
     data_dir: DataDir = None,
     workers: Annotated[int | None, typer.Option(help="training processes; 0: only the API")] = None,
+    processes: Annotated[int | None, typer.Option(help="HTTP processes that share the port")] = None,
 ) -> None:
     """Migrate, then run the API and its workers until Ctrl-C."""
     from app.launcher import launch
 
-    raise typer.Exit(launch(_settings(host=host, port=port, data_dir=data_dir, workers=workers)))
+    flags = {"host": host, "port": port, "data_dir": data_dir, "workers": workers, "processes": processes}
+    raise typer.Exit(launch(_settings(**flags)))
 
 
 @main.command()
@@ -58,8 +61,11 @@ def worker(
 
 
 @main.command(hidden=True)
-def api(has_parent: Annotated[bool, typer.Option(hidden=True)] = False) -> None:
-    """Run only the HTTP process, as `serve` does."""
+def api(
+    has_parent: Annotated[bool, typer.Option(hidden=True)] = False,
+    listen_fd: Annotated[list[int] | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run only one HTTP process, as `serve` does."""
     from app.datasets.forkserver import start_forkserver
 
     start_forkserver()  # before the imports below: the two then load side by side
@@ -89,7 +95,7 @@ def api(has_parent: Annotated[bool, typer.Option(hidden=True)] = False) -> None:
         timeout_graceful_shutdown=int(settings.drain_seconds),
     )
     server = Server(config)
-    server.run()
+    server.run(sockets=[socket.socket(fileno=fd) for fd in listen_fd or []] or None)
     if not server.started:
         raise typer.Exit(3)
 

@@ -37,6 +37,7 @@ class Settings(BaseSettings):
         gt=0,
         description="what the training processes of a machine may need together; a job that needs more is refused",
     )
+    processes: int = Field(1, ge=1, le=64, description="HTTP processes that share the port")
     lease_seconds: float = Field(30.0, gt=0, description="a job whose worker is silent this long is retried")
     heartbeat_seconds: float = Field(5.0, gt=0)
     poll_seconds: float = Field(0.2, gt=0, description="how often an idle worker looks for a job")

@@ -1,10 +1,14 @@
-"""`hyperplane serve`: one parent, two children (the API and the workers), each restarted when it dies.
+"""`hyperplane serve`: one parent, its children (one or more API processes, the workers), each restarted when it dies.
+
+The parent binds the address and hands the sockets to the API processes, which all accept from them. It keeps them open:
+while an API process starts again, connections wait for it, or for another one, and are not refused.
 
 The children hold the other end of a pipe to the parent as their standard input. They load what they
 need while the parent migrates, and begin when it writes to them; when the pipe closes, because the
 parent is gone, however it went, they stop as if told to.
 """
 
+import errno
 import os
 import signal
 import socket
@@ -27,11 +31,12 @@ GO = b"g"
 
 @dataclass
 class Child:
-    """One of the two processes, under its name in our messages."""
+    """One of the processes, under its name in our messages."""
 
     name: str
     command: list[str]
     environment: dict[str, str]
+    pass_fds: tuple[int, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     early_deaths: int = 0
@@ -40,7 +45,11 @@ class Child:
         self.started_at = time.monotonic()
         # A session of its own: Ctrl-C is for the parent, which then tells its children in good order.
         self.process = subprocess.Popen(
-            self.command, env=self.environment, stdin=subprocess.PIPE, start_new_session=True
+            self.command,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=self.pass_fds,
         )
 
     def let_begin(self) -> None:
@@ -76,13 +85,16 @@ class Child:
 
 def launch(settings: Settings) -> int:
     """Run the service until a signal ends it; returns the exit code."""
-    if reason := _why_port_cannot_be_bound(settings):
+    try:
+        sockets = _bound_sockets(settings)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
         print(f"hyperplane: cannot bind {settings.host}:{settings.port}: {reason}", file=sys.stderr)
         return 1
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    children = _children(settings)
+    children = _children(settings, sockets)
     for child in children:
         child.start()
     try:
@@ -102,6 +114,8 @@ def launch(settings: Settings) -> int:
         _watch(children, stopping)
         return 0
     finally:
+        for one in sockets:  # with the children's copies the last ones: who comes now is refused and does not wait
+            one.close()
         _stop(children, settings.drain_seconds + 2.0)
 
 
@@ -145,29 +159,42 @@ def _prepare_database(settings: Settings) -> bool:
     return has_key
 
 
-def _children(settings: Settings) -> list[Child]:
+def _children(settings: Settings, sockets: list[socket.socket]) -> list[Child]:
     environment = settings.environment()
+    # not `-m app.cli`: every process of a forkserver would import that module anew
+    start = [sys.executable, "-c", "from app.cli import main; main()"]
+    fds = tuple(one.fileno() for one in sockets)
+    listen = [argument for fd in fds for argument in ("--listen-fd", str(fd))]
+    children = [
+        Child("api", [*start, "api", "--has-parent", *listen], environment, fds) for _ in range(settings.processes)
+    ]
+    if settings.workers:
+        children.append(Child("worker", [*start, "worker", "--has-parent"], environment))
+    return children
 
-    def child(name: str) -> Child:
-        # not `-m app.cli`: every process of a forkserver would import that module anew
-        start = [sys.executable, "-c", "from app.cli import main; main()"]
-        return Child(name, [*start, name, "--has-parent"], environment)
 
-    return [child("api"), child("worker")] if settings.workers else [child("api")]
-
-
-def _why_port_cannot_be_bound(settings: Settings) -> str | None:
-    """Asked before the API starts: afterwards, whoever holds the port would be taken for it."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
-    return None
+def _bound_sockets(settings: Settings) -> list[socket.socket]:
+    """One for each address of the host. They begin to listen when the first API process does."""
+    found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    for family, kind, protocol, _, address in dict.fromkeys(found):
+        try:
+            one = socket.socket(family, kind, protocol)
+        except OSError:
+            continue  # a family that this machine does not speak
+        sockets.append(one)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        try:
+            one.bind(address)
+        except OSError as error:
+            sockets.pop().close()
+            if error.errno != errno.EADDRNOTAVAIL or not sockets:
+                for bound in sockets:
+                    bound.close()
+                raise
+    return sockets
 
 
 def _wait_until_ready(settings: Settings, api: Child, stopping: threading.Event) -> bool:
