@@ -19,7 +19,7 @@ from app.db import Database
 from app.db.tables import EventRow
 from app.ids import new_id
 from app.main import create_app
-from tests.builders import NOBODY, InProcess, checked_problem
+from tests.builders import NOBODY, SOAK, InProcess, checked_problem
 from tests.postgres import fresh_database
 from tests.serving import Service, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
@@ -28,7 +28,8 @@ STREAM = {"Accept": "text/event-stream"}
 MAX_STREAMS = 3
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+# What the database has to do with it is tested on both in tests/contract/test_events.py.
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"] if SOAK > 1 else ["postgresql"])
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with ExitStack() as stack:
         url = None

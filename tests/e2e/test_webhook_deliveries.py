@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders import SOAK
 from tests.postgres import fresh_database
 from tests.receiver import Message, Receiver, receiving
 from tests.serving import Service, checked, running_service, wait_until
@@ -23,7 +24,8 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+# What the database has to do with it is tested on both in tests/contract/test_webhooks.py.
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"] if SOAK > 1 else ["sqlite"])
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with ExitStack() as stack:
         url = None

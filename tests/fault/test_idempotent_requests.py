@@ -16,7 +16,7 @@ from tests.serving import Service, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
 
 THREADS = 100
-KILLS = 2 * SOAK
+KILLS = SOAK
 KEYS_A_CLIENT = 10 * SOAK
 
 
