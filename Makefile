@@ -16,6 +16,7 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 
 TEST_PROCESSES ?= 2
 SOAK ?= 20
+SOAK_SECONDS ?= 300
 
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
@@ -54,7 +55,8 @@ kernels: $(RUN_STAMP) ## compile the solvers and the readers into numba's cache
 bench: $(DEV_STAMP) ## side-by-side runs against peers, printed as ratios
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(DEV_STAMP) kernels ## the property and fault tests with SOAK (default 20) times as many examples
+soak: $(DEV_STAMP) kernels ## random faults for SOAK_SECONDS (300) on each database, then the property and fault tests SOAK (20) times over
+	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(SOAK_ARGS)
 	HYPERPLANE_SOAK_EXAMPLES=$(SOAK) $(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal tests/property tests/fault $(ARGS)
 
 # hatchling and uv are what the installation itself runs on, so they are pinned in the same file.

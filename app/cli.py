@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -70,33 +70,16 @@ def api(
 
     start_forkserver()  # before the imports below: the two then load side by side
 
-    import uvicorn
-
-    from app.launcher import follow_parent
+    from app.launcher import bound_sockets, follow_parent
     from app.main import create_app
+    from app.server import Server
 
     settings = _settings()
     app = create_app(settings)
     if has_parent:
         follow_parent()
-
-    class Server(uvicorn.Server):
-        def handle_exit(self, *arguments: Any) -> None:
-            app.state.event_feed.close()  # a stream would hold up the end until its patience is over
-            super().handle_exit(*arguments)
-
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        log_level=settings.log_level if settings.log_level != "info" else "warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=int(settings.drain_seconds),
-    )
-    server = Server(config)
-    server.run(sockets=[socket.socket(fileno=fd) for fd in listen_fd or []] or None)
-    if not server.started:
+    listening = [socket.socket(fileno=fd) for fd in listen_fd or []] or bound_sockets(settings)
+    if not Server(app, settings).serve_until_stopped(listening):
         raise typer.Exit(3)
 
 

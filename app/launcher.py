@@ -86,7 +86,7 @@ class Child:
 def launch(settings: Settings) -> int:
     """Run the service until a signal ends it; returns the exit code."""
     try:
-        sockets = _bound_sockets(settings)
+        sockets = bound_sockets(settings)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         print(f"hyperplane: cannot bind {settings.host}:{settings.port}: {reason}", file=sys.stderr)
@@ -173,7 +173,7 @@ def _children(settings: Settings, sockets: list[socket.socket]) -> list[Child]:
     return children
 
 
-def _bound_sockets(settings: Settings) -> list[socket.socket]:
+def bound_sockets(settings: Settings) -> list[socket.socket]:
     """One for each address of the host. They begin to listen when the first API process does."""
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []

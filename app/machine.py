@@ -3,6 +3,7 @@
 All figures come from Linux's `/proc` and control groups; elsewhere there are none, and the callers do without.
 """
 
+import ctypes
 import os
 import resource
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
+M_MMAP_THRESHOLD, MAPPED_FROM_BYTES = -3, 1 << 20
 KILL_FIRST = 500  # of 1000: what the kernel adds to a process's size when it looks for one to kill
 
 
@@ -42,6 +44,12 @@ def offer_as_victim() -> None:
     """If memory runs out, this process is to be killed before those that watch it."""
     with suppress(OSError):
         (PROC / "self/oom_score_adj").write_text(str(KILL_FIRST))
+
+
+def give_back_freed_memory() -> None:
+    """From now on a freed array is the system's again at once. The allocator would keep those below 32 MB for later."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
 
 
 @contextmanager

@@ -87,6 +87,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         dependencies=[Depends(known_query_only)],
     )
     app.state.context = Context(settings, database, blobs)
+    app.state.draining = False
     app.state.ingestor = ingestor
     app.state.processor = processor
     app.state.examiner = Examiner(settings, database, blobs, ingestor)

@@ -1,6 +1,8 @@
 """Waiting for the end of something without holding a thread: long polls, and what a `Prefer` header asks for."""
 
+import asyncio
 import re
+import threading
 import time
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -19,6 +21,21 @@ Wait = Annotated[
 ]
 
 
+_ending = threading.Event()
+
+
+def end_waits() -> None:
+    """The process is to end: whoever waits is answered with what there is."""
+    _ending.set()
+
+
+async def wait_for(work: asyncio.Task[Any], seconds: float) -> None:
+    """Wait until the work is done or the seconds are over."""
+    deadline = time.monotonic() + seconds
+    while not work.done() and not _ending.is_set() and (left := deadline - time.monotonic()) > 0:
+        await asyncio.wait({work}, timeout=min(left, SLOWEST_LOOK_SECONDS))
+
+
 async def wait_until_done(look: Callable[[], dict[str, Any]], seconds: float) -> dict[str, Any]:
     """Look, in a thread each time, until what is seen is `done` or the seconds are over."""
     deadline = time.monotonic() + seconds
@@ -26,7 +43,7 @@ async def wait_until_done(look: Callable[[], dict[str, Any]], seconds: float) ->
     while True:
         seen = await run_in_threadpool(look)
         left = deadline - time.monotonic()
-        if seen["done"] or left <= 0:
+        if seen["done"] or left <= 0 or _ending.is_set():
             return seen
         await sleep(min(pause, left))
         pause = min(pause * 1.5, SLOWEST_LOOK_SECONDS)

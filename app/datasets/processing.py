@@ -27,6 +27,7 @@ from app.db.tables import DatasetRow
 from app.errors import AppError, StorageFull, Unavailable, is_disk_full
 from app.storage import BlobStore
 from app.storage.reclaim import BlobsGone, reclaim
+from app.waiting import wait_for
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Processor:
             return known, True
         await run_in_threadpool(self._blobs.adopt, file, received.sha256)
         reading = asyncio.create_task(self._read(received))
-        await asyncio.wait({reading}, timeout=wait_seconds)
+        await wait_for(reading, wait_seconds)
         if reading.done():
             parsed = await self._parsed_or_refused(reading, received)
             return await self._stored(partial(service.store_ready, parsed=parsed), received, on_insert)

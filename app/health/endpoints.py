@@ -33,7 +33,7 @@ async def livez() -> Liveness:
     responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
 )
 def readyz(request: Request, response: Response, context: InContext) -> Readiness:
-    """Database reachable, schema current, storage writable, parser compiled."""
+    """Database reachable, schema current, storage writable, parser compiled, not about to end."""
     found = readiness(request, context)
     response.status_code = 200 if found.status == "ready" else 503
     return found
@@ -47,6 +47,8 @@ def readiness(request: Request, context: Context) -> Readiness:
         "storage": _outcome(context.blobs.check_writable),
         "kernels": "ok" if request.app.state.ingestor.warm else "compiling",
     }
+    if request.app.state.draining:
+        checks["draining"] = "this process is about to end"
     ready = all(outcome == "ok" for outcome in checks.values())
     return Readiness(status="ready" if ready else "not_ready", checks=checks)
 

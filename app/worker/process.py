@@ -29,6 +29,7 @@ def serve(pipe: Connection, settings: Settings, threads: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s worker %(process)d %(message)s")
     machine.offer_as_victim()
+    machine.give_back_freed_memory()
     desk = Desk(
         Database(settings.resolved_database_url), BlobStore(settings.data_dir), threads, settings.checkpoint_seconds
     )

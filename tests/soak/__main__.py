@@ -1,0 +1,49 @@
+"""`python -m tests.soak [--seconds N] [--seed S] [--database sqlite|postgresql|both] [--jobs N]`
+
+Runs random faults for so many seconds on each database, then 16 claimers on so many jobs; prints the seed first, the
+counts at the end, and exits with 1 if any promise was broken. The same command with the same seed draws the same faults
+and the same requests again; how they interleave is up to the machine.
+"""
+
+import argparse
+import random
+import sys
+import time
+
+from tests.soak.claimers import claims_a_second
+from tests.soak.run import Plan, soak_postgresql, soak_sqlite
+
+SOAKS = {"sqlite": soak_sqlite, "postgresql": soak_postgresql}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of random faults on each database")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--database", choices=[*SOAKS, "both"], default="both")
+    parser.add_argument("--jobs", type=int, default=10_000, help="for 16 claimers on each database; 0: none")
+    wanted = parser.parse_args()
+    names = list(SOAKS) if wanted.database == "both" else [wanted.database]
+    broken = 0
+    for name in names:
+        replay = f"python -m tests.soak --database {name} --seconds {wanted.seconds:g} --seed {wanted.seed}"
+        print(f"== {name}, seed {wanted.seed}; again with: {replay}", flush=True)
+        began = time.monotonic()
+        ledger = SOAKS[name](Plan(wanted.seed, wanted.seconds))
+        for what, count in sorted(ledger.counts.items()):
+            print(f"  {count:7d}  {what}")
+        for fault in ledger.faults:
+            print(f"  BROKEN  {fault}")
+        broken += len(ledger.faults)
+        print(f"== {name}: {len(ledger.faults)} broken promises after {time.monotonic() - began:.0f} s", flush=True)
+        if wanted.jobs:
+            speed = claims_a_second(name, wanted.jobs)
+            print(
+                f"== {name}: 16 claimers, {wanted.jobs} jobs, each claimed once: {speed:.0f} claims a second",
+                flush=True,
+            )
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

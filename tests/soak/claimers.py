@@ -1,0 +1,75 @@
+"""Sixteen processes that claim jobs as fast as they can: each job is claimed once, by one of them."""
+
+import multiprocessing
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import insert
+
+from app.db import Database
+from app.db.tables import JobRow
+from app.jobs import queue
+from tests.builders import job_row, migrated_database
+
+CLAIMERS = 16
+LEASE_SECONDS = 600.0
+
+
+def claims_a_second(kind: str, jobs: int) -> float:
+    """How fast sixteen claimers empty a queue of so many jobs, on a database of this kind."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hyperplane-claims-")))
+        url = f"sqlite:///{folder / 'claims.sqlite3'}"
+        if kind == "postgresql":
+            from tests.postgres import fresh_database, running_server
+
+            url = stack.enter_context(fresh_database(stack.enter_context(running_server())))
+        return empty_queue(url, jobs)
+
+
+def empty_queue(url: str, jobs: int) -> float:
+    """Claims a second. Raises AssertionError if a job was claimed twice or not at all."""
+    with migrated_database(url) as database:
+        rows = [job_row(priority=number % 3) for number in range(jobs)]
+        columns = [name for name in JobRow.__mapper__.columns.keys() if name != "trace"]  # noqa: SIM118
+        with database.write() as session:
+            values = [{name: getattr(row, name) for name in columns if getattr(row, name) is not None} for row in rows]
+            session.execute(insert(JobRow), values)
+    processes = multiprocessing.get_context("fork")
+    answers = processes.SimpleQueue()
+    start = processes.Event()
+    claimers = [
+        processes.Process(target=_claim_all, args=(url, f"wrk_{number}", start, answers)) for number in range(CLAIMERS)
+    ]
+    for claimer in claimers:
+        claimer.start()
+    for _ in claimers:
+        assert answers.get() == "ready"
+    began = time.perf_counter()
+    start.set()
+    taken = [job_id for _ in claimers for job_id in answers.get()]
+    seconds = time.perf_counter() - began
+    for claimer in claimers:
+        claimer.join()
+    assert sorted(taken) == sorted(row.id for row in rows), "a job was claimed twice, or by nobody"
+    return jobs / seconds
+
+
+def _claim_all(url: str, owner: str, start: Any, answers: Any) -> None:
+    database = Database(url)
+    with database.read() as session:
+        queue.is_waiting(session)
+    answers.put("ready")
+    start.wait()
+    taken = []
+    while True:
+        with database.write() as session:
+            claim = queue.claim_next(session, owner, LEASE_SECONDS)
+        if claim is None:
+            break
+        taken.append(claim.job_id)
+    database.close()
+    answers.put(taken)

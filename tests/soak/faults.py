@@ -1,0 +1,125 @@
+"""What goes wrong in a soak: processes die, sleep and are stopped, databases restart, disks fill up or fail."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.serving import Service
+
+DISK_BYTES = 512 << 20
+FULL_SECONDS = 2.0
+FAILING_SECONDS = 1.0
+
+
+class Faults:
+    """Each public method is one fault; it returns when the fault is over, not when its effects are."""
+
+    def __init__(self, service: Service, lease_seconds: float, restart_database: Callable[[], None] | None) -> None:
+        self._service = service
+        self._lease_seconds = lease_seconds
+        self._restart_database = restart_database
+
+    def possible(self) -> list[str]:
+        names = ["kill_api", "kill_worker", "kill_training", "kill_all", "sleep", "stop"]
+        if self._restart_database is not None:
+            names.append("restart_database")
+        if os.path.ismount(self._disk):
+            names.append("fill_disk")
+        if shutil.which("strace"):
+            names.append("fail_disk")
+        return names
+
+    @property
+    def _disk(self) -> Path:
+        return self._service.data_dir.parent
+
+    def kill_api(self) -> None:
+        self._kill(self._child("api"))
+
+    def kill_worker(self) -> None:
+        self._kill(self._child("worker"))
+
+    def kill_training(self) -> None:
+        self._kill((self._training() or [None])[0])
+
+    def kill_all(self) -> None:
+        assert self._service.process is not None
+        self._service.process.kill()
+        self._service.process.wait()
+        self._service.start()
+
+    def stop(self) -> None:
+        """An orderly restart."""
+        self._service.stop()
+        self._service.start()
+
+    def sleep(self) -> None:
+        """The supervisor and its processes sleep past their lease."""
+        asleep = [pid for pid in (self._child("worker"), *self._training()) if pid is not None]
+        for pid in asleep:
+            _signal(pid, signal.SIGSTOP)
+        time.sleep(1.5 * self._lease_seconds)
+        for pid in asleep:
+            _signal(pid, signal.SIGCONT)
+
+    def restart_database(self) -> None:
+        assert self._restart_database is not None
+        self._restart_database()
+
+    def fill_disk(self) -> None:
+        filler = self._disk / "filler"
+        with suppress(OSError), filler.open("wb") as file:
+            while True:
+                file.write(bytes(1 << 20))
+                file.flush()
+        time.sleep(FULL_SECONDS)
+        filler.unlink()
+
+    def fail_disk(self) -> None:
+        """Every third fsync of the API and of the worker's processes fails for a while."""
+        victims = [pid for pid in (self._child("api"), self._child("worker"), *self._training()) if pid is not None]
+        inject = "inject=fsync,fdatasync:error=EIO:when=3+3"
+        command = ["strace", "-f", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", inject]
+        tracer = subprocess.Popen([*command, *(f"-p{pid}" for pid in victims)], stderr=subprocess.DEVNULL)
+        time.sleep(FAILING_SECONDS)
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait(30)
+
+    def _child(self, name: str) -> int | None:
+        try:
+            return self._service.child(name)
+        except StopIteration:
+            return None  # it is just being started again
+
+    def _training(self) -> list[int]:
+        with suppress(StopIteration):
+            return self._service.training_processes()
+        return []
+
+    def _kill(self, pid: int | None) -> None:
+        if pid is not None:
+            _signal(pid, signal.SIGKILL)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[bool]:
+    """A file system of its own at the folder, if this machine lets us; whether it does."""
+    options = f"size={DISK_BYTES}"
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "soak", folder], check=False, capture_output=True)
+    if mounted.returncode != 0:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        subprocess.run(["umount", "-l", folder], check=False)
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
