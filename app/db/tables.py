@@ -119,9 +119,10 @@ class JobRow(Base):
 
 class EventRow(Base):
     __tablename__ = "events"
+    __table_args__ = (Index(None, "job_id", "id"),)  # a page of a long job's events is found without reading all
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), index=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
     type: Mapped[str] = mapped_column(String(32))
     data: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]

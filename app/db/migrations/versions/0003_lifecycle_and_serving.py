@@ -35,6 +35,8 @@ def upgrade() -> None:
         models.alter_column("job_id", existing_type=ID, nullable=True)
         models.add_column(sa.Column("proof", SHA256))
         models.add_column(sa.Column("purged_at", TIME))
+    op.create_index("ix_events_job_id_id", "events", ["job_id", "id"])
+    op.drop_index("ix_events_job_id", "events")
     _create_aliases()
     _create_evaluations()
     _create_idempotency_keys()
@@ -137,6 +139,8 @@ def _create_webhooks() -> None:
 
 
 def downgrade() -> None:
+    op.create_index("ix_events_job_id", "events", ["job_id"])
+    op.drop_index("ix_events_job_id_id", "events")
     for table in NEW_TABLES:
         op.drop_table(table)
     op.execute("DELETE FROM models WHERE job_id IS NULL")
