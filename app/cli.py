@@ -24,6 +24,8 @@ main.add_typer(keys, name="keys")
 
 LOWER_PRIORITY = 5  # training yields to the API when both want the processor
 
+HasParent = Annotated[bool, typer.Option(hidden=True)]
+WakeFd = Annotated[int | None, typer.Option(hidden=True)]  # a pipe from the API to the worker beside it
 DataDir = Annotated[Path | None, typer.Option(help="folder for blobs and, by default, the database")]
 
 
@@ -46,7 +48,8 @@ def serve(
 def worker(
     data_dir: DataDir = None,
     workers: Annotated[int | None, typer.Option(help="training processes")] = None,
-    has_parent: Annotated[bool, typer.Option(hidden=True)] = False,
+    has_parent: HasParent = False,
+    wake_fd: WakeFd = None,
 ) -> None:
     """Run only the workers; several machines may share one database and storage."""
     os.nice(LOWER_PRIORITY)
@@ -57,25 +60,28 @@ def worker(
     settings = _settings(data_dir=data_dir, workers=workers)
     if has_parent:
         follow_parent()
-    Supervisor(settings).run()
+    Supervisor(settings, wake_fd).run()
 
 
 @main.command(hidden=True)
 def api(
-    has_parent: Annotated[bool, typer.Option(hidden=True)] = False,
+    has_parent: HasParent = False,
     listen_fd: Annotated[list[int] | None, typer.Option(hidden=True)] = None,
+    wake_fd: WakeFd = None,
 ) -> None:
     """Run only one HTTP process, as `serve` does."""
     from app.datasets.forkserver import start_forkserver
 
     start_forkserver()  # before the imports below: the two then load side by side
 
-    from app.launcher import bound_sockets, follow_parent
+    from app.launcher import bound_sockets, follow_parent, waker
     from app.main import create_app
     from app.server import Server
 
     settings = _settings()
     app = create_app(settings)
+    if wake_fd is not None:
+        app.state.context.database.on_announced = waker(wake_fd)
     if has_parent:
         follow_parent()
     listening = [socket.socket(fileno=fd) for fd in listen_fd or []] or bound_sockets(settings)

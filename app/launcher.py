@@ -18,6 +18,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -132,6 +133,18 @@ def follow_parent() -> None:
     threading.Thread(target=watch, daemon=True, name="parent-watch").start()
 
 
+def waker(wake_fd: int) -> Callable[[], None]:
+    """What wakes the worker at the other end of the pipe."""
+    os.set_blocking(wake_fd, False)
+    os.set_inheritable(wake_fd, False)
+
+    def wake() -> None:
+        with suppress(OSError):  # the pipe is full of rings, or nobody is there: he looks by himself
+            os.write(wake_fd, b"!")
+
+    return wake
+
+
 def server_answers(url: str, path: str = "/readyz") -> bool:
     try:
         with urllib.request.urlopen(url + path, timeout=5) as response:
@@ -164,13 +177,15 @@ def _children(settings: Settings, sockets: list[socket.socket]) -> list[Child]:
     # not `-m app.cli`: every process of a forkserver would import that module anew
     start = [sys.executable, "-c", "from app.cli import main; main()"]
     fds = tuple(one.fileno() for one in sockets)
-    listen = [argument for fd in fds for argument in ("--listen-fd", str(fd))]
-    children = [
-        Child("api", [*start, "api", "--has-parent", *listen], environment, fds) for _ in range(settings.processes)
-    ]
-    if settings.workers:
-        children.append(Child("worker", [*start, "worker", "--has-parent"], environment))
-    return children
+    serve = [*start, "api", "--has-parent", *(f"--listen-fd={fd}" for fd in fds)]
+    if not settings.workers:
+        return [Child("api", serve, environment, fds) for _ in range(settings.processes)]
+    # Ours stay open, so that a child that is started again has its end of the pipe again.
+    receiving, sending = os.pipe()
+    serve.append(f"--wake-fd={sending}")
+    children = [Child("api", serve, environment, (*fds, sending)) for _ in range(settings.processes)]
+    work = [*start, "worker", "--has-parent", f"--wake-fd={receiving}"]
+    return [*children, Child("worker", work, environment, (receiving,))]
 
 
 def bound_sockets(settings: Settings) -> list[socket.socket]:

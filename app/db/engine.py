@@ -7,7 +7,7 @@ deadlocking, and `synchronous=FULL` makes a committed answer durable. WAL is use
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +17,8 @@ from sqlalchemy import DateTime, Dialect, create_engine, event, func, select
 from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.orm import Session
 from sqlalchemy.types import TypeDecorator
+
+from app.db.announcements import ANNOUNCED
 
 SAFE_WAL_VERSION = (3, 51, 3)
 LOCK_WAIT_MS = 30_000
@@ -49,6 +51,8 @@ class Database:
         self.url = make_url(url)
         self.engine = _create_engine(str(url))
         self._readers = self.engine.execution_options(sqlite_begin="BEGIN")
+        self.on_announced: Callable[[], None] | None = None
+        """Called after a commit that was announced, where the database itself cannot tell (announcements.py)."""
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -57,8 +61,11 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        with Session(self.engine, expire_on_commit=False) as session, session.begin():
-            yield session
+        with Session(self.engine, expire_on_commit=False) as session:
+            with session.begin():
+                yield session
+            if self.on_announced is not None and session.info.get(ANNOUNCED):
+                self.on_announced()
 
     def close(self) -> None:
         self.engine.dispose()

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.db.announcements import announce
 from app.db.engine import current_time
 from app.db.tables import JobRow
 from app.jobs import repository
@@ -152,6 +153,11 @@ def worker_died(session: Session, claim: Claim, *, memory_bytes: int | None = No
             _requeue(session, claim, "worker_died" if memory_bytes is None else "out_of_memory", **values)
 
 
+def any_expired(session: Session) -> bool:
+    """Whether a worker fell silent: a look that takes no lock."""
+    return repository.any_expired(session)
+
+
 def requeue_expired(session: Session) -> list[Claim]:
     """Take back the jobs of workers that fell silent; any supervisor may do this for all."""
     taken = []
@@ -174,6 +180,7 @@ def _error(code: str, message: str) -> dict[str, Any]:
 
 def _requeue(session: Session, claim: Claim, reason: str, **values: Any) -> None:
     _leave(session, claim, JobStatus.QUEUED, {"reason": reason}, **values)
+    announce(session)
 
 
 def _end(session: Session, claim: Claim, status: JobStatus, **values: Any) -> list[str]:

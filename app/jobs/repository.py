@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Select, and_, func, or_, select, true, update
 from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
+from app.db.announcements import announce
 from app.db.engine import current_time
 from app.db.tables import EventRow, JobRow
 from app.ids import following_id, new_id
@@ -39,6 +40,7 @@ def insert(session: Session, job: JobRow) -> None:
     session.add(job)
     session.flush()
     append_event(session, job.id, "job.queued", {})
+    announce(session)
 
 
 def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool = False) -> JobRow | None:
@@ -130,6 +132,11 @@ def requests(session: Session, claims: Sequence[Claim]) -> dict[Claim, Request]:
     return {by_id[row.id]: row.request for row in session.execute(query)}
 
 
+def any_expired(session: Session) -> bool:
+    silent = JobRow.lease_expires_at < current_time(session)
+    return session.scalar(select(JobRow.id).where(JobRow.status == JobStatus.RUNNING, silent).limit(1)) is not None
+
+
 def expired(session: Session) -> list[Claim]:
     """Running jobs whose worker has been silent for a whole lease; one that is being written to is not silent."""
     query = (
@@ -149,6 +156,7 @@ def update_locked(session: Session, job: JobRow, **values: Any) -> None:
     """Write to a job that this unit of work has locked: nobody can have changed it since."""
     written = _update(session, job.id, JobStatus(job.status), values)
     assert written, "the job was not locked"
+    announce(session)
     session.refresh(job)
 
 

@@ -25,6 +25,7 @@ from app.jobs.repository import Claim, Room
 from app.jobs.state import Request
 from app.storage import BlobStore
 from app.storage import repository as ownership
+from app.worker.doorbell import Doorbell
 from app.worker.slot import DONE, GIVE_BACK, READY, Slot, StopReason
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ KILL_AFTER_SECONDS = 5.0  # a process that does not react to a stop for this lon
 SWEEP_EVERY_SECONDS = 600.0
 REQUEST_LOOK_SECONDS = 0.3
 DATABASE_PAUSE_SECONDS = 1.0
+BLIND_LOOK_SECONDS = 5.0  # for work that nothing gave a sign of
 
 Outcome = Callable[[Any, Claim], None]
 
@@ -57,9 +59,11 @@ class Every:
 
 
 class Supervisor:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, wake_fd: int | None = None) -> None:
+        """`wake_fd` is the end of a pipe through which the API beside this wakes it."""
         self._settings = settings
         self._database = Database(settings.resolved_database_url)
+        self._doorbell = Doorbell(self._database, settings.poll_seconds, wake_fd)
         self._blobs = BlobStore(settings.data_dir)
         self._id = new_id("wrk")
         self._processes = multiprocessing.get_context("forkserver")
@@ -73,6 +77,7 @@ class Supervisor:
         self._request_look = Every(REQUEST_LOOK_SECONDS)
         self._sweep = Every(SWEEP_EVERY_SECONDS)
         self._claim_look = Every(settings.poll_seconds)
+        self._blind_look = Every(BLIND_LOOK_SECONDS)
         self._database_back_at = 0.0
 
     def run(self) -> None:
@@ -98,6 +103,7 @@ class Supervisor:
             self._kill_the_deaf()
         for slot in self._slots:
             slot.end()
+        self._doorbell.close()
         self._database.close()
         log.info("%s has drained", self._id)
 
@@ -109,6 +115,7 @@ class Supervisor:
             raise SystemExit(0)  # still compiling: nothing is claimed yet, and waiting for it would take long
         if self._drain_until is None:
             self._drain_until = time.monotonic() + self._settings.drain_seconds
+        self._doorbell.ring()
 
     def _drained(self) -> bool:
         if self._drain_until is None:
@@ -117,10 +124,17 @@ class Supervisor:
         return finished or time.monotonic() >= self._drain_until
 
     def _wait(self) -> None:
-        """Sleep until a process says something or dies, or it is time to look at the database."""
+        """Sleep until a process says something or dies, the doorbell rings, or it is time to look for oneself."""
         signs: list[Any] = [slot.pipe for slot in self._slots]
         signs += [slot.process.sentinel for slot in self._slots]
-        wait(signs, timeout=self._settings.poll_seconds)
+        patience = self._doorbell.poll_seconds
+        if self._claims() or self._unsettled:
+            patience = min(patience, REQUEST_LOOK_SECONDS)
+        wait(signs + self._doorbell.signs, timeout=min(patience, self._settings.heartbeat_seconds))
+        if self._doorbell.has_rung():
+            self._claim_look.hurry()
+            self._blind_look.hurry()
+            self._request_look.hurry()
 
     def _collect(self) -> None:
         for slot in list(self._slots):
@@ -142,6 +156,7 @@ class Supervisor:
                 assert message == DONE
             slot.claim = None
         self._claim_look.hurry()  # a slot is free
+        self._blind_look.hurry()
 
     def _on_death(self, slot: Slot) -> None:
         log.warning("worker process %s died (exit code %s)", slot.process.pid, slot.process.exitcode)
@@ -182,6 +197,10 @@ class Supervisor:
             self._unsettled.pop(0)
 
     def _keep_leases(self) -> None:
+        if not self._claims():
+            with self._database.read() as session:
+                if not queue.any_expired(session):
+                    return
         with self._database.write() as session:
             pulse = queue.heartbeat(session, self._claims(), self._settings.lease_seconds)
             for claim in queue.requeue_expired(session):
@@ -201,6 +220,8 @@ class Supervisor:
 
     def _claim(self) -> None:
         if not any(slot.idle for slot in self._slots) or not self._claim_look.due():
+            return
+        if not self._doorbell.may_have_news() and not self._blind_look.due():
             return
         with self._database.read() as session:
             if not queue.is_waiting(session, self._room()):

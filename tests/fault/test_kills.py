@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.postgres import fresh_database
@@ -41,6 +43,40 @@ def start_slow_job(service: Service, dataset: str) -> str:
     return job_id
 
 
+def wait_for_checkpoint(service: Service, job_id: str) -> int:
+    """The passes of the newest checkpoint; a model as it stands is written with each."""
+    answers: list[httpx.Response] = []
+
+    def has_model() -> bool:
+        answers.append(service.http.post(f"/v1/jobs/{job_id}/predict", json={"instances": [[0.0] * 30]}))
+        return answers[-1].status_code == 200
+
+    wait_until(has_model, 20, "the job to have a checkpoint")
+    passes: int = answers[-1].json()["passes"]
+    return passes
+
+
+def told(service: Service, job_id: str, kind: str) -> list[dict[str, Any]]:
+    events = service.get(f"/v1/jobs/{job_id}/events", limit=200)["data"]
+    return [event["data"] for event in events if event["type"] == kind]
+
+
+def test_a_killed_training_process_costs_what_it_did_since_its_checkpoint(service: Service, dataset: str) -> None:
+    job_id = start_slow_job(service, dataset)
+    passes = wait_for_checkpoint(service, job_id)
+    (victim,) = service.training_processes()
+    os.kill(victim, signal.SIGKILL)
+    ended = service.wait(job_id)
+    assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
+    (resumed,) = told(service, job_id, "job.resumed")
+    assert resumed["passes"] >= passes
+    assert ended["passes"] > resumed["passes"]
+    assert ended["result"]["training"]["seconds"] < 2 * SOLVE_SECONDS, "the limit is that of all attempts"
+    curve = service.get(f"/v1/jobs/{job_id}/trace")["data"]
+    assert [point["passes"] for point in curve] == sorted(point["passes"] for point in curve)
+    assert curve[0]["seconds"] < 1.0
+
+
 def test_a_killed_training_process_costs_one_attempt(service: Service, dataset: str) -> None:
     job_id = start_slow_job(service, dataset)
     (victim,) = service.training_processes()
@@ -48,7 +84,7 @@ def test_a_killed_training_process_costs_one_attempt(service: Service, dataset: 
     ended = service.wait(job_id)
     assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
     events = [event["type"] for event in service.get(f"/v1/jobs/{job_id}/events")["data"]]
-    assert [kind for kind in events if kind != "job.progress"] == [
+    assert [kind for kind in events if kind not in ("job.progress", "job.resumed")] == [
         "job.queued",
         "job.running",
         "job.queued",
@@ -112,10 +148,15 @@ def test_a_killed_api_comes_back(service: Service, dataset: str) -> None:
 
 def test_sigterm_gives_running_jobs_back(service: Service, dataset: str) -> None:
     job_id = start_slow_job(service, dataset)
+    wait_until(lambda: service.job(job_id)["passes"] > 0, 20, "the job to have done something")
+    seen = service.job(job_id)
     assert service.stop() < 10
     service.start()
     ended = service.wait(job_id)
     assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
+    (resumed,) = told(service, job_id, "job.resumed")
+    assert resumed["passes"] >= seen["passes"], "nothing was lost"
+    assert ended["passes"] > resumed["passes"]
 
 
 def test_the_children_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:
