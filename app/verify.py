@@ -13,6 +13,8 @@ from app.models import file
 from app.storage import BlobStore
 from app.storage import repository as ownership
 
+INTERRUPTED = select(JobRow).where(JobRow.checkpoint.is_not(None))
+
 
 @dataclass
 class Report:
@@ -39,9 +41,9 @@ def verify_storage(settings: Settings) -> Report:
     database, blobs = Database(settings.resolved_database_url), BlobStore(settings.data_dir)
     report = Report()
     with database.read() as session:
+        interrupted = session.scalars(INTERRUPTED).all()  # before the owners: a blob is owned when it is named
         owners = ownership.owners(session)
         datasets = session.scalars(select(DatasetRow)).all()
-        unfinished = session.scalars(select(JobRow).where(JobRow.checkpoint.is_not(None))).all()
         models = session.scalars(select(ModelRow).options(undefer(ModelRow.card))).all()
     intact = set()
     for sha256 in blobs:
@@ -50,11 +52,14 @@ def verify_storage(settings: Settings) -> Report:
             intact.add(sha256)
             if sha256 not in owners:
                 report.unowned.append(sha256)
-        else:
+        elif blobs.path(sha256).exists():  # not one that was freed since it was listed
             report.faults.append(f"file {sha256}: its bytes are not what its name says")
     needs = {row.id: _dataset_files(row) for row in datasets}
     needs |= {row.id: _model_files(row) for row in models}
-    needs |= {row.id: [blob for blob in (row.checkpoint, row.snapshot) if blob] for row in unfinished}
+    with database.read() as session:
+        # Running jobs replace theirs: what is not named any more may be gone.
+        kept = {(row.id, blob) for row in session.scalars(INTERRUPTED) for blob in _job_files(row)}
+    needs |= {row.id: [blob for blob in _job_files(row) if (row.id, blob) in kept] for row in interrupted}
     for row_id, needed in needs.items():
         for sha256 in needed:
             if sha256 not in intact:
@@ -73,6 +78,10 @@ def _dataset_files(dataset: DatasetRow) -> list[str]:
         return []  # they were freed
     kept = [dataset.sha256, *dataset.arrays.values()]
     return kept if dataset.statistics is None else [*kept, dataset.statistics]
+
+
+def _job_files(job: JobRow) -> list[str]:
+    return [blob for blob in (job.checkpoint, job.snapshot) if blob is not None]
 
 
 def _model_files(model: ModelRow) -> list[str]:

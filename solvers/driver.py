@@ -76,8 +76,8 @@ def solve(
     state = method.init(seed, start)
     before = start.counts
 
-    def capture() -> State:
-        return _counted(method.name, _copied(state), progress, started)
+    def capture(copy: bool) -> State:
+        return _counted(method.name, _copied(state) if copy else state, progress, started)
 
     def extract() -> LinearModel:
         point = _with_best_bias(problem, method.extract(state))
@@ -270,7 +270,7 @@ def _report(
     progress: Progress,
     certificate: Certificate | None,
     seconds: float,
-    capture: Callable[[], State] | None = None,
+    capture: Callable[[bool], State] | None = None,
     extract: Callable[[], LinearModel] | None = None,
 ) -> StepReport:
     figures = progress.primal, progress.dual_bound, progress.gap_estimate

@@ -206,7 +206,7 @@ class _Run:
             seconds=time.perf_counter() - self._started,
             certificate_seconds=sum(result.certificate_seconds for result in results),
             trace=self._trace.points,
-            state=self._state(),
+            state=self._state(copy=False),
             solver=self._solver,
             task="multiclass",
             loss=results[0].loss,
@@ -248,14 +248,14 @@ class _Run:
         seconds = time.perf_counter() - self._started
         return StepReport(iterations, passes, seconds, primal, bound, gap)
 
-    def _state(self) -> State:
+    def _state(self, copy: bool) -> State:
         self._wait_for_the_others()
         whole = Counts(seconds=time.perf_counter() - self._started).added_to({"solver": self._solver})
         for k in range(len(self._problems)):
             if k in self._results:
                 part = self._results[k].state
             elif k in self._reports:
-                part = self._reports[k].snapshot()
+                part = self._reports[k].snapshot(copy=copy)
             elif (begun := self._starts[k]).state is not None:
                 part = begun.counts.added_to(begun.state)
             else:

@@ -88,14 +88,17 @@ class StepReport:
     relative_gap: float | None
     certified: bool = False
     """True: recomputed independently. False: the method's own estimate, perhaps of some rows only."""
-    capture: Callable[[], State] | None = field(default=None, repr=False, compare=False)
+    capture: Callable[[bool], State] | None = field(default=None, repr=False, compare=False)
     extract: Callable[[], "LinearModel"] | None = field(default=None, repr=False, compare=False)
 
-    def snapshot(self) -> State:
-        """A copy of the method's state, to be given to `warm_start` later. Only inside the callback."""
+    def snapshot(self, *, copy: bool = True) -> State:
+        """A copy of the method's state, to be given to `warm_start` later. Only inside the callback.
+
+        Without a copy it is the state itself, which may be read as long as the callback has not returned.
+        """
         if self.capture is None:
             raise RuntimeError("a snapshot can only be taken inside the callback")
-        return self.capture()
+        return self.capture(copy)
 
     @property
     def has_model(self) -> bool:

@@ -126,7 +126,7 @@ class Checkpoints:
             **where,
         )
         scores = {_scores_of(number): note.scores for number, note in enumerate(notes)}
-        new = {"checkpoint": checkpoint_file.write(self._desk.blobs, header, {**report.snapshot(), **scores})}
+        new = {"checkpoint": checkpoint_file.write(self._desk.blobs, header, {**report.snapshot(copy=False), **scores})}
         if model_of is not None and (content := self._model_file(report, model_of)):
             new["snapshot"] = self._desk.blobs.put(content), len(content)
         with self._desk.database.write() as session:

@@ -8,6 +8,7 @@ import pytest
 from app.config import Settings
 from app.db import Database
 from app.db.tables import DatasetRow, ModelRow
+from app.jobs import queue
 from app.models import service as models
 from app.storage import BlobStore
 from app.storage import repository as ownership
@@ -75,6 +76,18 @@ def test_a_flipped_byte_is_found(settings: Settings, database: Database, store: 
         f"file {files[part]}: its bytes are not what its name says",
         f"{dataset_id}: file {files[part]} is missing or damaged",
     ]
+
+
+def test_a_checkpoint_is_needed_by_its_job(settings: Settings, database: Database, store: BlobStore) -> None:
+    (job_id,) = queued_jobs(database, [0])
+    with database.write() as session:
+        claim = queue.claim_next(session, "wrk_test", 60.0)
+        assert claim is not None
+        blobs = {"checkpoint": (store.put(b"state"), 5), "snapshot": (store.put(b"model"), 5)}
+        queue.keep(session, claim, blobs)
+    assert verify_storage(settings).sound
+    store.path(blobs["checkpoint"][0]).unlink()
+    assert verify_storage(settings).faults == [f"{job_id}: file {blobs['checkpoint'][0]} is missing or damaged"]
 
 
 def test_a_missing_file_is_found(settings: Settings, database: Database, store: BlobStore) -> None:

@@ -148,9 +148,9 @@ def test_a_killed_worker_costs_what_was_done_since_the_last_checkpoint(bench: Be
 
 
 def test_cross_validation_goes_on_at_the_fold_where_it_was(bench: Bench) -> None:
-    asked = {"cross_validation": 4, "tol": 1e-5, "C": 100.0}
+    asked = {"cross_validation": 4, "tol": 1e-5, "C": 100.0, "calibrate": "platt"}
     data = stored(bench, "binary")
-    alone = bench.run(data, **asked)["result"]["cross_validation"]
+    alone = bench.run(data, **asked)["result"]
     job_id = bench.submit(data, **asked)
     interrupted_at = []
     while not (ended := bench.execute(job_id, after(25, "drain")))["done"]:
@@ -163,8 +163,11 @@ def test_cross_validation_goes_on_at_the_fold_where_it_was(bench: Bench) -> None
     folds = ended["result"]["cross_validation"]["folds"]
     assert [fold["fold"] for fold in folds] == [1, 2, 3, 4]
     assert all(fold["converged"] for fold in folds)
-    for fold, other in zip(folds, alone["folds"], strict=True):
+    for fold, other in zip(folds, alone["cross_validation"]["folds"], strict=True):
         assert fold["metrics"]["accuracy"] == pytest.approx(other["metrics"]["accuracy"], abs=0.03)
+    calibration = ended["result"]["calibration"]
+    assert calibration["rows"] == alone["calibration"]["rows"] == 300, "no fold's scores were lost"
+    assert calibration["held_out"]["brier"] == pytest.approx(alone["calibration"]["held_out"]["brier"], abs=0.01)
 
 
 @pytest.mark.parametrize("damage", ["missing", "other bytes", "other version", "other data", "of another solver"])
