@@ -61,7 +61,7 @@ class Terms:
         return {word: number for number, word in enumerate(words)}
 
     def encode(self, values: Texts, name: str, count: CountTerms) -> sp.csr_array:
-        matrix = self._joined([self._weighed(block) for block in count(self, values.texts)])
+        matrix = self._stacked(self._weighed(block) for block in count(self, values.texts))
         if not self.has_missing:
             return matrix
         return side_by_side([matrix, one_entry_a_row(np.where(values.missing, 0, -1), 1)], len(values.missing))
@@ -79,24 +79,20 @@ class Terms:
             data /= np.repeat(np.sqrt(row_sums(squares)), np.diff(counts.indptr))
         return counts
 
-    def _joined(self, blocks: list[Counts]) -> sp.csr_array:
-        """One matrix of all blocks. Each is let go when it has been copied: there are never two copies of all."""
-        if len(blocks) == 1:
-            only = blocks[0]
-            return csr(only.data, only.indices, only.indptr, self._shape(only))
-        entries = sum(len(block.data) for block in blocks)
-        rows = sum(len(block.indptr) - 1 for block in blocks)
-        data, indices = np.empty(entries), np.empty(entries, dtype=np.int32)
-        indptr = np.zeros(rows + 1, dtype=np.int64)
-        entry = row = 0
-        blocks.reverse()
-        while blocks:
-            block = blocks.pop()
-            end, last = entry + len(block.data), row + len(block.indptr) - 1
-            data[entry:end], indices[entry:end] = block.data, block.indices
-            indptr[row + 1 : last + 1] = block.indptr[1:] + entry
-            entry, row = end, last
-        return csr(data, indices, indptr, (rows, self.n_terms))
+    def _stacked(self, blocks: Iterable[Counts]) -> sp.csr_array:
+        """One matrix of all blocks. It grows in place: there are never two copies of what is there already."""
+        whole = Counts(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
+        indptr = [whole.indptr]
+        end = 0
+        for block in blocks:
+            first, end = end, end + len(block.data)
+            if end > len(whole.data):
+                _resize(whole, max(end, len(whole.data) * 9 // 8))
+            whole.data[first:end], whole.indices[first:end] = block.data, block.indices
+            indptr.append(block.indptr[1:] + first)
+        _resize(whole, end)
+        starts = np.concatenate(indptr)
+        return csr(whole.data, whole.indices, starts, (len(starts) - 1, self.n_terms))
 
     def _shape(self, counts: Counts) -> tuple[int, int]:
         return len(counts.indptr) - 1, self.n_terms
@@ -118,6 +114,11 @@ class Terms:
 
     def summary(self) -> dict[str, Any]:
         return {"terms": self.n_terms, "text": self.settings.model_dump(mode="json")}
+
+
+def _resize(counts: Counts, entries: int) -> None:
+    for array in (counts.data, counts.indices):
+        array.resize(entries, refcheck=False)
 
 
 def count_terms(encoder: Terms, texts: Strings | Sequence[str]) -> Iterable[Counts]:

@@ -11,14 +11,32 @@ from app.frame import Strings
 from app.preprocess import text_kernels
 from app.preprocess.features import Counts
 from app.preprocess.spec import TextSettings
-from app.preprocess.text_kernels import PAIR, Alphabet, Bytes, Flags, Ints, Scratch, Table, Tally
+from app.preprocess.text import Terms
+from app.preprocess.text_kernels import (
+    AT,
+    COLUMN_BITS,
+    END,
+    FIELDS,
+    KEY,
+    MOST_TIMES,
+    PAIR,
+    ROW_BITS,
+    TIMES_BITS,
+    Alphabet,
+    Bytes,
+    Flags,
+    Ints,
+    Scratch,
+    Table,
+)
+from solvers import kernel_cache
 
-__all__ = ["MAX_TERMS", "TermTable", "TextBlock", "count_terms", "join_terms", "tally_terms", "text_blocks"]
+__all__ = ["MAX_TERMS", "TermTable", "TextBlock", "count_terms", "join_terms", "tally_terms", "text_blocks", "warm"]
 
 MAX_TERMS = 1 << 22
 """Beyond so many different terms the rarest are dropped while a vocabulary is being learnt."""
 BLOCK_BYTES = 1 << 20
-BLOCK_TEXTS = 1 << 14
+BLOCK_TEXTS = 1 << ROW_BITS
 
 
 class TextBlock(NamedTuple):
@@ -41,52 +59,49 @@ class TermTable:
     def __init__(self) -> None:
         self.filled = np.zeros(2, dtype=np.int64)  # how many terms, how many letters
         self.slots = np.zeros(1 << 10, dtype=np.int32)  # a term's number + 1; 0: free
-        self.keys = np.empty(0, dtype=np.uint64)  # of a word its hash, of a pair its two parts
-        self.letters_at = np.empty(0, dtype=np.int64)
-        self.letters_end = np.empty(0, dtype=np.int64)
+        self._terms = np.empty((0, FIELDS), dtype=np.int64)
         self.letters = np.empty(0, dtype=np.uint8)
 
     def __len__(self) -> int:
         return int(self.filled[0])
 
+    @property
+    def terms(self) -> Ints:
+        """A row a term; the columns are named in the kernels' module."""
+        return self._terms[: len(self)]
+
     def make_room(self, terms: int, letters: int) -> None:
         """So that so many more fit in."""
         wanted = len(self) + terms
-        if wanted > len(self.keys):
-            size = max(wanted, len(self.keys) * 3 // 2)
-            self.keys, self.letters_at, self.letters_end = (
-                _grown(array, size) for array in (self.keys, self.letters_at, self.letters_end)
-            )
+        if wanted > len(self._terms):
+            self._terms = _grown(self._terms, max(wanted, len(self._terms) * 3 // 2))
         if self.filled[1] + letters > len(self.letters):
             self.letters = _grown(self.letters, max(int(self.filled[1]) + letters, len(self.letters) * 3 // 2))
         if 2 * wanted > len(self.slots):
-            self.slots = np.zeros(1 << (2 * wanted - 1).bit_length(), dtype=np.int32)
-            text_kernels.fill_slots(self.slots, self.keys, len(self))
+            self._spread_out(2 * wanted)
 
     def keep(self, kept: Flags) -> None:
         """Forget the other terms. A term's parts must be kept with it."""
         number = np.cumsum(kept, dtype=np.int64) - 1
-        chosen = np.flatnonzero(kept)
-        keys, at, end = self.keys[chosen], self.letters_at[chosen], self.letters_end[chosen]
-        pairs = at == PAIR
-        first, last = keys[pairs] >> np.uint64(32), keys[pairs] & np.uint64(0xFFFFFFFF)
-        keys[pairs] = (number[first.astype(np.int64)] << 32 | number[last.astype(np.int64)]).astype(np.uint64)
-        sizes = np.where(pairs, 0, end - at)
+        terms = self.terms[kept]
+        pairs = terms[:, AT] == PAIR
+        parts = terms[pairs, KEY]
+        terms[pairs, KEY] = number[parts >> 32] << 32 | number[parts & 0xFFFFFFFF]
+        sizes = np.where(pairs, 0, terms[:, END] - terms[:, AT])
         ends = np.cumsum(sizes)
-        letters = np.empty(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
-        text_kernels.copy_letters(self.letters, at, sizes, letters)
-        self.keys, self.letters = keys, letters
-        self.letters_at, self.letters_end = (
-            np.where(pairs, PAIR, ends - sizes),
-            np.where(pairs, PAIR, ends),
-        )
-        self.filled[:] = len(chosen), len(letters)
-        self.slots = np.zeros(1 << 10, dtype=np.int32)
-        self.make_room(1, 1)
-        text_kernels.fill_slots(self.slots, self.keys, len(self))
+        letters = np.empty(int(sizes.sum()), dtype=np.uint8)
+        text_kernels.copy_letters(self.letters, terms[:, AT].copy(), sizes, letters)
+        terms[~pairs, AT], terms[~pairs, END] = (ends - sizes)[~pairs], ends[~pairs]
+        self._terms, self.letters = terms, letters
+        self.filled[:] = len(terms), len(letters)
+        self._spread_out(max(2 * len(terms), 1 << 10))
 
     def arrays(self) -> Table:
-        return self.filled, self.slots, self.keys, self.letters_at, self.letters_end, self.letters
+        return self.filled, self.slots, self._terms, self.letters
+
+    def _spread_out(self, slots: int) -> None:
+        self.slots = np.zeros(1 << (slots - 1).bit_length(), dtype=np.int32)
+        text_kernels.fill_slots(self.slots, self._terms, len(self))
 
 
 def text_blocks(texts: Strings, settings: TextSettings) -> Iterator[TextBlock]:
@@ -114,66 +129,85 @@ def text_blocks(texts: Strings, settings: TextSettings) -> Iterator[TextBlock]:
         first = last
 
 
-def tally_terms(block: TextBlock, settings: TextSettings, table: TermTable, texts_before: int, tally: Tally) -> None:
-    """Add a block's terms to the table and to the tally."""
-    letters = _alphabet(settings.lowercase)
-    text_kernels.tally_block(
-        block[:], letters, settings.ngrams[1], texts_before, _scratch(block), table.arrays(), tally
-    )
+def tally_terms(block: TextBlock, settings: TextSettings, table: TermTable, texts_before: int) -> None:
+    """Count a block's terms in the table."""
+    longest = settings.ngrams[1]
+    table.make_room((block.size // 3 + 2 * len(block.starts)) * longest, block.size)
+    alphabet, scratch = _alphabet(settings.lowercase), _scratch(block)
+    text_kernels.tally_block(block[:], alphabet, longest, texts_before, scratch, table.arrays())
 
 
-def count_terms(encoder: Any, texts: Strings) -> Iterator[Counts]:
+def count_terms(encoder: Terms, texts: Strings) -> Iterator[Counts]:
     """The counts of stored texts, block after block; the same as `text.count_terms` gives for all of them."""
     settings: TextSettings = encoder.settings
-    letters, (shortest, longest) = _alphabet(settings.lowercase), settings.ngrams
-    if encoder.vocabulary is None:
-        dims = size = int(settings.hash)
-        table, column_of = TermTable(), np.empty(0, dtype=np.int64)
-    else:
-        table, column_of = _known_terms(encoder.vocabulary)
-        dims, size = 0, len(encoder.vocabulary)
-    places = np.empty(size, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+    alphabet, (shortest, longest) = _alphabet(settings.lowercase), settings.ngrams
+    size = encoder.n_terms
+    table = None if encoder.vocabulary is None else _known_terms(encoder.vocabulary).arrays()
+    marks = np.full((size, 2), -1, dtype=np.int64)
     before = 0
     for block in text_blocks(texts, settings):
         n = len(block.starts)
         indptr = np.zeros(n + 1, dtype=np.int64)
         packed = np.empty(min((block.size // 3 + 2 * n) * longest, size * n), dtype=np.int64)
-        sizes = shortest, longest, dims, before
-        scratch = _scratch(block)
-        text_kernels.count_block(block[:], letters, sizes, scratch, table.arrays(), column_of, places, packed, indptr)
-        packed = packed[: indptr[-1]]
-        yield Counts(indptr, (packed >> 32).astype(np.int32), (packed & 0xFFFFFFFF).astype(np.float64))
+        sizes, scratch = (shortest, longest, before), _scratch(block)
+        if table is None:
+            text_kernels.hash_block(block[:], alphabet, sizes, scratch, marks, packed, indptr)
+        else:
+            text_kernels.count_block(block[:], alphabet, sizes, scratch, table, marks, packed, indptr)
+        entries = packed[: indptr[-1]]
+        entries.sort()
+        columns = entries >> TIMES_BITS & (1 << COLUMN_BITS) - 1
+        yield Counts(indptr, columns.astype(np.int32), (entries & MOST_TIMES).astype(np.float64))
         before += n
     if not len(texts):
         yield Counts(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
 
 
+@cache
+def warm() -> None:
+    """Compile the kernels, or load them compiled, and mend a damaged cache of them; once a process."""
+    kernel_cache.warm(kernel_cache.kernels_of(text_kernels), _use_every_kernel)
+
+
+def _use_every_kernel() -> None:
+    settings, texts = TextSettings(ngrams=(1, 2)), Strings.of(["one two", "zwölf two"])
+    table = TermTable()
+    for block in text_blocks(texts, settings):
+        tally_terms(block, settings, table, 0)
+    table.keep(np.ones(len(table), dtype=bool))
+    vocabulary = join_terms(table, np.arange(len(table)))
+    for hashed in (False, 7):
+        counted = settings.model_copy(update={"hash": hashed})
+        list(count_terms(Terms(0, "text", counted, None if hashed else vocabulary, None, False, False), texts))
+
+
 def join_terms(table: TermTable, chosen: Ints) -> Strings:
     """The letters of terms, words parted by a space."""
     sizes = np.empty(len(chosen), dtype=np.int64)
-    text_kernels.measure_terms(chosen, table.arrays(), sizes)
+    text_kernels.measure_terms(chosen, table.terms, sizes)
     ends = np.cumsum(sizes)
-    letters = np.empty(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
-    text_kernels.write_terms(chosen, table.arrays(), ends, letters)
+    letters = np.empty(int(sizes.sum()), dtype=np.uint8)
+    text_kernels.write_terms(chosen, table.terms, table.letters, ends, letters)
     return Strings(letters, ends - sizes, ends)
 
 
-def _known_terms(vocabulary: Strings) -> tuple[TermTable, Ints]:
-    """A table of a vocabulary, and for each of its terms the feature; -1: it is only the beginning of others."""
+def _known_terms(vocabulary: Strings) -> TermTable:
+    """A table in which each term of a vocabulary has its feature; the beginnings of longer ones are there too."""
     table = TermTable()
     spaces = int((vocabulary.bytes == 32).sum())
     table.make_room(2 * (len(vocabulary) + spaces) + 1, len(vocabulary.bytes) + 1)
-    column_of = np.full(len(table.keys), -1, dtype=np.int64)
-    text_kernels.add_vocabulary(
-        _read_only(vocabulary.bytes), vocabulary.starts, vocabulary.ends, table.arrays(), column_of
-    )
-    return table, column_of
+    letters = _read_only(vocabulary.bytes)
+    text_kernels.add_vocabulary(letters, vocabulary.starts, vocabulary.ends, table.arrays())
+    return table
 
 
 def _scratch(block: TextBlock) -> Scratch:
     longest = int((block.ends - block.starts).max(initial=0))
     words = longest // 3 + 2  # each has two letters and something behind it
-    return np.empty(words, dtype=np.int64), np.empty(longest + 1, dtype=np.uint8), np.zeros(words + 1, dtype=np.int64)
+    terms, packs, letters = (
+        np.empty(size, dtype) for size, dtype in ((words, "i8"), (words, "i8"), (longest + 1, "u1"))
+    )
+    return terms, packs, letters, np.zeros(words + 1, dtype=np.int64)
 
 
 @cache
@@ -197,6 +231,6 @@ def _read_only(array: Bytes) -> Bytes:
 
 
 def _grown(array: Any, size: int) -> Any:
-    grown = np.empty(size, dtype=array.dtype)
+    grown = np.empty((size, *array.shape[1:]), dtype=array.dtype)
     grown[: len(array)] = array
     return grown

@@ -10,7 +10,7 @@ from app.preprocess import text_counts
 from app.preprocess.spec import TextSettings
 from app.preprocess.text import Terms
 from app.preprocess.text_counts import TermTable, join_terms, tally_terms, text_blocks
-from app.preprocess.text_kernels import PAIR
+from app.preprocess.text_kernels import AT, IN_TEXTS, KEY, PAIR, TIMES
 
 Ints = npt.NDArray[np.int64]
 
@@ -30,8 +30,8 @@ def fit_terms(texts: Strings, settings: TextSettings) -> Learnt:
     for block in text_blocks(texts, settings):
         tally.add(block)
     chosen = _limited(*tally.terms_in_order(), len(texts), settings)
-    vocabulary = join_terms(tally.table, chosen)
-    return Learnt(vocabulary, _idf(tally.in_texts[chosen], len(texts)) if settings.idf else None, tally.forgotten)
+    idf = _idf(tally.table.terms[chosen, IN_TEXTS], len(texts)) if settings.idf else None
+    return Learnt(join_terms(tally.table, chosen), idf, tally.forgotten)
 
 
 class _Tally:
@@ -43,79 +43,81 @@ class _Tally:
     def __init__(self, settings: TextSettings) -> None:
         self.settings = settings
         self.table = TermTable()
-        self.in_texts = self.times = self.seen_in = np.empty(0, dtype=np.int64)
         self.n_texts = 0
         self.forgotten = 0
 
     def add(self, block: text_counts.TextBlock) -> None:
-        words = block.size // 3 + 2 * len(block.starts)
-        self.table.make_room(words * self.settings.ngrams[1], block.size)
-        self._make_room()
-        tally_terms(block, self.settings, self.table, self.n_texts, (self.in_texts, self.times, self.seen_in))
+        tally_terms(block, self.settings, self.table, self.n_texts)
         self.n_texts += len(block.starts)
         if len(self.table) > text_counts.MAX_TERMS:
             self._forget_rarest(text_counts.MAX_TERMS // 2)
 
     def terms_in_order(self) -> tuple[Ints, Ints, Ints]:
         """(terms of the wanted lengths as they are sorted, in how many texts each is, how often)"""
-        table, n = self.table, len(self.table)
-        is_word = table.letters_at[:n] != PAIR
+        terms, n = self.table.terms, len(self.table)
+        is_word = terms[:, AT] != PAIR
         rank = np.full(n, -1, dtype=np.int64)
         words = np.flatnonzero(is_word)
-        rank[words[_sorted_order(join_terms(table, words))]] = np.arange(len(words))
+        rank[words[_sorted_order(join_terms(self.table, words))]] = np.arange(len(words))
         # a space sorts before every letter, so terms sort as the ranks of their words do, one after another
-        sizes, keys = np.where(is_word, 1, 0), []
-        term = np.arange(n)
-        pending = ~is_word
+        sizes = np.ones(n, dtype=np.int64)
+        term, pending = np.arange(n), ~is_word
         lasts: list[Ints] = []
         while pending.any():
-            key = table.keys[term]
-            lasts.append(np.where(pending, rank[(key & np.uint64(0xFFFFFFFF)).astype(np.int64) % n], -1))
+            parts = np.where(pending, terms[term, KEY], 0)
+            lasts.append(rank[parts & 0xFFFFFFFF])
             sizes += pending
-            term = np.where(pending, (key >> np.uint64(32)).astype(np.int64), term)
-            pending = pending & (table.letters_at[term] == PAIR)
-        sizes = np.where(is_word, 1, sizes + 1)
+            term = np.where(pending, parts >> 32, term)
+            pending = pending & (terms[term, AT] == PAIR)
         keys = _aligned(rank[term], lasts, sizes)
         wanted = np.flatnonzero(sizes >= self.settings.ngrams[0])
         order = wanted[np.lexsort([key[wanted] for key in reversed(keys)])]
-        return order, self.in_texts[order], self.times[order]
+        return order, terms[order, IN_TEXTS], terms[order, TIMES]
 
     def _forget_rarest(self, most: int) -> None:
-        n = len(self.table)
-        counts = np.bincount(self.in_texts[:n])
-        threshold = int(np.argmax(n - np.cumsum(counts) <= most))
+        in_texts = self.table.terms[:, IN_TEXTS]
+        counts = np.bincount(in_texts)
+        threshold = int(np.argmax(len(in_texts) - np.cumsum(counts) <= most))
         self.forgotten += threshold
-        kept = self.in_texts[:n] > threshold
-        self.table.keep(kept)
-        self.in_texts, self.times, self.seen_in = (
-            array[:n][kept] for array in (self.in_texts, self.times, self.seen_in)
-        )
-
-    def _make_room(self) -> None:
-        size = len(self.table.keys)
-        if size > len(self.in_texts):
-            more = size - len(self.in_texts)
-            self.in_texts, self.times = (
-                np.concatenate([array, np.zeros(more, dtype=np.int64)]) for array in (self.in_texts, self.times)
-            )
-            self.seen_in = np.concatenate([self.seen_in, np.full(more, -1, dtype=np.int64)])
+        self.table.keep(in_texts > threshold)
 
 
 def _aligned(firsts: Ints, lasts: list[Ints], sizes: Ints) -> list[Ints]:
     """Ranks of the first, second, … word of each term; -1 behind its last. `lasts` count from the end."""
     keys = [firsts]
+    stacked = np.stack(lasts) if lasts else np.empty((0, len(firsts)), dtype=np.int64)
     for position in range(1, len(lasts) + 1):
         from_end = sizes - 1 - position
-        stacked = np.stack(lasts)
         keys.append(np.where(from_end >= 0, np.take_along_axis(stacked, np.maximum(from_end, 0)[None], axis=0)[0], -1))
     return keys
 
 
 def _sorted_order(words: Strings) -> Ints:
-    letters = words.bytes.tobytes()
-    spans = zip(words.starts.tolist(), words.ends.tolist(), strict=True)
-    texts = [letters[start:end] for start, end in spans]
-    return np.array(sorted(range(len(texts)), key=texts.__getitem__), dtype=np.int64)
+    """The order of different words by their bytes: eight of them at a time, and on only where those were equal."""
+    order, tied = np.arange(len(words)), np.arange(len(words))
+    group, depth = np.zeros(len(words), dtype=np.int64), 0
+    while len(tied):
+        chosen, within = order[tied], group[tied]
+        eight = _eight_bytes(words, chosen, depth)
+        inner = np.lexsort((eight, within)) if depth else np.argsort(eight, kind="stable")
+        order[tied], eight = chosen[inner], eight[inner]
+        is_new = np.ones(len(tied) + 1, dtype=bool)
+        is_new[1:-1] = (within[1:] != within[:-1]) | (eight[1:] != eight[:-1])
+        group[tied] = np.cumsum(is_new[:-1])
+        tied = tied[~(is_new[:-1] & is_new[1:])]
+        depth += 8
+    return order
+
+
+def _eight_bytes(words: Strings, chosen: Ints, depth: int) -> npt.NDArray[np.uint64]:
+    """As a number that sorts as they do; what lies behind the end of a word is less than any letter."""
+    number = np.zeros(len(chosen), dtype=np.uint64)
+    for at in range(depth, depth + 8):
+        place = words.starts[chosen] + at
+        is_inside = place < words.ends[chosen]
+        letter = np.where(is_inside, words.bytes[np.where(is_inside, place, 0)], 0)
+        number = number << np.uint64(8) | letter.astype(np.uint64)
+    return number
 
 
 def _limited(terms: Ints, in_texts: Ints, times: Ints, n_texts: int, settings: TextSettings) -> Ints:

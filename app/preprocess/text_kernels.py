@@ -20,9 +20,18 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Source = tuple[Bytes, Bytes, Flags, Ints, Ints]  # a text_counts.TextBlock
 Alphabet = tuple[Bytes, Bytes]  # of each byte of ASCII what it becomes in a word (0: it ends one); a bit a code point
-Scratch = tuple[Ints, Bytes, Ints]  # of one text: its words' terms, its words' letters, where they end
-Table = tuple[Ints, npt.NDArray[np.int32], npt.NDArray[np.uint64], Ints, Ints, Bytes]  # of a text_counts.TermTable
-Tally = tuple[Ints, Ints, Ints]  # of each term: in how many texts, how often, in which text last
+Scratch = tuple[Ints, Ints, Bytes, Ints]  # of one text: its words' terms, their letters packed, all letters, their ends
+Table = tuple[Ints, npt.NDArray[np.int32], Ints, Bytes]  # of a text_counts.TermTable
+
+# What is known of a term, side by side in memory: most of the time goes into fetching it.
+KEY = 0  # of a short word its letters, of a longer one its hash, of a pair its two parts
+AT, END = 1, 2  # where its letters are
+IN_TEXTS, TIMES, SEEN_IN = 3, 4, 5  # while a vocabulary is learnt: in how many texts, how often, in which last
+COLUMN = 3  # of a known vocabulary: which feature it is, -1 for none
+FIELDS = 6
+# How an entry is packed into 63 bits: its row within the block, its column, how often.
+ROW_BITS, COLUMN_BITS, TIMES_BITS = 14, 24, 25
+MOST_TIMES = (1 << TIMES_BITS) - 1
 
 PAIR = -1  # where a term of several words has its letters: nowhere
 
@@ -50,9 +59,15 @@ def find_beyond_ascii(text: Bytes, starts: Ints, ends: Ints, found: Flags) -> No
 
 
 @njit(cache=True, nogil=True)
-def _split_words(text: Bytes, start: int, end: int, alphabet: Alphabet, letters: Bytes, offsets: Ints) -> int:
-    """Write the words of text[start:end] one behind another; word k is letters[offsets[k]:offsets[k + 1]]."""
+def _split_words(
+    text: Bytes, start: int, end: int, alphabet: Alphabet, packs: Ints, letters: Bytes, offsets: Ints
+) -> int:
+    """Write the words of text[start:end] one behind another; word k is letters[offsets[k]:offsets[k + 1]].
+
+    `packs[k]` has its last eight bytes: all there is of a word that is not longer.
+    """
     ascii_letters, others = alphabet
+    pack = np.int64(0)
     n = 0
     fill = 0
     characters = 0
@@ -64,6 +79,7 @@ def _split_words(text: Bytes, start: int, end: int, alphabet: Alphabet, letters:
             low = ascii_letters[c]
             if low != 0:
                 letters[fill] = low
+                pack = pack << 8 | low
                 fill += 1
                 characters += 1
                 i += 1
@@ -77,18 +93,22 @@ def _split_words(text: Bytes, start: int, end: int, alphabet: Alphabet, letters:
             if cp < 0x110000 and others[cp >> 3] >> (cp & 7) & 1:
                 for k in range(size):
                     letters[fill + k] = text[i + k]
+                    pack = pack << 8 | text[i + k]
                 fill += size
                 characters += 1
                 i += size
                 continue
         if characters >= 2:
+            packs[n] = pack
             n += 1
             offsets[n] = fill
         else:
             fill = offsets[n]
         characters = 0
+        pack = np.int64(0)
         i += size
     if characters >= 2:
+        packs[n] = pack
         n += 1
         offsets[n] = fill
     return n
@@ -97,168 +117,205 @@ def _split_words(text: Bytes, start: int, end: int, alphabet: Alphabet, letters:
 @njit(cache=True, nogil=True, inline="always")
 def _spread(key: Any) -> Any:
     """Hash bits for a slot: keys of pairs are dense numbers."""
-    h = key * np.uint64(0x9E3779B97F4A7C15)
+    h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return h ^ (h >> np.uint64(32))
 
 
 @njit(cache=True, nogil=True)
-def fill_slots(slots: Any, keys: Any, n: int) -> None:
+def fill_slots(slots: Any, terms: Ints, n: int) -> None:
     mask = np.uint64(len(slots) - 1)
     for term in range(n):
-        slot = _spread(keys[term]) & mask
+        slot = _spread(terms[term, KEY]) & mask
         while slots[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
         slots[slot] = term + 1
 
 
-@njit(cache=True, nogil=True)
-def _find_word(word: Bytes, first: int, last: int, table: Table) -> tuple[Any, Any, Any]:
-    """(the word's term or -1, the slot where the search ended, the word's hash)"""
-    _, slots, keys, letters_at, letters_end, letters = table
-    h = np.uint64(0xCBF29CE484222325)
-    for k in range(first, last):
-        h = (h ^ np.uint64(word[k])) * np.uint64(0x100000001B3)
-    mask = np.uint64(len(slots) - 1)
-    slot = _spread(h) & mask
-    while slots[slot] != 0:
-        term = np.int64(slots[slot] - 1)
-        at = letters_at[term]
-        if keys[term] == h and at >= 0 and letters_end[term] - at == last - first:
-            k = 0
-            while k < last - first and letters[at + k] == word[first + k]:
-                k += 1
-            if k == last - first:
-                return term, slot, h
-        slot = (slot + np.uint64(1)) & mask
-    return np.int64(-1), slot, h
-
-
-@njit(cache=True, nogil=True)
-def _add_word(word: Bytes, first: int, last: int, table: Table) -> Any:
-    """The word's term, a new one if need be."""
-    term, slot, h = _find_word(word, first, last, table)
-    if term < 0:
-        filled, slots, keys, letters_at, letters_end, letters = table
-        term = filled[0]
-        filled[0] += 1
-        slots[slot] = term + 1
-        keys[term] = h
-        letters_at[term] = filled[1]
+@njit(cache=True, nogil=True, inline="always")
+def _find_word(
+    pack: Any, word: Bytes, first: int, last: int, slots: Any, terms: Ints, letters: Bytes
+) -> tuple[Any, Any, Any]:
+    """(the word's term or -1, the slot where the search ended, the word's key)"""
+    size = last - first
+    key = pack
+    if size > 8:
+        h = np.uint64(0xCBF29CE484222325)
         for k in range(first, last):
-            letters[filled[1]] = word[k]
-            filled[1] += 1
-        letters_end[term] = filled[1]
-    return term
-
-
-@njit(cache=True, nogil=True)
-def _find_pair(first: Any, last: Any, table: Table) -> tuple[Any, Any, Any]:
-    """(the pair's term or -1, the slot where the search ended, the pair's key)"""
-    _, slots, keys, letters_at, _, _ = table
-    key = np.uint64(first) << np.uint64(32) | np.uint64(last)
+            h = (h ^ np.uint64(word[k])) * np.uint64(0x100000001B3)
+        key = np.int64(h)
     mask = np.uint64(len(slots) - 1)
     slot = _spread(key) & mask
     while slots[slot] != 0:
         term = np.int64(slots[slot] - 1)
-        if keys[term] == key and letters_at[term] < 0:
+        at = terms[term, AT]
+        if terms[term, KEY] == key and at >= 0 and terms[term, END] - at == size:
+            k = 0 if size > 8 else size
+            while k < size and letters[at + k] == word[first + k]:
+                k += 1
+            if k == size:
+                return term, slot, key
+        slot = (slot + np.uint64(1)) & mask
+    return np.int64(-1), slot, key
+
+
+@njit(cache=True, nogil=True)
+def _add_word(
+    slot: Any, key: Any, word: Bytes, first: int, last: int, filled: Ints, slots: Any, terms: Ints, letters: Bytes
+) -> Any:
+    """The term of a word that `_find_word` did not find. Called, not inlined: it would slow down finding."""
+    term = _add_term(slot, key, filled, slots, terms)
+    at = filled[1]
+    for k in range(first, last):
+        letters[at + k - first] = word[k]
+    filled[1] = at + last - first
+    terms[term, AT] = at
+    terms[term, END] = filled[1]
+    return term
+
+
+@njit(cache=True, nogil=True)
+def _add_term(slot: Any, key: Any, filled: Ints, slots: Any, terms: Ints) -> Any:
+    term = filled[0]
+    filled[0] += 1
+    slots[slot] = term + 1
+    terms[term, KEY] = key
+    terms[term, AT] = PAIR
+    terms[term, END] = PAIR
+    terms[term, IN_TEXTS] = 0
+    terms[term, TIMES] = 0
+    terms[term, SEEN_IN] = -1
+    return term
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _find_pair(first: Any, last: Any, slots: Any, terms: Ints) -> tuple[Any, Any, Any]:
+    """(the pair's term or -1, the slot where the search ended, the pair's key)"""
+    key = first << 32 | last
+    mask = np.uint64(len(slots) - 1)
+    slot = _spread(key) & mask
+    while slots[slot] != 0:
+        term = np.int64(slots[slot] - 1)
+        if terms[term, KEY] == key and terms[term, AT] < 0:
             return term, slot, key
         slot = (slot + np.uint64(1)) & mask
     return np.int64(-1), slot, key
 
 
 @njit(cache=True, nogil=True)
-def _add_pair(first: Any, last: Any, table: Table) -> Any:
-    term, slot, key = _find_pair(first, last, table)
-    if term < 0:
-        filled, slots, keys, letters_at, letters_end, _ = table
-        term = filled[0]
-        filled[0] += 1
-        slots[slot] = term + 1
-        keys[term] = key
-        letters_at[term] = PAIR
-        letters_end[term] = PAIR
-    return term
-
-
-@njit(cache=True, nogil=True)
 def tally_block(
-    source: Source,
-    alphabet: Alphabet,
-    longest: int,
-    texts_before: int,
-    scratch: Scratch,
-    table: Table,
-    tally: Tally,
+    source: Source, alphabet: Alphabet, longest: int, texts_before: int, scratch: Scratch, table: Table
 ) -> None:
     text, lowered, is_lowered, starts, ends = source
-    words, letters, offsets = scratch
-    in_texts, times, seen_in = tally
+    words, packs, word, offsets = scratch
+    filled, slots, terms, letters = table
     for i in range(len(starts)):
-        n = _split_words(lowered if is_lowered[i] else text, starts[i], ends[i], alphabet, letters, offsets)
+        number = texts_before + i
+        n = _split_words(lowered if is_lowered[i] else text, starts[i], ends[i], alphabet, packs, word, offsets)
         for k in range(n):
-            words[k] = _add_word(letters, offsets[k], offsets[k + 1], table)
-        for k in range(n):
+            first, past = offsets[k], offsets[k + 1]
+            term, slot, key = _find_word(packs[k], word, first, past, slots, terms, letters)
+            if term < 0:
+                term = _add_word(slot, key, word, first, past, filled, slots, terms, letters)
+            words[k] = term
+            _tally(term, number, terms)
+        for k in range(n if longest > 1 else 0):
             term = words[k]
-            for last in range(k, min(k + longest, n)):
-                if last > k:
-                    term = _add_pair(term, words[last], table)
-                times[term] += 1
-                if seen_in[term] != texts_before + i:
-                    seen_in[term] = texts_before + i
-                    in_texts[term] += 1
+            for last in range(k + 1, min(k + longest, n)):
+                term, slot, key = _find_pair(term, words[last], slots, terms)
+                if term < 0:
+                    term = _add_term(slot, key, filled, slots, terms)
+                _tally(term, number, terms)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _tally(term: int, number: int, terms: Ints) -> None:
+    terms[term, TIMES] += 1
+    if terms[term, SEEN_IN] != number:
+        terms[term, SEEN_IN] = number
+        terms[term, IN_TEXTS] += 1
 
 
 @njit(cache=True, nogil=True)
 def count_block(
     source: Source,
     alphabet: Alphabet,
-    sizes: tuple[int, int, int, int],
+    sizes: tuple[int, int, int],
     scratch: Scratch,
     table: Table,
-    column_of: Ints,
-    places: tuple[Ints, Ints],
+    marks: Ints,
     packed: Ints,
     indptr: Ints,
 ) -> None:
-    """Write column << 32 | count of each text's terms, sorted; with `dims` a column is a hash."""
+    """Write an entry for each known term of each text: row, column and count, packed as they are to be sorted.
+
+    `marks`: of each column in which text it was last, and its place among the entries.
+    """
     text, lowered, is_lowered, starts, ends = source
-    words, letters, offsets = scratch
-    shortest, longest, dims, texts_before = sizes
-    place, seen_in = places
+    words, packs, word, offsets = scratch
+    _, slots, terms, letters = table
+    shortest, longest, texts_before = sizes
     fill = 0
     for i in range(len(starts)):
-        n = _split_words(lowered if is_lowered[i] else text, starts[i], ends[i], alphabet, letters, offsets)
-        first = fill
-        if dims == 0:
-            for k in range(n):
-                words[k], _, _ = _find_word(letters, offsets[k], offsets[k + 1], table)
+        n = _split_words(lowered if is_lowered[i] else text, starts[i], ends[i], alphabet, packs, word, offsets)
+        for k in range(n):
+            words[k], _, _ = _find_word(packs[k], word, offsets[k], offsets[k + 1], slots, terms, letters)
+        for k in range(n):
+            term = words[k]
+            last = k
+            while term >= 0:
+                column = terms[term, COLUMN]
+                if last - k + 1 >= shortest and column >= 0:
+                    fill = _count(i, column, texts_before + i, marks, packed, fill)
+                last += 1
+                if last >= min(k + longest, n) or words[last] < 0:
+                    break
+                term, _, _ = _find_pair(term, words[last], slots, terms)
+        indptr[i + 1] = fill
+
+
+@njit(cache=True, nogil=True)
+def hash_block(
+    source: Source,
+    alphabet: Alphabet,
+    sizes: tuple[int, int, int],
+    scratch: Scratch,
+    marks: Ints,
+    packed: Ints,
+    indptr: Ints,
+) -> None:
+    """As `count_block`; a column is the hash of the term."""
+    text, lowered, is_lowered, starts, ends = source
+    _, packs, word, offsets = scratch
+    shortest, longest, texts_before = sizes
+    fill = 0
+    for i in range(len(starts)):
+        n = _split_words(lowered if is_lowered[i] else text, starts[i], ends[i], alphabet, packs, word, offsets)
         for k in range(n):
             crc = _LOW
-            term = words[k]
             for last in range(k, min(k + longest, n)):
-                if dims > 0:
-                    if last > k:
-                        crc = _with_byte(crc, np.uint64(32))
-                    for at in range(offsets[last], offsets[last + 1]):
-                        crc = _with_byte(crc, np.uint64(letters[at]))
-                    column = np.int64(_mixed(crc ^ _LOW) % np.uint64(dims))
-                else:
-                    if last > k and words[last] >= 0:
-                        term, _, _ = _find_pair(term, words[last], table)
-                    if term < 0 or words[last] < 0:
-                        break
-                    column = column_of[term]
-                if last - k + 1 < shortest or column < 0:
-                    continue
-                if seen_in[column] == texts_before + i:
-                    packed[place[column]] += 1
-                else:
-                    seen_in[column] = texts_before + i
-                    place[column] = fill
-                    packed[fill] = column << 32 | 1
-                    fill += 1
-        packed[first:fill].sort()
+                if last > k:
+                    crc = _with_byte(crc, np.uint64(32))
+                for at in range(offsets[last], offsets[last + 1]):
+                    crc = _with_byte(crc, np.uint64(word[at]))
+                if last - k + 1 >= shortest:
+                    column = np.int64(_mixed(crc ^ _LOW) % np.uint64(len(marks)))
+                    fill = _count(i, column, texts_before + i, marks, packed, fill)
         indptr[i + 1] = fill
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _count(row: int, column: Any, number: int, marks: Ints, packed: Ints, fill: int) -> int:
+    """How many entries there are when the column was counted."""
+    if marks[column, 0] == number:
+        place = marks[column, 1]
+        # a word that one text has so often takes a hundred megabytes: it is enough
+        packed[place] += packed[place] & MOST_TIMES < MOST_TIMES
+    else:
+        marks[column, 0] = number
+        marks[column, 1] = fill
+        packed[fill] = row << COLUMN_BITS + TIMES_BITS | column << TIMES_BITS | 1
+        fill += 1
+    return fill
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -275,16 +332,31 @@ def _mixed(h: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def add_vocabulary(text: Bytes, starts: Ints, ends: Ints, table: Table, column_of: Ints) -> None:
+def add_vocabulary(text: Bytes, starts: Ints, ends: Ints, table: Table) -> None:
+    filled, slots, terms, letters = table
     for i in range(len(starts)):
         term = np.int64(-1)
         first = starts[i]
+        pack = np.int64(0)
         for k in range(starts[i], ends[i] + 1):
             if k == ends[i] or text[k] == 32:
-                word = _add_word(text, first, k, table)
-                term = word if term < 0 else _add_pair(term, word, table)
+                before = filled[0]
+                word, slot, key = _find_word(pack, text, first, k, slots, terms, letters)
+                if word < 0:
+                    word = _add_word(slot, key, text, first, k, filled, slots, terms, letters)
+                if term < 0:
+                    term = word
+                else:
+                    term, slot, key = _find_pair(term, word, slots, terms)
+                    if term < 0:
+                        term = _add_term(slot, key, filled, slots, terms)
+                for new in range(before, filled[0]):
+                    terms[new, COLUMN] = -1
                 first = k + 1
-        column_of[term] = i
+                pack = np.int64(0)
+            else:
+                pack = pack << 8 | text[k]
+        terms[term, COLUMN] = i
 
 
 @njit(cache=True, nogil=True)
@@ -297,33 +369,32 @@ def copy_letters(source: Bytes, at: Ints, sizes: Ints, target: Bytes) -> None:
 
 
 @njit(cache=True, nogil=True)
-def measure_terms(chosen: Ints, table: Table, sizes: Ints) -> None:
-    _, _, keys, letters_at, letters_end, _ = table
+def measure_terms(chosen: Ints, terms: Ints, sizes: Ints) -> None:
+    """How many letters each chosen term has, spaces counted."""
     for i in range(len(chosen)):
         term = chosen[i]
         sizes[i] = 0
-        while letters_at[term] < 0:
-            last = np.int64(keys[term] & _LOW)
-            sizes[i] += letters_end[last] - letters_at[last] + 1
-            term = np.int64(keys[term] >> np.uint64(32))
-        sizes[i] += letters_end[term] - letters_at[term]
+        while terms[term, AT] < 0:
+            last = terms[term, KEY] & 0xFFFFFFFF
+            sizes[i] += terms[last, END] - terms[last, AT] + 1
+            term = terms[term, KEY] >> 32
+        sizes[i] += terms[term, END] - terms[term, AT]
 
 
 @njit(cache=True, nogil=True)
-def write_terms(chosen: Ints, table: Table, ends: Ints, out: Bytes) -> None:
+def write_terms(chosen: Ints, terms: Ints, letters: Bytes, ends: Ints, out: Bytes) -> None:
     """From each term's end backwards: that is how pairs are linked."""
-    _, _, keys, letters_at, letters_end, letters = table
     for i in range(len(chosen)):
         term = chosen[i]
         at = ends[i]
         while True:
-            is_pair = letters_at[term] < 0
-            word = np.int64(keys[term] & _LOW) if is_pair else term
-            for k in range(letters_end[word] - 1, letters_at[word] - 1, -1):
+            is_pair = terms[term, AT] < 0
+            word = terms[term, KEY] & 0xFFFFFFFF if is_pair else term
+            for k in range(terms[word, END] - 1, terms[word, AT] - 1, -1):
                 at -= 1
                 out[at] = letters[k]
             if not is_pair:
                 break
             at -= 1
             out[at] = 32
-            term = np.int64(keys[term] >> np.uint64(32))
+            term = terms[term, KEY] >> 32

@@ -53,6 +53,8 @@ def transform(pipeline: Pipeline, frame: Frame) -> Any:
         if encoder.kind == "date" and np.isnan(frame.X[:, place]).all():
             stored = "date"  # nothing is known of a column without values
         values = stored_values(frame, place, name, stored, encoder.kind)
+        if isinstance(values, Texts):
+            text_counts.warm()
         pipeline.check_missing(encoder, values)
         blocks.append(encoder.encode(values, name, text_counts.count_terms))
     return pipeline.joined(pipeline.numbers.encode(numbers), blocks)
@@ -175,6 +177,7 @@ class _Fit:
 
     def _fit_texts(self, column: int, stored: Kind, values: Texts, choice: Choice) -> Terms:
         assert isinstance(values.texts, Strings)  # stored rows have no others
+        text_counts.warm()
         learnt = fit_terms(values.texts, choice.text)
         name = self.frame.columns[column].name
         if learnt.forgotten:

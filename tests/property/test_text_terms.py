@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from app.preprocess.text import Terms, count_terms
 from app.preprocess.text_fit import Learnt, fit_terms
 from app.preprocess.values import Texts
 from tests.builders import SOAK
+from tests.text_child import memory_of_texts
 
 AWKWARD = "aAbBzZ09_ \t\n-'.,é\u0301ßẞİ\u0131Σ\u03c3ς日本ﬁ½²٣Ⅷ\u200d\u00a0\U0001d538😀Ǆ"
 TEXTS = st.lists(st.text(AWKWARD, max_size=30) | st.text(max_size=20), min_size=1, max_size=15)
@@ -125,3 +127,12 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.vocabulary is not None
     assert whole.vocabulary.to_list() == parts.vocabulary.to_list()
     np.testing.assert_array_equal(whole.idf, parts.idf)
+
+
+def test_memory_beside_texts_and_features_is_bounded() -> None:
+    """A million texts under soak. Held are the table of terms, a block of texts and a few numbers a text."""
+    n_rows = 1_000_000 if SOAK > 1 else 200_000
+    with get_context("spawn").Pool(1) as pool:
+        growth, kept = pool.apply(memory_of_texts, (n_rows,))
+    assert growth > kept / 2  # else the peak was elsewhere, and the test says nothing
+    assert growth - kept < (48 << 20) + 64 * n_rows
