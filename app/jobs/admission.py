@@ -87,7 +87,8 @@ class Admission:
     def _solve(
         self, request: TrainRequest, dataset: DatasetRow, matrix: "_Matrix", seen: Expected, n_rows: int
     ) -> solvers.Estimate:
-        is_raw = seen.n_features == dataset.n_features and seen.entries == matrix.entries
+        # Of preprocessed features, scaled or 0 and 1, each number that is stored has a square of about 1.
+        is_raw = resolve(request, dataset) is None
         return solvers.estimate(
             n_rows=n_rows,
             n_features=seen.n_features,
@@ -95,7 +96,7 @@ class Admission:
             sparse=seen.sparse,
             entries=max(1, seen.entries * n_rows // max(1, dataset.n_rows)),
             value_bytes=matrix.value_bytes if is_raw else 8,
-            squared_norm=mean_squared_norm(self.blobs, dataset) if request.preprocess is None and is_raw else None,
+            squared_norm=mean_squared_norm(self.blobs, dataset) if is_raw else seen.entries / max(1, dataset.n_rows),
             threads=self.settings.threads_a_worker,
             class_weight=request.class_weight,
             **request.solver_arguments(),
