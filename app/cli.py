@@ -127,8 +127,43 @@ def config(data_dir: DataDir = None) -> None:
 
 
 @main.command()
-def verify(data_dir: DataDir = None) -> None:
+def backup(
+    target: Annotated[Path, typer.Argument(help="a folder that is not there yet, or empty")], data_dir: DataDir = None
+) -> None:
+    """Write all rows and files, as they are at one moment, into a folder; the service may go on meanwhile."""
+    from app.backup import BackupError, back_up
+
+    try:
+        made = back_up(_settings(data_dir=data_dir), target)
+    except BackupError as error:
+        typer.echo(f"hyperplane: {error}", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(f"{target}: {len(made.blobs)} files of {sum(made.blobs.values()):,} bytes, and all rows")
+
+
+@main.command()
+def restore(
+    source: Annotated[Path, typer.Argument(help="a folder that `backup` wrote")], data_dir: DataDir = None
+) -> None:
+    """Fill an empty database and data folder from a backup, of whichever database, then verify all of it."""
+    from app.backup import BackupError, fill_from
+
+    try:
+        fill_from(_settings(data_dir=data_dir), source)
+    except BackupError as error:
+        typer.echo(f"hyperplane: {error}", err=True)
+        raise typer.Exit(1) from error
+    verify(data_dir)
+
+
+@main.command()
+def verify(
+    data_dir: DataDir = None,
+    backup: Annotated[Path | None, typer.Option(help="check this backup instead")] = None,
+) -> None:
     """Re-hash every stored file and check every row against its files. Exit code 1 if anything is wrong."""
+    if backup is not None:
+        _verify_backup(backup)
     from app.verify import verify_storage
 
     report = verify_storage(_settings(data_dir=data_dir))
@@ -180,6 +215,18 @@ def revoke_key(key_id: str, data_dir: DataDir = None) -> None:
     except NotFound as error:
         typer.echo(error.detail, err=True)
         raise typer.Exit(1) from error
+
+
+def _verify_backup(folder: Path) -> None:
+    from app.backup import BackupError, check_backup
+
+    try:
+        _, faults = check_backup(folder)
+    except BackupError as error:
+        faults = [str(error)]
+    for fault in faults or ["the backup is whole"]:
+        typer.echo(fault)
+    raise typer.Exit(1 if faults else 0)
 
 
 def _settings(**flags: object) -> Settings:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sqlalchemy import select
-from sqlalchemy.orm import undefer
+from sqlalchemy.orm import Session, undefer
 
 from app.config import Settings
 from app.db import Database
-from app.db.tables import DatasetRow, JobRow, ModelRow
+from app.db.tables import BlobOwnerRow, DatasetRow, JobRow, ModelRow, UploadRow
 from app.models import file
 from app.storage import BlobStore
 from app.storage import repository as ownership
@@ -62,15 +63,35 @@ def verify_storage(settings: Settings) -> Report:
     needs |= {row.id: [blob for blob in _job_files(row) if (row.id, blob) in kept] for row in interrupted}
     for row_id, needed in needs.items():
         for sha256 in needed:
-            if sha256 not in intact:
-                report.faults.append(f"{row_id}: file {sha256} is missing or damaged")
             if row_id not in owners.get(sha256, ()):
                 report.faults.append(f"{row_id}: file {sha256} is not recorded as its own")
+    lacking = {sha256 for sha256 in owners if sha256 not in intact}
+    with database.read() as session:  # what was deleted while we read is not missing
+        still = ownership.owners(session) if lacking else {}
+        report.faults += [
+            f"{owner}: file {sha256} is missing or damaged"
+            for sha256 in sorted(lacking)
+            for owner in still.get(sha256, ())
+        ]
+        absent = [BlobOwnerRow.owner_id.not_in(select(table.id)) for table in (DatasetRow, JobRow, ModelRow)]
+        strangers = session.scalars(select(BlobOwnerRow.owner_id).where(*absent).distinct())
+        report.faults += [f"{owner} owns files, and there is no such row" for owner in strangers]
+        report.faults += _upload_faults(session, settings.data_dir / "uploads")
     for row in models:
         report.faults += _model_faults(blobs, row) if row.blob in intact and row.purged_at is None else []
     report.datasets, report.models = len(datasets), len(models)
     database.close()
     return report
+
+
+def _upload_faults(session: Session, folder: Path) -> list[str]:
+    faults = []
+    for upload in session.scalars(select(UploadRow).where(UploadRow.dataset_id.is_(None))):
+        part = folder / upload.id
+        held = part.stat().st_size if part.exists() else 0
+        if held < upload.received:
+            faults.append(f"{upload.id}: {upload.received} bytes were acknowledged, and {held} are there")
+    return faults
 
 
 def _dataset_files(dataset: DatasetRow) -> list[str]:

@@ -27,11 +27,15 @@ def upgrade(database: Database) -> None:
         command.upgrade(config, "head")
 
 
+def revision(database: Database) -> str | None:
+    """The name of the schema that the database has; None: it has none."""
+    with database.read() as session:  # a look must not wait for a writer of SQLite
+        return MigrationContext.configure(session.connection()).get_current_revision()
+
+
 def is_current(database: Database) -> bool:
     """Whether the schema is exactly the one that this code was written for."""
-    with database.read() as session:  # a look must not wait for a writer of SQLite
-        current = MigrationContext.configure(session.connection()).get_current_revision()
-    return current == ScriptDirectory.from_config(_config()).get_current_head()
+    return revision(database) == ScriptDirectory.from_config(_config()).get_current_head()
 
 
 def _config() -> Config:

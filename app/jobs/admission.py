@@ -22,8 +22,10 @@ PROCESS_BYTES = 80 * MIB
 """Private memory of a training process with nothing to do: interpreter, libraries, compiled kernels."""
 JUDGED_NUMBERS_A_ROW = 17
 """Of 8 bytes each: scores, their order and counts, while a model is judged."""
+JUDGED_NUMBERS_A_CLASS = 4
+"""And of several classes for each row and class: scores, the dual point on its way to its file."""
 FOLD_NUMBERS_A_ROW = 2
-"""Of 8 bytes each: which row is in which fold, and which rows these are."""
+"""Of 8 bytes each: which row is in which fold; of several classes also the scores of the folds before."""
 MODEL_COPIES = 4
 """Of the weights: in the result, in the file's bytes and on the way there."""
 START_SECONDS = 0.05
@@ -56,7 +58,8 @@ class Admission:
         solve = self._solve(request, dataset, matrix, seen, train_rows)
         copied = matrix.copied_bytes(dataset.n_rows) if held_out else 0
         classes = max(1, len(dataset.classes))
-        judged = 8 * train_rows * (JUDGED_NUMBERS_A_ROW + (2 * classes if classes > 2 else 0))
+        of_classes = classes if classes > 2 else 0
+        judged = 8 * train_rows * (JUDGED_NUMBERS_A_ROW + JUDGED_NUMBERS_A_CLASS * of_classes)
         weights = MODEL_COPIES * 8 * seen.n_features * (classes if classes > 2 else 1)
         prepared = 0 if spec is None else seen.n_bytes  # the rows as the solver sees them, a copy
         stages = [
@@ -69,8 +72,8 @@ class Admission:
             fold_rows = max(1, train_rows * (folds - 1) // folds)
             part = self._solve(request, dataset, matrix, seen, fold_rows)
             of_fold = matrix.copied_bytes(train_rows) + prepared
-            beside = of_fold + part.kept_bytes + FOLD_NUMBERS_A_ROW * 8 * train_rows
-            stages += [beside + part.peak_bytes, beside + of_fold]
+            beside = of_fold + part.kept_bytes + 8 * train_rows * FOLD_NUMBERS_A_ROW * (1 + of_classes)
+            stages += [beside + part.peak_bytes, beside + of_fold, beside + part.kept_bytes + judged // folds]
             seconds = None if seconds is None or part.seconds is None else seconds + folds * part.seconds
         return Needs(self._whole_seconds(request, seconds, dataset, classes), PROCESS_BYTES + copied + int(max(stages)))
 

@@ -50,7 +50,7 @@ class StagedFile:
         except FileNotFoundError:
             _make_durable_folder(final.parent)
             os.replace(self.path, final)
-        _fsync_folder(final.parent)
+        fsync_folder(final.parent)
         return sha256
 
     def __enter__(self) -> Self:
@@ -126,7 +126,7 @@ class StagedArray(StagedFile):
         self._write_header()
         assert self._file.tell() == self._header_bytes, "numpy leaves room for the row count to grow"
         self._file.flush()
-        return self._commit_as(_hash_file(self.path))
+        return self._commit_as(hash_file(self.path))
 
     def _write_header(self) -> None:
         shape = (self.n_rows, *self._row_shape)
@@ -166,7 +166,7 @@ class BlobStore:
         with suppress(FileExistsError):
             os.link(file, final)
         os.utime(final)  # its grace period starts now, however old the bytes are
-        _fsync_folder(final.parent)
+        fsync_folder(final.parent)
 
     def remove(self, sha256: str) -> int:
         """Delete a blob that nobody owns; returns the bytes freed."""
@@ -200,7 +200,7 @@ class BlobStore:
     def is_intact(self, sha256: str) -> bool:
         """Whether the file is there and its bytes still have the hash that it is named by."""
         try:
-            return _hash_file(self.path(sha256)) == sha256
+            return hash_file(self.path(sha256)) == sha256
         except FileNotFoundError:
             return False
 
@@ -229,7 +229,7 @@ class BlobStore:
         return freed
 
 
-def _hash_file(path: Path) -> str:
+def hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -239,10 +239,10 @@ def _make_durable_folder(folder: Path) -> None:
     missing = missing[: next((i for i, parent in enumerate(missing) if parent.exists()), len(missing))]
     folder.mkdir(parents=True, exist_ok=True)
     for created in missing:
-        _fsync_folder(created.parent)
+        fsync_folder(created.parent)
 
 
-def _fsync_folder(folder: Path) -> None:
+def fsync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -4,12 +4,15 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.serving import Service
+from tests.soak.ledger import Ledger
 
 DISK_BYTES = 512 << 20
 FULL_SECONDS = 2.0
@@ -19,13 +22,16 @@ FAILING_SECONDS = 1.0
 class Faults:
     """Each public method is one fault; it returns when the fault is over, not when its effects are."""
 
-    def __init__(self, service: Service, lease_seconds: float, restart_database: Callable[[], None] | None) -> None:
+    def __init__(
+        self, service: Service, ledger: Ledger, lease_seconds: float, restart_database: Callable[[], None] | None
+    ) -> None:
         self._service = service
+        self._ledger = ledger
         self._lease_seconds = lease_seconds
         self._restart_database = restart_database
 
     def possible(self) -> list[str]:
-        names = ["kill_api", "kill_worker", "kill_training", "kill_all", "sleep", "stop"]
+        names = ["kill_api", "kill_worker", "kill_training", "kill_all", "sleep", "stop", "back_up"]
         if self._restart_database is not None:
             names.append("restart_database")
         if os.path.ismount(self._disk):
@@ -70,6 +76,18 @@ class Faults:
     def restart_database(self) -> None:
         assert self._restart_database is not None
         self._restart_database()
+
+    def back_up(self) -> None:
+        """No fault: a backup while everybody works, restored into an SQLite database, must be sound."""
+        with tempfile.TemporaryDirectory(prefix="hyperplane-soak-backup-") as folder:
+            own = {"HYPERPLANE_DATA_DIR": f"{folder}/data", "HYPERPLANE_DATABASE_URL": ""}
+            for arguments, changes in ((("backup", f"{folder}/backup"), {}), (("restore", f"{folder}/backup"), own)):
+                command = [sys.executable, "-m", "app.cli", *arguments]
+                environment = {**self._service.environment, **changes}
+                ended = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+                if ended.returncode != 0:
+                    self._ledger.blame(f"{arguments[0]}: {ended.stdout[-500:]}{ended.stderr[-500:]}")
+                    return
 
     def fill_disk(self) -> None:
         filler = self._disk / "filler"

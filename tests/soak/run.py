@@ -51,7 +51,7 @@ def soak(plan: Plan, folder: Path, database_url: str | None, restart_database: C
     over = threading.Event()
     clients = [Client(service.url, ledger, f"{plan.seed}/{number}", over) for number in range(CLIENTS)]
     try:
-        _break_things(plan, ledger, Faults(service, LEASE_SECONDS, restart_database))
+        _break_things(plan, ledger, Faults(service, ledger, LEASE_SECONDS, restart_database))
         over.set()
         settings = Settings(data_dir=data_dir, database_url=database_url or "")
         _calm_down(service, clients, ledger, settings)

@@ -1,13 +1,15 @@
 """`hyperplane verify` finds every way in which files and rows can disagree."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from app.config import Settings
 from app.db import Database
-from app.db.tables import DatasetRow, ModelRow
+from app.db.tables import DatasetRow, ModelRow, UploadRow
+from app.ids import new_id
 from app.jobs import queue
 from app.models import service as models
 from app.storage import BlobStore
@@ -126,8 +128,37 @@ def test_a_dataset_needs_the_files_of_its_state(
     with database.write() as session:
         row = dataset_row(status=status, sha256="9" * 64, arrays={})
         session.add(row)
-        ownership.own(session, row.id, {row.sha256: 3})
+        if status == "processing":
+            ownership.own(session, row.id, {row.sha256: 3})
     assert len(verify_storage(settings).faults) == missing
+
+
+def test_whoever_owns_a_file_must_exist_and_so_must_the_file(
+    settings: Settings, database: Database, store: BlobStore
+) -> None:
+    (job_id,) = queued_jobs(database, [0])
+    nobody, kept = new_id("job"), store.put(b"a table of predictions")
+    with database.write() as session:
+        ownership.own(session, job_id, {kept: 22, "9" * 64: 5})
+        ownership.own(session, nobody, {kept: 22})
+    faults = verify_storage(settings).faults
+    assert faults == [
+        f"{job_id}: file {'9' * 64} is missing or damaged",
+        f"{nobody} owns files, and there is no such row",
+    ]
+
+
+def test_acknowledged_bytes_of_an_upload_must_be_there(settings: Settings, database: Database) -> None:
+    now = datetime.now(UTC)
+    row = UploadRow(id=new_id("up"), format="csv", options={}, labels={}, received=5, created_at=now, updated_at=now)
+    part = settings.data_dir / "uploads" / row.id
+    part.parent.mkdir()
+    part.write_bytes(b"1,2,3,4")
+    with database.write() as session:
+        session.add(row)
+    assert verify_storage(settings).sound
+    part.write_bytes(b"1,2")
+    assert verify_storage(settings).faults == [f"{row.id}: 5 bytes were acknowledged, and 3 are there"]
 
 
 def test_a_model_that_is_not_what_its_row_says_is_found(
