@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.serving import Service
+from tests.serving import Service, children_of, wait_until
 from tests.soak.ledger import Ledger
 
 DISK_BYTES = 512 << 20
@@ -54,9 +54,12 @@ class Faults:
         self._kill((self._training() or [None])[0])
 
     def kill_all(self) -> None:
+        """The parent dies, and its children with it, each in its own time; then somebody starts the service again."""
         assert self._service.process is not None
+        children = children_of(self._service.process.pid)
         self._service.process.kill()
         self._service.process.wait()
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 60, "its children to end")
         self._service.start()
 
     def stop(self) -> None:

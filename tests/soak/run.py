@@ -48,14 +48,15 @@ def soak(plan: Plan, folder: Path, database_url: str | None, restart_database: C
     data_dir.mkdir()
     service = Service(data_dir, database_url, workers=WORKERS, log_dir=folder.parent, **SETTINGS)
     service.start()
+    settings = Settings(data_dir=data_dir, database_url=database_url or "")
     over = threading.Event()
     clients = [Client(service.url, ledger, f"{plan.seed}/{number}", over) for number in range(CLIENTS)]
     try:
         _break_things(plan, ledger, Faults(service, ledger, LEASE_SECONDS, restart_database))
         over.set()
-        settings = Settings(data_dir=data_dir, database_url=database_url or "")
         _calm_down(service, clients, ledger, settings)
     finally:
+        over.set()
         for client in clients:
             client.give_up()
         if service.process is not None and service.process.poll() is None:
