@@ -33,7 +33,7 @@ from app.preprocess.values import Texts
 WORD = re.compile(r"\b\w\w+\b")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Terms:
     """A feature a term of the vocabulary, or a bucket of terms; then one for missing values, if that is wanted."""
 

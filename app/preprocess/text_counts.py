@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -142,7 +143,7 @@ def count_terms(encoder: Terms, texts: Strings) -> Iterator[Counts]:
     settings: TextSettings = encoder.settings
     alphabet, (shortest, longest) = _alphabet(settings.lowercase), settings.ngrams
     size = encoder.n_terms
-    table = None if encoder.vocabulary is None else _known_terms(encoder.vocabulary).arrays()
+    table = None if encoder.vocabulary is None else _known_terms(encoder, encoder.vocabulary).arrays()
     marks = np.full((size, 2), -1, dtype=np.int64)
     before = 0
     for block in text_blocks(texts, settings):
@@ -191,14 +192,21 @@ def join_terms(table: TermTable, chosen: Ints) -> Strings:
     return Strings(letters, ends - sizes, ends)
 
 
-def _known_terms(vocabulary: Strings) -> TermTable:
+def _known_terms(encoder: Terms, vocabulary: Strings) -> TermTable:
     """A table in which each term of a vocabulary has its feature; the beginnings of longer ones are there too."""
-    table = TermTable()
-    spaces = int((vocabulary.bytes == 32).sum())
-    table.make_room(2 * (len(vocabulary) + spaces) + 1, len(vocabulary.bytes) + 1)
-    letters = _read_only(vocabulary.bytes)
-    text_kernels.add_vocabulary(letters, vocabulary.starts, vocabulary.ends, table.arrays())
+    table = _TABLES.get(encoder)
+    if table is None:
+        table = TermTable()
+        spaces = int((vocabulary.bytes == 32).sum())
+        table.make_room(2 * (len(vocabulary) + spaces) + 1, len(vocabulary.bytes) + 1)
+        letters = _read_only(vocabulary.bytes)
+        text_kernels.add_vocabulary(letters, vocabulary.starts, vocabulary.ends, table.arrays())
+        _TABLES[encoder] = table
     return table
+
+
+_TABLES: WeakKeyDictionary[Terms, TermTable] = WeakKeyDictionary()
+"""As long as an encoder lives, its table does: a dataset may be scored in many parts."""
 
 
 def _scratch(block: TextBlock) -> Scratch:

@@ -19,6 +19,7 @@ from app.worker.failures import PermanentFailure
 Array = np.ndarray[Any, Any]
 
 BLOCK_ENTRIES = 1 << 21
+BYTES_A_WORD = 6  # with the space behind it, roughly: each word of a text may become a feature
 
 
 class RowFailure(NamedTuple):
@@ -56,6 +57,7 @@ class DatasetScorer:
 
     def blocks(self) -> Iterator[Block]:
         entries = self._frame.X.nnz if linear.is_sparse(self._frame.X) else self._frame.X.size
+        entries += sum(int((texts.ends - texts.starts).sum()) for texts in self._frame.texts.values()) // BYTES_A_WORD
         step = max(1, int(BLOCK_ENTRIES * self.n_rows / max(1, entries)))
         for first in range(0, self.n_rows, step):
             yield self._score(np.arange(first, min(first + step, self.n_rows)))
