@@ -1,0 +1,195 @@
+"""A kill at each sync, rename and removal of an upload, of a job's end and of a deletion: the old state or the new.
+
+Every trial begins with a fresh copy of the same folder and database. A child of this process is stopped before its act,
+strace takes hold of it and kills it at the chosen call: the first, the second, and so on until it survives.
+"""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from app.config import Settings
+from app.datasets import service as datasets
+from app.datasets.formats import ReadOptions
+from app.datasets.parse import parse
+from app.datasets.service import Received
+from app.db import Database
+from app.db.tables import DatasetRow, JobRow, ModelRow
+from app.jobs import queue
+from app.jobs import service as jobs
+from app.jobs.admission import Admission
+from app.jobs.schemas import TrainRequest
+from app.storage import BlobStore
+from app.storage import repository as ownership
+from app.verify import verify_storage
+from app.worker.desk import Desk
+from app.worker.execute import execute
+from tests.builders import migrated_database, temporary_settings
+from tests.tables import csv_text, noisy_rows
+
+CALLS = {"sync": "fsync,fdatasync", "rename": "/^rename", "remove": "/^unlink"}
+LEAST_KILLS = {("upload", "sync"): 10, ("upload", "rename"): 3, ("finish", "sync"): 10, ("finish", "rename"): 2}
+LEAST_KILLS |= {("delete", "sync"): 4, ("delete", "remove"): 3}
+CONTENT = csv_text(*noisy_rows(60, 3, seed=1))
+
+
+def upload(database: Database, settings: Settings) -> None:
+    blobs = BlobStore(settings.data_dir)
+    with blobs.stage() as staged:
+        staged.write(CONTENT)
+        sha256 = staged.commit()
+    options = ReadOptions()
+    parsed = parse(settings.data_dir, blobs.path(sha256), "csv", options, 1 << 30)
+    received = Received(sha256, len(CONTENT), "csv", options, "swept", {})
+    datasets.store_ready(database, blobs, received, lambda *_: None, parsed)
+
+
+def finish(database: Database, settings: Settings) -> None:
+    with database.write() as session:
+        claim = queue.claim_next(session, "wrk_test", 600.0)
+    assert claim is not None
+    execute(Desk(database, BlobStore(settings.data_dir), threads=1), claim, lambda: None)
+
+
+def delete(database: Database, settings: Settings) -> None:
+    with database.read() as session:
+        (dataset_id,) = session.scalars(select(DatasetRow.id))
+    datasets.delete(database, BlobStore(settings.data_dir), dataset_id)
+
+
+def is_uploaded(database: Database) -> bool:
+    with database.read() as session:
+        return session.scalar(select(DatasetRow.id)) is not None
+
+
+def is_finished(database: Database) -> bool:
+    with database.read() as session:
+        job, models = session.scalars(select(JobRow)).one(), session.scalars(select(ModelRow)).all()
+    assert [model.id for model in models] == ([] if job.model_id is None else [job.model_id])
+    assert job.status in ("queued", "running", "succeeded")
+    return job.status == "succeeded"
+
+
+def is_deleted(database: Database) -> bool:
+    return not is_uploaded(database)
+
+
+@dataclass(frozen=True)
+class Act:
+    do: Callable[[Database, Settings], None]
+    is_done: Callable[[Database], bool]
+    prepare: tuple[Callable[[Database, Settings], None], ...]
+
+
+def submit(database: Database, settings: Settings) -> None:
+    with database.write() as session:
+        dataset_id = session.scalars(select(DatasetRow.id)).one()
+        jobs.submit(session, TrainRequest(dataset_id=dataset_id), Admission(BlobStore(settings.data_dir), settings))
+
+
+ACTS = {
+    "upload": Act(upload, is_uploaded, ()),
+    "finish": Act(finish, is_finished, (upload, submit)),
+    "delete": Act(delete, is_deleted, (upload,)),
+}
+
+
+@pytest.fixture(scope="module")
+def strace() -> str:
+    command = shutil.which("strace")
+    if command is None or subprocess.run([command, "-o", "/dev/null", "true"], check=False).returncode != 0:
+        pytest.skip("strace may not trace on this machine")
+    return command
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder for each act in which everything is ready for it. Each has run once, so that nothing compiles later."""
+    made = {}
+    for name, act in ACTS.items():
+        made[name] = tmp_path_factory.mktemp(name)
+        settings = temporary_settings(made[name] / "data")
+        with migrated_database(settings.resolved_database_url) as database:
+            for step in act.prepare:
+                step(database, settings)
+            trial = made[name] / "first"
+            shutil.copytree(made[name] / "data", trial)
+        run_once(act, trial)
+    return made
+
+
+def run_once(act: Act, folder: Path) -> None:
+    settings = temporary_settings(folder)
+    database = Database(settings.resolved_database_url)
+    act.do(database, settings)
+    assert act.is_done(database)
+    database.close()
+
+
+def killed_at(strace: str, act: Act, folder: Path, calls: str, number: int) -> bool:
+    """Do the act in a child that is killed at its n-th of these calls; whether it was, or came to its end before."""
+    child = multiprocessing.get_context("fork").Process(target=_stopped_then, args=(act, folder))
+    child.start()
+    assert child.pid is not None
+    _wait_for_state(child.pid, "T")
+    inject = f"inject={calls}:signal=KILL:when={number}"
+    command = [strace, "-f", "-o", "/dev/null", "-e", f"trace={calls}", "-e", inject, "-p", str(child.pid)]
+    tracer = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert tracer.stderr is not None
+    assert b"attached" in tracer.stderr.readline()
+    os.kill(child.pid, signal.SIGCONT)
+    child.join(60)
+    tracer.wait(30)
+    tracer.stderr.close()
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return child.exitcode != 0
+
+
+def _stopped_then(act: Act, folder: Path) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    settings = temporary_settings(folder)
+    act.do(Database(settings.resolved_database_url), settings)
+    os._exit(0)
+
+
+def _wait_for_state(pid: int, state: str) -> None:
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != state:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("calls", CALLS)
+@pytest.mark.parametrize("name", ACTS)
+def test_a_kill_at_each_call_leaves_the_old_state_or_the_new(
+    strace: str, templates: dict[str, Path], name: str, calls: str, tmp_path: Path
+) -> None:
+    act, done = ACTS[name], [False]
+    for number in range(1, 200):
+        folder = tmp_path / str(number)
+        shutil.copytree(templates[name] / "data", folder)
+        was_killed = killed_at(strace, act, folder, CALLS[calls], number)
+        settings = temporary_settings(folder)
+        database, blobs = Database(settings.resolved_database_url), BlobStore(folder)
+        done.append(act.is_done(database))
+        assert verify_storage(settings).faults == []
+        with database.read() as session:
+            blobs.sweep(ownership.owners(session), grace_seconds=0.0)
+        assert verify_storage(settings).unowned == []
+        assert list(blobs.staging.iterdir()) == []
+        database.close()
+        if not was_killed:
+            break
+    assert not was_killed, "the act never came to its end"
+    assert done == sorted(done), "what was done once was undone by a later kill"
+    assert done[-1]
+    assert number > LEAST_KILLS.get((name, calls), 0), "the calls were not seen"
