@@ -27,6 +27,20 @@ Array = np.ndarray[Any, Any]
 Json = dict[str, Any]
 
 
+def described(frame: Frame) -> list[Json]:
+    """The columns as a dataset's row has them."""
+    return [
+        {
+            "name": column.name,
+            "role": "feature",
+            "kind": column.kind,
+            "missing": int(np.isnan(frame.X[:, j]).sum()),
+            "levels": len(column.levels) if column.levels else None,
+        }
+        for j, column in enumerate(frame.columns)
+    ]
+
+
 class Bench:
     """Stores datasets, submits jobs and runs them here, in this process."""
 
@@ -40,17 +54,7 @@ class Bench:
         strings |= {f"levels.{j}": column.levels for j, column in enumerate(frame.columns) if column.levels}
         arrays = {f"{name}.bytes": texts.bytes for name, texts in strings.items()}
         arrays |= {f"{name}.offsets": np.concatenate([[0], texts.ends]) for name, texts in strings.items()}
-        columns = [
-            {
-                "name": column.name,
-                "role": "feature",
-                "kind": column.kind,
-                "missing": int(np.isnan(frame.X[:, j]).sum()),
-                "levels": len(column.levels) if column.levels else None,
-            }
-            for j, column in enumerate(frame.columns)
-        ]
-        return self.store(frame.X, y, columns, **arrays, **others)
+        return self.store(frame.X, y, described(frame), **arrays, **others)
 
     def store(self, X: Array, y: Array, columns: Sequence[Json] = (), **arrays: Array) -> str:
         """The id of a dataset; labels that are text become codes, as a reader does it."""

@@ -17,7 +17,6 @@ BYTES_A_TEXT, BYTES_A_WORD, DISTINCT = 500, 6.0, 0.7
 NEW_WORDS, NEW_PAIRS = 70.0, 0.5
 BYTES_A_TERM = 100
 MOST_LEARNING_BYTES = BYTES_A_TERM << 22
-LARGEST = TextSettings()
 
 
 def resolve(request: TrainRequest, dataset: DatasetRow) -> Preprocess | None:
@@ -87,10 +86,10 @@ def expected(spec: Preprocess | None, dataset: DatasetRow, text_bytes: Mapping[i
             continue
         if kind == "text":
             words = (text_bytes or {}).get(number, n_rows * BYTES_A_TEXT) / BYTES_A_WORD
-            terms = _terms(choice.text, words)
-            width += terms
+            width += _terms(choice.text, words, n_rows)
             entries += round(words * (1 + choice.text.ngrams[1] - choice.text.ngrams[0]) * DISTINCT)
-            learning += round(min(BYTES_A_TERM * _terms(LARGEST, words) * choice.text.ngrams[1], MOST_LEARNING_BYTES))
+            every = choice.text.model_copy(update={"max_features": None, "min_df": 1})
+            learning += 0 if every.hash else min(BYTES_A_TERM * _terms(every, words, n_rows), MOST_LEARNING_BYTES)
         else:
             width += _width(kind, column, choice, n_rows)
             entries += n_rows * (3 if kind == "date" else 1)
@@ -128,10 +127,11 @@ def _width(kind: str, column: dict[str, Any], choice: Choice, n_rows: int) -> in
     return 1 + len(LEVELS["weekday"]) + len(LEVELS["month"]) if kind == "date" else 1
 
 
-def _terms(settings: TextSettings, words: float) -> int:
-    """Of so many words in all: new words become rare (Heaps' law), new pairs of words less so."""
+def _terms(settings: TextSettings, words: float, n_rows: int) -> int:
+    """Of so many words in all: new words become rare (Heaps' law), new pairs less so; half of the words occur once."""
     if settings.hash is not False:
         return int(settings.hash)
-    single = NEW_WORDS * math.sqrt(words)
-    terms = min(words, single if settings.ngrams[1] == 1 else single + NEW_PAIRS * words * (settings.ngrams[1] - 1))
+    least = max(1.0, settings.min_df if isinstance(settings.min_df, int) else settings.min_df * n_rows)
+    pairs = NEW_PAIRS * words * (settings.ngrams[1] - 1)
+    terms = min(words, NEW_WORDS * math.sqrt(words) / least + pairs / least**2)
     return 1 + round(min(terms, settings.max_features or terms))

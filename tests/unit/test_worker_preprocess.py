@@ -7,15 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.db.tables import JobRow
 from app.errors import Invalid
 from app.jobs.model_requests import VerifyRequest
-from app.jobs.schemas import SplitByShare
+from app.jobs.preprocessing import expected
+from app.jobs.schemas import SplitByShare, TrainRequest
 from app.models.file import ModelFile
 from app.preprocess.document import from_document
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.spec import Preprocess
+from app.preprocess.training import fit
 from app.worker.split import split_rows
+from tests.builders import dataset_row, job_row, migrated_database
 from tests.frames import Table, frame_of, raw_columns
-from tests.worker_bench import Bench, worker_bench
+from tests.worker_bench import Bench, described, worker_bench
 
 CITIES = ["Oslo", "Rome", "Bonn"]
 
@@ -206,3 +211,41 @@ def test_every_task_folds_its_weights(bench: Bench, task: str) -> None:
     else:
         rank = scores.argmax(axis=1) if task == "multiclass" else np.searchsorted(stored.thresholds, scores)
         assert np.mean(np.array(card["classes"])[rank] == y) == pytest.approx(card["metrics"]["train"]["accuracy"])
+
+
+def test_what_training_will_see_is_estimated_before_the_rows_are_read() -> None:
+    table, _ = people(200)
+    frame = frame_of(table)
+    columns = described(frame)
+    only_numbers = {"about": {"ignore": True}, "city": {"categorical": "hash"}}
+    for asked in ({}, {"text": {"hash": 64}}, {"columns": only_numbers}):
+        spec = Preprocess.model_validate(asked)
+        pipeline = fit(spec, frame).pipeline
+        row = dataset_row(n_rows=200, n_features=4, columns=columns)
+        guess = expected(spec, row, {2: len(frame.texts[2].bytes)})
+        most = 4 if asked == {} else 1.1  # words can only be guessed
+        assert 1 / most < guess.n_features / pipeline.n_features < most
+        assert guess.sparse == pipeline.sparse
+    numbers = dataset_row(n_rows=3, n_features=2, columns=[])
+    assert expected(Preprocess(), numbers) == (2, 6, False, 0)
+
+
+def test_a_share_stays_a_share_in_both_databases(database_url: str) -> None:
+    """1.0 is all texts and 1 is one text; a database that kept numbers as it likes would make one the other."""
+    asked = {"text": {"max_df": 1.0, "min_df": 1}, "columns": {"größe": {"text": {"max_df": 1, "min_df": 0.0}}}}
+    spec = TrainRequest.model_validate({"dataset_id": "ds", "preprocess": asked}).model_dump(mode="json")
+    row = job_row(spec=spec)
+    with migrated_database(database_url) as database:
+        with database.write() as session:
+            session.add(row)
+        with database.read() as session:
+            read = TrainRequest.model_validate(session.get_one(JobRow, row.id).spec).preprocess
+    assert read is not None
+    own = read.columns["größe"].text
+    assert own is not None
+    assert [type(one) for one in (read.text.max_df, read.text.min_df, own.max_df, own.min_df)] == [
+        float,
+        int,
+        int,
+        float,
+    ]
