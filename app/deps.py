@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -40,7 +40,7 @@ InContext = Annotated[Context, Depends(_context)]
 
 async def known_query_only(request: Request) -> None:
     """A misspelt query parameter is an error, not a silent default. `label.k=v` may have any k, where it is used."""
-    if not request.url.query:
+    if not request.scope["query_string"]:
         return
     route = request.scope["route"]
     known = _query_names(route)
@@ -59,12 +59,19 @@ async def known_query_only(request: Request) -> None:
 
 
 def _query_names(route: APIRoute) -> frozenset[str]:
-    pending, names = [route.dependant], set()
+    pending, names = [route.dependant], set(_described_names(route))
     while pending:
         dependant = pending.pop()
         names |= {field.alias for field in dependant.query_params}
         pending += dependant.dependencies
     return frozenset(names)
+
+
+def _described_names(route: APIRoute) -> Iterator[str]:
+    """Parameters that a route only describes, because it reads them itself."""
+    for parameter in (route.openapi_extra or {}).get("parameters", ()):
+        if parameter["in"] == "query":
+            yield parameter["name"]
 
 
 def label_parameters(request: Request) -> dict[str, str]:

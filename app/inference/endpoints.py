@@ -1,9 +1,9 @@
 """`/v2`: the Open Inference Protocol, as tritonclient and others speak it."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app import __version__
@@ -13,23 +13,32 @@ from app.health.endpoints import readiness
 from app.inference import schemas, service
 from app.models import service as models
 from app.predictions.bodies import split_type
-from app.predictions.edge import Edge, InEdge
+from app.predictions.edge import DirectRoute, Edge
+from app.predictions.schemas import ROUTING_PARAMETERS
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
+hot_router = APIRouter(prefix="/v2", tags=["open inference protocol"], route_class=DirectRoute)
 
 # Clients of the protocol do not always say what they send; None is as good as any of these.
 MEDIA_TYPES = ("application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json", "")
 MAX_VERSIONS = 200
 
-HeaderLength = Annotated[
-    str | None,
-    Header(alias="Inference-Header-Content-Length", description="length of the JSON part, if raw tensors follow it"),
-]
 infer_route: dict[str, Any] = {
     "response_class": Response,
-    "openapi_extra": {"requestBody": schemas.REQUEST_BODY},
+    "openapi_extra": {"parameters": [*ROUTING_PARAMETERS, schemas.HEADER_LENGTH], "requestBody": schemas.REQUEST_BODY},
     "responses": {200: schemas.RESPONSE, **problems(400, 404, 413, 415)},
 }
+
+
+@hot_router.post("/models/{name}/infer", operation_id="v2_infer", **infer_route)
+async def infer(name: str, request: Request) -> Response:
+    """Predict: input `X` [rows, features], or one input a column; outputs `label`, `score` and others."""
+    return await _infer(name, request)
+
+
+@hot_router.post("/models/{name}/versions/{version}/infer", operation_id="v2_infer_version", **infer_route)
+async def infer_version(name: str, version: str, request: Request) -> Response:
+    return await _infer(f"{name}:{version}", request)
 
 
 @router.get("/health/live", operation_id="v2_live")
@@ -54,38 +63,29 @@ async def server() -> schemas.Server:
 
 
 @router.get("/models/{name}", operation_id="v2_model", responses=problems(404))
-async def model(name: str, edge: InEdge, context: InContext) -> schemas.ModelMetadata:
+async def model(name: str, request: Request, context: InContext) -> schemas.ModelMetadata:
     """What the model's inputs and outputs are called. `name` may be any reference to a model."""
-    return await _metadata(name, edge, context)
+    return await _metadata(name, Edge(request), context)
 
 
 @router.get("/models/{name}/versions/{version}", operation_id="v2_model_version", responses=problems(404))
-async def model_version(name: str, version: str, edge: InEdge, context: InContext) -> schemas.ModelMetadata:
-    return await _metadata(f"{name}:{version}", edge, context)
+async def model_version(name: str, version: str, request: Request, context: InContext) -> schemas.ModelMetadata:
+    return await _metadata(f"{name}:{version}", Edge(request), context)
 
 
 @router.get("/models/{name}/ready", operation_id="v2_model_ready", responses=problems(404))
-async def model_ready(name: str, edge: InEdge) -> schemas.ModelReady:
-    return schemas.ModelReady(name=(await edge.model(name)).name)
+async def model_ready(name: str, request: Request) -> schemas.ModelReady:
+    return schemas.ModelReady(name=(await Edge(request).model(name)).name)
 
 
 @router.get("/models/{name}/versions/{version}/ready", operation_id="v2_model_version_ready", responses=problems(404))
-async def model_version_ready(name: str, version: str, edge: InEdge) -> schemas.ModelReady:
-    return schemas.ModelReady(name=(await edge.model(f"{name}:{version}")).name)
+async def model_version_ready(name: str, version: str, request: Request) -> schemas.ModelReady:
+    return schemas.ModelReady(name=(await Edge(request).model(f"{name}:{version}")).name)
 
 
-@router.post("/models/{name}/infer", operation_id="v2_infer", **infer_route)
-async def infer(name: str, edge: InEdge, header_length: HeaderLength = None) -> Response:
-    """Predict: input `X` [rows, features], or one input a column; outputs `label`, `score` and others."""
-    return await _infer(name, edge, header_length)
-
-
-@router.post("/models/{name}/versions/{version}/infer", operation_id="v2_infer_version", **infer_route)
-async def infer_version(name: str, version: str, edge: InEdge, header_length: HeaderLength = None) -> Response:
-    return await _infer(f"{name}:{version}", edge, header_length)
-
-
-async def _infer(reference: str, edge: Edge, header_length: str | None) -> Response:
+async def _infer(reference: str, request: Request) -> Response:
+    edge = Edge(request)
+    header_length = edge.header_length
     if split_type(edge.content_type or "")[0] not in MEDIA_TYPES:
         raise UnsupportedMediaType("Tensors are read from application/json or application/octet-stream.")
     body = await edge.body()

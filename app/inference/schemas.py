@@ -43,6 +43,13 @@ RESPONSE_SCHEMA: dict[str, Any] = {
         "outputs": {"type": "array", "items": TENSOR},
     },
 }
+HEADER_LENGTH = {
+    "name": "Inference-Header-Content-Length",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "integer"},
+    "description": "length of the JSON part, if raw tensors follow it",
+}
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 REQUEST_BODY = {
     "required": True,

@@ -7,7 +7,7 @@ import numpy as np
 from app.errors import invalid_field
 from app.inference.tensors import InferRequest, Tensor, read_request, write_response
 from app.predictions.answers import DEFAULT_OUTPUTS
-from app.predictions.certainty import Certainty
+from app.predictions.edge import HEADER_LENGTH
 from app.predictions.features import Features
 from app.predictions.linear import Array
 from app.predictions.replies import Reply, plain
@@ -33,7 +33,7 @@ def infer_with(model: ServedModel, body: bytes, header_length: str | None) -> Re
     headers = headers_of(model, scored)
     if json_length is None:
         return Reply(content, "application/json", headers)
-    return Reply(content, "application/octet-stream", {**headers, "Inference-Header-Content-Length": str(json_length)})
+    return Reply(content, "application/octet-stream", {**headers, HEADER_LENGTH: str(json_length)})
 
 
 def rows_in(body: bytes, header_length: str | None, features: Features) -> Rows:
@@ -62,10 +62,9 @@ def to_rows(inputs: list[Tensor], features: Features) -> Rows:
 
 def outputs_of(model: ServedModel) -> dict[str, tuple[str, list[int]]]:
     """Every output that has a tensor: its datatype and shape."""
-    certified = Certainty.of(model.file.header) is not None
     found = {}
     for name in model.outputs:
-        if name in NOT_A_TENSOR or (name in OF_A_CERTIFICATE and not certified):
+        if name in NOT_A_TENSOR or (name in OF_A_CERTIFICATE and not model.is_certified):
             continue
         shape = [-1, len(model.file.header.classes)] if name in ("scores", "probabilities") else [-1]
         found[name] = (_datatype(model, name), shape)

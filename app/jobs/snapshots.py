@@ -17,8 +17,7 @@ from app.jobs.state import JobStatus
 from app.models.repository import Location
 from app.predictions import schemas
 from app.predictions.bodies import known_type
-from app.predictions.edge import InEdge
-from app.predictions.endpoints import IndexBase, Wanted
+from app.predictions.edge import Edge
 from app.predictions.replies import negotiated
 from app.predictions.served import ServedModel, ServedModels
 from app.predictions.service import predict_with
@@ -51,20 +50,22 @@ class Standing(NamedTuple):
     "/{job_id}/predict",
     operation_id="predict_with_job",
     response_class=Response,
-    openapi_extra={"requestBody": schemas.request_body(schemas.REQUEST_SCHEMA)},
+    openapi_extra={
+        "parameters": schemas.PREDICT_PARAMETERS,
+        "requestBody": schemas.request_body(schemas.REQUEST_SCHEMA),
+    },
     responses={200: schemas.reply("Predictions", RESPONSE_SCHEMA), **problems(400, 404, 406, 409, 413, 415)},
 )
-async def predict_with_job(
-    job_id: str, context: InContext, request: Request, edge: InEdge, wanted: Wanted = None, index_base: IndexBase = 1
-) -> Response:
+async def predict_with_job(job_id: str, context: InContext, request: Request) -> Response:
     """Label and score rows with a job's model as it stands. In the first second of its training: 409 `no_model_yet`."""
-    content_type, accept = edge.content_type, edge.accept
+    edge = Edge(request)
+    content_type, accept, index_base = edge.content_type, edge.accept, edge.index_base
     known_type(content_type)
     negotiated(accept)
     body = await edge.body()
     standing = await run_in_threadpool(find, context, request.app.state.served_models, job_id)
     respond = partial(predict_with, standing.model, body, content_type, accept, snapshot=standing.said)
-    reply = await run_in_threadpool(respond, wanted=wanted, index_base=index_base)
+    reply = await run_in_threadpool(respond, wanted=edge.wanted, index_base=index_base)
     return Response(reply.content, media_type=reply.media_type, headers=dict(reply.headers))
 
 

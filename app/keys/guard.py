@@ -8,6 +8,7 @@ import asyncio
 import re
 import time
 from collections.abc import MutableMapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -154,6 +155,7 @@ def _check_length(headers: Headers, limit: int) -> None:
         raise PayloadTooLarge(f"The body may have {limit} bytes.")
 
 
+@lru_cache(maxsize=256)  # the same few names with every request
 def _host_name(host: str) -> str | None:
     return _split("Host", f"//{host}").hostname
 

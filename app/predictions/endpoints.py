@@ -1,34 +1,33 @@
 """`POST /v1/models/{ref}/predict`, `…/invocations`, `…/explain`: rows in, answers out."""
 
 from functools import partial
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Request, Response
 
 from app.errors import problems
 from app.predictions import mlflow, schemas, service
 from app.predictions.bodies import known_type, rows_in
-from app.predictions.edge import InEdge
+from app.predictions.edge import DirectRoute, Edge
 from app.predictions.explain import explain_with
 from app.predictions.replies import negotiated
 
-router = APIRouter(prefix="/v1/models", tags=["predictions"])
-
-Wanted = Annotated[str | None, Query(alias="return", description="as `return` of a JSON body, separated by commas")]
-Top = Annotated[int, Query(ge=1, le=1000, description="how many features to name")]
-IndexBase = Annotated[int, Query(ge=0, le=1, description="libsvm rows: what the first feature is counted as")]
+router = APIRouter(prefix="/v1/models", tags=["predictions"], route_class=DirectRoute)
 
 
 @router.post(
     "/{ref}/predict",
     operation_id="predict",
     response_class=Response,
-    openapi_extra={"requestBody": schemas.request_body(schemas.REQUEST_SCHEMA)},
+    openapi_extra={
+        "parameters": schemas.PREDICT_PARAMETERS,
+        "requestBody": schemas.request_body(schemas.REQUEST_SCHEMA),
+    },
     responses={200: schemas.reply("Predictions", schemas.RESPONSE_SCHEMA), **problems(400, 404, 406, 413, 415)},
 )
-async def predict(ref: str, edge: InEdge, wanted: Wanted = None, index_base: IndexBase = 1) -> Response:
+async def predict(ref: str, request: Request) -> Response:
     """Label and score rows. `ref` is a model's id, its name (newest version), `name:version` or `name@alias`."""
-    content_type, accept = edge.content_type, edge.accept
+    edge = Edge(request)
+    content_type, accept, index_base = edge.content_type, edge.accept, edge.index_base
     known_type(content_type)  # what cannot be read or answered is refused before it is received
     negotiated(accept)
     body = await edge.body()
@@ -37,7 +36,7 @@ async def predict(ref: str, edge: InEdge, wanted: Wanted = None, index_base: Ind
         body=body,
         content_type=content_type,
         accept=accept,
-        wanted=wanted,
+        wanted=edge.wanted,
         index_base=index_base,
     )
     return await edge.answer(ref, body, respond, partial(rows_in, body, content_type, index_base=index_base))
@@ -47,11 +46,15 @@ async def predict(ref: str, edge: InEdge, wanted: Wanted = None, index_base: Ind
     "/{ref}/invocations",
     operation_id="invoke_model",
     response_class=Response,
-    openapi_extra={"requestBody": schemas.request_body(schemas.INVOCATIONS_SCHEMA)},
+    openapi_extra={
+        "parameters": schemas.ROUTING_PARAMETERS,
+        "requestBody": schemas.request_body(schemas.INVOCATIONS_SCHEMA),
+    },
     responses={200: schemas.json_reply("Predictions", schemas.INVOCATIONS_RESPONSE), **problems(400, 404, 413, 415)},
 )
-async def invoke_model(ref: str, edge: InEdge) -> Response:
+async def invoke_model(ref: str, request: Request) -> Response:
     """Predict as MLflow's scoring server does: its four JSON shapes or CSV in, a label a row out."""
+    edge = Edge(request)
     content_type = edge.content_type
     known_type(content_type)
     body = await edge.body()
@@ -63,12 +66,16 @@ async def invoke_model(ref: str, edge: InEdge) -> Response:
     "/{ref}/explain",
     operation_id="explain_predictions",
     response_class=Response,
-    openapi_extra={"requestBody": schemas.request_body(schemas.REQUEST_SCHEMA)},
+    openapi_extra={
+        "parameters": schemas.EXPLAIN_PARAMETERS,
+        "requestBody": schemas.request_body(schemas.REQUEST_SCHEMA),
+    },
     responses={200: schemas.json_reply("Explanations", schemas.EXPLAIN_RESPONSE), **problems(400, 404, 413, 415)},
 )
-async def explain_predictions(ref: str, edge: InEdge, top: Top = 10, index_base: IndexBase = 1) -> Response:
+async def explain_predictions(ref: str, request: Request) -> Response:
     """What made the score of each row: its strongest features by name, the others summed. Rows as in predict."""
-    content_type = edge.content_type
+    edge = Edge(request)
+    content_type, top, index_base = edge.content_type, edge.top, edge.index_base
     known_type(content_type)
     body = await edge.body()
     respond = partial(explain_with, body=body, content_type=content_type, top=top, index_base=index_base)

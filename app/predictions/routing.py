@@ -4,14 +4,6 @@ import hashlib
 import math
 import random
 from collections.abc import Sequence
-from typing import Annotated
-
-from fastapi import Header, Query
-
-RoutingQuery = Annotated[
-    str | None, Query(description="requests with the same key are answered by the same version of an alias")
-]
-RoutingHeader = Annotated[str | None, Header(description="the same as the query's `routing_key`")]
 
 
 def choose(alias: str, targets: Sequence[tuple[str, float]], key: str | None) -> str:

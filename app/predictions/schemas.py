@@ -11,6 +11,27 @@ BINARY = {"type": "string", "format": "binary"}
 TEXT = {"type": "string"}
 BINARY_TYPES = frozenset({ARROW, NPY, NPZ})
 
+
+def _parameter(name: str, place: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": False, "schema": schema, "description": description}
+
+
+ROUTING_PARAMETERS = [
+    _parameter("routing_key", "query", TEXT, "requests with the same key are answered by the same version of an alias"),
+    _parameter("X-Routing-Key", "header", TEXT, "the same as the query's `routing_key`"),
+]
+INDEX_BASE = _parameter("index_base", "query", {"enum": [0, 1]}, "libsvm rows: what the first feature is counted as")
+PREDICT_PARAMETERS = [
+    _parameter("return", "query", TEXT, "as `return` of a JSON body, separated by commas"),
+    INDEX_BASE,
+    *ROUTING_PARAMETERS,
+]
+EXPLAIN_PARAMETERS = [
+    _parameter("top", "query", {"type": "integer", "minimum": 1, "maximum": 1000}, "how many features to name"),
+    INDEX_BASE,
+    *ROUTING_PARAMETERS,
+]
+
 ROW_SHAPES: list[dict[str, Any]] = [
     {"type": "array", "description": "all features in order; null: missing"},
     {"type": "object", "additionalProperties": True, "description": "all features by name"},

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from app.db import Database
@@ -13,6 +14,7 @@ from app.models import file, service
 from app.models.file import ModelFile
 from app.models.repository import Location
 from app.predictions.answers import offered
+from app.predictions.certainty import Certainty
 from app.predictions.features import Features
 from app.predictions.prepared import features_of
 from app.predictions.routing import choose
@@ -34,6 +36,11 @@ class ServedModel:
     file: ModelFile
     features: Features  # what it wants of a row
     outputs: tuple[str, ...]  # what a request may ask for
+
+    @cached_property
+    def is_certified(self) -> bool:
+        """Whether its certificate bounds single scores."""
+        return Certainty.of(self.file.header) is not None
 
     @classmethod
     def opened(cls, row: Location, stored: ModelFile) -> "ServedModel":
