@@ -66,8 +66,10 @@ def read_libsvm(body: bytes, features: Features, index_base: int) -> Rows:
         lines.append(number)
     places = Places(line_of=lines.__getitem__)
     check_count(len(counts), "body")
-    numbers = np.fromstring(" ".join(pairs).replace(":", " "), dtype=np.float64, sep=" ")
     starts = np.concatenate([[0], np.cumsum(counts)])
+    numbers = np.empty(0)
+    if starts[-1]:  # of nothing but blanks numpy would make a number
+        numbers = np.fromstring(" ".join(pairs).replace(":", " "), dtype=np.float64, sep=" ")
     indices = numbers[0::2].astype(np.int64) - index_base
     matrix = csr_of(numbers[1::2], indices, starts, features.width, places, index_base)
     return MatrixRows(matrix, places)

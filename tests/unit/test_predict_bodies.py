@@ -140,6 +140,12 @@ def test_libsvm_indices_may_count_from_zero(named: ServedModel) -> None:
     assert from_zero == predict_with(named, libsvm(ROWS), LIBSVM, None).content
 
 
+def test_libsvm_rows_may_all_be_zeros(named: ServedModel) -> None:
+    for body in (b"1\n-1 qid:3\n", b"1\n2", b"a # b\nc"):
+        answered = json.loads(predict_with(named, body, LIBSVM, None).content)["predictions"]
+        assert [one["score"] for one in answered] == [-0.75, -0.75]
+
+
 # Content type, body, code of the refusal, what its first entry must say.
 REFUSED: list[tuple[str, bytes, str, dict[str, Any]]] = [
     (CSV, b"age,height,n\xc3\xa9\n1,2,3\n", "missing_feature", {"field": "columns"}),
