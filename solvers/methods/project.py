@@ -64,6 +64,7 @@ class RandomDirections(Method[BinaryProblem]):
             "value": at_zero.value,
             "seed": seed,
             "tried": 0,
+            "tried_before": 0,  # by the run that this one goes on with
             "tried_at_best": 0,
             "passes": 0,
         }
@@ -95,10 +96,12 @@ class RandomDirections(Method[BinaryProblem]):
             optimum = parts[k % self.threads][k // self.threads]
             self._compare(state, np.ascontiguousarray(directions[:, k]), optimum)
             if not np.isfinite(optimum.value):
-                return Progress(state["tried"], state["passes"], None, None, None, Status.NONFINITE)
+                return Progress(
+                    state["tried"] - state["tried_before"], state["passes"], None, None, None, Status.NONFINITE
+                )
         is_over = state["tried"] - state["tried_at_best"] >= self.chosen["patience"]
         finished = Status.STALLED if is_over else None
-        return Progress(state["tried"], state["passes"], state["value"], None, None, finished)
+        return Progress(state["tried"] - state["tried_before"], state["passes"], state["value"], None, None, finished)
 
     def extract(self, state: State) -> Point:
         return Point(state["w"].copy(), state["intercept"], None)
@@ -138,6 +141,7 @@ class RandomDirections(Method[BinaryProblem]):
             state["w"] = w
             for key in ("intercept", "value", "seed", "tried_at_best", "tried"):
                 state[key] = earlier[key]
+            state["tried_before"] = state["tried"]
 
 
 # --- kernel. z: one row a direction; dense data comes without columns and starts -------------------------------------
