@@ -38,6 +38,22 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
+@pytest.fixture(scope="module")
+def table(service: Service) -> str:
+    """A model of a number, a category and a text."""
+    lines = ["age,job,note,label"]
+    for number in range(60):
+        job, note = ("baker", "free money now") if number % 2 else ("nurse", "see you at lunch")
+        lines.append(
+            f"{20 + number % 7 if number % 5 else ''},{job},{note} {number % 3},{'spam' if number % 2 else 'ham'}"
+        )
+    data = service.upload("\n".join(lines).encode())
+    preprocess = {"missing": "mean", "columns": {"note": {"kind": "text"}}}
+    job_done = service.wait(service.submit(data["id"], model="table", preprocess=preprocess)["id"])
+    assert job_done["status"] == "succeeded", job_done["error"]
+    return "table"
+
+
 @pytest.fixture
 def client(service: Service) -> Iterator[triton.InferenceServerClient]:
     client = triton.InferenceServerClient(f"127.0.0.1:{service.port}")
@@ -122,6 +138,33 @@ def test_tritonclient_may_name_the_columns_and_use_other_types(
     for datatype in ("FP32", "INT64"):
         answer = client.infer("amounts", [matrix_input(whole, True, datatype)])
         assert answer.as_numpy("score").tolist() == [one["score"] for one in predict(service, "amounts", whole)]
+
+
+def test_tritonclient_sends_raw_columns_of_every_kind(
+    service: Service, table: str, client: triton.InferenceServerClient
+) -> None:
+    rows: list[Json] = [
+        {"age": 31.0, "job": "baker", "note": "free money"},
+        {"age": 22.5, "job": "pilot", "note": "lunch, you"},
+    ]
+    answer = service.http.post(f"/v1/models/{table}/predict", json={"instances": rows})
+    assert answer.status_code == 200, answer.text
+    expected = answer.json()["predictions"]
+    kinds = {one["name"]: one["datatype"] for one in client.get_model_metadata(table)["inputs"]}
+    assert kinds == {"age": "FP64", "job": "BYTES", "note": "BYTES"}
+    for binary in (True, False):
+        inputs = []
+        for name, datatype in kinds.items():
+            values = np.array([row[name] for row in rows], dtype=np.float64 if datatype == "FP64" else np.object_)
+            inputs.append(triton.InferInput(name, [2], datatype))
+            inputs[-1].set_data_from_numpy(values, binary_data=binary)
+        found = client.infer(table, inputs)
+        assert found.as_numpy("score").tolist() == [one["score"] for one in expected]
+    explained = service.http.post(f"/v1/models/{table}/explain?top=20", json={"instances": rows}).json()["explanations"]
+    named = {part["feature"] for part in explained[0]["contributions"]}
+    assert "job=baker" in named
+    assert any(name.startswith("note:") for name in named)
+    assert [one["score"] for one in explained] == [one["score"] for one in expected]
 
 
 def test_tritonclient_is_told_what_is_wrong(client: triton.InferenceServerClient) -> None:

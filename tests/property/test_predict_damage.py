@@ -5,14 +5,19 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import AppError
+from app.frame import Column, Frame, Strings
 from app.predictions.replies import OFFERED
 from app.predictions.served import ServedModel
 from app.predictions.service import predict_with
+from app.preprocess.document import to_document
+from app.preprocess.spec import Preprocess
+from app.preprocess.training import fit
 from tests.builders import SOAK, served_model
 from tests.unit.test_predict_bodies import BODIES, NAMES
 
@@ -24,7 +29,7 @@ SPLICES = [
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
-    folders: list[Path] = [tmp_path_factory.mktemp("model") for _ in range(3)]
+    folders: list[Path] = [tmp_path_factory.mktemp("model") for _ in range(4)]
     weights = [0.5, -2.0, 1e-3, 7.0]
     return [
         served_model(folders[0], weights, -0.75, feature_names=NAMES),
@@ -32,7 +37,20 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
         served_model(
             folders[2], [weights, weights[::-1], [0.0] * 4], [0.0, 1.0, 2.0], task="multiclass", classes=["a", 2, 2.5]
         ),
+        prepared(folders[3]),
     ]
+
+
+def prepared(folder: Path) -> ServedModel:
+    """Numbers, some of them missing in training, a category and a text."""
+    X = np.array([[1.0, 0.0, 5.0, 3.0], [np.nan, 1.0, 7.0, 2.0], [3.0, 0.0, 0.0, 9.0]])
+    kinds: list[Any] = ["numeric", "categorical", "text", "numeric"]
+    levels = {1: Strings.of(["7.0", "b"])}
+    columns = [Column(name, kind, levels.get(j)) for j, (name, kind) in enumerate(zip(NAMES, kinds, strict=True))]
+    frame = Frame(X, columns, {2: Strings.of(["alpha", "beta 3.25", ""])})
+    pipeline = fit(Preprocess.model_validate({"missing": "indicator", "text": {"min_df": 1}}), frame).pipeline
+    document, arrays = to_document(pipeline)
+    return served_model(folder, np.ones(pipeline.n_features), 0.5, preprocess=document, arrays=arrays)
 
 
 @st.composite
@@ -57,7 +75,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 @settings(max_examples=400 * SOAK, deadline=None, derandomize=SOAK == 1)
-@given(sent=damaged(), number=st.integers(0, 2), accept=st.sampled_from(OFFERED))
+@given(sent=damaged(), number=st.integers(0, 3), accept=st.sampled_from(OFFERED))
 def test_a_damaged_body_is_refused_or_answered(
     models: list[ServedModel], sent: tuple[str, bytes], number: int, accept: str
 ) -> None:

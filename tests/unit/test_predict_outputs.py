@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import tracemalloc
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -118,6 +119,25 @@ def test_many_products_are_summed_in_blocks_to_the_same_bits(monkeypatch: pytest
     monkeypatch.setattr(linear, "BLOCK_PRODUCTS", 10)
     np.testing.assert_array_equal(linear.scores(matrix, coef, np.zeros(60)), whole)
     np.testing.assert_array_equal(linear.scores(matrix, coef[0], 0.0), whole[:, 0])
+
+
+@pytest.mark.parametrize("classes", [1, 5])
+def test_a_sparse_row_costs_by_its_entries_and_not_by_the_width(tmp_path: Path, classes: int) -> None:
+    width = 1_000_000
+    coef = np.zeros((classes, width)) if classes > 1 else np.zeros(width)
+    coef[..., -1] = np.arange(classes) if classes > 1 else 1.0
+    task: dict[str, Any] = {"task": "multiclass", "classes": list(range(classes))} if classes > 1 else {}
+    model = served_model(tmp_path, coef, [0.0] * classes, **task)
+    row = {"indices": [width - 1, 5, 70_000], "values": [2.0, 1.0, 1.0]}
+    body = json.dumps({"instances": [row] * 3, "return": ["label", "score", "contributions"]}).encode()
+    predict_with(model, body, JSON, None)
+    tracemalloc.start()
+    answered = json.loads(predict_with(model, body, JSON, None).content)["predictions"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < width / 4  # bytes: not even a bit a feature
+    assert [one["score"] for one in answered] == [2.0 * max(1, classes - 1)] * 3
+    assert answered[0]["contributions"]["indices"] == [5, 70_000, width - 1]
 
 
 CALIBRATED = {"method": "platt", "argument": "score"}
