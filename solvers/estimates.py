@@ -20,7 +20,6 @@ DUAL_NUMBERS_A_ROW = 1.0
 USUAL_PLANES = 60
 """How many cutting planes a run holds, if it may go on for long enough: those in use, and those not idle for long."""
 LEAST_PASSES, MOST_PASSES = 2.0, 1e6
-LARGEST_HARDNESS = 1e12
 WORTH_A_READ = 25
 """A read of so many stored entries is worth it for each number by which the vector of a plane is shorter: with fifty
 planes such a number is used about a hundred times an iteration, and an entry, at a random place, costs like four."""
@@ -107,6 +106,8 @@ class Pace:
 
     least: float
     hardness: float
+    hardest: float = 500.0
+    """C |x|^2 beyond which it gets no harder: the scale of X means little to most methods, much to coordinate ones."""
     precision: float = 0.0
     tallness: float = 0.0
     entry_seconds: float = 0.0
@@ -124,7 +125,7 @@ class Pace:
         cost = setting.C / n if setting.c_scale == "mean" else setting.C
         passes = (
             self.least
-            * math.pow(1.0 + min(cost * size.squared_norm, LARGEST_HARDNESS), self.hardness)
+            * math.pow(1.0 + min(cost * size.squared_norm, self.hardest), self.hardness)
             * math.pow(1e-2 / tol, self.precision)
             * math.pow(n / d, self.tallness)
         )

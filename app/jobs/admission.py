@@ -15,6 +15,7 @@ from app.db.tables import DatasetRow
 from app.errors import invalid_field
 from app.jobs.preprocessing import Expected, expected, resolve
 from app.jobs.schemas import SplitByShare, TrainRequest
+from app.jobs.task import choose_task
 from app.storage import BlobStore
 from app.storage import repository as ownership
 
@@ -22,7 +23,7 @@ PROCESS_BYTES = 80 * MIB
 """Private memory of a training process with nothing to do: interpreter, libraries, compiled kernels."""
 JUDGED_NUMBERS_A_ROW = 17
 """Of 8 bytes each: scores, their order and counts, while a model is judged."""
-JUDGED_NUMBERS_A_CLASS = 4
+JUDGED_NUMBERS_A_CLASS = 2
 """And of several classes for each row and class: scores, the dual point on its way to its file."""
 FOLD_NUMBERS_A_ROW = 2
 """Of 8 bytes each: which row is in which fold; of several classes also the scores of the folds before."""
@@ -58,9 +59,9 @@ class Admission:
         solve = self._solve(request, dataset, matrix, seen, train_rows)
         copied = matrix.copied_bytes(dataset.n_rows) if held_out else 0
         classes = max(1, len(dataset.classes))
-        of_classes = classes if classes > 2 else 0
+        of_classes = classes if choose_task(request.task, dataset).task == "multiclass" else 0
         judged = 8 * train_rows * (JUDGED_NUMBERS_A_ROW + JUDGED_NUMBERS_A_CLASS * of_classes)
-        weights = MODEL_COPIES * 8 * seen.n_features * (classes if classes > 2 else 1)
+        weights = MODEL_COPIES * 8 * seen.n_features * max(1, of_classes)
         prepared = 0 if spec is None else seen.n_bytes  # the rows as the solver sees them, a copy
         stages = [
             prepared + seen.learning_bytes,

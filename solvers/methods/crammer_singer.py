@@ -60,7 +60,7 @@ class CrammerSinger(Method[MulticlassProblem]):
         ),
     )
     footprint = Footprint(row=13.7, feature=3.1, row_and_class=7.1, feature_and_class=3.1, kept_feature=1.0)
-    pace = Pace(least=1.5, hardness=1.69, precision=0.46, tallness=0.09, entry_seconds=4.6e-9, row_seconds=4.3e-7)
+    pace = Pace(least=1.8, hardness=1.69, hardest=1e12, precision=0.46, entry_seconds=4.6e-9, row_seconds=4.3e-7)
     paper = "Keerthi et al. (2008): A sequential dual method for large scale multi-class linear SVMs"
     notes = "All classes jointly; holds one number a row and class. Slows down as C grows or features are badly scaled."
 

@@ -56,6 +56,7 @@ class Pegasos(Method[BinaryProblem]):
     pace = Pace(
         least=18,
         hardness=1.41,
+        hardest=1e12,
         precision=0.4,
         tallness=-0.16,
         entry_seconds=1.7e-9,
