@@ -51,6 +51,7 @@ def test_demo_prints_what_it_found(service: Service) -> None:
 
 
 def test_verify_finds_everything_sound_and_a_flipped_byte(service: Service) -> None:
+    service.upload(b"a,b,y\n1,2,x\n2,1,z\n")
     assert "everything is sound" in hyperplane("verify", "--data-dir", str(service.data_dir)).stdout
     blob = max((service.data_dir / "blobs").glob("??/*"), key=lambda path: path.stat().st_size)
     content = bytearray(blob.read_bytes())
