@@ -303,6 +303,20 @@ def test_a_snapshot_is_a_model_file_that_says_how_far_it_is(bench: Bench, task: 
     assert model.coef.any()
 
 
+def test_a_snapshot_of_prepared_rows_is_in_the_units_of_the_raw_ones(bench: Bench) -> None:
+    X, signal = noisy(300)
+    data = bench.store(X * np.array([1.0, 1e3, 1e-2, 5.0]) + 7.0, np.where(signal > 0, 1, -1))
+    job_id = bench.submit(data, preprocess={"scale": "standard"}, C=100.0, tol=1e-6)
+    bench.execute(job_id, after(20, "drain"))
+    snapshot = file.read(bench.blobs.path(row(bench, job_id).snapshot))
+    _, final = bench.model(bench.execute(job_id))
+    assert snapshot.header.preprocess == final.header.preprocess
+    ratio = snapshot.coef[:3] / final.coef[:3]  # the last column says nothing; the units of the others differ by 1e5
+    assert (ratio > 0.2).all()
+    assert (ratio < 5.0).all()
+    assert len(bench.events(job_id, "job.resumed")) == 1
+
+
 def test_checkpoints_come_often_at_first_and_never_further_apart_than_asked(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
