@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 UNION_TAG = "type="
 """How the places of errors mark the member of a union that was meant: it is not a field."""
 
+FAILING_STORAGE = frozenset({errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT})
 RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 
 
@@ -201,6 +202,9 @@ def install_handlers(app: FastAPI) -> None:
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:
         if is_disk_full(error):
             return _respond(request, StorageFull("The disk is full; nothing was stored."))
+        if error.errno in FAILING_STORAGE:
+            log.warning("the storage fails: %s", error)
+            return _respond(request, Unavailable("The storage does not answer; nothing was stored. Try again."))
         raise error
 
     @app.exception_handler(ClientDisconnect)

@@ -1,6 +1,7 @@
 """One soak: a service, clients, faults at random moments, and at the end the comparison with the ledger."""
 
 import random
+import shutil
 import tempfile
 import threading
 import time
@@ -67,6 +68,10 @@ def soak(plan: Plan, folder: Path, database_url: str | None, restart_database: C
     database = Database(settings.resolved_database_url)
     ledger.faults += compare(ledger, database, settings)
     database.close()
+    if ledger.faults:
+        kept = Path(tempfile.gettempdir()) / f"hyperplane-soak-seed-{plan.seed}.log"
+        shutil.copy(service.log_file, kept)
+        ledger.faults.append(f"the service's log is kept: {kept}")
     return ledger
 
 
