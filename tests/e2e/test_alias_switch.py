@@ -88,6 +88,7 @@ def test_no_request_fails_while_an_alias_moves_and_old_versions_go(service: Serv
     put = service.http.put(path, json={"version": 1})
     assert put.status_code == 201, put.text
     with Callers(service) as callers:
+        callers.wait_for(1)
         for version in range(2, VERSIONS + 1):
             targets = [{"version": version - 1, "weight": 0.5}, {"version": version, "weight": 0.5}]
             put = service.http.put(path, json={"targets": targets}, headers={"If-Match": put.headers["etag"]})

@@ -124,7 +124,7 @@ def test_memory_does_not_grow_with_words_and_texts(tmp_path: Path, file_format: 
     ingestor = Ingestor(tmp_path)
     path = tmp_path / "data"
     growth = []
-    for n_rows in (160_000, 480_000):
+    for n_rows in (400_000, 800_000):  # with fewer the tables of levels and pyarrow's pools are still growing
         write_mixed(path, file_format, n_rows)
         growth.append(ingestor.run(children.peak_growth, tmp_path, path, file_format, 10_000))
     size = path.stat().st_size
