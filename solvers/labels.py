@@ -49,11 +49,21 @@ def read_labels(y: object, task: str) -> Labels:
         return _read_object_labels(array)
     if task == "regression":
         return _real_labels(array)
-    classes, codes = np.unique(array, return_inverse=True)
+    classes, codes = _sorted_classes(array)
     fractional = array.dtype.kind == "f" and bool((classes != np.round(classes)).any())
     if task == "auto" and classes.size > 2 and fractional:
         return _real_labels(array)
     return Labels(classes, codes)
+
+
+def _sorted_classes(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """np.unique, but without sorting the rows if there are two numbers only."""
+    if array.dtype.kind in "biuf":
+        ends = np.array([array.min(), array.max()])
+        is_last = array == ends[1]
+        if ends[0] != ends[1] and np.count_nonzero(is_last) + np.count_nonzero(array == ends[0]) == array.size:
+            return ends, is_last.astype(np.intp)
+    return np.unique(array, return_inverse=True)
 
 
 def _real_labels(array: NDArray[Any]) -> Labels:

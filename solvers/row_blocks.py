@@ -22,14 +22,14 @@ class RowBlocks(Rows):
         """Each part is what `as_rows` takes; all must have the same columns."""
         if not parts:
             raise InvalidProblem("X", "has no parts; at least one block of rows is needed")
-        self.parts = [as_rows(part) for part in parts]
-        widths = sorted({part.n_features for part in self.parts})
+        self.blocks = [as_rows(part) for part in parts]
+        widths = sorted({part.n_features for part in self.blocks})
         if len(widths) > 1:
             raise InvalidProblem("X", f"has parts of {' and '.join(map(str, widths))} columns; they must be equal")
-        self.n_rows = sum(part.n_rows for part in self.parts)
+        self.n_rows = sum(part.n_rows for part in self.blocks)
         self.n_features = widths[0]
-        self.stored_entries = sum(part.stored_entries for part in self.parts)
-        self.sparse = all(part.sparse for part in self.parts)
+        self.stored_entries = sum(part.stored_entries for part in self.blocks)
+        self.sparse = all(part.sparse for part in self.blocks)
 
     def flat(self) -> tuple[Array, Array, Array]:
         raise UnsupportedProblem("X", "comes in blocks of rows, which have no one array of values")
@@ -38,15 +38,17 @@ class RowBlocks(Rows):
         for part, rows in self._placed():
             part.margins(w, out[rows])
 
-    def weighted_column_sums(self, v: Floats, out: Floats) -> None:
-        out[:] = 0.0
-        of_part = np.empty_like(out)
+    def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
         for part, rows in self._placed():
-            part.weighted_column_sums(v[rows], of_part)
-            out += of_part
+            part.add_weighted_column_sums(v[rows], out)
+
+    def parts(self) -> Iterator[tuple[Rows, slice]]:
+        for block, rows in self._placed():
+            for part, within in block.parts():
+                yield part, slice(rows.start + within.start, rows.start + within.stop)
 
     def squared_norms(self) -> Floats:
-        return np.concatenate([part.squared_norms() for part in self.parts])
+        return np.concatenate([part.squared_norms() for part in self.blocks])
 
     def class_scores(self, W: Floats, constant: float, out: Floats) -> None:
         for part, rows in self._placed():
@@ -65,6 +67,6 @@ class RowBlocks(Rows):
 
     def _placed(self) -> Iterator[tuple[Rows, slice]]:
         first = 0
-        for part in self.parts:
+        for part in self.blocks:
             yield part, slice(first, first + part.n_rows)
             first += part.n_rows

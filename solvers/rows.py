@@ -8,6 +8,7 @@ Column numbers are unsigned, which spares kernels the test for negative indices.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,12 @@ from numpy.typing import NDArray
 
 from .class_products import add_pair_sums_csr, add_pair_sums_dense, class_scores_csr, class_scores_dense
 from .errors import InvalidProblem
+from .gram_products import GRAM_ROWS, add_gram_csr, add_gram_dense
 
 __all__ = ["CsrRows", "DenseRows", "Floats", "Rows", "as_rows", "read_only"]
+
+_PART_BYTES = 1 << 19
+"""Of the data in a part: a part with its rows' numbers stays in the second-level cache."""
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
@@ -41,8 +46,17 @@ class Rows(ABC):
         """out[i] = x_i . w"""
 
     @abstractmethod
+    def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        """out += sum_i v_i x_i"""
+
     def weighted_column_sums(self, v: Floats, out: Floats) -> None:
         """out = sum_i v_i x_i"""
+        out[:] = 0.0
+        self.add_weighted_column_sums(v, out)
+
+    @abstractmethod
+    def parts(self) -> Iterator[tuple["Rows", slice]]:
+        """The rows in consecutive parts that stay in the cache while they are read twice, each with its place."""
 
     @abstractmethod
     def squared_norms(self) -> Floats:
@@ -92,8 +106,17 @@ class CsrRows(Rows):
     def margins(self, w: Floats, out: Floats) -> None:
         _margins_csr(self.values, self.columns, self.starts, read_only(w), out)
 
-    def weighted_column_sums(self, v: Floats, out: Floats) -> None:
-        _column_sums_csr(self.values, self.columns, self.starts, read_only(v), out)
+    def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        _add_column_sums_csr(self.values, self.columns, self.starts, read_only(v), out)
+
+    def parts(self) -> Iterator[tuple[Rows, slice]]:
+        size = _rows_of_a_part(self.n_rows, self.stored_entries * (self.values.itemsize + self.columns.itemsize))
+        for first in range(0, self.n_rows, size):
+            place = slice(first, min(first + size, self.n_rows))
+            starts = self.starts[place.start : place.stop + 1]
+            entries = slice(int(starts[0]), int(starts[-1]))
+            shape = place.stop - place.start, self.n_features
+            yield CsrRows(self.values[entries], self.columns[entries], starts - entries.start, shape), place
 
     def squared_norms(self) -> Floats:
         out = np.empty(self.n_rows)
@@ -101,7 +124,7 @@ class CsrRows(Rows):
         return out
 
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
-        _add_gram_csr(self.values, self.columns, self.starts, read_only(v), constant, out)
+        add_gram_csr(self.values, self.columns, self.starts, read_only(v), constant, out)
 
     def class_scores(self, W: Floats, constant: float, out: Floats) -> None:
         transposed = np.ascontiguousarray(W.T)
@@ -135,8 +158,14 @@ class DenseRows(Rows):
     def margins(self, w: Floats, out: Floats) -> None:
         _margins_dense(self.values, read_only(w), out)
 
-    def weighted_column_sums(self, v: Floats, out: Floats) -> None:
-        _column_sums_dense(self.values, read_only(v), out)
+    def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        _add_column_sums_dense(self.values, read_only(v), out)
+
+    def parts(self) -> Iterator[tuple[Rows, slice]]:
+        size = _rows_of_a_part(self.n_rows, self.values.nbytes)
+        for first in range(0, self.n_rows, size):
+            place = slice(first, min(first + size, self.n_rows))
+            yield DenseRows(self.values[place]), place
 
     def squared_norms(self) -> Floats:
         out = np.empty(self.n_rows)
@@ -145,8 +174,8 @@ class DenseRows(Rows):
 
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
         padded = -(-out.shape[0] // 12) * 12  # whole tiles of 3 x 4
-        plain, weighted = np.zeros((padded, _GRAM_ROWS)), np.zeros((padded, _GRAM_ROWS))
-        _add_gram_dense(self.values, read_only(v), constant, plain, weighted, out)
+        plain, weighted = np.zeros((padded, GRAM_ROWS)), np.zeros((padded, GRAM_ROWS))
+        add_gram_dense(self.values, read_only(v), constant, plain, weighted, out)
 
     def class_scores(self, W: Floats, constant: float, out: Floats) -> None:
         class_scores_dense(self.values, read_only(W), constant, out)
@@ -236,6 +265,10 @@ def _csr_arrays(matrix: Any, n_rows: int, n_features: int) -> CsrRows:
     )
 
 
+def _rows_of_a_part(n_rows: int, stored_bytes: int) -> int:
+    return max(64, int(n_rows * min(1.0, _PART_BYTES / max(1, stored_bytes))))
+
+
 def _kept_dtype(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
     return np.float32 if dtype == np.float32 else np.float64
 
@@ -244,7 +277,6 @@ def _kept_dtype(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
 
 _SOUND, _BAD_STARTS, _BAD_COLUMN, _DUPLICATE_COLUMN = 0, 1, 2, 3
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_GRAM_ROWS = 120  # rows gathered for one block of a Gram matrix; no power of two, which would collide in the cache
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -259,8 +291,7 @@ def _margins_csr(values: Array, columns: Array, starts: Array, w: Array, out: Ar
 
 
 @njit(cache=True, nogil=True)
-def _column_sums_csr(values: Array, columns: Array, starts: Array, v: Array, out: Array) -> None:
-    out[:] = 0.0
+def _add_column_sums_csr(values: Array, columns: Array, starts: Array, v: Array, out: Array) -> None:
     for i in range(starts.size - 1):
         multiplier = v[i]
         if multiplier != 0.0:
@@ -301,10 +332,23 @@ def _inspect_csr(columns: Array, starts: Array, last_seen: Array) -> tuple[int, 
 
 @njit(cache=True, nogil=True)
 def _first_nonfinite_entry(values: Array) -> int:
-    for k in range(values.size):
-        if not np.isfinite(values[k]):
-            return k
+    """Block by block, because a loop that may leave at any entry is not vectorised."""
+    for first in range(0, values.size, 4096):
+        block = values[first : first + 4096]
+        if _sum_of_zeros(block) != 0.0:
+            for k in range(block.size):
+                if not np.isfinite(block[k]):
+                    return first + k
     return -1
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _sum_of_zeros(values: Array) -> float:
+    """0, or NaN if any of the values is NaN or infinite."""
+    total = 0.0
+    for k in range(values.size):
+        total += values[k] * 0.0
+    return total
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
@@ -317,8 +361,7 @@ def _margins_dense(values: Array, w: Array, out: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _column_sums_dense(values: Array, v: Array, out: Array) -> None:
-    out[:] = 0.0
+def _add_column_sums_dense(values: Array, v: Array, out: Array) -> None:
     for i in range(values.shape[0]):
         multiplier = v[i]
         if multiplier != 0.0:
@@ -333,54 +376,3 @@ def _squared_norms_dense(values: Array, out: Array) -> None:
         for j in range(values.shape[1]):
             total += np.float64(values[i, j]) * values[i, j]
         out[i] = total
-
-
-@njit(cache=True, nogil=True)
-def _add_gram_csr(values: Array, columns: Array, starts: Array, v: Array, constant: float, out: Array) -> None:
-    d = out.shape[0] - 1
-    for i in range(starts.size - 1):
-        if v[i] == 0.0:
-            continue
-        out[d, d] += v[i] * constant * constant
-        for k in range(starts[i], starts[i + 1]):
-            column, scaled = columns[k], v[i] * values[k]
-            out[column, d] += scaled * constant
-            for other in range(starts[i], starts[i + 1]):
-                if columns[other] >= column:
-                    out[column, columns[other]] += scaled * values[other]
-
-
-@njit(cache=True, nogil=True)
-def _add_gram_dense(values: Array, v: Array, constant: float, plain: Array, weighted: Array, out: Array) -> None:
-    """Gathers the rows of v_i != 0 block by block, as columns, into `plain` and times v_i into `weighted`."""
-    n, d = values.shape
-    filled = 0
-    for i in range(n):
-        if v[i] != 0.0:
-            for j in range(d):
-                plain[j, filled] = values[i, j]
-                weighted[j, filled] = v[i] * plain[j, filled]
-            plain[d, filled] = constant
-            weighted[d, filled] = v[i] * constant
-            filled += 1
-        if filled == plain.shape[1] or (i == n - 1 and filled > 0):
-            for a in range(0, d + 1, 3):
-                for b in range(a // 4 * 4, d + 1, 4):
-                    _add_tile(weighted, plain, filled, a, b, out)
-            filled = 0
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _add_tile(left: Array, right: Array, filled: int, a: int, b: int, out: Array) -> None:
-    """3 x 4 entries at once: twelve sums and their operands are as many as the registers hold."""
-    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = s20 = s21 = s22 = s23 = 0.0
-    for r in range(filled):
-        x0, x1, x2 = left[a, r], left[a + 1, r], left[a + 2, r]
-        y0, y1, y2, y3 = right[b, r], right[b + 1, r], right[b + 2, r], right[b + 3, r]
-        s00, s01, s02, s03 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2, s03 + x0 * y3
-        s10, s11, s12, s13 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2, s13 + x1 * y3
-        s20, s21, s22, s23 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2, s23 + x2 * y3
-    tile = ((s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23))
-    for row in range(min(3, out.shape[0] - a)):
-        for column in range(min(4, out.shape[1] - b)):
-            out[a + row, b + column] += tile[row][column]

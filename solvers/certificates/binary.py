@@ -6,14 +6,15 @@ docs/solvers.md),
     gap = 1/2 |w - w(alpha)|^2 + sum_i [ C_i xi_i^p + conj_i(alpha_i) - alpha_i slack_i ]
 
 where every term is >= 0, so nothing cancels. It is written with whole-array operations of numpy on
-purpose: slower than a kernel, but short enough to be checked by reading. The data is streamed twice.
+purpose: slower than a kernel, but short enough to be checked by reading. The data is taken part by part, so that the
+second of its two products finds a part in the cache.
 """
 
 import numpy as np
 
 from solvers.problem import BinaryProblem
 from solvers.result import Certificate
-from solvers.rows import Floats
+from solvers.rows import Floats, Rows
 
 from .common import certificate_of, squared_norm
 
@@ -23,24 +24,24 @@ __all__ = ["certify_binary", "feasible_dual_point", "minimising_bias"]
 def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None) -> Certificate:
     """What (coef, intercept) is worth; alpha is made feasible first, or derived if the solver has none."""
     source = "dual point"
-    setting, p = problem.setting, problem.setting.exponent
-    scores = np.empty(problem.data.n_rows)
-    problem.data.margins(coef, scores)
-    slack = 1.0 - problem.signs * (scores + intercept)
-    scaled_bias = intercept / setting.bias_scale if setting.bias == "regularized" else 0.0
-    losses = problem.costs * np.maximum(slack, 0.0) ** p
-    primal = 0.5 * squared_norm(coef) + 0.5 * scaled_bias**2 + float(losses.sum())
-
     if alpha is None:
-        alpha, source = _dual_point_of(problem, slack), "dual point from the margins"
+        alpha, source = _dual_point_of(problem, coef, intercept), "dual point from the margins"
     alpha = feasible_dual_point(problem, alpha)
-    weights = np.empty(problem.data.n_features)
-    signed = alpha * problem.signs
-    problem.data.weighted_column_sums(signed, weights)
-    bias_weight = problem.bias_feature * float(signed.sum())
-
-    terms = _fenchel_young(problem, slack, losses, alpha)
-    gap = 0.5 * squared_norm(coef - weights) + 0.5 * (scaled_bias - bias_weight) ** 2 + float(terms.sum())
+    setting = problem.setting
+    scaled_bias = intercept / setting.bias_scale if setting.bias == "regularized" else 0.0
+    weights = np.zeros(problem.data.n_features)
+    primal = 0.5 * squared_norm(coef) + 0.5 * scaled_bias**2
+    terms = signed_sum = 0.0
+    for part, place in problem.data.parts():
+        slack = _slack(part, problem.signs[place], coef, intercept)
+        losses = problem.costs[place] * _power(np.maximum(slack, 0.0), setting.exponent)
+        primal += float(losses.sum())
+        terms += float(_fenchel_young(setting.exponent, problem.costs[place], slack, losses, alpha[place]).sum())
+        signed = alpha[place] * problem.signs[place]
+        signed_sum += float(signed.sum())
+        part.add_weighted_column_sums(signed, weights)
+    bias_weight = problem.bias_feature * signed_sum
+    gap = 0.5 * squared_norm(coef - weights) + 0.5 * (scaled_bias - bias_weight) ** 2 + terms
     return certificate_of(problem, primal, gap, source)
 
 
@@ -76,11 +77,25 @@ def minimising_bias(problem: BinaryProblem, scores: Floats) -> float:
     return float(brentq(derivative, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
 
 
-def _dual_point_of(problem: BinaryProblem, slack: Floats) -> Floats:
-    """The dual point that the optimality conditions suggest for these margins."""
+def _slack(rows: Rows, signs: Floats, coef: Floats, intercept: float) -> Floats:
+    scores = np.empty(rows.n_rows)
+    rows.margins(coef, scores)
+    return np.asarray(1.0 - signs * (scores + intercept))
+
+
+def _power(base: Floats, p: float) -> Floats:
+    """base^p; the general power is slow, and nearly every problem has one of these two."""
+    if p == 1.0:
+        return base
+    return base * base if p == 2.0 else base**p
+
+
+def _dual_point_of(problem: BinaryProblem, coef: Floats, intercept: float) -> Floats:
+    """The dual point that the optimality conditions suggest for the margins of these weights."""
+    slack = _slack(problem.data, problem.signs, coef, intercept)
     p = problem.setting.exponent
     if p > 1.0:
-        return np.asarray(p * problem.costs * np.maximum(slack, 0.0) ** (p - 1.0))
+        return np.asarray(p * problem.costs * _power(np.maximum(slack, 0.0), p - 1.0))
     rounding = 1e-9 * max(1.0, float(np.abs(slack).max()))
     alpha = np.where(slack > rounding, problem.costs, 0.0)
     on_margin = np.abs(slack) <= rounding
@@ -98,9 +113,11 @@ def _dual_point_of(problem: BinaryProblem, slack: Floats) -> Floats:
 
 def feasible_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
     """alpha moved into the dual's domain: rounding for a solver's own point, more for a derived one."""
-    alpha = np.where(problem.costs > 0.0, np.maximum(alpha, 0.0), 0.0)
     if problem.setting.exponent == 1.0:
-        alpha = np.minimum(alpha, problem.costs)
+        alpha = np.clip(alpha, 0.0, problem.costs)
+    else:
+        alpha = np.maximum(alpha, 0.0)
+        alpha[problem.costs == 0.0] = 0.0
     if problem.setting.bias == "free":
         positive = problem.signs > 0.0
         sums = float(alpha[positive].sum()), float(alpha[~positive].sum())
@@ -110,14 +127,12 @@ def feasible_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
     return alpha
 
 
-def _fenchel_young(problem: BinaryProblem, slack: Floats, losses: Floats, alpha: Floats) -> Floats:
+def _fenchel_young(p: float, costs: Floats, slack: Floats, losses: Floats, alpha: Floats) -> Floats:
     """C_i xi_i^p + conj_i(alpha_i) - alpha_i slack_i for every row, each term >= 0."""
-    p, costs = problem.setting.exponent, problem.costs
     over, under = np.maximum(slack, 0.0), np.maximum(-slack, 0.0)
     if p == 1.0:
         return np.asarray((costs - alpha) * over + alpha * under)
-    counts = costs > 0.0
-    share = np.divide(alpha, p * costs, out=np.zeros_like(alpha), where=counts)
+    share = np.divide(alpha, p * costs, out=np.zeros_like(alpha), where=costs > 0.0)
     if p == 2.0:
         # The square is completed: C (xi - alpha / (2 C))^2, where xi = 0 leaves alpha |slack| beside it.
         return np.asarray(costs * (over - share) ** 2 + alpha * under)

@@ -1,0 +1,64 @@
+"""The kernels of a weighted Gram matrix of rows, from their stored entries."""
+
+from typing import Any
+
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["GRAM_ROWS", "add_gram_csr", "add_gram_dense"]
+
+Array = NDArray[Any]
+
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+GRAM_ROWS = 120  # rows gathered for one block of a Gram matrix; no power of two, which would collide in the cache
+
+
+@njit(cache=True, nogil=True)
+def add_gram_csr(values: Array, columns: Array, starts: Array, v: Array, constant: float, out: Array) -> None:
+    d = out.shape[0] - 1
+    for i in range(starts.size - 1):
+        if v[i] == 0.0:
+            continue
+        out[d, d] += v[i] * constant * constant
+        for k in range(starts[i], starts[i + 1]):
+            column, scaled = columns[k], v[i] * values[k]
+            out[column, d] += scaled * constant
+            for other in range(starts[i], starts[i + 1]):
+                if columns[other] >= column:
+                    out[column, columns[other]] += scaled * values[other]
+
+
+@njit(cache=True, nogil=True)
+def add_gram_dense(values: Array, v: Array, constant: float, plain: Array, weighted: Array, out: Array) -> None:
+    """Gathers the rows of v_i != 0 block by block, as columns, into `plain` and times v_i into `weighted`."""
+    n, d = values.shape
+    filled = 0
+    for i in range(n):
+        if v[i] != 0.0:
+            for j in range(d):
+                plain[j, filled] = values[i, j]
+                weighted[j, filled] = v[i] * plain[j, filled]
+            plain[d, filled] = constant
+            weighted[d, filled] = v[i] * constant
+            filled += 1
+        if filled == plain.shape[1] or (i == n - 1 and filled > 0):
+            for a in range(0, d + 1, 3):
+                for b in range(a // 4 * 4, d + 1, 4):
+                    _add_tile(weighted, plain, filled, a, b, out)
+            filled = 0
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _add_tile(left: Array, right: Array, filled: int, a: int, b: int, out: Array) -> None:
+    """3 x 4 entries at once: twelve sums and their operands are as many as the registers hold."""
+    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = s20 = s21 = s22 = s23 = 0.0
+    for r in range(filled):
+        x0, x1, x2 = left[a, r], left[a + 1, r], left[a + 2, r]
+        y0, y1, y2, y3 = right[b, r], right[b + 1, r], right[b + 2, r], right[b + 3, r]
+        s00, s01, s02, s03 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2, s03 + x0 * y3
+        s10, s11, s12, s13 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2, s13 + x1 * y3
+        s20, s21, s22, s23 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2, s23 + x2 * y3
+    tile = ((s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23))
+    for row in range(min(3, out.shape[0] - a)):
+        for column in range(min(4, out.shape[1] - b)):
+            out[a + row, b + column] += tile[row][column]
