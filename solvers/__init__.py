@@ -9,8 +9,9 @@ from .estimates import Estimate
 from .problem import Problem
 from .protocol import Planes, Point
 from .result import Certificate, LinearModel, SolveResult, Status, StepReport
-from .training import available, check, estimate, train, warm_up
+from .training import available, check, estimate, train
 from .verification import Verdict, certify
+from .warming import warm_up
 
 __all__ = [
     "Certificate",

@@ -33,6 +33,11 @@ REFINED = "dual point from the margins, refined"
 STALL_STEPS = 500
 STALL_GAIN = 1e-14
 """A run is stuck if so many steps neither raise the bound by this relative amount nor lower the gap."""
+FAIR_PASSES = 20
+"""So many passes a method gets before it is judged by its pace."""
+TOO_MANY_PASSES = 60
+"""A method that will need more than this, by the pace of its last passes, hands over: about what a Newton method needs
+from there."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +68,20 @@ def solve(
     callback: Callback | None,
     started: float,
     threads: int = 1,
+    reason: str = "",
+    successor: type[Method[Any]] | None = None,
 ) -> SolveResult:
     """Run the method from `start` and return its best point; `started` is when the clock began.
 
-    What `start` says was used up before counts as used, except that there is always one step.
+    What `start` says was used up before counts as used, except that there is always one step. `reason` says why this
+    method; the `successor` goes on from its weights if it becomes slow.
     """
     problem = method.problem
     method.threads = threads if method.uses_threads else 1
     judge = _Judge(problem, limits.tol, has_estimate=method.has_estimate)
     trace = Trace()
     stall = _StallWatch()
+    patience = _Patience(limits.tol)
     state = method.init(seed, start)
     before = start.counts
 
@@ -112,6 +121,15 @@ def solve(
                 status = Status.TIME_LIMIT
             elif stall.is_stuck(progress):
                 status = Status.STALLED
+        if successor is not None and (status is Status.STALLED or (status is None and patience.is_over(progress))):
+            point = method.extract(state)
+            method, successor = successor.by_default(problem), None
+            method.threads = threads if method.uses_threads else 1
+            judge.begin_anew(has_estimate=method.has_estimate)
+            stall, status = _StallWatch(), None
+            state = method.init(seed, Start(coef=point.coef, intercept=point.intercept))
+            before = Counts(progress.iterations, progress.passes)
+            reason += f"; {method.name} went on after {progress.passes} passes, which had become slow"
 
     if status not in (Status.CONVERGED, Status.NONFINITE) and judge.certified_at != progress.iterations:
         judge.certify(method.extract(state), progress)
@@ -135,6 +153,7 @@ def solve(
         trace=trace.points,
         state=_counted(method.name, state, progress, started),  # no copy: the run is over
         solver=method.name,
+        solver_reason=reason,
         loss=setting.loss,
         bias=setting.bias,
         seed=seed,
@@ -160,6 +179,12 @@ class _Judge:
         self._refinement: DualRefinement | None = None
         self._failures = 0
         self._not_before = 0 if has_estimate else UNESTIMATED_PASSES
+
+    def begin_anew(self, *, has_estimate: bool) -> None:
+        """For another method, of whose estimates nothing is known yet; what was proved stays."""
+        self.target = self.tol
+        self._has_estimate = has_estimate
+        self._failures = self._not_before = 0
 
     @property
     def verdict(self) -> Status | None:
@@ -264,6 +289,26 @@ class _StallWatch:
             self._primal = min(self._primal, progress.primal)
         self._steps = 0 if moved else self._steps + 1
         return self._steps >= STALL_STEPS
+
+
+class _Patience:
+    """Foretells how many passes a method still needs, from how fast its gap fell in the second half of those it had."""
+
+    def __init__(self, tol: float) -> None:
+        self._tol = tol
+        self._gaps: list[tuple[int, float]] = []
+
+    def is_over(self, progress: Progress) -> bool:
+        gap = progress.gap_estimate
+        if gap is None or gap <= 0.0 or not progress.is_complete:
+            return False
+        self._gaps.append((progress.passes, gap))
+        half = next((passes, before) for passes, before in self._gaps if 2 * passes >= progress.passes)
+        had = progress.passes - half[0]
+        if progress.passes < FAIR_PASSES or had == 0:
+            return False
+        fall = np.log(half[1] / gap)
+        return bool(np.log(gap / self._tol) * had > TOO_MANY_PASSES * fall)
 
 
 def _report(

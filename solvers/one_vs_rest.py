@@ -41,6 +41,8 @@ def solve_each_class(
     callback: Callback | None,
     threads: int,
     started: float,
+    reason: str,
+    successor: type[Method[BinaryProblem]] | None,
 ) -> SolveResult:
     """Solve every class's problem. A limit on passes is shared out evenly, a limit on time as it is used.
 
@@ -55,13 +57,18 @@ def solve_each_class(
             return
         with run.computing(k):
             seconds = run.share_of_time(limits.max_seconds, threads)
+            made, then, state = method(problems[k], options), successor, starts[k].state
+            if then is not None and state is not None and state.get("solver") == then.name:
+                made, then = then.by_default(problems[k]), None  # it had been handed over
             result = solve(
-                method(problems[k], options),
+                made,
                 replace(limits, max_passes=share, max_seconds=seconds),
                 seed=seed,
                 start=starts[k],
                 callback=lambda report: run.hear(k, report),
                 started=time.perf_counter(),
+                reason=reason,
+                successor=then,
             )
             run.finish(k, result)
 
@@ -208,6 +215,7 @@ class _Run:
             trace=self._trace.points,
             state=self._state(copy=False),
             solver=self._solver,
+            solver_reason=min(results, key=lambda result: result.solver == self._solver).solver_reason,
             task="multiclass",
             loss=results[0].loss,
             bias=results[0].bias,

@@ -195,6 +195,11 @@ class Method(ABC, Generic[AnyProblem]):
         return {name: option.checked(given.get(name, option.default)) for name, option in known.items()}
 
     @classmethod
+    def by_default(cls, problem: AnyProblem) -> "Method[AnyProblem]":
+        """The method as `auto` runs it."""
+        return cls(problem, cls.checked_options(None))
+
+    @classmethod
     def described(cls) -> dict[str, Any]:
         return {
             "tasks": list(cls.tasks),

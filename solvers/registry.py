@@ -12,10 +12,7 @@ from .errors import UnknownSolver, UnsupportedProblem
 from .protocol import Method
 from .setting import Setting
 
-__all__ = ["choose", "registered", "with_implied_strategy"]
-
-PREFERRED = ("dcd",)
-"""What "auto" tries first; after these, any exact method, by name."""
+__all__ = ["able_methods", "named", "nothing_supports", "registered", "with_implied_strategy"]
 
 
 @cache
@@ -38,28 +35,25 @@ def with_implied_strategy(solver: object, setting: Setting) -> Setting:
     return setting
 
 
-def choose(solver: object, setting: Setting) -> type[Method[Any]]:
-    """The named method, or for "auto" the best that supports the setting."""
+def named(solver: object, setting: Setting) -> type[Method[Any]]:
+    """The method of this name, if it supports the setting."""
     by_name = registered()
-    if setting.task == "multiclass" and setting.strategy == "ovr":
-        setting = setting.of_one_class
-    if solver == "auto":
-        for name in (*PREFERRED, *by_name):
-            method = by_name[name]
-            if method.exact and method.supports(setting):
-                return method
-        raise _nothing_supports(setting)
     if not isinstance(solver, str) or solver not in by_name:
         raise UnknownSolver("solver", f"there is no solver {solver!r:.60}; choose auto or one of {', '.join(by_name)}")
     missing = by_name[solver].missing(setting)
     if missing is not None:
-        able = [name for name, method in by_name.items() if method.supports(setting)]
+        able = [method.name for method in able_methods(setting)]
         hint = f"; solver {' or '.join(able)} can" if able else ""
         raise type(missing)(missing.argument, f"{missing.message}{hint}")
     return by_name[solver]
 
 
-def _nothing_supports(setting: Setting) -> UnsupportedProblem:
+def able_methods(setting: Setting) -> list[type[Method[Any]]]:
+    """All that support the setting, by name."""
+    return [method for method in registered().values() if method.supports(setting)]
+
+
+def nothing_supports(setting: Setting) -> UnsupportedProblem:
     """Names the one choice to change if there is one, and what can be had instead."""
     for argument, attribute in (("loss", "losses"), ("bias", "biases"), ("task", "tasks")):
         wanted = getattr(setting, argument)

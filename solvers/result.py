@@ -178,6 +178,9 @@ class SolveResult(LinearModel):
     trace: list[StepReport]
     state: State
     solver: str
+    """The method that ended the run."""
+    solver_reason: str
+    """Why this method, and which went before it."""
     loss: str
     bias: str
     seed: int

@@ -5,49 +5,36 @@ that `train` runs, given data of that shape.
 """
 
 import inspect
-import itertools
-import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
-import scipy.sparse
 
-from . import bundle as bundle_module
-from . import cholesky as cholesky_module
-from . import class_duals as class_duals_module
-from . import columns as columns_module
-from . import dual_refinement as dual_refinement_module
-from . import lagrangian_rows as lagrangian_rows_module
-from . import line_search as line_search_module
-from . import oca as oca_module
-from . import one_dimension as one_dimension_module
-from . import pair_counts as pair_counts_module
-from . import risks as risks_module
-from . import rows as rows_module
 from .checks import whole_number
+from .choice import Choice, choose
 from .driver import Callback, Limits, solve
 from .errors import InvalidOptions, InvalidProblem, UnsupportedProblem
 from .estimates import Estimate, Size, estimate_run
 from .formulation import build_problem, one_against_rest
-from .kernel_cache import kernels_of, remove_damaged, warm
 from .labels import read_labels
 from .one_vs_rest import class_states, solve_each_class
 from .protocol import Method, Start
-from .registry import choose, registered, with_implied_strategy
+from .registry import registered, with_implied_strategy
 from .result import Counts, SolveResult, State
 from .row_blocks import RowBlocks
 from .rows import Rows, as_rows
-from .setting import LOSSES_OF_TASK, Setting, check_class_weight, resolve_setting
+from .setting import Setting, check_class_weight, resolve_setting
 
-__all__ = ["Plan", "available", "check", "estimate", "train", "warm_up"]
+__all__ = ["Plan", "available", "check", "estimate", "train"]
 
 
 class Plan(TypedDict):
     """What would run."""
 
     solver: str
+    reason: str
+    """Why this solver."""
     task: str
     loss: str
     bias: str
@@ -94,7 +81,11 @@ def train(
         raise InvalidProblem("y", f"has {labels.n_rows} labels for {data.n_rows} rows of X")
     if callback is not None and not callable(callback):
         raise InvalidOptions("callback", "must be a function of one StepReport")
+    if resume and not isinstance(warm_start, Mapping):
+        raise InvalidOptions("resume", "needs a state as warm_start")
     plan = _plan(
+        entries=data.stored_entries,
+        earlier=warm_start.get("solver") if resume else None,
         n_rows=data.n_rows,
         n_features=data.n_features,
         n_classes=labels.n_classes,
@@ -117,23 +108,29 @@ def train(
         threads=threads,
         options=options,
     )
-    if isinstance(data, RowBlocks) and not plan.method.reads_in_passes:
+    if isinstance(data, RowBlocks) and not plan.choice.method.reads_in_passes:
         able = " or ".join(name for name, method in registered().items() if method.reads_in_passes)
-        raise UnsupportedProblem("solver", f"{plan.method.name} needs row access, and X comes in blocks; use {able}")
+        raise UnsupportedProblem(
+            "solver", f"{plan.choice.method.name} needs row access, and X comes in blocks; use {able}"
+        )
     if groups is not None and plan.setting.task != "ordinal":
         raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
     setting, weights = plan.setting, {"sample_weight": sample_weight, "class_weight": plan.class_weight}
     k = labels.classes.size if setting.task == "multiclass" else None
-    if resume and not isinstance(warm_start, Mapping):
-        raise InvalidOptions("resume", "needs a state as warm_start")
-    start = _read_start(warm_start, plan.method, data, k, resume=resume)
-    common: dict[str, Any] = {"seed": plan.seed, "callback": callback, "threads": threads or 1}
-    common["started"] = started - start.counts.seconds
+    start = _read_start(warm_start, plan.choice.method, data, k, resume=resume)
+    common: dict[str, Any] = {
+        "seed": plan.seed,
+        "callback": callback,
+        "threads": threads or 1,
+        "started": started - start.counts.seconds,
+        "reason": plan.choice.reason,
+        "successor": plan.choice.successor,
+    }
     if setting.task == "multiclass" and setting.strategy == "ovr":
         problems = one_against_rest(setting.of_one_class, data, labels, **weights)
         starts = _starts_of_classes(start, len(problems), resume=resume)
         return solve_each_class(
-            plan.method,
+            plan.choice.method,
             plan.options,
             problems,
             labels.classes,
@@ -141,7 +138,7 @@ def train(
             starts=starts,
             **common,
         )
-    method = plan.method(build_problem(setting, data, labels, groups=groups, **weights), plan.options)
+    method = plan.choice.method(build_problem(setting, data, labels, groups=groups, **weights), plan.options)
     return solve(method, plan.limits, start=start, **common)
 
 
@@ -151,6 +148,7 @@ def check(
     n_features: int,
     n_classes: int | None,
     sparse: bool,
+    entries: int | None = None,
     solver: str = "auto",
     task: str = "auto",
     strategy: str = "ovr",
@@ -170,9 +168,10 @@ def check(
 ) -> Plan:
     """What `train` would run on data of this shape, or the error it would raise.
 
-    `n_classes` is None for real-valued labels.
+    `n_classes` is None for real-valued labels; `entries`, the stored numbers of X, are guessed if not given.
     """
     plan = _plan(
+        entries=entries,
         n_rows=n_rows,
         n_features=n_features,
         n_classes=n_classes,
@@ -196,7 +195,13 @@ def check(
         options=options,
     )
     setting = plan.setting
-    return Plan(solver=plan.method.name, task=setting.task, loss=setting.loss, bias=setting.bias)
+    return Plan(
+        solver=plan.choice.method.name,
+        reason=plan.choice.reason,
+        task=setting.task,
+        loss=setting.loss,
+        bias=setting.bias,
+    )
 
 
 def estimate(
@@ -217,12 +222,12 @@ def estimate(
     which nothing is said about seconds.
     """
     shape = {"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse}
-    plan = _plan(**{**_defaults(check), **shape, **arguments, "threads": threads})
+    plan = _plan(**{**_defaults(check), **shape, **arguments, "threads": threads, "entries": entries})
     return estimate_run(
         plan.setting,
         Size(entries, value_bytes, squared_norm),
-        plan.method.footprint,
-        plan.method.pace,
+        plan.choice.method.footprint,
+        plan.choice.method.pace,
         tol=plan.limits.tol,
         max_seconds=plan.limits.max_seconds,
         max_passes=plan.limits.max_passes,
@@ -235,36 +240,9 @@ def available() -> dict[str, dict[str, Any]]:
     return {name: method.described() for name, method in registered().items()}
 
 
-def warm_up(names: Collection[str] | None = None) -> None:
-    """Compile the kernels of all methods, or of those named, for the dtypes in use, or load them from numba's cache.
-
-    A damaged cache is mended, also that of methods that are not named and will be loaded later.
-    """
-    shared = [
-        rows_module,
-        columns_module,
-        cholesky_module,
-        class_duals_module,
-        lagrangian_rows_module,
-        one_dimension_module,
-        dual_refinement_module,
-        pair_counts_module,
-        bundle_module,
-        risks_module,
-        line_search_module,
-        oca_module,
-    ]
-    modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]
-    kernels = [kernel for module in modules for kernel in kernels_of(module)]
-    chosen = {name: method for name, method in registered().items() if names is None or name in names}
-    if names is not None:
-        remove_damaged(kernels)
-    warm(kernels, lambda: _run_every_kernel(chosen))
-
-
 class _Planned(NamedTuple):
     setting: Setting
-    method: type[Method[Any]]
+    choice: Choice
     options: dict[str, Any]
     limits: Limits
     class_weight: Mapping[object, float] | str | None
@@ -286,19 +264,25 @@ def _plan(
     seed: object,
     threads: object,
     options: object,
+    entries: int | None = None,
+    earlier: object = None,
     **definition: Any,
 ) -> _Planned:
+    """`earlier` is the solver of a run that goes on: what "auto" chose then, it stays with."""
     setting = with_implied_strategy(solver, resolve_setting(**definition))
     if class_weight is not None and setting.task in ("ordinal", "regression"):
         raise InvalidProblem("class_weight", f"has no meaning with task {setting.task}; weigh rows by sample_weight")
-    method = choose(solver, setting)
+    limits = Limits.checked(tol=tol, max_seconds=max_seconds, max_passes=max_passes)
+    choice = choose(solver, setting, entries, limits.tol)
+    if solver == "auto" and earlier in registered() and earlier != choice.method.name:
+        choice = choose(earlier, setting, entries, limits.tol)
     if threads is not None:
         whole_number(threads, "threads", InvalidOptions, low=1)
     return _Planned(
         setting=setting,
-        method=method,
-        options=method.checked_options(options),
-        limits=Limits.checked(tol=tol, max_seconds=max_seconds, max_passes=max_passes),
+        choice=choice,
+        options=choice.method.checked_options(options),
+        limits=limits,
         class_weight=check_class_weight(class_weight),
         seed=whole_number(seed, "seed", InvalidOptions, low=0, high=2**63 - 1),
     )
@@ -355,22 +339,3 @@ def _is_state_for(state: State, method: type[Method[Any]], data: Rows) -> bool:
     """Whether a result's state can go on here; the same model may also start a run on other rows."""
     alphas = [value for name, value in state.items() if name == "alpha" or name.endswith(".alpha")]
     return state.get("solver") == method.name and all(np.shape(alpha)[:1] == (data.n_rows,) for alpha in alphas)
-
-
-def _run_every_kernel(methods: Mapping[str, type[Method[Any]]]) -> None:
-    """Small, but not so easy that a method is done before it has used all of its kernels."""
-    random = np.random.default_rng(0)
-    wide = random.standard_normal((60, 4))
-    signal = wide[:, 0] + random.standard_normal(60)
-    labels: dict[str, Any] = {"binary": np.digitize(signal, [0.0]), "multiclass": np.digitize(signal, [-0.5, 0.5])}
-    labels |= {"ordinal": labels["multiclass"], "regression": signal}
-    for dtype in (np.float64, np.float32):
-        dense: Any = wide.astype(dtype)
-        for X, (name, method) in itertools.product((dense, scipy.sparse.csr_array(dense)), methods.items()):
-            for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases):
-                if loss not in LOSSES_OF_TASK[task]:
-                    continue
-                definition = {"task": task, "strategy": "crammer_singer", "loss": loss, "bias": bias}
-                p = 1.5 if loss == "hinge_p" else None
-                for tol in (1e-2, 1e-8):
-                    train(X, labels[task], solver=name, p=p, tol=tol, max_passes=1000, **definition)

@@ -156,7 +156,7 @@ class JobError(BaseModel):
 
 
 RESULT_FIELDS = (
-    "train: status, converged, task, task_reason, strategy, solver, certificate, metrics, training, and "
+    "train: status, converged, task, task_reason, strategy, solver, solver_reason, certificate, metrics, training, and "
     "cross_validation {by, folds, mean, std} and calibration {method, rows, held_out} if there was one. "
     "verify: primal, dual_bound, gap, relative_gap, bound_from, matches, differences, claimed. "
     "evaluate: evaluation_id, rows, failed_rows, metrics. "

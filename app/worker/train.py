@@ -84,6 +84,7 @@ def _commit(
             "task": work.task,
             "task_reason": work.choice.reason,
             "solver": result.solver,
+            "solver_reason": result.solver_reason,
             **{name: card[name] for name in OF_CARD},
         }
         unneeded = queue.succeed(session, claim, model.id, outcome, **progress.final_figures(result))

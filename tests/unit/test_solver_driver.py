@@ -8,6 +8,7 @@ from solvers.driver import Limits, solve
 from solvers.formulation import build_problem
 from solvers.labels import read_labels
 from solvers.protocol import Method, Point, Progress, Start
+from solvers.registry import registered
 from solvers.result import Status
 from solvers.rows import as_rows
 from solvers.setting import resolve_setting
@@ -52,7 +53,7 @@ class Scripted(Method):
         return Point(scale * OPTIMUM.coef, scale * OPTIMUM.intercept, min(scale, 1.0) * optimum)
 
 
-def play(script, *, tol=1e-6, max_seconds=None, max_passes=None, callback=None):
+def play(script, *, tol=1e-6, max_seconds=None, max_passes=None, callback=None, successor=None):
     data = as_rows(X)
     setting = resolve_setting(
         n_rows=4, n_features=2, n_classes=2, sparse=False, task="binary", strategy="ovr", loss="hinge", p=None,
@@ -61,7 +62,8 @@ def play(script, *, tol=1e-6, max_seconds=None, max_passes=None, callback=None):
     problem = build_problem(setting, data, read_labels(Y, "binary"), sample_weight=None, class_weight=None)
     method = Scripted(problem, script)
     limits = Limits.checked(tol=tol, max_seconds=max_seconds, max_passes=max_passes)
-    return method, solve(method, limits, seed=0, start=Start(), callback=callback, started=0.0)
+    common = {"seed": 0, "start": Start(), "callback": callback, "started": 0.0, "reason": "a play"}
+    return method, solve(method, limits, successor=successor, **common)
 
 
 def test_an_optimistic_method_is_not_believed():
@@ -99,6 +101,34 @@ def test_points_and_bounds_of_different_steps_combine():
     _, result = play(script, max_passes=3, tol=1e-9)
     assert result.certificate.dual_bound == pytest.approx(OPTIMUM.certificate.dual_bound, rel=1e-9)
     assert result.certificate.gap == result.certificate.primal - result.certificate.dual_bound
+
+
+def falling(gap, factor, steps):
+    return [(0.9, {"gap_estimate": gap * factor**k}) for k in range(steps)]
+
+
+def test_a_method_that_becomes_slow_hands_its_weights_over():
+    """It would need some 700 more passes; the successor counts on from its 20 and reaches the tolerance."""
+    reports = []
+    dcd = registered()["dcd"]
+    _, result = play(falling(1e-1, 0.98, 1000), callback=reports.append, successor=dcd)
+    assert result.status == "converged" and result.solver == result.state["solver"] == "dcd"
+    assert result.solver_reason == "a play; dcd went on after 20 passes, which had become slow"
+    passes = [report.passes for report in reports]
+    assert passes[:20] == list(range(1, 21)) and passes == sorted(passes) and result.passes > 20
+    assert result.certificate.relative_gap <= 1e-6
+
+
+def test_a_method_at_a_good_pace_or_the_last_in_line_goes_on():
+    script = [*falling(1e-1, 0.5, 30), (1.0, {"gap_estimate": 1e-9})]
+    assert play(script, successor=registered()["dcd"])[1].solver == "scripted"
+    assert play(falling(1e-1, 0.98, 1000), max_passes=200)[1].passes == 200
+
+
+def test_a_method_that_is_stuck_hands_over_too():
+    script = [(0.9, {"finished": Status.STALLED})]
+    assert play(script)[1].status == "stalled"
+    assert play(script, successor=registered()["dcd"])[1].converged
 
 
 def test_every_exit_has_its_name():

@@ -77,7 +77,7 @@ def test_train_takes_exactly_these_arguments():
 def test_check_takes_the_arguments_of_train_that_need_no_data():
     train, check = inspect.signature(solvers.train).parameters, inspect.signature(solvers.check).parameters
     needs_data = {"X", "y", "sample_weight", "groups", "threads", "warm_start", "resume", "callback"}
-    assert set(check) == set(train) - needs_data | {"n_rows", "n_features", "n_classes", "sparse"}
+    assert set(check) == set(train) - needs_data | {"n_rows", "n_features", "n_classes", "sparse", "entries"}
     assert all(check[name].default == train[name].default for name in set(check) & set(train))
 
 
@@ -91,13 +91,10 @@ def test_available_describes_every_method_in_plain_json():
 
 
 def test_check_says_what_would_run():
-    expected = {"solver": "dcd", "task": "binary", "loss": "hinge", "bias": "regularized"}
-    assert solvers.check(**SHAPE) == expected
-    assert solvers.check(**SHAPE, loss="squared_hinge", bias="none", solver="dcd") == {
-        **expected,
-        "loss": "squared_hinge",
-        "bias": "none",
-    }
+    expected = {"solver": "dcd", "reason": "it was asked for", "task": "binary", "loss": "hinge", "bias": "regularized"}
+    assert solvers.check(**SHAPE, solver="dcd") == expected
+    changed = {"loss": "squared_hinge", "bias": "none"}
+    assert solvers.check(**SHAPE, **changed, solver="dcd") == expected | changed
 
 
 def test_auto_says_which_solver_it_used():

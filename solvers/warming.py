@@ -1,0 +1,75 @@
+"""Compiles every kernel ahead of use, by small runs of all methods."""
+
+import itertools
+import sys
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from . import bundle as bundle_module
+from . import cholesky as cholesky_module
+from . import class_duals as class_duals_module
+from . import columns as columns_module
+from . import dual_refinement as dual_refinement_module
+from . import lagrangian_rows as lagrangian_rows_module
+from . import line_search as line_search_module
+from . import oca as oca_module
+from . import one_dimension as one_dimension_module
+from . import pair_counts as pair_counts_module
+from . import risks as risks_module
+from . import rows as rows_module
+from .kernel_cache import kernels_of, remove_damaged, warm
+from .protocol import Method
+from .registry import registered
+from .setting import LOSSES_OF_TASK
+from .training import train
+
+__all__ = ["warm_up"]
+
+
+def warm_up(names: Collection[str] | None = None) -> None:
+    """Compile the kernels of all methods, or of those named, for the dtypes in use, or load them from numba's cache.
+
+    A damaged cache is mended, also that of methods that are not named and will be loaded later.
+    """
+    shared = [
+        rows_module,
+        columns_module,
+        cholesky_module,
+        class_duals_module,
+        lagrangian_rows_module,
+        one_dimension_module,
+        dual_refinement_module,
+        pair_counts_module,
+        bundle_module,
+        risks_module,
+        line_search_module,
+        oca_module,
+    ]
+    modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]
+    kernels = [kernel for module in modules for kernel in kernels_of(module)]
+    chosen = {name: method for name, method in registered().items() if names is None or name in names}
+    if names is not None:
+        remove_damaged(kernels)
+    warm(kernels, lambda: _run_every_kernel(chosen))
+
+
+def _run_every_kernel(methods: Mapping[str, type[Method[Any]]]) -> None:
+    """Small, but not so easy that a method is done before it has used all of its kernels."""
+    random = np.random.default_rng(0)
+    wide = random.standard_normal((60, 4))
+    signal = wide[:, 0] + random.standard_normal(60)
+    labels: dict[str, Any] = {"binary": np.digitize(signal, [0.0]), "multiclass": np.digitize(signal, [-0.5, 0.5])}
+    labels |= {"ordinal": labels["multiclass"], "regression": signal}
+    for dtype in (np.float64, np.float32):
+        dense: Any = wide.astype(dtype)
+        for X, (name, method) in itertools.product((dense, scipy.sparse.csr_array(dense)), methods.items()):
+            for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases):
+                if loss not in LOSSES_OF_TASK[task]:
+                    continue
+                definition = {"task": task, "strategy": "crammer_singer", "loss": loss, "bias": bias}
+                p = 1.5 if loss == "hinge_p" else None
+                for tol in (1e-2, 1e-8):
+                    train(X, labels[task], solver=name, p=p, tol=tol, max_passes=1000, **definition)
