@@ -112,10 +112,13 @@ def test_a_method_that_becomes_slow_hands_its_weights_over():
     reports = []
     dcd = registered()["dcd"]
     _, result = play(falling(1e-1, 0.98, 1000), callback=reports.append, successor=dcd)
-    assert result.status == "converged" and result.solver == result.state["solver"] == "dcd"
+    assert result.status == "converged"
+    assert result.solver == result.state["solver"] == "dcd"
     assert result.solver_reason == "a play; dcd went on after 20 passes, which had become slow"
     passes = [report.passes for report in reports]
-    assert passes[:20] == list(range(1, 21)) and passes == sorted(passes) and result.passes > 20
+    assert passes[:20] == list(range(1, 21))
+    assert passes == sorted(passes)
+    assert result.passes > 20
     assert result.certificate.relative_gap <= 1e-6
 
 
