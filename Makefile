@@ -49,8 +49,8 @@ check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports --no-logo
 
 # Once, before many processes need them at the same time.
-kernels: $(RUN_STAMP) ## compile the solvers, the readers and the counting of words into numba's cache
-	@$(BIN)/python -c 'import solvers; from app.datasets import formats; from app.preprocess import text_counts as texts; solvers.warm_up(); formats.warm(); texts.warm()'
+kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing counts into numba's cache
+	@$(BIN)/python -c 'import solvers; from app.datasets import formats; from app.preprocess import measure, text_counts as texts; solvers.warm_up(); formats.warm(); measure.warm(); texts.warm()'
 
 bench: $(DEV_STAMP) ## side-by-side runs against peers, printed as ratios
 	$(BIN)/python -m benchmarks $(ARGS)

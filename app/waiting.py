@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 MAX_WAIT_SECONDS = 60.0
 FIRST_LOOK_SECONDS = 0.02
 SLOWEST_LOOK_SECONDS = 0.5
+LATE_BY = 0.05  # of what was waited for: nobody minds, and looks become rarer
 
 Wait = Annotated[
     float,
@@ -38,15 +39,14 @@ async def wait_for(work: asyncio.Task[Any], seconds: float) -> None:
 
 async def wait_until_done(look: Callable[[], dict[str, Any]], seconds: float) -> dict[str, Any]:
     """Look, in a thread each time, until what is seen is `done` or the seconds are over."""
-    deadline = time.monotonic() + seconds
-    pause = FIRST_LOOK_SECONDS
+    began = time.monotonic()
     while True:
         seen = await run_in_threadpool(look)
-        left = deadline - time.monotonic()
-        if seen["done"] or left <= 0 or _ending.is_set():
+        waited = time.monotonic() - began
+        if seen["done"] or waited >= seconds or _ending.is_set():
             return seen
-        await sleep(min(pause, left))
-        pause = min(pause * 1.5, SLOWEST_LOOK_SECONDS)
+        pause = min(max(FIRST_LOOK_SECONDS, LATE_BY * waited), SLOWEST_LOOK_SECONDS)
+        await sleep(min(pause, seconds - waited))
 
 
 def preferred_wait(prefer: str | None, default: float = 0.0) -> float:

@@ -261,7 +261,7 @@ def _upload_seconds(service: Service, path: Path, name: str) -> float:
 
 def _peer_seconds(package: str, script: str, path: Path) -> list[float]:
     """The second of two reads: the first one loads and compiles the peer."""
-    python = _peer_python(package)
+    python = peer_python(package)
     if python is None:
         return []
     command = [python, "-c", script, str(path), "2", str(free_port())]
@@ -270,7 +270,7 @@ def _peer_seconds(package: str, script: str, path: Path) -> list[float]:
     return numbers[1:2]
 
 
-def _peer_python(package: str) -> str | None:
+def peer_python(package: str) -> str | None:
     """An environment of its own: a peer must not change what the project runs on."""
     python = PEERS / package / "bin" / "python"
     if not python.exists():

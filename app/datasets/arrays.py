@@ -42,10 +42,10 @@ class DatasetArrays:
 
     def codes(self, classes: Sequence[Label]) -> np.ndarray[Any, Any]:
         """For each row, the position of its label in `classes`."""
-        values, inverse = np.unique(self.y, return_inverse=True)
+        values = np.unique(self.y)
         positions = {label: position for position, label in enumerate(classes)}
         lookup = np.array([positions[self.label(value)] for value in values], dtype=np.int64)
-        return lookup[inverse]
+        return lookup[np.searchsorted(values, self.y)]
 
     def rows(self, chosen: np.ndarray[Any, Any]) -> "DatasetArrays":
         weight = None if self.weight is None else self.weight[chosen]

@@ -1,7 +1,7 @@
 """The answer in the format that the client accepts: the same data in each."""
 
-import csv
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,10 @@ from app.predictions.linear import Array
 OFFERED = (JSON, CSV, NDJSON, ARROW, NPY)
 
 Column = Sequence[Any] | Array
+QUOTE = '"'
+NEEDS_QUOTES = re.compile('[,"\r\n]')
+PLAIN = frozenset((int, float, bool, type(None)))  # one after another as JSON, they hold no comma and need no quotes
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -89,16 +93,26 @@ def _ndjson(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
 
 
 def _csv(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
-    """Numbers with all their digits, nothing where a value is null, JSON where a value has parts."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    cells = [
-        [_encoder.encode(value).decode() if isinstance(value, list | dict | bool) else value for value in plain(column)]
-        for column in columns.values()
-    ]
-    writer.writerows(zip(*cells, strict=True))
-    return text.getvalue().encode()
+    """Numbers as in JSON, with all their digits; nothing where a value is null, JSON where a value has parts."""
+    cells = [_cells(column) for column in columns.values()]
+    if len(cells) == 1:
+        cells = [[cell or '""' for cell in cells[0]]]  # a line without anything would be no row
+    return "\n".join([",".join(map(_quoted, columns)), *map(",".join, zip(*cells, strict=True)), ""]).encode()
+
+
+def _cells(column: Column) -> list[str]:
+    values = plain(column)
+    if len(values) and PLAIN.issuperset(map(type, values)):
+        return _encoder.encode(values).decode()[1:-1].replace("null", "").split(",")
+    return [_quoted(value if isinstance(value, str) else _cell(value)) for value in values]
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else _encoder.encode(value).decode()
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.replace(QUOTE, 2 * QUOTE)}"' if NEEDS_QUOTES.search(text) else text
 
 
 def _arrow(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:

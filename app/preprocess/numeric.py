@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.preprocess.features import MISSING, Feature, Floats, is_sparse, untouched
-from app.preprocess.figures import BLOCK_CELLS, TINY, Figures
+from app.preprocess.figures import TINY, Figures, rows_at_once
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
@@ -50,7 +50,7 @@ class Numbers:
             return X
         n_rows, n = X.shape
         out = np.empty((n_rows, self.width))
-        rows = max(1, BLOCK_CELLS // max(1, n))
+        rows = rows_at_once(n)
         for start in range(0, n_rows, rows):
             block, target = X[start : start + rows], out[start : start + rows]
             absent = np.isnan(block)
@@ -107,5 +107,5 @@ def units(scale: str, figures: Figures, sparse: bool) -> tuple[Floats, Floats]:
 def _without_missing(X: Array) -> bool:
     if X.dtype.kind != "f":
         return True
-    rows = max(1, BLOCK_CELLS // max(1, X.shape[1]))
+    rows = rows_at_once(X.shape[1])
     return not any(np.isnan(X[start : start + rows]).any() for start in range(0, X.shape[0], rows))

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from app.frame import Array, Kind
 from app.preprocess.errors import PreprocessError, called
 from app.preprocess.features import Encoder, Feature, Floats, csr, is_sparse, row_sums, side_by_side
+from app.preprocess.figures import rows_at_once
 from app.preprocess.numeric import Numbers
 from app.preprocess.text import count_terms
 from app.preprocess.values import given_numbers, given_values, missing_rows
@@ -128,9 +129,12 @@ class Pipeline:
         if not shift.any() and (scale == 1.0).all():
             return features
         if not is_sparse(features):
-            out = features if in_place else np.array(features, dtype=np.float64)
-            out -= shift
-            out /= scale
+            out = features if in_place else np.empty(features.shape)
+            rows = rows_at_once(features.shape[1])
+            for start in range(0, len(out), rows):  # one walk through memory, not three
+                block = out[start : start + rows]
+                np.subtract(features[start : start + rows], shift, out=block)
+                block /= scale
             return out
         data = features.data if in_place else np.array(features.data, dtype=np.float64)
         if shift.any():

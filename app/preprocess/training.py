@@ -12,7 +12,8 @@ from app.preprocess.categorical import fit_levels
 from app.preprocess.dates import DAY, Dates, has_times
 from app.preprocess.errors import PreprocessError, called
 from app.preprocess.features import Encoder, is_sparse
-from app.preprocess.figures import Figures, measure
+from app.preprocess.figures import Figures
+from app.preprocess.measure import measure
 from app.preprocess.numeric import Numbers, choose_scale, disparity, units
 from app.preprocess.pipeline import Pipeline, Warning
 from app.preprocess.spec import Choice, DatePart, Preprocess

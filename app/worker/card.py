@@ -14,7 +14,7 @@ from app.datasets.schemas import Label
 from app.models import metrics
 from app.worker.calibration import Calibrated
 from app.worker.cross_validation import Validation
-from app.worker.evaluate import curves, labels_of, measure, score
+from app.worker.evaluate import Judged, labels_of
 from app.worker.load import Work
 
 NOT_PARAMETERS = {"type", "dataset_id", "model", "priority", "labels"}
@@ -33,15 +33,16 @@ def write_card(
     params = request.model_dump(mode="json", exclude=NOT_PARAMETERS)
     chosen = {"task": result.task, "strategy": result.strategy, "solver": result.solver, "loss": result.loss}
     parts = {"train": work.train} if work.test is None else {"train": work.train, "test": work.test}
-    last_part, last_rows = list(parts.items())[-1]
-    drawn = curves(last_rows, result)
+    judged = {name: Judged(rows, result) for name, rows in parts.items()}
+    last_part = list(parts)[-1]
+    drawn = judged[last_part].curves()
     return {
         "classes": classes,
         "strategy": result.strategy,
         "n_features": dataset.n_features,
         "params": {**params, **chosen},
         "certificate": _certificate(result, classes),
-        "metrics": _metrics(work, result, calibrated),
+        "metrics": _metrics(work, judged, calibrated),
         "curves": None if drawn is None else {"rows": last_part, **drawn},
         "cross_validation": None if validation is None or not work.wants_validation else validation.report,
         "calibration": None if calibrated is None else calibrated.told,
@@ -72,15 +73,13 @@ def write_card(
     }
 
 
-def _metrics(work: Work, result: solvers.SolveResult, calibrated: Calibrated | None) -> dict[str, Any]:
+def _metrics(work: Work, judged: dict[str, Judged], calibrated: Calibrated | None) -> dict[str, Any]:
     """Probabilities are judged on test rows only: the model has seen the others."""
-    figures = {"train": measure(work.train, result)}
-    if work.test is not None:
-        figures["test"] = measure(work.test, result)
-        if calibrated is not None:
-            codes = work.test.codes(labels_of(work.train, result))
-            said = calibrated.calibration.probabilities(score(work.test, result))
-            figures["test"] |= metrics.probability_metrics(codes, said, work.test.weight)
+    figures = {name: one.figures() for name, one in judged.items()}
+    if work.test is not None and calibrated is not None:
+        test = judged["test"]
+        said = calibrated.calibration.probabilities(test.scores)
+        figures["test"] |= metrics.probability_metrics(test.codes, said, work.test.weight)
     return figures
 
 

@@ -10,7 +10,7 @@ from app.jobs.refusals import class_misses_folds
 from app.jobs.schemas import CALIBRATION_FOLDS, MAX_FOLDS
 from app.jobs.task import CLASS_TASKS
 from app.worker.checkpoints import Note
-from app.worker.evaluate import measure, score
+from app.worker.evaluate import Judged
 from app.worker.failures import PermanentFailure
 from app.worker.load import Work, groups_to_keep, missing_class
 from app.worker.prepare import prepare
@@ -70,6 +70,7 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
         fold = prepare(replace(work, train=training, test=held_out))
         assert fold.test is not None
         result = trainer.train(fold.train)
+        outcome = Judged(fold.test, result)
         note = Note(
             {
                 "fold": number + 1,
@@ -78,9 +79,9 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
                 "converged": result.converged,
                 "relative_gap": result.certificate.relative_gap,
                 "seconds": result.seconds,
-                "metrics": _figures(measure(fold.test, result)),
+                "metrics": _figures(outcome.figures()),
             },
-            score(fold.test, result),
+            outcome.scores,
         )
         trainer.note(note)
         take(number, note)

@@ -1,6 +1,7 @@
 """A result on labelled rows: metrics and curves by task, and the labels as the client wrote them."""
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,28 +22,44 @@ def labels_of(rows: DatasetArrays, result: solvers.LinearModel) -> list[Label]:
     return [rows.label(value) for value in result.classes]
 
 
-def measure(rows: DatasetArrays, result: solvers.SolveResult) -> dict[str, Any]:
-    scores = score(rows, result)
-    if result.task == "regression":
-        return metrics.regression_metrics(rows.y, scores, rows.weight)
-    if result.task == "ordinal":
-        predicted = None
-        if result.thresholds is not None:
-            predicted = result.classes[np.searchsorted(result.thresholds, scores, side="left")]
-        return metrics.ordinal_metrics(rows.y, scores, predicted, rows.group, rows.weight)
-    classes = labels_of(rows, result)
-    judge = metrics.binary_metrics if result.task == "binary" else metrics.multiclass_metrics
-    return judge(classes, rows.codes(classes), scores, rows.weight)
+class Judged:
+    """A result on labelled rows: its scores, and what they say of it. Nothing is computed twice."""
 
+    def __init__(self, rows: DatasetArrays, result: solvers.SolveResult) -> None:
+        self._rows, self._result = rows, result
+        self.scores = score(rows, result)
 
-def curves(rows: DatasetArrays, result: solvers.SolveResult) -> dict[str, Any] | None:
-    """ROC and precision-recall of the higher of two labels; None for tasks with more or other labels."""
-    if result.task not in ("binary", "ordinal") or result.classes.size != 2:
-        return None
-    if result.task == "ordinal" and not np.isin(rows.y, result.classes).all():
-        return None  # test rows may have ranks that training rows do not have
-    positive = rows.codes([rows.label(value) for value in result.classes]) == 1
-    return metrics.ranking_curves(positive, score(rows, result), rows.weight)
+    def figures(self) -> dict[str, Any]:
+        rows, result = self._rows, self._result
+        if result.task == "regression":
+            return metrics.regression_metrics(rows.y, self.scores, rows.weight)
+        if result.task == "ordinal":
+            predicted = None
+            if result.thresholds is not None:
+                predicted = result.classes[np.searchsorted(result.thresholds, self.scores, side="left")]
+            return metrics.ordinal_metrics(rows.y, self.scores, predicted, rows.group, rows.weight)
+        classes = labels_of(rows, result)
+        if result.task == "binary":
+            return metrics.binary_metrics(classes, self.codes, self.scores, rows.weight, self._ranking)
+        return metrics.multiclass_metrics(classes, self.codes, self.scores, rows.weight)
+
+    def curves(self) -> dict[str, Any] | None:
+        """ROC and precision-recall of the higher of two labels; None for tasks with more or other labels."""
+        rows, result = self._rows, self._result
+        if result.task not in ("binary", "ordinal") or result.classes.size != 2:
+            return None
+        if result.task == "ordinal" and not np.isin(rows.y, result.classes).all():
+            return None  # test rows may have ranks that training rows do not have
+        return self._ranking.curves()
+
+    @cached_property
+    def codes(self) -> Array:
+        """For each row the place of its label among those of the result."""
+        return self._rows.codes([self._rows.label(value) for value in self._result.classes])
+
+    @cached_property
+    def _ranking(self) -> metrics.Ranking:
+        return metrics.Ranking.of(self.codes == 1, self.scores, self._rows.weight)
 
 
 def score(rows: DatasetArrays, result: solvers.SolveResult) -> Array:

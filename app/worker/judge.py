@@ -28,13 +28,17 @@ def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any
         figures = metrics.ordinal_metrics(rows.y, scores, predicted, rows.group, rows.weight)
         return {"metrics": figures, "curves": None, "histogram": histogram(scores, None, [])}
     codes = _codes(model, rows)
-    measure = metrics.binary_metrics if header.task == "binary" else metrics.multiclass_metrics
-    figures = measure(header.classes, codes, scores, rows.weight)
+    ranking = None
+    if header.task == "binary":
+        ranking = metrics.Ranking.of(codes == 1, scores, rows.weight)
+        figures = metrics.binary_metrics(header.classes, codes, scores, rows.weight, ranking)
+    else:
+        figures = metrics.multiclass_metrics(header.classes, codes, scores, rows.weight)
     if (calibration := Calibration.of(model)) is not None:
         figures |= metrics.probability_metrics(codes, calibration.probabilities(scores), rows.weight)
-    if header.task == "binary":
-        curves = metrics.ranking_curves(codes == 1, scores, rows.weight)
-        return {"metrics": figures, "curves": curves, "histogram": histogram(scores, codes, header.classes)}
+    if ranking is not None:
+        drawn = histogram(scores, codes, header.classes)
+        return {"metrics": figures, "curves": ranking.curves(), "histogram": drawn}
     return {"metrics": figures, "curves": None, "histogram": histogram(scores.max(axis=1), None, [])}
 
 

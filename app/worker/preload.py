@@ -1,4 +1,4 @@
-"""Imported once by the forkserver of training processes: each of them starts with the kernels of the usual solver.
+"""Imported once by the forkserver of training processes: each of them starts with the kernels of every job.
 
 Those of other solvers are loaded from numba's cache by the first job that needs them. Compiling all of them, where
 there is no cache yet, takes minutes, and the first job on a new machine should not wait for that.
@@ -6,6 +6,8 @@ Nothing here may start a thread: a fork would copy a process in the middle of so
 """
 
 import solvers
+from app.preprocess import measure
 from app.worker import process  # noqa: F401
 
 solvers.warm_up(["dcd"])
+measure.warm()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
-from app.models.metrics import binary_metrics, multiclass_metrics, ranking_curves, regression_metrics
-from app.models.metrics.curves import CURVE_POINTS, Ranking
+from app.models.metrics import Ranking, binary_metrics, multiclass_metrics, regression_metrics
+from app.models.metrics.curves import CURVE_POINTS
 
 TOLERANCE = 1e-12
 Array = np.ndarray[Any, Any]
@@ -168,7 +168,7 @@ def test_short_curves_are_scikit_learns_in_full(ties: bool) -> None:
     random = np.random.default_rng(3)
     positive = random.random(120) < 0.3
     scores = random.integers(0, 30, 120) / 3.0 if ties else random.normal(size=120)
-    curves = ranking_curves(positive, scores)
+    curves = Ranking.of(positive, scores).curves()
     assert curves is not None
     fpr, tpr, threshold = reference.roc_curve(positive, scores, drop_intermediate=False)
     np.testing.assert_allclose(curves["roc"]["fpr"], fpr, atol=TOLERANCE)
@@ -187,7 +187,7 @@ def test_long_curves_are_thinned_and_keep_their_area(share: float) -> None:
     positive = random.random(20_000) < share
     scores = random.normal(size=20_000) + positive
     weight = random.exponential(size=20_000)
-    curves = ranking_curves(positive, scores, weight)
+    curves = Ranking.of(positive, scores, weight).curves()
     assert curves is not None
     roc, pr = curves["roc"], curves["pr"]
     assert 10 < len(roc["fpr"]) == len(roc["tpr"]) == len(roc["threshold"]) <= CURVE_POINTS
@@ -203,7 +203,7 @@ def test_long_curves_are_thinned_and_keep_their_area(share: float) -> None:
 
 
 def test_there_is_no_curve_of_one_class() -> None:
-    assert ranking_curves(np.ones(3, dtype=bool), np.arange(3.0)) is None
+    assert Ranking.of(np.ones(3, dtype=bool), np.arange(3.0)).curves() is None
 
 
 def test_of_very_many_classes_only_means_are_told() -> None:
@@ -222,7 +222,7 @@ def test_every_value_is_plain_json() -> None:
         binary_metrics([0, 1], codes, scores, weight),
         multiclass_metrics([0, 1, 2], codes, np.column_stack([scores, -scores, scores])),
         regression_metrics(scores, codes, weight),
-        ranking_curves(codes == 1, scores),
+        Ranking.of(codes == 1, scores).curves(),
     ):
         assert json.loads(json.dumps(measured, allow_nan=False)) == measured
     counts = binary_metrics([0, 1], codes, scores)["confusion"]["matrix"]

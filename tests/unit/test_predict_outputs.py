@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import Invalid, NotAcceptable
-from app.predictions import linear
+from app.media_types import CSV
+from app.predictions import linear, replies
 from app.predictions.replies import OFFERED, negotiated
 from app.predictions.served import ServedModel
 from app.predictions.service import predict_with
@@ -242,6 +243,35 @@ def test_an_array_holds_one_output_of_numbers(binary: ServedModel) -> None:
         with pytest.raises(Invalid) as caught:
             ask(binary, rows, *wanted, accept="application/x-npy")
         assert caught.value.errors[0].field == "return"
+
+
+def test_every_cell_of_a_csv_answer_is_what_json_says() -> None:
+    random = np.random.default_rng(0)
+    numbers = np.concatenate([random.standard_normal(50) * 10.0 ** random.integers(-30, 30, 50), [0.0, 1e-5, 5e-324]])
+    columns = {
+        "row": np.arange(53),
+        'a "score", or so': numbers,
+        "label": ["plain", "a,b", 'say "x"', "two\nlines", "", "null", "1"] * 7 + ["\r", " ", "ü", "-"],
+        "mixed": [1, 2.5, None, True, "word"] * 10 + [False, None, 0],
+        "parts": [[1.5, None], {"a": [1]}, None] * 17 + [[], "x"],
+        "nothing": [None] * 53,
+    }
+    heading, *lines = csv.reader(io.StringIO(replies.encode(CSV, {}, columns).decode(), newline=""))
+    assert heading == list(columns)
+    shown = [
+        ["" if value is None else value if isinstance(value, str) else json.loads(json.dumps(value)) for value in row]
+        for row in zip(*(replies.plain(column) for column in columns.values()), strict=True)
+    ]
+    read = [
+        [cell if isinstance(value, str) else json.loads(cell) for cell, value in zip(line, row, strict=True)]
+        for line, row in zip(lines, shown, strict=True)
+    ]
+    assert read == shown
+
+
+def test_a_row_of_nothing_is_still_a_line_of_csv() -> None:
+    assert replies.encode(CSV, {}, {"rank": [None, 2, None]}) == b'rank\n""\n2\n""\n'
+    assert replies.encode(CSV, {}, {"rank": []}) == b"rank\n"
 
 
 def test_labels_that_need_quotes_and_columns_with_names_survive_a_csv(tmp_path: Path) -> None:

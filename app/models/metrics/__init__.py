@@ -5,16 +5,16 @@ A row of weight 2 counts as the row twice; NDCG alone, which asks for places in 
 """
 
 from .classification import binary_metrics, multiclass_metrics
-from .curves import ranking_curves
+from .curves import Ranking
 from .probabilities import probability_metrics
 from .ranking import ordinal_metrics
 from .regression import regression_metrics
 
 __all__ = [
+    "Ranking",
     "binary_metrics",
     "multiclass_metrics",
     "ordinal_metrics",
     "probability_metrics",
-    "ranking_curves",
     "regression_metrics",
 ]

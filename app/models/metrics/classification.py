@@ -14,11 +14,18 @@ MOST_LISTED_CLASSES = 100
 
 
 def binary_metrics(
-    classes: Sequence[Label], codes: Array, scores: Array, weight: Array | None = None
+    classes: Sequence[Label],
+    codes: Array,
+    scores: Array,
+    weight: Array | None = None,
+    ranking: Ranking | None = None,
 ) -> dict[str, Any]:
-    """`codes` are positions in `classes`; a score > 0 predicts the second class, which is the positive one."""
+    """`codes` are positions in `classes`; a score > 0 predicts the second class, which is the positive one.
+
+    `ranking` is that of these rows, if somebody has it already.
+    """
     counts = _Counts(classes, codes, (scores > 0).astype(np.int64), weight)
-    ranking = Ranking.of(codes == 1, scores, weight)
+    ranking = ranking or Ranking.of(codes == 1, scores, weight)
     per_class = counts.per_class()
     return {
         **counts.shares(),

@@ -21,11 +21,12 @@ class Ranking:
 
     @classmethod
     def of(cls, positive: Array, scores: Array, weight: Array | None = None) -> "Ranking":
-        thresholds, place = np.unique(-scores, return_inverse=True)
-        counted = np.ones(len(scores)) if weight is None else weight
-        hits = np.bincount(place, np.where(positive, counted, 0.0), minlength=len(thresholds))
-        false_alarms = np.bincount(place, np.where(positive, 0.0, counted), minlength=len(thresholds))
-        return cls(-thresholds, np.cumsum(hits), np.cumsum(false_alarms))
+        order = np.argsort(-scores)
+        descending, is_hit = scores[order], positive[order]
+        counted = np.ones(len(scores)) if weight is None else weight[order]
+        last = np.flatnonzero(np.append(descending[1:] != descending[:-1], True)[: len(scores)])  # of equal scores
+        hits, false_alarms = np.cumsum(np.where(is_hit, counted, 0.0)), np.cumsum(np.where(is_hit, 0.0, counted))
+        return cls(descending[last], hits[last], false_alarms[last])
 
     @property
     def n_positive(self) -> float:
@@ -64,8 +65,8 @@ class Ranking:
         tpr = np.append(0.0, self.hits) / self.n_positive
         fpr = np.append(0.0, self.false_alarms) / self.n_negative
         kept = _thinned(0.5 * (fpr + tpr))
-        threshold = [None, *self.thresholds.tolist()]  # nothing is taken at the start
-        return {"fpr": fpr[kept].tolist(), "tpr": tpr[kept].tolist(), "threshold": [threshold[k] for k in kept]}
+        threshold = [None, *self.thresholds[kept[1:] - 1].tolist()]  # nothing is taken at the start
+        return {"fpr": fpr[kept].tolist(), "tpr": tpr[kept].tolist(), "threshold": threshold}
 
     def pr_curve(self) -> dict[str, list[Any]]:
         precision, recall = self._precision(), self.hits / self.n_positive
@@ -73,18 +74,14 @@ class Ranking:
         curve = {"precision": precision, "recall": recall, "threshold": self.thresholds}
         return {name: values[kept].tolist() for name, values in curve.items()}
 
+    def curves(self) -> dict[str, Any] | None:
+        """The ROC and the precision-recall curve, each of at most 200 points; None without rows of both kinds."""
+        return {"roc": self.roc_curve(), "pr": self.pr_curve()} if self.has_both else None
+
     def _precision(self) -> Array:
         taken = self.hits + self.false_alarms
         precision: Array = np.divide(self.hits, taken, out=np.zeros(len(taken)), where=taken > 0)
         return precision
-
-
-def ranking_curves(positive: Array, scores: Array, weight: Array | None = None) -> dict[str, Any] | None:
-    """The ROC and the precision-recall curve, each of at most 200 points; None without rows of both kinds."""
-    ranking = Ranking.of(positive, scores, weight)
-    if not ranking.has_both:
-        return None
-    return {"roc": ranking.roc_curve(), "pr": ranking.pr_curve()}
 
 
 def _thinned(progress: Array) -> Array:

@@ -1,0 +1,135 @@
+"""Measuring the numeric columns of training rows, read in blocks: a mapped table is never copied."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from app.preprocess.features import is_sparse
+from app.preprocess.figures import TINY, Figures, Floats, rows_at_once
+from solvers import kernel_cache
+
+Array = npt.NDArray[Any]
+
+ENTRIES_AT_ONCE = 1 << 20
+
+
+def warm() -> None:
+    """Load the kernels, or compile them, and mend a damaged cache of them."""
+    kernel_cache.warm(kernel_cache.kernels_of(sys.modules[__name__]), _use_every_kernel)
+
+
+def _use_every_kernel() -> None:
+    measure(np.array([[1e308], [1e308]]), np.arange(1))
+
+
+def measure(X: Any, columns: Array) -> Figures:
+    """The figures of the chosen columns of a dense table or a CSR matrix."""
+    return _measure_sparse(X, columns) if is_sparse(X) else _measure_dense(X, columns)
+
+
+def _measure_dense(X: Array, columns: Array) -> Figures:
+    n_rows, width = X.shape[0], len(columns)
+    missing, first = np.zeros(width, dtype=np.int64), np.full(width, -1, dtype=np.int64)
+    low, high, sums = np.full(width, np.inf), np.full(width, -np.inf), np.zeros(width)
+    for start, block in _blocks(X, columns):
+        sums += _look_at(block, start, missing, first, low, high)
+    low, high = (np.where(missing == n_rows, 0.0, bound) for bound in (low, high))
+    present, unit = np.maximum(n_rows - missing, 1), _unit(low, high)
+    if not np.isfinite(sums).all():  # too large a sum: in units that keep it small, which changes nothing else
+        sums = sum((_add_up(block, unit) for _, block in _blocks(X, columns)), np.zeros(width)) * unit
+    mean = sums / unit / present
+    square = np.zeros(width)
+    for _, block in _blocks(X, columns):
+        square += _add_squares(block, unit, mean) / present
+    return _figures(missing, first, low, high, mean, square, unit)
+
+
+def _measure_sparse(X: Any, columns: Array) -> Figures:
+    n_rows, width = X.shape
+    stored = np.zeros(width)
+    low, high = np.zeros(width), np.zeros(width)
+    for j, x in _entries(X):
+        stored += np.bincount(j, minlength=width)
+        np.minimum.at(low, j, x)
+        np.maximum.at(high, j, x)
+    unit = _unit(low, high)
+    mean, square = np.zeros(width), np.zeros(width)
+    for j, x in _entries(X):
+        mean += np.bincount(j, weights=x / unit[j], minlength=width) / n_rows
+    for j, x in _entries(X):
+        square += np.bincount(j, weights=(x / unit[j] - mean[j]) ** 2, minlength=width) / n_rows
+    square += (n_rows - stored) / n_rows * mean**2
+    none = np.zeros(width, dtype=np.int64)
+    whole = _figures(none, none - 1, low, high, mean, square, unit)
+    return Figures(*(getattr(whole, name)[columns] for name in Figures.__dataclass_fields__))
+
+
+def _figures(
+    missing: Array, first: Array, low: Floats, high: Floats, mean: Floats, square: Floats, unit: Floats
+) -> Figures:
+    std = np.sqrt(square)
+    std = np.where((low == high) | (std <= 1e-14 * np.abs(mean)) | (std * unit < TINY), 0.0, std * unit)
+    return Figures(missing, first, low, high, np.clip(mean * unit, low, high), std)
+
+
+def _unit(low: Floats, high: Floats) -> Floats:
+    """A power of two near the largest value: dividing by it is exact, and no square of the quotient overflows."""
+    largest = np.maximum(np.abs(low), np.abs(high))
+    return np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] - 1), 1.0)
+
+
+def _blocks(X: Array, columns: Array) -> Iterator[tuple[int, Floats]]:
+    rows = rows_at_once(len(columns))
+    whole = len(columns) == X.shape[1]
+    for start in range(0, X.shape[0], rows):
+        block = X[start : start + rows]
+        numbers = np.ascontiguousarray(block if whole else block[:, columns], dtype=np.float64)[:]
+        numbers.flags.writeable = False  # as mapped tables are: numba compiles for that apart
+        yield start, numbers
+
+
+def _entries(X: Any) -> Iterator[tuple[Array, Floats]]:
+    for start in range(0, X.nnz, ENTRIES_AT_ONCE):
+        part = slice(start, start + ENTRIES_AT_ONCE)
+        yield X.indices[part], np.asarray(X.data[part], dtype=np.float64)
+
+
+@njit(cache=True, nogil=True)
+def _look_at(block: Floats, start: int, missing: Array, first: Array, low: Floats, high: Floats) -> Floats:
+    """Counts and ranges of some more rows; returns their sums."""
+    sums = np.zeros(block.shape[1])
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            x = block[i, j]
+            if np.isnan(x):
+                if missing[j] == 0:
+                    first[j] = start + i
+                missing[j] += 1
+            else:
+                low[j], high[j] = min(low[j], x), max(high[j], x)
+                sums[j] += x
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _add_up(block: Floats, unit: Floats) -> Floats:
+    sums = np.zeros(block.shape[1])
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            x = block[i, j] / unit[j]
+            sums[j] += 0.0 if np.isnan(x) else x
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _add_squares(block: Floats, unit: Floats, mean: Floats) -> Floats:
+    sums = np.zeros(block.shape[1])
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            x = block[i, j] / unit[j] - mean[j]
+            sums[j] += 0.0 if np.isnan(x) else x * x
+    return sums
