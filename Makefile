@@ -20,6 +20,9 @@ SOAK_SECONDS ?= 300
 
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
+# What the benchmark compares with, in an environment of its own.
+PEERS := .venv-bench
+PEERS_STAMP := $(PEERS)/.installed
 
 # uv is the fast way; it does not read pip's settings, so where only pip knows the package index, pip does the same work.
 define install_pinned
@@ -52,7 +55,7 @@ check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter
 kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing counts into numba's cache
 	@$(BIN)/python -c 'import solvers; from app.datasets import formats; from app.preprocess import measure, text_counts as texts; solvers.warm_up(); formats.warm(); measure.warm(); texts.warm()'
 
-bench: $(DEV_STAMP) ## side-by-side runs against peers, printed as ratios
+bench: $(DEV_STAMP) $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(DEV_STAMP) kernels ## random faults for SOAK_SECONDS (300) on each database, then the property and fault tests SOAK (20) times over
@@ -78,3 +81,12 @@ $(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 $(DEV_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	$(call install_pinned,.[dev])
 	@touch $@ $(RUN_STAMP)
+
+# The two editions of LIBLINEAR have one import name, so each gets a folder.
+$(PEERS_STAMP): benchmarks/peers/requirements.txt benchmarks/peers/liblinear.txt | $(BIN)/python
+	@echo "installing the benchmark's peers into $(PEERS)"
+	@$(BIN)/python -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
+	@while read -r edition; do $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+		--target "$(PEERS)/$${edition%%=*}" "$$edition" || exit 1; done < benchmarks/peers/liblinear.txt
+	@touch $@

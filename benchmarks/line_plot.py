@@ -20,34 +20,34 @@ def write_plot(
         across, down = x / most_x, 1 - y / most_y
         return LEFT + across * (WIDTH - LEFT - RIGHT), TOP + down * (HEIGHT - TOP - BOTTOM)
 
-    parts = [_text(LEFT, 18, title, size=14)]
+    parts = [text_element(LEFT, 18, title, size=14)]
     for step in range(5):
         x, y = place(most_x * step / 4, most_y * step / 4)
         ground = HEIGHT - BOTTOM
         parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="#ddd"/>')
-        parts.append(_text(LEFT - 6, y + 4, f"{most_y * step / 4:.0f}", anchor="end"))
-        parts.append(_text(x, ground + 16, f"{most_x * step / 4:.0f}", anchor="middle"))
-    parts.append(_text(WIDTH / 2, HEIGHT - 6, axes[0], anchor="middle"))
-    parts.append(_text(LEFT, TOP - 4, axes[1]))
+        parts.append(text_element(LEFT - 6, y + 4, f"{most_y * step / 4:.0f}", anchor="end"))
+        parts.append(text_element(x, ground + 16, f"{most_x * step / 4:.0f}", anchor="middle"))
+    parts.append(text_element(WIDTH / 2, HEIGHT - 6, axes[0], anchor="middle"))
+    parts.append(text_element(LEFT, TOP - 4, axes[1]))
     for number, (name, moment) in enumerate(marks.items()):
         x, _ = place(moment, 0)
         parts.append(
             f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}" stroke="#999" stroke-dasharray="3 3"/>'
         )
         anchor = "end" if x > WIDTH / 2 else "start"
-        parts.append(_text(x - 3 if anchor == "end" else x + 3, TOP + 12 + 13 * (number % 3), name, 10, anchor))
+        parts.append(text_element(x - 3 if anchor == "end" else x + 3, TOP + 12 + 13 * (number % 3), name, 10, anchor))
     for number, (name, points) in enumerate(lines.items()):
         colour = COLOURS[number % len(COLOURS)]
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in points))
         parts.append(f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        parts.append(_text(WIDTH - RIGHT - 130 * number, TOP - 4, name, anchor="end", colour=colour))
+        parts.append(text_element(WIDTH - RIGHT - 130 * number, TOP - 4, name, anchor="end", colour=colour))
     body = "\n".join(parts)
-    path.write_text(
+    path.writetext_element(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">\n'
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>\n{body}\n</svg>\n'
     )
 
 
-def _text(x: float, y: float, text: str, size: int = 11, anchor: str = "start", colour: str = "#333") -> str:
+def text_element(x: float, y: float, text: str, size: int = 11, anchor: str = "start", colour: str = "#333") -> str:
     safe = text.replace("&", "&amp;").replace("<", "&lt;")
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{colour}">{safe}</text>'

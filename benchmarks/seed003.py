@@ -1,8 +1,5 @@
 """The line searches of Arnosti and Kalita (2011), measured here with solvers oca_e and oca_t; binary beside libocas."""
 
-import re
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.datasets import dump_svmlight_file  # type: ignore[import-untyped]
 
 import solvers
 from benchmarks.data import load
+from benchmarks.peers import ocas
+from benchmarks.problems import objective
 
 PAIR = ("oca_e", "oca_t")
 EPSILON = 0.01
@@ -155,28 +153,27 @@ def _binary_set(name: str) -> tuple[Any, NDArray[np.float64]]:
 
 
 def _libocas_table() -> str:
-    svmocas = shutil.which("svmocas")
-    if svmocas is None:
+    if ocas.program("svmocas") is None:
         return "libocas is not installed (Debian: libocas-tools), so `svmocas` was not measured.\n"
     lines = []
     for name, C in BINARY_SETS:
         X, signs = _binary_set(name)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "rows.light"
-            dump_svmlight_file(X, signs, str(file), zero_based=False)
+            ocas.write_rows(file, X, signs)
             for gap in GAPS:
                 seconds: dict[str, list[float]] = {"svmocas": [], **{method: [] for method in PAIR}}
                 counts: dict[str, int] = {}
                 for _ in range(ROUNDS):
-                    theirs, counts["svmocas"], weights = _run_svmocas(svmocas, file, X.shape[1], C, gap)
-                    seconds["svmocas"].append(theirs)
+                    theirs = ocas.run_ocas("svmocas", file, X.shape[1], C=C, gap=gap, limit=LIMIT_SECONDS, bias=True)
+                    seconds["svmocas"].append(theirs.seconds)
+                    counts["svmocas"] = len(theirs.iterations)
                     for method in PAIR:
                         result = solvers.train(X, signs, solver=method, C=C, tol=gap, max_seconds=LIMIT_SECONDS)
                         seconds[method].append(result.seconds if result.converged else np.inf)
                         counts[method] = result.iterations
                         bound = result.certificate.dual_bound or 0.0
-                slack = np.maximum(0.0, 1.0 - signs * (X @ weights[:-1] + weights[-1]))
-                primal = 0.5 * float(weights @ weights) + C * float(slack.sum())
+                primal = objective(X, signs, "hinge", C, theirs.weights[:, 0])
                 least = {who: min(times) for who, times in seconds.items()}
                 cells = [f"{least[who]:.2f} ({counts[who]})" for who in ("svmocas", *PAIR)]
                 ratios = [f"{least[method] / least['svmocas']:.2f}" for method in PAIR]
@@ -196,20 +193,3 @@ def _libocas_table() -> str:
             "",
         ]
     )
-
-
-def _run_svmocas(
-    program: str, file: Path, n_features: int, C: float, gap: float
-) -> tuple[float, int, NDArray[np.float64]]:
-    """(seconds without loading, iterations, weights with the bias last)"""
-    model = file.with_suffix(".model")
-    command = [program, "-c", str(C), "-b", "1", "-r", str(gap), str(file), str(model)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    seconds = re.search(r"ocas_time\s*:\s*([\d.]+)", printed)
-    iterations = re.findall(r"^\s*(\d+): tim=", printed, flags=re.MULTILINE)
-    if seconds is None:
-        raise RuntimeError("svmocas printed no time")
-    stored, weights = np.loadtxt(model), np.zeros(n_features + 1)
-    weights[: stored.size - 1] = stored[:-1]  # it does not know of columns that are empty at the end
-    weights[-1] = stored[-1]
-    return float(seconds[1]), int(iterations[-1]), weights

@@ -6,26 +6,23 @@ oracle had told it where to stop, and without converting the data to its own str
 processor's, so that other work on the machine does not count; those of two threads are by the clock.
 """
 
-import multiprocessing
-import re
-import shutil
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from liblinear.liblinearutil import parameter
-from liblinear.liblinearutil import problem as liblinear_problem
-from liblinear.liblinearutil import train as liblinear_train
 from numpy.typing import NDArray
-from sklearn.datasets import dump_svmlight_file
 
 import solvers
+from benchmarks import problems
 from benchmarks.data import load
+from benchmarks.peers import ocas
+from benchmarks.peers.contenders import TOLERANCES
+from benchmarks.peers.process import PeerProcess
+from benchmarks.timing import least_seconds, timed
 
 Floats = NDArray[np.float64]
 
@@ -33,9 +30,6 @@ LIMIT_SECONDS = 60.0
 MNIST_C = 0.01
 MNIST_GAPS = (1e-2, 1e-3)
 REGRESSION_GAPS = (1e-2, 1e-3, 1e-4)
-TOLERANCES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 1e-4, 1e-5)
-ROUNDS, ENOUGH_SECONDS = 3, 0.5
-"""The least of so many rounds counts; a run longer than `ENOUGH_SECONDS` is not repeated."""
 ACCURACY_SETS = ("letter", "satimage", "pendigits", "shuttle")
 MEAN_COSTS = (1.0, 10.0, 100.0, 1000.0)
 """C to choose from, with `c_scale` mean."""
@@ -64,8 +58,8 @@ class _Contest(NamedTuple):
     """Arguments of solvers.train that say what the problem is."""
     X: Any
     y: NDArray[Any]
-    converted: Any
-    """The data in LIBLINEAR's own structure."""
+    liblinear: PeerProcess
+    """With the same rows."""
     objective: Callable[[Floats], float]
     """P of weights by features, the bias in the last row; one column a class."""
 
@@ -87,14 +81,13 @@ def _compare(
     for gap in gaps:
         calls = {f"-s {kind}": _liblinear_call(contest, kind, t[gap]) for kind, t in found.items() if gap in t}
         calls |= {name: _our_call(contest, name, gap) for name in ours}
-        yield gap, bound, _least_seconds(calls)
+        yield gap, bound, least_seconds(calls)
 
 
 def _our_call(contest: _Contest, name: str, gap: float) -> Callable[[], float | None]:
     def call() -> float | None:
-        began = time.process_time()
-        result = contest.train(name, gap)
-        return time.process_time() - began if result.converged else None
+        result, seconds = timed(lambda: contest.train(name, gap))
+        return seconds.cpu if result.converged else None
 
     return call
 
@@ -121,39 +114,24 @@ def _loosest_tolerances(contest: _Contest, kind: int, gaps: tuple[float, ...], b
     return found
 
 
+@contextmanager
+def _liblinear(X: Any, labels: NDArray[Any]) -> Iterator[PeerProcess]:
+    with tempfile.TemporaryDirectory() as folder:
+        problems.store(Path(folder), X, labels)
+        process = PeerProcess("liblinear")
+        try:
+            process.load(Path(folder))
+            yield process
+        finally:
+            process.close()
+
+
 def _run_liblinear(contest: _Contest, kind: int, tolerance: float) -> tuple[float, Floats] | None:
-    """(seconds, weights), or None after the time limit; in a child process, as it cannot be interrupted."""
-    receiver, sender = multiprocessing.Pipe(duplex=False)
+    """(seconds, weights with a column a vector), or None after the time limit."""
     epsilon = f"-p {contest.definition['epsilon']}" if "epsilon" in contest.definition else ""
-
-    def work() -> None:
-        settings = parameter(f"-s {kind} -c {contest.definition['C']} -B 1 -e {tolerance} {epsilon} -q")
-        began = time.process_time()
-        model = liblinear_train(contest.converted, settings)
-        seconds = time.process_time() - began
-        labels = [0] if contest.definition.get("task") == "regression" else model.get_labels()
-        weights = np.array(model.w[: (contest.X.shape[1] + 1) * len(labels)]).reshape(-1, len(labels))
-        sender.send((seconds, weights[:, np.argsort(labels)]))
-
-    child = multiprocessing.get_context("fork").Process(target=work)
-    child.start()
-    try:
-        return receiver.recv() if receiver.poll(LIMIT_SECONDS) else None
-    finally:
-        child.kill()
-        child.join()
-
-
-def _least_seconds(calls: dict[str, Callable[[], float | None]]) -> dict[str, float]:
-    """Each contender's fastest run, the contenders taking turns; one that did not arrive is left out."""
-    least: dict[str, float] = {}
-    for number in range(ROUNDS):
-        for name, call in calls.items():
-            if number == 0 or least.get(name, np.inf) < ENOUGH_SECONDS:
-                seconds = call()
-                if seconds is not None:
-                    least[name] = min(seconds, least.get(name, np.inf))
-    return least
+    flags = f"-s {kind} -c {contest.definition['C']} -e {tolerance} {epsilon}"
+    trained = contest.liblinear.train({"flags": flags}, LIMIT_SECONDS, "cpu")
+    return None if isinstance(trained, str) else (trained.cpu, trained.weights.reshape(contest.X.shape[1] + 1, -1))
 
 
 def _cells(seconds: dict[str, float], peers: tuple[str, ...], ours: tuple[str, ...]) -> str:
@@ -179,25 +157,8 @@ def _mnist() -> tuple[Any, NDArray[np.int64]]:
 
 def _mnist_table() -> str:
     X, y = _mnist()
-    converted = liblinear_problem(y, X, 1)
-    lines = []
-    for title, definition, ours, kinds in (
-        ("ovr, hinge", {"loss": "hinge"}, ("dcd",), (3,)),
-        ("ovr, squared hinge", {"loss": "squared_hinge"}, ("tron", "dcd", "asvm"), (1, 2)),
-        ("jointly", {"strategy": "crammer_singer"}, ("crammer_singer", "oca_t"), (4,)),
-    ):
-        joint = title == "jointly"
-        objective = _joint_objective(X, y) if joint else _ovr_objective(X, y, definition["loss"])
-        contest = _Contest({"C": MNIST_C, **definition}, X, y, converted, objective)
-        for gap, bound, seconds in _compare(contest, ours, kinds, MNIST_GAPS):
-            peers = tuple(f"-s {kind}" for kind in kinds)
-            if joint and (theirs := _run_msvmocas(X, y, gap)) is not None:
-                seconds["msvmocas"], W = theirs
-                verified = 1.0 - bound / objective(W)
-                lines.append(
-                    f"| {title} | {gap:g} (msvmocas: {verified:.1e}) | {_cells(seconds, ('msvmocas',), ours)} |"
-                )
-            lines.append(f"| {title} | {gap:g} | {_cells(seconds, peers, ours)} |")
+    with _liblinear(X, y) as liblinear:
+        lines = list(_mnist_lines(X, y, liblinear))
     return "\n".join(
         [
             f"mnist, 60,000 x 784 as CSR, 10 classes, C = {MNIST_C}, bias 1: seconds of the peer, and ours over them",
@@ -208,6 +169,24 @@ def _mnist_table() -> str:
             "",
         ]
     )
+
+
+def _mnist_lines(X: Any, y: NDArray[np.int64], liblinear: PeerProcess) -> Iterator[str]:
+    for title, definition, ours, kinds in (
+        ("ovr, hinge", {"loss": "hinge"}, ("dcd",), (3,)),
+        ("ovr, squared hinge", {"loss": "squared_hinge"}, ("tron", "dcd", "asvm"), (1, 2)),
+        ("jointly", {"strategy": "crammer_singer"}, ("crammer_singer", "oca_t"), (4,)),
+    ):
+        joint = title == "jointly"
+        objective = _joint_objective(X, y) if joint else _ovr_objective(X, y, definition["loss"])
+        contest = _Contest({"C": MNIST_C, **definition}, X, y, liblinear, objective)
+        for gap, bound, seconds in _compare(contest, ours, kinds, MNIST_GAPS):
+            peers = tuple(f"-s {kind}" for kind in kinds)
+            if joint and (theirs := _run_msvmocas(X, y, gap)) is not None:
+                seconds["msvmocas"], W = theirs
+                verified = f"{gap:g} (msvmocas: {1.0 - bound / objective(W):.1e})"
+                yield f"| {title} | {verified} | {_cells(seconds, ('msvmocas',), ours)} |"
+            yield f"| {title} | {gap:g} | {_cells(seconds, peers, ours)} |"
 
 
 def _joint_objective(X: Any, y: NDArray[np.int64]) -> Callable[[Floats], float]:
@@ -230,21 +209,14 @@ def _ovr_objective(X: Any, y: NDArray[np.int64], loss: str) -> Callable[[Floats]
 
 def _run_msvmocas(X: Any, y: NDArray[np.int64], gap: float) -> tuple[float, Floats] | None:
     """Its own count of seconds without loading, and its weights; None if it is not there or too slow."""
-    program = shutil.which("msvmocas")
-    if program is None:
+    if ocas.program("msvmocas") is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "rows.light"
+        rows = Path(folder) / "rows.light"
         with_bias = sp.hstack([X, np.ones((X.shape[0], 1))], format="csr")
-        dump_svmlight_file(with_bias, y + 1, str(file), zero_based=False)
-        limits = ["-r", str(gap), "-t", str(LIMIT_SECONDS)]
-        command = [program, "-c", str(MNIST_C), *limits, str(file), str(file.with_suffix(".model"))]
-        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        W = np.loadtxt(file.with_suffix(".model"))
-    seconds = re.search(r"ocas_time\s*:\s*([\d.]+)", printed)
-    if seconds is None:
-        raise RuntimeError("msvmocas printed no time")
-    return (float(seconds[1]), W) if float(seconds[1]) < LIMIT_SECONDS else None
+        ocas.write_rows(rows, with_bias, y + 1)
+        run = ocas.run_ocas("msvmocas", rows, with_bias.shape[1], C=MNIST_C, gap=gap, limit=LIMIT_SECONDS, bias=False)
+    return (run.seconds * run.cpu_share, run.weights) if run.seconds < LIMIT_SECONDS else None
 
 
 def _threads_table() -> str:
@@ -278,22 +250,22 @@ def _accuracy_table() -> str:
         training, test = order[: 2 * y.size // 3], order[2 * y.size // 3 :]
         X = _standardised(X, training)
         codes = np.unique(y, return_inverse=True)[1]
-        converted = liblinear_problem(codes[training].astype(float), sp.csr_matrix(X[training]), 1)
         cells = []
-        for definition, kind in (
-            ({"loss": "hinge"}, 3),
-            ({"loss": "squared_hinge"}, 2),
-            ({"solver": "crammer_singer"}, 4),
-        ):
-            result = solvers.train(X[training], codes[training], tol=1e-3, max_seconds=LIMIT_SECONDS, **definition)
-            contest = _Contest({"C": 1.0}, X, codes, converted, lambda W: 0.0)
-            outcome = _run_liblinear(contest, kind, 0.01 if kind == 2 else 0.1)
-            theirs = "-"
-            if outcome is not None:
-                W = outcome[1]
-                theirs = f"{100.0 * float(((X[test] @ W[:-1] + W[-1]).argmax(axis=1) == codes[test]).mean()):.2f}"
-            gap = "" if result.converged else f" (gap {result.certificate.relative_gap:.0e})"
-            cells += [f"{100.0 * float((result.predict(X[test]) == codes[test]).mean()):.2f}{gap}", theirs]
+        with _liblinear(X[training], codes[training].astype(float)) as liblinear:
+            contest = _Contest({"C": 1.0}, X, codes, liblinear, lambda W: 0.0)
+            for definition, kind in (
+                ({"loss": "hinge"}, 3),
+                ({"loss": "squared_hinge"}, 2),
+                ({"solver": "crammer_singer"}, 4),
+            ):
+                result = solvers.train(X[training], codes[training], tol=1e-3, max_seconds=LIMIT_SECONDS, **definition)
+                outcome = _run_liblinear(contest, kind, 0.01 if kind == 2 else 0.1)
+                theirs = "-"
+                if outcome is not None:
+                    scores = X[test] @ outcome[1][:-1] + outcome[1][-1]
+                    theirs = f"{100.0 * float((scores.argmax(axis=1) == codes[test]).mean()):.2f}"
+                gap = "" if result.converged else f" (gap {result.certificate.relative_gap:.0e})"
+                cells += [f"{100.0 * float((result.predict(X[test]) == codes[test]).mean()):.2f}{gap}", theirs]
         lines.append(f"| {name} | {training.size:,} / {test.size:,} | {' | '.join(cells)} |")
     return "\n".join(
         [
@@ -346,18 +318,18 @@ def _regression_table() -> str:
     for name in ("boston_housing", "abalone"):
         X, y = load(name)
         X, y = _standardised(X, np.arange(y.size)), y.astype(float)
-        converted = liblinear_problem(y, sp.csr_matrix(X), 1)
-        for loss, p, kinds in (("epsilon_insensitive", 1, (13,)), ("squared_epsilon_insensitive", 2, (11, 12))):
+        with _liblinear(X, y) as liblinear:
+            for loss, p, kinds in (("epsilon_insensitive", 1, (13,)), ("squared_epsilon_insensitive", 2, (11, 12))):
 
-            def objective(W: Floats, X: Floats = X, y: Floats = y, p: int = p) -> float:
-                excess = np.maximum(np.abs(y - X @ W[:-1, 0] - W[-1, 0]) - 0.1, 0.0)
-                return 0.5 * float((W * W).sum()) + float((excess**p).sum())
+                def objective(W: Floats, X: Floats = X, y: Floats = y, p: int = p) -> float:
+                    excess = np.maximum(np.abs(y - X @ W[:-1, 0] - W[-1, 0]) - 0.1, 0.0)
+                    return 0.5 * float((W * W).sum()) + float((excess**p).sum())
 
-            definition = {"task": "regression", "loss": loss, "C": 1.0, "epsilon": 0.1}
-            contest = _Contest(definition, X, y, converted, objective)
-            for gap, _, seconds in _compare(contest, ("svr_dual",), kinds, REGRESSION_GAPS):
-                peers = tuple(f"-s {kind}" for kind in kinds)
-                lines.append(f"| {name} | {loss} | {gap:g} | {_cells(seconds, peers, ('svr_dual',))} |")
+                definition = {"task": "regression", "loss": loss, "C": 1.0, "epsilon": 0.1}
+                contest = _Contest(definition, X, y, liblinear, objective)
+                for gap, _, seconds in _compare(contest, ("svr_dual",), kinds, REGRESSION_GAPS):
+                    peers = tuple(f"-s {kind}" for kind in kinds)
+                    lines.append(f"| {name} | {loss} | {gap:g} | {_cells(seconds, peers, ('svr_dual',))} |")
     return "\n".join(
         [
             "Regression, standardised features, C = 1, epsilon 0.1, bias 1: seconds of the peer, ours over them",

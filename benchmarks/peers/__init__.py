@@ -1,0 +1,97 @@
+"""Ours beside every peer at equal verified gap: the table that says whether `auto` is the fastest.
+
+Sets by losses by C by gaps, with a certified optimum as reference; writes docs/benchmarks/peers.md, its plots and
+peers.json. Every run is on disk before the next begins, and what is there is not run again.
+"""
+
+import argparse
+import itertools
+import time
+from typing import Any
+
+import solvers
+from benchmarks import problems
+from benchmarks.peers import ocas, report
+from benchmarks.peers.cells import groups
+from benchmarks.peers.ledger import Ledger
+from benchmarks.peers.match import GAPS, Match, Peers
+from benchmarks.peers.process import installed
+
+LOSSES = ("hinge", "squared_hinge")
+COSTS = (0.01, 1.0, 100.0)
+SECONDS_A_MATCH = {"mnist": 30.0, "covtype": 30.0, "NDC 1M": 40.0, "rcv1_like 200k": 40.0, "rcv1_like 800k": 120.0}
+SECONDS_A_MATCH |= {"NDC 7M": 120.0}
+OTHER_SECONDS = 8.0
+"""For the first guess of the time left; later ones go by what the last run took."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="the small sets only, under five minutes")
+    parser.add_argument("--fresh", action="store_true", help="measure again what is already on disk")
+    parser.add_argument("--fresh-ours", action="store_true", help="measure ours again, keep the peers' runs")
+    parser.add_argument("--sets", help="only these, separated by commas")
+    parser.add_argument("--threads", type=int, default=1, help="2: ours with two threads beside the parallel peers")
+    parser.add_argument("--methods", action="store_true", help="also each of our methods alone")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu on a machine that is not quiet")
+
+
+def run(options: argparse.Namespace) -> None:
+    if not installed():
+        raise SystemExit("the peers are not installed: `make bench` does it")
+    clock = "cpu" if options.clock == "cpu" else "seconds"
+    ledger = Ledger(problems.CACHE / f"peers-{options.clock}.jsonl", fresh=options.fresh)
+    if options.fresh_ours:
+        ledger.forget(lambda record: "gap" in record["of"] or "limits" in record)
+    wanted = options.sets.split(",") if options.sets else problems.QUICK if options.quick else problems.FULL
+    if ocas.program("svmocas") is None:
+        print("svmocas is not installed (Debian: libocas-tools): measured without it")
+    matches = [(name, *rest) for name in wanted if _is_there(name) for rest in itertools.product(LOSSES, COSTS)]
+    took = Ledger(problems.CACHE / "durations.jsonl")
+    print(f"{len(matches)} matches of {len(GAPS)} gaps, about {_minutes(matches, took, options)} min", flush=True)
+    solvers.warm_up()
+    peers, data = Peers(), None
+    try:
+        for number, (name, loss, C) in enumerate(matches):
+            if data is None or data.name != name:
+                data = None  # frees the last one first
+                data = problems.opened(name)
+            began, known = time.perf_counter(), len(ledger)
+            match = Match(data, loss, C, options.threads, clock, ledger, peers)
+            match.play()
+            if options.methods:
+                match.try_methods()
+            if len(ledger) > known:
+                duration = {"of": _kind(name, loss, C, options), "seconds": time.perf_counter() - began}
+                took.add(duration)
+            left = _minutes(matches[number + 1 :], took, options)
+            latest = next(group for group in groups(ledger, options.threads, clock) if group[:3] == (name, loss, C))
+            print(f"[{number + 1}/{len(matches)}, {left} min left] {report.line(latest)}", flush=True)
+    finally:
+        peers.close()
+    found = [group for group in groups(ledger, options.threads, clock) if group.data in wanted]
+    print(report.summary(found))
+    if options.methods:
+        print(report.fastest_methods(found))
+    folder = problems.CACHE / "quick" if options.quick or options.sets else report.PAGE.parent
+    report.write(folder, ledger, clock)
+    print(f"written: {folder}/peers.md")
+
+
+def _is_there(name: str) -> bool:
+    why = problems.why_missing(name)
+    if why is not None:
+        print(f"{name}: left out, {why}", flush=True)
+    return why is None
+
+
+def _kind(name: str, loss: str, C: float, options: argparse.Namespace) -> dict[str, Any]:
+    return {"data": name, "loss": loss, "C": C, "threads": options.threads, "methods": options.methods}
+
+
+def _minutes(matches: list[tuple[str, str, float]], took: Ledger, options: argparse.Namespace) -> str:
+    """What these will take: as long as the last time, or as a guess."""
+    seconds = 0.0
+    for match in matches:
+        known = took.find(**_kind(*match, options))
+        seconds += known["seconds"] if known else SECONDS_A_MATCH.get(match[0], OTHER_SECONDS)
+    return f"{seconds / 60.0:.1f}"

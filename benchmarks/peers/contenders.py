@@ -1,0 +1,58 @@
+"""Who competes: each peer's algorithms for a loss, and the tolerances at which it is tried, from loose to tight.
+
+All solve the same problem: C times the sum of losses, and a bias that is the weight of a feature 1.
+"""
+
+from typing import Any, NamedTuple
+
+__all__ = ["SVMOCAS", "TOLERANCES", "Contender", "contenders"]
+
+TOLERANCES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 1e-4, 1e-5, 1e-6)
+SNAP_TOLERANCES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 1e-4, 1e-5)
+"""Of the largest change of a weight, in float32."""
+SVMOCAS = "svmocas"
+NO_LIMIT = 1_000_000
+"""Of iterations: the time limit is what ends a run."""
+
+
+class Contender(NamedTuple):
+    """One algorithm of one peer."""
+
+    name: str
+    process: str
+    """Which peer's process runs it."""
+    settings: dict[str, Any]
+    tolerances: tuple[float, ...]
+    same_code_as: str | None = None
+    """The contender whose loosest tolerances to begin with, as it runs the same code without this one's conversion."""
+
+    def with_tolerance(self, tolerance: float) -> dict[str, Any]:
+        if "flags" in self.settings:
+            return {"flags": f"{self.settings['flags']} -e {tolerance}"}
+        return {**self.settings, "tol": tolerance}
+
+
+def contenders(loss: str, C: float, threads: int) -> list[Contender]:
+    """Without svmocas, which needs no tolerances: it prints every iteration."""
+    snap = {"loss": loss, "regularizer": 1.0 / C, "fit_intercept": True, "max_iter": NO_LIMIT, "random_state": 0}
+    snapml = Contender(f"snapml{_of(threads)}", "snapml", {**snap, "n_jobs": threads}, SNAP_TOLERANCES)
+    kinds = (3,) if loss == "hinge" else (1, 2)
+    if threads > 1:
+        flags = {kind: f"-s {kind} -c {C} -m {threads}" for kind in kinds}
+        multicore = "liblinear-multicore"
+        return [
+            *(Contender(f"{multicore} -s {k}", multicore, {"flags": f}, TOLERANCES) for k, f in flags.items()),
+            snapml,
+        ]
+    found = []
+    for kind in kinds:
+        liblinear = f"LIBLINEAR -s {kind}"
+        found.append(Contender(liblinear, "liblinear", {"flags": f"-s {kind} -c {C}"}, TOLERANCES))
+        settings = {"loss": loss, "C": C, "dual": kind != 2, "max_iter": NO_LIMIT, "random_state": 0}
+        name = f"LinearSVC {'primal' if kind == 2 else 'dual'}"
+        found.append(Contender(name, "sklearn", settings, TOLERANCES, same_code_as=liblinear))
+    return [*found, snapml]
+
+
+def _of(threads: int) -> str:
+    return "" if threads == 1 else f" n_jobs={threads}"

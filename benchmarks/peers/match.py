@@ -1,0 +1,294 @@
+"""One match: ours and every peer on one set, loss and C, each to every gap, taking turns.
+
+Ours stops by itself, at its own certificate. A peer is tried from loose to tight tolerances, and what counts for a gap
+is its fastest run that reached it: as if an oracle had told it where to stop. No run of a peer lasts longer than what
+makes it lose clearly; how long that is, is part of the record.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import solvers
+from benchmarks.peers import ocas
+from benchmarks.peers.contenders import SVMOCAS, Contender, contenders
+from benchmarks.peers.ledger import Ledger, Record
+from benchmarks.peers.process import PeerProcess
+from benchmarks.peers.reference import reference
+from benchmarks.problems import BinarySet, objective
+from benchmarks.timing import timed
+
+__all__ = ["GAPS", "Match", "Peers"]
+
+GAPS = (1e-2, 1e-3, 1e-6)
+OUR_SECONDS = 20.0
+"""After which ours has not arrived."""
+LIMIT_ALONE = 5.0
+"""A peer's seconds where ours did not arrive: that it arrives at all says enough."""
+LEAST_LIMIT, LIMIT_FACTOR, LONG_LIMIT, LONG_FACTOR = 2.0, 5.0, 20.0, 2.0
+"""A peer may take five times our seconds, and two seconds always; where that is long, twice ours has to do."""
+ENOUGH_SECONDS, ROUNDS = 1.0, 3
+"""The least of so many runs counts; one that takes longer than this is not repeated."""
+SHORT_SECONDS, SHORT_ROUNDS = 0.05, 7
+"""A short run is repeated more often."""
+CLOSE = 2.0
+"""Peers that took longer than this many times the fastest one are not repeated: they would not become the fastest."""
+METHOD_FACTOR, METHOD_SECONDS = 1.5, 0.2
+"""A single method may take so many times the seconds of `auto`, and so many more."""
+MOST_OCAS_ENTRIES = 20_000_000
+"""Of more it would read the text of for minutes in each run."""
+TRACE_POINTS = 40
+NEARER = 0.97
+SAME_BOUND = 1e-9
+
+
+class Peers:
+    """The peers' processes, started when they are first needed, each with the rows that were asked for last."""
+
+    def __init__(self) -> None:
+        self._processes: dict[str, PeerProcess] = {}
+        self._loaded: dict[str, Path] = {}
+
+    def ready(self, name: str, folder: Path, note_conversion: Callable[[float], None]) -> PeerProcess:
+        if name not in self._processes:
+            self._processes[name] = PeerProcess(name)
+        if self._loaded.get(name) != folder:
+            note_conversion(self._processes[name].load(folder))
+            self._loaded[name] = folder
+        return self._processes[name]
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.close()
+        self._processes.clear()
+        self._loaded.clear()
+
+
+class Match(NamedTuple):
+    """What is compared, and where it is written down."""
+
+    data: BinarySet
+    loss: str
+    C: float
+    threads: int
+    clock: str
+    """`seconds`, or `cpu` where other work runs on the machine."""
+    ledger: Ledger
+    peers: Peers
+
+    def play(self) -> None:
+        bound = self._reference()["bound"]
+        ours = self._each_gap()
+        limits = {gap: self._limit(record) for gap, record in ours.items()}
+        self._once("limits", lambda: {"limits": list(limits.values())})
+        found: dict[str, dict[float, float]] = {}
+        late: dict[str, set[float]] = {}
+        entrants = contenders(self.loss, self.C, self.threads)
+        for one in entrants:
+            found[one.name], late[one.name] = self._climb(one, limits, bound, found, late)
+        self._run_svmocas(max(limits.values()))
+        self._repeat(entrants, found, ours)
+
+    def try_methods(self) -> None:
+        """Each of our methods that can do it, with no more time than makes it slower than `auto` for sure."""
+        auto = self._each_gap()
+        for name, described in solvers.available().items():
+            if self.loss in described["losses"] and {"binary"} <= set(described["tasks"]):
+                for gap in GAPS:
+                    reached = auto[gap]["converged"]
+                    limit = METHOD_FACTOR * auto[gap]["seconds"] + METHOD_SECONDS if reached else OUR_SECONDS
+                    if not self.ours(name, gap, limit)["converged"]:
+                        break
+                    self.ours(name, gap, limit, 1)
+
+    # --- ours --------------------------------------------------------------------------------------------------------
+
+    def _each_gap(self) -> dict[float, Record]:
+        found: dict[float, Record] = {}
+        for gap in GAPS:
+            missed = any(not record["converged"] for record in found.values())
+            found[gap] = self.ours("auto", gap, OUR_SECONDS if not missed else 0.0)
+        return found
+
+    def ours(self, solver: str, gap: float, limit: float, number: int = 0) -> Record:
+        return self._once(solver, lambda: self._train(solver, gap, limit), gap=gap, round=number)
+
+    def _train(self, solver: str, gap: float, limit: float) -> Record:
+        if limit == 0.0:
+            return {"converged": False, "refused": "not tried: a larger gap was not reached"}
+        try:
+            result, seconds = timed(
+                lambda: solvers.train(
+                    self.data.X,
+                    self.data.signs,
+                    solver=solver,
+                    loss=self.loss,
+                    C=self.C,
+                    tol=gap,
+                    max_seconds=limit,
+                    threads=self.threads,
+                )
+            )
+        except solvers.SolverError as refusal:
+            return {"converged": False, "refused": str(refusal)}
+        certificate = result.certificate
+        primal = self._primal(np.append(result.coef, result.intercept))
+        if abs(primal - certificate.primal) > SAME_BOUND * max(1.0, primal):
+            print(f"  THE CERTIFICATE IS WRONG: {solver} says {certificate.primal!r}, its weights {primal!r}")
+        return {
+            "converged": result.converged,
+            "seconds": result.seconds,
+            "cpu": seconds.cpu,
+            "solver": result.solver,
+            "primal": primal,
+            "bound": certificate.dual_bound,
+            "certificate_seconds": result.certificate_seconds,
+            "passes": result.passes,
+            "trace": _thinned([(step.seconds, step.primal) for step in result.trace if step.primal is not None]),
+        }
+
+    def _limit(self, ours: Record) -> float:
+        if not ours["converged"]:
+            return LIMIT_ALONE
+        seconds = float(ours[self.clock])
+        return max(LEAST_LIMIT, min(LIMIT_FACTOR * seconds, max(LONG_LIMIT, LONG_FACTOR * seconds)))
+
+    # --- peers -------------------------------------------------------------------------------------------------------
+
+    def _climb(
+        self,
+        one: Contender,
+        limits: dict[float, float],
+        bound: float,
+        found: dict[str, dict[float, float]],
+        late: dict[str, set[float]],
+    ) -> tuple[dict[float, float], set[float]]:
+        """The loosest tolerance for each gap that is reached in time, and the gaps that are not."""
+        reaching: dict[float, float] = {}
+        too_late = set(late.get(one.same_code_as or "", ()))
+        tolerances = _rungs(one, found)
+        before: list[float] = []
+        for tolerance in tolerances:
+            pending = [gap for gap in GAPS if gap not in reaching and gap not in too_late]
+            if not pending:
+                break
+            record = self._run_peer(one, tolerance, max(limits[gap] for gap in pending))
+            if "primal" not in record:
+                if record["why"] == "late":
+                    too_late |= set(pending)
+                break
+            reached = _gap(record["primal"], bound)
+            reaching |= {gap: tolerance for gap in pending if reached <= gap}
+            too_late |= {gap for gap in pending if reached > gap and record[self.clock] > limits[gap]}
+            before.append(record["primal"])
+            if len(before) > 2 and before[-1] == before[-2] == before[-3]:
+                break  # it has come to its own limit of iterations
+        return reaching, too_late
+
+    def _run_peer(self, one: Contender, tolerance: float, limit: float, number: int = 0) -> Record:
+        def measure() -> Record:
+            process = self.peers.ready(one.process, self.data.folder, lambda s: self._note_conversion(one.process, s))
+            trained = process.train(one.with_tolerance(tolerance), limit, self.clock)
+            if isinstance(trained, str):
+                return {"why": trained, "limit": limit}
+            return {"seconds": trained.seconds, "cpu": trained.cpu, "primal": self._primal(trained.weights)}
+
+        return self._checked(self._once(one.name, measure, tolerance=tolerance, round=number))
+
+    def _run_svmocas(self, limit: float) -> None:
+        """One run shows all gaps: it prints its objective in every iteration."""
+        if self.loss != "hinge" or self.threads > 1 or ocas.program(SVMOCAS) is None:
+            return
+        if self.data.entries > MOST_OCAS_ENTRIES:
+            return
+
+        def measure() -> Record:
+            rows = self.data.folder / "rows.light"
+            if not rows.exists():
+                ocas.write_rows(rows, self.data.X, self.data.signs)
+            run = ocas.run_ocas(SVMOCAS, rows, self.data.X.shape[1], C=self.C, gap=min(GAPS), limit=limit, bias=True)
+            share = run.cpu_share if self.clock == "cpu" else 1.0
+            return {
+                "seconds": run.seconds,
+                "cpu": run.seconds * run.cpu_share,
+                "primal": self._primal(run.weights[:, 0]),
+                "trace": [(share * seconds, primal) for seconds, primal in _bests(run.iterations)],
+            }
+
+        for number in range(ROUNDS):
+            record = self._checked(self._once(SVMOCAS, measure, round=number))
+            if record["seconds"] > ENOUGH_SECONDS:
+                break
+
+    def _repeat(
+        self, entrants: list[Contender], found: dict[str, dict[float, float]], ours: dict[float, Record]
+    ) -> None:
+        for gap in GAPS:
+            arrived = [(one, found[one.name][gap]) for one in entrants if gap in found[one.name]]
+            first = [self._run_peer(*run, 0.0)[self.clock] for run in arrived]  # these are in the ledger
+            close = [(run, time) for run, time in zip(arrived, first, strict=True) if time <= CLOSE * min(first)]
+            for number in range(1, SHORT_ROUNDS):
+                if ours[gap]["converged"] and number < _rounds(ours[gap][self.clock]):
+                    self.ours("auto", gap, OUR_SECONDS, number)
+                for (one, tolerance), time in close:
+                    if number < _rounds(time):
+                        self._run_peer(one, tolerance, 10.0 * ENOUGH_SECONDS, number)
+
+    # --- what is written down ----------------------------------------------------------------------------------------
+
+    def _once(self, who: str, measure: Callable[[], Record], **of: Any) -> Record:
+        group = {"data": self.data.name, "fingerprint": self.data.fingerprint, "loss": self.loss, "C": self.C}
+        return self.ledger.once(measure, **group, threads=self.threads, who=who, **of)
+
+    def _reference(self) -> Record:
+        """Kept beside the ledger, for the next one."""
+        stored = self.ledger.path.with_name("references.jsonl")
+        return self._once("reference", lambda: reference(self.data, self.loss, self.C, Ledger(stored)))
+
+    def _note_conversion(self, process: str, seconds: float) -> None:
+        self.ledger.add({"of": {"data": self.data.name, "conversion": process}, "seconds": seconds})
+
+    def _primal(self, weights: Any) -> float:
+        return objective(self.data.X, self.data.signs, self.loss, self.C, weights)
+
+    def _checked(self, record: Record) -> Record:
+        bound = self._reference()["bound"]
+        if "primal" in record and record["primal"] < bound * (1.0 - SAME_BOUND):
+            print(f"  OUR BOUND IS WRONG: {record['of']['who']} reaches {record['primal']!r}, the bound is {bound!r}")
+        return record
+
+
+def _rungs(one: Contender, found: dict[str, dict[float, float]]) -> Iterable[float]:
+    """All tolerances; after the same code without the conversion: those that were right there, and tighter ones."""
+    known = sorted(found.get(one.same_code_as or "", {}).values(), reverse=True)
+    if not known:
+        return one.tolerances
+    return [*dict.fromkeys(known), *(tolerance for tolerance in one.tolerances if tolerance < known[-1])]
+
+
+def _rounds(seconds: float) -> int:
+    if seconds > ENOUGH_SECONDS:
+        return 1
+    return SHORT_ROUNDS if seconds < SHORT_SECONDS else ROUNDS
+
+
+def _gap(primal: float, bound: float) -> float:
+    return (primal - bound) / primal
+
+
+def _bests(iterations: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The iterations that are clearly nearer to the last one than any before: (seconds, objective)."""
+    points = list(iterations)
+    last = min(primal for _, primal in points)
+    kept: list[tuple[float, float]] = []
+    for seconds, primal in points:
+        if not kept or primal - last < NEARER * (kept[-1][1] - last):
+            kept.append((seconds, primal))
+    return kept
+
+
+def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    step = max(1, -(-len(points) // TRACE_POINTS))
+    return [*points[:-1:step], *points[-1:]]

@@ -1,0 +1,184 @@
+"""The comparison as text: lines while it runs, a summary, and the page under docs/benchmarks with JSON and plots."""
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.peers.cells import Cell, Group, geometric_mean, groups
+from benchmarks.peers.ledger import Ledger
+from benchmarks.peers.match import GAPS
+from benchmarks.peers.plots import write_curves, write_heat_map
+from benchmarks.peers.reference import GOOD_ENOUGH
+
+__all__ = ["PAGE", "fastest_methods", "line", "summary", "write"]
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "peers.md"
+HOW = """# Beside the peers, measured
+
+Written by `make bench ARGS=peers` ({when}, {cores} cores, {machine}, load {load} at the end; seconds {clock}).
+
+Each cell is a set, a loss, C (as in LIBLINEAR: a sum over rows), and a relative gap that weights must reach; the bias
+is the weight of a feature 1. The gap of any weights is (P - bound) / P with P recomputed in float64 and the best dual
+bound that is proven. **Ours** is `solver="auto"`, stopped by itself, at its own certificate, which is part of its
+seconds. **A peer's** seconds are those of its fastest run that reached the gap, out of runs with ever tighter
+tolerances, as if an oracle had told it where to stop; svmocas prints its objective in every iteration, so one run shows
+all. A ratio is our seconds over the fastest peer's; below 1 we are faster. `<`: no peer reached the gap within the
+seconds it had (five times ours, at least 2 s; where that is more than 20 s, twice ours), and these seconds stand for
+its time, so the true ratio is smaller; `>`: ours did not arrive.
+
+All start from arrays in memory. LIBLINEAR's conversion to its own structure is not in its seconds (see the last table);
+scikit-learn and Snap ML convert inside `fit`, which cannot be taken apart. Dense data of which less than half is
+non-zero is handed to them as CSR. Ours and the peers take turns; the least of 3 runs counts (7 if they are shorter than
+0.05 s, 1 if longer than a second), peers that were twice as slow as the fastest are not repeated. LinearSVC is tried at
+the tolerances that were right for LIBLINEAR, whose code it contains, and at tighter ones.
+"""
+
+
+def line(group: Group) -> str:
+    """One match, for the terminal."""
+    cells = "; ".join(f"{cell.gap:.0e}: {_seconds(cell.ours)} / {_peer(cell)} = {_ratio(cell)}" for cell in group.cells)
+    loose = "" if group.known_to <= GOOD_ENOUGH else f" (optimum known to {group.known_to:.0e})"
+    return f"{group.data} {group.loss} C={group.C:g}, {_solvers(group)}: {cells}{loose}"
+
+
+def summary(found: list[Group]) -> str:
+    lines = []
+    for gap in GAPS:
+        cells = [cell for group in found for cell in group.cells if cell.gap == gap]
+        ratios = [cell.ratio for cell in cells if cell.ratio is not None]
+        mean = geometric_mean(ratios)
+        if mean is not None:
+            above = [sum(ratio > most for ratio in ratios) for most in (1.0, 0.5)]
+            bounded = sum(cell.mark == "<" for cell in cells)
+            lines.append(
+                f"gap {gap:.0e}: geometric mean {mean:.3f} over {len(ratios)} cells; {above[0]} above 1, {above[1]} "
+                f"above 0.5; no peer arrives in {bounded}, ours in none of {sum(cell.ours is None for cell in cells)}"
+            )
+    return "\n".join(lines)
+
+
+def fastest_methods(found: list[Group]) -> str:
+    """Which of ours is the fastest in each cell, where that is not what `auto` took."""
+    lines = ["Faster alone than `auto`:"]
+    for group in found:
+        for number, cell in enumerate(group.cells):
+            alone = {name: times[number] for name, times in group.methods.items()}
+            arrived = {name: seconds for name, seconds in alone.items() if seconds is not None}
+            best = min(arrived, key=arrived.__getitem__, default=None)
+            if best is not None and (cell.ours is None or arrived[best] < 0.9 * cell.ours):
+                lines.append(
+                    f"  {cell.data} {cell.loss} C={cell.C:g} {cell.gap:.0e}: {best} {arrived[best]:.4f} s, "
+                    f"auto ({cell.solver}) {_seconds(cell.ours)}"
+                )
+    return "\n".join(lines)
+
+
+def write(folder: Path, ledger: Ledger, clock: str) -> None:
+    """peers.md, peers.json, methods.json if methods were tried, and the plots."""
+    folder.mkdir(parents=True, exist_ok=True)
+    one, two = groups(ledger, 1, clock), groups(ledger, 2, clock)
+    when = datetime.now(UTC).strftime("%d %B %Y")
+    named_clock = "of the processor" if clock == "cpu" else "by the clock"
+    head = HOW.format(
+        when=when,
+        cores=os.cpu_count(),
+        machine=platform.machine(),
+        load=f"{os.getloadavg()[0]:.1f}",
+        clock=named_clock,
+    )
+    parts = [head]
+    if one:
+        parts += ["## One thread", "", *_section(one), "", "![ratios](peers-heat.svg)", ""]
+        write_heat_map(folder / "peers-heat.svg", one)
+        for loss in dict.fromkeys(group.loss for group in one):
+            write_curves(folder / f"peers-{loss}.svg", [group for group in one if group.loss == loss])
+            parts.append(f"![time against gap, {loss}](peers-{loss}.svg)")
+    if two:
+        parts += [
+            "",
+            "## Two threads: beside liblinear-multicore and Snap ML with two, by the clock",
+            "",
+            *_section(two),
+        ]
+    parts += ["", "## Conversion of the data, seconds, not in the above", "", *_conversions(ledger)]
+    (folder / "peers.md").write_text("\n".join(parts).rstrip() + "\n")
+    cells = {
+        name: [cell.as_json() for group in found for cell in group.cells]
+        for name, found in (("one_thread", one), ("two_threads", two))
+    }
+    curves = {f"{g.data}, {g.loss}, C={g.C:g}": _rounded(g) for g in one}
+    _write_json(folder / "peers.json", {"when": when, "clock": clock, **cells, "curves": curves})
+    tried = [
+        {"data": g.data, "loss": g.loss, "C": g.C, "gap": gap, "method": name, "seconds": seconds}
+        for g in one
+        for name, times in {**g.methods, "auto": [cell.ours for cell in g.cells]}.items()
+        for gap, seconds in zip(GAPS, times, strict=True)
+        if g.methods
+    ]
+    if tried:
+        _write_json(folder / "methods.json", tried)
+
+
+def _section(found: list[Group]) -> Iterator[str]:
+    yield from summary(found).splitlines()
+    yield ""
+    yield "| set | loss | C | ours | " + " | ".join(f"{gap:.0e}: ours / peer = ratio" for gap in GAPS) + " |"
+    yield "|" + "---|" * (4 + len(GAPS))
+    for group in found:
+        cells = " | ".join(f"{_seconds(cell.ours)} / {_peer(cell)} = **{_ratio(cell)}**" for cell in group.cells)
+        yield f"| {group.data} | {group.loss} | {group.C:g} | {_solvers(group)} | {cells} |"
+    slow = [cell for group in found for cell in group.cells if cell.ratio is not None and cell.ratio > 0.5]
+    yield ""
+    yield f"Above 0.5: {len(slow)} cells" + (":" if slow else ".")
+    yield ""
+    for cell in sorted(slow, key=lambda cell: -(cell.ratio or 0.0)):
+        what = f"{cell.data}, {cell.loss}, C = {cell.C:g}, {cell.gap:.0e}"
+        yield f"- {what}: {_ratio(cell)} ({cell.solver}; {_peer(cell)})"
+    loose = [group for group in found if group.known_to > GOOD_ENOUGH]
+    if loose:
+        yield ""
+        yield "Optimum known less exactly than 1e-7, so that a peer may have been nearer than it could be seen:"
+        yield ", ".join(f"{g.data} {g.loss} C = {g.C:g} ({g.known_to:.0e})" for g in loose) + "."
+
+
+def _conversions(ledger: Ledger) -> Iterator[str]:
+    found: dict[str, dict[str, float]] = {}
+    for record in ledger:
+        of = record["of"]
+        if "conversion" in of:
+            found.setdefault(of["data"], {})[of["conversion"]] = record["seconds"]
+    names = sorted({name for times in found.values() for name in times})
+    yield "| set | " + " | ".join(names) + " |"
+    yield "|" + "---|" * (1 + len(names))
+    for data, times in found.items():
+        yield f"| {data} | " + " | ".join(_seconds(times.get(name)) for name in names) + " |"
+
+
+def _solvers(group: Group) -> str:
+    return ", ".join(dict.fromkeys(cell.solver for cell in group.cells))
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.2g}" if seconds < 10.0 else f"{seconds:.0f}"
+
+
+def _peer(cell: Cell) -> str:
+    best = cell.best_peer
+    return f"none in {cell.limit:.2g} s" if best is None else f"{_seconds(cell.peers[best])} {best}"
+
+
+def _ratio(cell: Cell) -> str:
+    return "neither" if cell.ratio is None else f"{cell.mark}{cell.ratio:.2f}"
+
+
+def _rounded(group: Group) -> dict[str, list[tuple[float, float]]]:
+    return {
+        name: [(float(f"{s:.3g}"), float(f"{gap:.3g}")) for s, gap in curve] for name, curve in group.curves.items()
+    }
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content, indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n")
