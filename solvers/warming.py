@@ -15,6 +15,7 @@ from . import columns as columns_module
 from . import dual_refinement as dual_refinement_module
 from . import lagrangian_rows as lagrangian_rows_module
 from . import line_search as line_search_module
+from . import newton_rows as newton_rows_module
 from . import oca as oca_module
 from . import one_dimension as one_dimension_module
 from . import pair_counts as pair_counts_module
@@ -46,6 +47,7 @@ def warm_up(names: Collection[str] | None = None) -> None:
         bundle_module,
         risks_module,
         line_search_module,
+        newton_rows_module,
         oca_module,
     ]
     modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]

@@ -1,0 +1,319 @@
+"""Newton's method on a matrix of features x features, for tall data: what squared hinge and smoothed hinge share.
+
+A step solves (I + X'VX) direction = -gradient, with V = C_i / h on the rows whose loss curves, and reads X once at the
+point that it leads to. That read gives slacks, gradient and duality gap together; if the point is no good, the least
+one on the line is found from the slacks of both ends, without X, and read.
+
+- It starts on a sample of the rows, which grows as soon as the sample's own error is larger than what a step
+  can still gain: all rows are only read a handful of times.
+- The matrix is kept, and brought up to date by the rows that began or ceased to curve. Where many curve, that of a
+  sample serves, with the exact diagonal (a rare column that the sample has not seen would otherwise be taken for flat);
+  a larger sample follows as soon as steps gain too little for the reads that are left to do.
+- The gap at w is 1/2 |w - u|^2 plus what the rows between the kinks add, for the dual point alpha(w) with u = sum
+  alpha_i y_i x_i: nothing is estimated. That point is also lengthened or shortened to where its bound is best.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from .cholesky import cholesky_factor, cholesky_solve
+from .errors import InvalidOptions, UnsupportedProblem
+from .newton_rows import Sums, evaluate_rows, mark_changes, search_line, shares_of
+from .problem import BinaryProblem
+from .protocol import Method, Point, Progress, Start
+from .result import State, Status
+from .rows import Floats, read_only
+from .setting import Setting
+
+__all__ = ["MAX_FEATURES", "RowNewton"]
+
+MAX_FEATURES = 4096  # the matrix, its factor and a copy of the state are then 400 MB
+FIRST_ROWS, FIRST_ROWS_A_FEATURE = (
+    1000,
+    32,
+)  # of the first sample: with 8 a feature its minimum was of no use for more rows
+GROWTH = 8  # of the sample: its steps cost little beside those on the next
+BLOCK_ENTRIES = (
+    1 << 20
+)  # of X in a block of rows: the sums of blocks are added in their order, by any number of threads
+SAMPLE_STEPS = 4  # with a sample's matrix: so many reads take as long as the matrix of all rows
+PATIENCE = 8  # so many steps on all rows without a smaller gap mean that rounding rules
+DRIFT = 1e-3  # the error of a downdated matrix, beside the identity in it, at which it is summed up anew
+_EPS = float(np.finfo(float).eps)
+
+
+class RowNewton(Method[BinaryProblem]):
+    """The loop; a method says how wide the kink is smoothed and what follows when a width is done."""
+
+    tasks = ("binary",)
+    biases = ("regularized", "none", "free")
+    uses_threads = True
+    top: float
+    """The largest share of its cost that a row's alpha can be."""
+
+    def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
+        super().__init__(problem, options)
+        data = problem.data
+        self.is_free = problem.setting.bias == "free"
+        self.constant = 1.0 if self.is_free else problem.bias_feature
+        self.ridge = np.ones(data.n_features + 1)
+        self.ridge[-1] = 0.0 if self.is_free else 1.0
+        self.row_entries = max(1.0, data.stored_entries / data.n_rows)
+        self.changes = np.empty(data.n_rows)
+
+    @classmethod
+    def missing(cls, setting: Setting) -> UnsupportedProblem | None:
+        lacks = super().missing(setting)
+        if lacks is None and setting.n_features > MAX_FEATURES:
+            limit = f"takes at most {MAX_FEATURES} features, for it solves with a matrix of features x features"
+            return UnsupportedProblem("solver", f"{cls.name} {limit}; the data has {setting.n_features}")
+        return lacks
+
+    @abstractmethod
+    def _advance(self, state: State, gain: float, target: float) -> bool:
+        """Whether the smooth problem that follows this one is to be gone on with; `gain` is what the next step could
+        still lower this one by, relative to it. Changes what defines the smooth problem if so."""
+
+    def init(self, seed: int, start: Start) -> State:
+        n, k = self.problem.data.n_rows, self.problem.data.n_features + 1
+        state: State = {
+            "phase": "moved",  # of the trial: "moved", "searched" are taken as they are, "trial" is judged; "aim": none
+            "w": np.zeros(k),
+            "trial": np.zeros(k),
+            "u": np.zeros(k),
+            "squares": np.zeros(k),  # diagonal of the Gram matrix of all rows
+            "slack": np.zeros(n),
+            "trial_slack": np.zeros(n),
+            "before": np.zeros(0),
+            "gram": np.zeros((k, k)),  # of the rows in `summed`, upper triangle
+            "summed": np.zeros(n, dtype=bool),
+            "peak": 0.0,  # the largest trace of `gram` since it was summed up anew
+            "stride": self._first_stride(),
+            "gram_stride": 1,
+            "seed": seed % 2**31,
+            "h": 0.5,
+            "smooth": math.inf,  # the smooth objective at w
+            "slope": 0.0,  # its derivative at w towards the trial
+            "gap": math.inf,  # of alpha as it is, on all rows
+            "stretch": 1.0,  # what makes the best dual point of alpha
+            "best_gap": math.inf,
+            "idle": 0,
+            # The place counts: weights may be the same numbers in another order.
+            "costs_seen": float((self.problem.costs * np.arange(1, n + 1)).sum()),
+            **dict.fromkeys(("iterations", "rows_read"), 0),
+        }
+        state["gram_stride"] = state["stride"]
+        self._prepare(state)
+        if start.state is not None:
+            self._resume(state, start.state)
+        elif start.coef is not None:
+            scale = self.constant
+            state["trial"] = np.append(start.coef, start.intercept / scale if scale > 0.0 else 0.0)
+            state["stride"] = 1
+        return state
+
+    def _prepare(self, state: State) -> None:
+        """What a method's own part of the state is."""
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # it is a status
+    def step(self, state: State, target: float) -> Progress:
+        if state["phase"] == "aim":
+            try:
+                self._aim(state, target)
+            except np.linalg.LinAlgError:
+                return self._progress(state, Status.NONFINITE)
+        sums, vectors = self._evaluate(state)
+        w, u = state["trial"], vectors[0]
+        smooth = 0.5 * self._dot(w, w) + sums.smooth
+        if not math.isfinite(smooth + float(u.sum())):
+            return self._progress(state, Status.NONFINITE)
+        state["iterations"] += 1
+        if state["phase"] == "trial":
+            direction = w - state["w"]
+            slope = self._dot(w, direction) - _dot(u, direction)
+            rounding = 1e-13 * abs(smooth)
+            if abs(slope) > 0.5 * abs(state["slope"]) or smooth > state["smooth"] + rounding:
+                self._search(state, direction)
+                if state["gram_stride"] > state["stride"]:
+                    state["gram_stride"] = state["stride"]  # a sample's matrix led astray
+                return self._progress(state)
+        state["w"], state["u"], state["squares"], state["smooth"] = w, u, vectors[1], smooth
+        state["slack"], state["trial_slack"] = state["trial_slack"], state["slack"]
+        state["phase"] = "aim"
+        return self._judged(state, sums, target)
+
+    def extract(self, state: State) -> Point:
+        w, alpha = state["w"], None
+        if state["stride"] == 1:
+            alpha = np.empty(self.problem.data.n_rows)
+            shares_of(state["slack"], state["h"], self.top, read_only(state["before"]), alpha)
+            alpha *= state["stretch"] * self.problem.costs
+        return Point(w[:-1].copy(), float(self.constant * w[-1]), alpha)
+
+    # --- where to go -------------------------------------------------------------------------------------------------
+
+    def _aim(self, state: State, target: float) -> None:
+        """The next trial: a Newton step, or, once that gains less than the smooth problem is wrong by, the next one."""
+        direction = self._direction(state)
+        gradient = state["w"] * self.ridge - state["u"]
+        state["slope"] = _dot(gradient, direction)
+        state["trial"] = state["w"] + direction
+        state["phase"] = "trial"
+        gain = -0.5 * state["slope"] / max(state["smooth"], self.problem.primal_floor)
+        n = self.problem.data.n_rows
+        has_advanced = self._advance(state, gain, target)
+        if state["stride"] > 1 and gain * n <= 0.5 * state["w"].size * state["stride"]:
+            # The sample's minimum is off by some k / 2 of its own rows' losses.
+            state["gram_stride"] = state["stride"]
+            state["stride"] = 1 if state["stride"] < 2 * GROWTH else state["stride"] // GROWTH
+            if state["stride"] > 1 or not self._is_long(state["gram_stride"]):
+                state["gram_stride"] = state["stride"]
+            has_advanced = True
+        if has_advanced:
+            state["phase"] = "moved"
+
+    def _direction(self, state: State) -> Floats:
+        self._update_gram(state)
+        curvature = self._scale(state["gram_stride"]) / state["h"]
+        matrix, gram = curvature * state["gram"], state["gram"]
+        if state["gram_stride"] > state["stride"]:
+            seen = gram.diagonal() > 0.0
+            whole = state["squares"] / state["h"]
+            stretch = np.sqrt(np.divide(whole, matrix.diagonal(), out=np.zeros_like(whole), where=seen))
+            matrix *= stretch[:, None] * stretch
+            matrix[np.diag_indices_from(matrix)] = whole
+        matrix[np.diag_indices_from(matrix)] += self.ridge
+        if self.is_free and matrix[-1, -1] <= 0.0:
+            matrix[-1, -1] = 1.0
+        gradient = state["w"] * self.ridge - state["u"]
+        return -cholesky_solve(cholesky_factor(matrix, 0.0), gradient)
+
+    def _update_gram(self, state: State) -> None:
+        gram, changes = state["gram"], self.changes
+        has_drifted = state["peak"] * _EPS > DRIFT
+        arguments = self.problem.costs, state["h"], self.top, read_only(state["before"]), state["gram_stride"]
+        count, changed = mark_changes(
+            read_only(state["slack"]), *arguments, state["seed"], state["summed"], changes, has_drifted
+        )
+        if changed < 0:
+            gram[:], state["peak"] = 0.0, 0.0
+        self.problem.data.add_gram(changes, self.constant, gram)
+        state["rows_read"] += count if changed < 0 else changed
+        state["peak"] = max(state["peak"], float(gram.trace()))
+
+    def _search(self, state: State, direction: Floats) -> None:
+        """The least point of the line through w and the trial becomes the trial."""
+        stride, w = state["stride"], state["w"]
+        arguments = self.problem.costs, state["h"], self.top, read_only(state["before"]), stride, state["seed"]
+        slopes = self._scale(stride), self._dot(w, direction), self._dot(direction, direction), state["slope"]
+        t = search_line(read_only(state["slack"]), read_only(state["trial_slack"]), *arguments, *slopes)
+        state["trial"], state["phase"] = w + t * direction, "searched"
+
+    # --- where it is -------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, state: State) -> tuple[Sums, Floats]:
+        """Read the sample at the trial: sums as if it were all rows."""
+        problem, stride = self.problem, state["stride"]
+        rows = problem.data.n_rows // stride
+        n_blocks = max(1, int(rows * self.row_entries) // BLOCK_ENTRIES)
+        edges = [rows * block // n_blocks for block in range(n_blocks + 1)]
+        vectors = np.zeros((n_blocks, 2, state["w"].size))
+        weights = read_only(state["trial"])
+        smoothing: tuple[Any, ...] = state["h"], self.top, read_only(state["before"]), stride, state["seed"]
+        with_squares = state["gram_stride"] > stride
+
+        kernel: Callable[..., tuple[float, ...]] = evaluate_rows
+        constants: tuple[Any, ...] = (*problem.data.flat(), problem.signs, problem.costs, self.constant, weights)
+
+        def read(block: int) -> tuple[float, ...]:
+            into: tuple[Any, ...] = edges[block], edges[block + 1], state["trial_slack"], vectors[block], with_squares
+            return kernel(*constants, *smoothing, *into)
+
+        if self.threads > 1 and n_blocks > 1:
+            with ThreadPoolExecutor(min(self.threads, n_blocks)) as pool:
+                parts = list(pool.map(read, range(n_blocks)))
+        else:
+            parts = [read(block) for block in range(n_blocks)]
+        state["rows_read"] += rows
+        scale = self._scale(stride)
+        total = [scale * math.fsum(part[field] for part in parts) for field in range(len(Sums._fields))]
+        return Sums(*total), scale * vectors.sum(axis=0)
+
+    def _judged(self, state: State, sums: Sums, target: float) -> Progress:
+        """The accepted point's figures, if they are those of all rows."""
+        if state["stride"] > 1:
+            return self._progress(state)
+        w, u = state["w"], state["u"]
+        primal = 0.5 * self._dot(w, w) + sums.loss
+        gradient = (w - u)[: w.size - self.is_free]
+        gap = 0.5 * _dot(gradient, gradient) + sums.mismatch
+        if state["gram_stride"] > 1 and state["gap"] < math.inf:
+            # The next steps will gain like this one; if too many are needed, all rows' matrix is cheaper.
+            ratio, wanted = gap / state["gap"], target * max(primal, self.problem.primal_floor)
+            state["gram_stride"] = 1 if ratio >= 1.0 or gap * ratio**SAMPLE_STEPS > wanted else state["gram_stride"]
+        state["gap"] = gap
+        if self.is_free and sums.alpha > 0.0:
+            # Rows of the heavier class give up as much as there is too much of it.
+            excess = abs(u[-1]) / sums.alpha
+            gap += excess * (sums.loss + excess * self._dot(u, u))
+        # D(t alpha) = t sum(alpha) - t^2 / 2 scale has its maximum at `stretch`.
+        curvature = self._dot(u, u) + 2.0 * sums.conjugate
+        stretch = sums.alpha / curvature if curvature > 0.0 else 1.0
+        state["stretch"] = min(stretch, 1.0) if self.top == 1.0 else stretch
+        gap = max(0.0, gap - 0.5 * curvature * (1.0 - state["stretch"]) ** 2)
+        scale = max(primal, self.problem.primal_floor)
+        state["idle"] = 0 if gap < 0.99 * state["best_gap"] else state["idle"] + 1
+        state["best_gap"] = min(gap, state["best_gap"])
+        finished = Status.STALLED if state["idle"] >= PATIENCE else None
+        return self._progress(state, finished)._replace(
+            primal=primal, dual_bound=primal - gap, gap_estimate=gap / scale
+        )
+
+    def _progress(self, state: State, finished: Status | None = None) -> Progress:
+        passes = state["rows_read"] // self.problem.data.n_rows
+        return Progress(state["iterations"], passes, None, None, None, finished, is_complete=state["stride"] == 1)
+
+    # --- sizes -------------------------------------------------------------------------------------------------------
+
+    def _first_stride(self) -> int:
+        n, k = self.problem.data.n_rows, self.problem.data.n_features + 1
+        stride = n // max(FIRST_ROWS, FIRST_ROWS_A_FEATURE * k)
+        return stride if stride >= 4 else 1
+
+    def _is_long(self, gram_stride: int) -> bool:
+        """Whether adding up the matrix of all rows takes so much longer than a read that a sample is worth trying."""
+        return not self.problem.data.sparse and self.row_entries > 20
+
+    def _scale(self, stride: int) -> float:
+        n = self.problem.data.n_rows
+        return n / (n // stride)
+
+    def _dot(self, left: Floats, right: Floats) -> float:
+        """Without the bias, if that is free."""
+        return float((left * right * self.ridge).sum())
+
+    def _resume(self, state: State, earlier: State) -> None:
+        """Go on from an earlier state, to the same bits; on another problem, start from its weights."""
+        if np.shape(earlier.get("w", 0.0)) != state["w"].shape or not np.isfinite(earlier["w"]).all():
+            raise InvalidOptions(
+                "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"
+            )
+        arrays = [name for name, value in state.items() if isinstance(value, np.ndarray)]
+        is_own = all(np.shape(earlier.get(name, 0.0)) == state[name].shape for name in arrays)
+        if is_own and earlier.get("costs_seen") == state["costs_seen"]:
+            rows_read = self.problem.data.n_rows
+            state.update({name: np.array(earlier[name]) for name in arrays})
+            state.update({name: earlier[name] for name in state if name not in arrays})
+            state["iterations"], state["rows_read"] = 0, rows_read
+        else:
+            state["trial"], state["stride"] = np.array(earlier["w"]), 1
+
+
+def _dot(left: Floats, right: Floats) -> float:
+    # Not left @ right: BLAS would use threads, whose waiting costs more than the sum on a busy machine.
+    return float((left * right).sum())
