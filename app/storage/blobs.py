@@ -12,6 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -126,7 +127,13 @@ class StagedArray(StagedFile):
         self._write_header()
         assert self._file.tell() == self._header_bytes, "numpy leaves room for the row count to grow"
         self._file.flush()
-        return self._commit_as(hash_file(self.path))
+        if self.n_bytes < BLOCK_BYTES:
+            return self._commit_as(hash_file(self.path))
+        with ThreadPoolExecutor(1) as beside:  # the disk takes as long as the hash
+            synced = beside.submit(os.fsync, self._file.fileno())
+            sha256 = hash_file(self.path)
+            synced.result()
+        return self._commit_as(sha256)
 
     def _write_header(self) -> None:
         shape = (self.n_rows, *self._row_shape)

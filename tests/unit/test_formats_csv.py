@@ -1,5 +1,6 @@
 """The CSV reader: what it accepts and gives, and the exact place and code of what it refuses."""
 
+import itertools
 import tracemalloc
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from app.datasets.formats import InvalidFile, InvalidOption, ReadOptions, Table, read
+from app.datasets.formats import csv as csv_reader
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
@@ -359,3 +361,36 @@ def test_the_bundled_example_is_the_public_data_set(shared_data: Path) -> None:
     with np.load(shared_data / "ionosphere" / "train.npz", allow_pickle=False) as source:
         assert np.abs(table.arrays["X"] - source["X"]).max() < 1e-15
         assert np.array_equal(table.arrays["y"], source["y"])
+
+
+PLAIN_CELLS = ["0", "-0", "7", "007", "-12", "3.25", "1.", "1e5", "-2.5E-7", "0.1", "123456789012345678901", "5e-300"]
+OTHER_CELLS = ["+1", ".5", " 1", "1\t", "1e-400", "2.2250738585072011e-308", '"3"', "1e22222"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last_end", [True, False])
+def test_plain_numbers_are_read_by_the_kernel_and_others_beside_them_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, last_end: bool
+) -> None:
+    plain = [[a, b, "2", str(k % 2)] for k, (a, b) in enumerate(itertools.product(PLAIN_CELLS, PLAIN_CELLS))]
+    text = "a,b,weight,y" + end + end.join(",".join(row) for row in plain) + (end if last_end else "")
+    path = tmp_path / "plain.csv"
+    path.write_bytes(text.encode())
+
+    def ask(*_: object) -> None:
+        raise AssertionError("pyarrow was asked")
+
+    with monkeypatch.context() as patched:
+        if last_end:
+            patched.setattr(csv_reader, "_parse", ask)
+        table = read(path, "csv", ReadOptions(target="y", weight="weight"))
+    assert table.arrays["X"].tolist() == [[float(cell) for cell in row[:2]] for row in plain]
+    assert np.signbit(table.arrays["X"][12:24, 0]).all(), "minus zero stays what it is"
+    assert table.arrays["y"].tolist() == [k % 2 for k in range(len(plain))]
+    for other in OTHER_CELLS[:-1]:
+        path.write_bytes((text.removesuffix(end) + end + f"{other},1,2,0" + end).encode())
+        assert read(path, "csv", ReadOptions(target="y", weight="weight")).arrays["X"][-1, 0] == float(other.strip('"'))
+    for wrong in ("1,1,2", "1,1,2,0,0", "1,1,-2,0", f"{OTHER_CELLS[-1]},1,2,0", "1,1,2,", "1,,2\r,0", "--1,1,2,0"):
+        path.write_bytes((text.removesuffix(end) + end + wrong + end).encode())
+        with pytest.raises(InvalidFile):
+            read(path, "csv", ReadOptions(target="y", weight="weight"))

@@ -91,6 +91,7 @@ def warm() -> None:
     """Compile what is compiled on first use and import what is slow to import."""
     for module, _ in READERS.values():
         import_module(module, __package__)
-    from .libsvm import warm as warm_libsvm
+    from . import csv, libsvm
 
-    warm_libsvm()
+    csv.warm()
+    libsvm.warm()

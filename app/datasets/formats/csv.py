@@ -1,4 +1,5 @@
-"""CSV: pyarrow converts piece by piece; where it refuses, Python's own reader finds the places of the faults.
+"""CSV, piece by piece: plain numbers by our kernel, all else by pyarrow; where both refuse, Python's own reader finds
+the places of the faults.
 
 Column names come from the header or not at all. Features are finite decimal numbers as long as nothing else is
 seen; a column with words in it is read anew as words, and `guess` tells what they are. Labels are numbers if all
@@ -7,7 +8,7 @@ number are no part of it. Nothing is changed or guessed without a word about it.
 """
 
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ import pyarrow.csv
 
 from app.spelling import MARKS, NUMBER
 
+from . import csv_kernels, decimal_kernels
 from .collect import Block, Collector, is_clean
-from .columns import Source
+from .columns import Roles, Source
 from .compressed import Ceiling
 from .csv_cells import Plan, first_plan, read_cells
+from .csv_kernels import TARGET, WEIGHT, parse_numbers
 from .csv_layout import Layout, find_layout
 from .labels import Encoded
 from .mapped import Mapped, map_file
@@ -29,10 +32,21 @@ from .table import ErrorLog, FileError, FileWarning, InvalidFile, InvalidOption,
 from .text import LineCounter, Piece, check_text, is_sound, map_in_order, piece_bytes, pieces, skip_byte_order_mark
 from .words import encode_cells
 
-__all__ = ["read_csv", "read_tsv"]
+__all__ = ["read_csv", "read_tsv", "warm"]
 
 WIDE = 10_000  # columns; from about here on pyarrow's cost of a column in a piece outweighs its speed
 PEEKED_BYTES = 16 << 10
+IGNORED = -3
+
+
+@cache
+def warm() -> None:
+    """Compile the kernel, or load it compiled; once a process."""
+    from solvers import kernel_cache
+
+    kernels = kernel_cache.kernels_of(csv_kernels) + kernel_cache.kernels_of(decimal_kernels)
+    layout = Layout(",", None, 2, Roles(1, None, None, [0]), frozenset(), 4, 0, 1)
+    kernel_cache.warm(kernels, lambda: _parse_plain(Piece(b"1,2\n", 0, 4), layout))
 
 
 class _Unsound(Exception):
@@ -157,7 +171,9 @@ def _find_record_end(mapped: Mapped, first: int, past: int) -> int:
 
 
 def _convert_piece(piece: Piece, layout: Layout, plan: Plan) -> tuple[Piece, Block | None]:
-    """By pyarrow: fast; None where it refuses, and where it would be slow."""
+    """By our kernel if all are plain numbers, else by pyarrow; None where it refuses, and where it would be slow."""
+    if not (plan.words or plan.marked or layout.missing) and (plain := _parse_plain(piece, layout)) is not None:
+        return piece, plain
     if not is_sound(piece.text, layout.delimiter):
         raise _Unsound
     if layout.n_columns > WIDE or _is_blank(piece.text):
@@ -192,6 +208,25 @@ def _convert_piece(piece: Piece, layout: Layout, plan: Plan) -> tuple[Piece, Blo
         marks={k: marks[j] for k, j in features.items() if marks.get(j)},
     )
     return piece, block if is_clean(block) and not _says_missing(block, layout) else None
+
+
+def _parse_plain(piece: Piece, layout: Layout) -> Block | None:
+    """Rows of nothing but numbers; None: they are not, or not for sure. Such bytes are sound text, too."""
+    roles = layout.roles
+    places = np.full(layout.n_columns, IGNORED)
+    places[roles.features] = np.arange(len(roles.features))
+    places[roles.target] = TARGET
+    if roles.weight is not None:
+        places[roles.weight] = WEIGHT
+    text = np.frombuffer(piece.mapped, np.uint8, piece.past - piece.first, piece.first)
+    if IGNORED in places or text[-1] != ord("\n"):  # an ignored cell may hold anything, also a line feed in quotes
+        return None
+    n_rows = int(np.count_nonzero(text == ord("\n")))
+    X, target = np.empty((n_rows, len(roles.features))), np.empty(n_rows)
+    weight = np.empty(0 if roles.weight is None else n_rows)
+    if parse_numbers(text, ord(layout.delimiter), places, X, target, weight) != n_rows or (weight < 0).any():
+        return None
+    return Block(X, target, None if roles.weight is None else weight)
 
 
 def _take_out_marks(columns: dict[int, Any], j: int, layout: Layout) -> Counter[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from . import libsvm_kernels
+from . import decimal_kernels, libsvm_kernels
 from .collect import Block, Collector, SparseRows
 from .compressed import Ceiling
 from .labels import encode_integers
@@ -95,7 +95,7 @@ def warm() -> None:
     """Compile the kernels, or load them compiled; once a process."""
     from solvers import kernel_cache
 
-    all_kernels = [value for value in vars(libsvm_kernels).values() if hasattr(value, "py_func")]
+    all_kernels = kernel_cache.kernels_of(libsvm_kernels) + kernel_cache.kernels_of(decimal_kernels)
     text = b"1 qid:1 2:1e300 1:0.1 # x\n-1 qid:2\n"
     piece = Piece(text, 0, len(text))
     kernel_cache.warm(all_kernels, lambda: _PieceRows(piece, _Limits.of(ReadOptions()), _Pool(len(text))))

@@ -1,12 +1,9 @@
 """The compiled half of the libsvm reader: bytes to CSR arrays, faults by number and place.
 
-One kernel walks the text line by line into arrays that the caller has allocated. A decimal is rounded
-here when that is provably right: in one floating-point operation for short ones, by a 128-bit product
-for most others (after Eisel and Lemire). What is left, and only that, is parked: its slot holds a NaN
-that carries the token's byte offset, and the caller lets Python's float decide. Every loop over bytes
-stops at a line feed, so the text must end with one; nothing else bounds it.
-
-Letters: a decimal is w * 10^q; 10^q = T * 2^(B - 127) with T of 128 bits, rounded down.
+One kernel walks the text line by line into arrays that the caller has allocated. A decimal that cannot be
+rounded here for sure (`decimal_kernels`), and only that, is parked: its slot holds a NaN that carries the token's
+byte offset, and the caller lets Python's float decide. Every loop over bytes stops at a line feed, so the text
+must end with one; nothing else bounds it.
 """
 
 from enum import IntEnum
@@ -14,6 +11,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 from numba import njit
+
+from .decimal_kernels import LARGEST_INTEGER, MALFORMED, UNSURE, scan_integer, scan_number
 
 __all__ = ["PARKED_OFFSET", "Arrays", "Fault", "Limits", "Slot", "parse_lines"]
 
@@ -60,36 +59,9 @@ class Fault(IntEnum):
 PARKED_OFFSET = (1 << 48) - 1
 _PARKED_NAN = 0x7FF8 << 48
 
-_TAB, _LF, _CR, _SPACE, _HASH, _PLUS, _MINUS, _DOT, _ZERO, _NINE, _COLON = b"\t\n\r #+-.09:"
-_UPPER_E, _LOWER_E, _D, _I, _Q = b"Eediq"
-_ROUNDED, _UNSURE, _MALFORMED = range(3)
-_ROOM = 10**17  # below it one more digit keeps an integer under 10^18
-_LARGEST_INTEGER = 2**53  # up to it every integer is a float
-_LARGEST_EXPONENT = 10**5
+_TAB, _LF, _CR, _SPACE, _HASH, _COLON = b"\t\n\r #:"
+_D, _I, _Q = b"diq"
 _ROW_ROOM = 2**32
-_Q_MIN, _Q_MAX = -307, 290  # w * 10^q is a normal number for every 1 <= w <= 10^18
-
-
-def _tabulate_powers() -> tuple[list[int], list[int]]:
-    """T and B of the module's legend for every q."""
-    tops, exponents = [], []
-    for q in range(_Q_MIN, _Q_MAX + 1):
-        above, below = 10 ** max(q, 0), 10 ** max(-q, 0)
-        shift = 128 - (above.bit_length() - below.bit_length())
-        top = (above << max(shift, 0)) // (below << max(-shift, 0))
-        extra = top.bit_length() - 128  # 0 or 1
-        tops.append(top >> extra)
-        exponents.append(127 - shift + extra)
-    return tops, exponents
-
-
-_T, _B = _tabulate_powers()
-_T_HIGH = np.array([t >> 64 for t in _T], dtype=np.uint64)
-_T_LOW = np.array([t & (2**64 - 1) for t in _T], dtype=np.uint64)
-_EXPONENTS = np.array(_B, dtype=np.int64)
-_TENS = np.array([10.0**k for k in range(23)])
-_TWO_MIN = -1074
-_TWOS = np.array([2.0**k for k in range(_TWO_MIN, 1024)])
 
 
 @njit(cache=True, nogil=True)
@@ -132,23 +104,23 @@ def _parse_row(text: Bytes, p: int, offset: int, limits: Limits, state: Ints, ar
     lowest, highest, shift = limits
     y, y_bits, group, indptr, indices, data, data_bits = arrays
     row = state[Slot.ROWS]
-    status, value, stop = _scan_number(text, p)
-    if status == _MALFORMED or not _ends_token(text[stop]):
+    status, value, stop = scan_number(text, p)
+    if status == MALFORMED or not _ends_token(text[stop]):
         while not _ends_token(text[stop]):
             if text[stop] == _COLON:
                 return Fault.MISSING_LABEL, p, stop
             stop += 1
         return Fault.BAD_LABEL, p, stop
     y[row] = value
-    if status == _UNSURE:
+    if status == UNSURE:
         y_bits[row] = _PARKED_NAN | (offset + p)
         state[Slot.PARKED] += 1
     p = _skip_blanks(text, stop)
 
     has_qid = text[p] == _Q and text[p + 1] == _I and text[p + 2] == _D and text[p + 3] == _COLON
     if has_qid:
-        query, stop = _scan_integer(text, p + 4)
-        if stop == p + 4 or not _ends_token(text[stop]) or query > 10 * _ROOM - 1:
+        query, stop = scan_integer(text, p + 4)
+        if stop == p + 4 or not _ends_token(text[stop]) or query > LARGEST_INTEGER - 1:
             return Fault.BAD_QID, p, stop
         if state[Slot.HAS_QID] == 0:
             return Fault.UNEXPECTED_QID, p, stop
@@ -161,7 +133,7 @@ def _parse_row(text: Bytes, p: int, offset: int, limits: Limits, state: Ints, ar
     first, first_place = state[Slot.NNZ], p
     n, previous, ascending = first, -1, True
     while not _ends_line(text[p]):
-        index, stop = _scan_integer(text, p)
+        index, stop = scan_integer(text, p)
         if stop == p or text[stop] != _COLON:
             return _judge_index(text, p), p, stop
         if index > highest:
@@ -174,12 +146,12 @@ def _parse_row(text: Bytes, p: int, offset: int, limits: Limits, state: Ints, ar
             ascending = False
         previous = index
         p = stop + 1
-        status, value, stop = _scan_number(text, p)
-        if status == _MALFORMED or not _ends_token(text[stop]):
+        status, value, stop = scan_number(text, p)
+        if status == MALFORMED or not _ends_token(text[stop]):
             return Fault.BAD_VALUE, p, stop
         indices[n] = index - shift
         data[n] = value
-        if status == _UNSURE:
+        if status == UNSURE:
             data_bits[n] = _PARKED_NAN | (offset + p)
             state[Slot.PARKED] += 1
         n += 1
@@ -241,117 +213,6 @@ def _judge_index(text: Bytes, p: int) -> Fault:
             return Fault.BAD_INDEX
         p += 1
     return Fault.MISSING_COLON
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _scan_integer(text: Bytes, p: int) -> tuple[int, int]:
-    """Digits from p on: (their value, or 10^18 where it is that or more; the place behind them)."""
-    value = 0
-    while _ZERO <= text[p] <= _NINE:
-        value = value * 10 + (int(text[p]) - _ZERO) if value < _ROOM else 10 * _ROOM
-        p += 1
-    return value, p
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _scan_number(text: Bytes, p: int) -> tuple[int, float, int]:
-    """A decimal from p on: (status, value, the place behind it)."""
-    if _ZERO <= text[p] <= _NINE and text[p + 1] == _SPACE:  # most values of sparse data
-        return _ROUNDED, float(int(text[p]) - _ZERO), p + 1
-    negative = text[p] == _MINUS
-    if negative or text[p] == _PLUS:
-        p += 1
-    w, q, cut = 0, 0, False
-    first = p
-    while _ZERO <= text[p] <= _NINE:
-        if w < _ROOM:
-            w = w * 10 + (int(text[p]) - _ZERO)
-        else:
-            q += 1
-            cut |= text[p] != _ZERO
-        p += 1
-    digits = p - first
-    if text[p] == _DOT:
-        p += 1
-        first = p
-        while _ZERO <= text[p] <= _NINE:
-            if w < _ROOM:
-                w = w * 10 + (int(text[p]) - _ZERO)
-                q -= 1
-            else:
-                cut |= text[p] != _ZERO
-            p += 1
-        digits += p - first
-    if digits == 0:
-        return _MALFORMED, 0.0, p
-    if text[p] == _LOWER_E or text[p] == _UPPER_E:
-        down = text[p + 1] == _MINUS
-        p += 2 if down or text[p + 1] == _PLUS else 1
-        first = p
-        exponent = 0
-        while _ZERO <= text[p] <= _NINE:
-            if exponent < _LARGEST_EXPONENT:
-                exponent = exponent * 10 + (int(text[p]) - _ZERO)
-            p += 1
-        if p == first:
-            return _MALFORMED, 0.0, p
-        if exponent >= _LARGEST_EXPONENT:
-            return _UNSURE, 0.0, p
-        q += -exponent if down else exponent
-    status, value = _round_decimal(w, q, cut)
-    return status, -value if negative else value, p
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _round_decimal(w: int, q: int, cut: bool) -> tuple[int, float]:
-    """The float nearest to w * 10^q, or to what lies between it and (w + 1) * 10^q if digits were cut."""
-    if not cut and w <= _LARGEST_INTEGER and -22 <= q <= 22:
-        return _ROUNDED, w / _TENS[-q] if q < 0 else w * _TENS[q]
-    if w == 0 and not cut:
-        return _ROUNDED, 0.0
-    if q < _Q_MIN or q > _Q_MAX:
-        return _UNSURE, 0.0
-    status, value = _round_product(np.uint64(w), q)
-    if cut and _round_product(np.uint64(w + 1), q) != (_ROUNDED, value):
-        return _UNSURE, 0.0
-    return status, value
-
-
-@njit(cache=True, nogil=True)
-def _round_product(w: np.uint64, q: int) -> tuple[int, float]:
-    """Round w * 10^q by the upper 128 bits of w * T; unsure if what they leave out could decide."""
-    lead = 0
-    for step in (32, 16, 8, 4, 2, 1):
-        if w >> np.uint64(64 - step) == 0:
-            w, lead = w << np.uint64(step), lead + step
-    high, middle = _multiply(w, _T_HIGH[q - _Q_MIN])
-    carry, _ = _multiply(w, _T_LOW[q - _Q_MIN])
-    middle += carry
-    if middle < carry:
-        high += np.uint64(1)
-    spare = 10 + int(high >> np.uint64(63))  # bits of `high` below the 53 that a float keeps
-    significand = high >> np.uint64(spare)
-    rest = high & ((np.uint64(1) << np.uint64(spare)) - np.uint64(1))
-    half = np.uint64(1) << np.uint64(spare - 1)
-    # The true product is at or above (high, middle) and below (high, middle) + 2.
-    if rest == half and middle == 0:
-        return _UNSURE, 0.0
-    if rest == half - np.uint64(1) and middle >= np.uint64(2**64 - 2):
-        return _UNSURE, 0.0
-    if rest >= half:
-        significand += np.uint64(1)
-    return _ROUNDED, significand * _TWOS[spare + 1 - lead + _EXPONENTS[q - _Q_MIN] - _TWO_MIN]
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _multiply(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """The 128-bit product of two unsigned words as (high, low)."""
-    mask, word = np.uint64(2**32 - 1), np.uint64(32)
-    a0, a1, b0, b1 = a & mask, a >> word, b & mask, b >> word
-    low = a0 * b0
-    cross = a1 * b0 + (low >> word)
-    other = a0 * b1 + (cross & mask)
-    return a1 * b1 + (cross >> word) + (other >> word), (other << word) | (low & mask)
 
 
 @njit(cache=True, nogil=True)
