@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import inspect
 import pkgutil
 import sys
 
@@ -18,20 +19,28 @@ def main() -> int:
     described = {name: (module.__doc__ or "").splitlines()[0] for name, module in measurements.items()}
     parser.epilog = "\n".join(f"{name:16} {what}" for name, what in described.items())
     parser.add_argument("names", nargs="*", help=f"measurements; without any: {', '.join(BY_DEFAULT)}")
-    takes_options = {name: module for name, module in measurements.items() if hasattr(module, "add_options")}
-    for module in takes_options.values():
-        module.add_options(parser)
+    _add_options(parser)
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in measurements]:
         print(f"no such measurement: {', '.join(unknown)}; there are: {', '.join(measurements)}", file=sys.stderr)
         return 2
     for name in options.names or BY_DEFAULT:
         print(f"== {name}: {described[name]}", flush=True)
-        if name in takes_options:
-            measurements[name].run(options)
-        else:
-            measurements[name].run()
+        run = measurements[name].run
+        run(*[options] * len(inspect.signature(run).parameters))
     return 0
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Of the measurements that take any."""
+    parser.add_argument("--quick", action="store_true", help="the small sets only, under five minutes")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu on a machine that is not quiet")
+    peers = parser.add_argument_group("peers")
+    peers.add_argument("--fresh", action="store_true", help="measure again what is already on disk")
+    peers.add_argument("--fresh-ours", action="store_true", help="measure ours again, keep the peers' runs")
+    peers.add_argument("--sets", help="only these, separated by commas")
+    peers.add_argument("--threads", type=int, default=1, help="2: ours with two threads beside the parallel peers")
+    peers.add_argument("--methods", action="store_true", help="also each of our methods alone")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """The two tables of the ASVM paper (Mangasarian and Musicant 2000), measured here with solver asvm."""
 
-import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +8,7 @@ from numpy.typing import NDArray
 
 import solvers
 from benchmarks.data import load, ndc
+from benchmarks.growth import with_growth
 
 ROWS, FEATURES, NU = 7_000_000, 32, 0.01
 PRINTED_ITERATIONS, PRINTED_MINUTES, PRINTED_CORRECTNESS = 5, 95.57, (86.10, 86.28)
@@ -33,11 +32,11 @@ def run() -> None:
 
 def tables() -> Iterator[str]:
     """Markdown, each as soon as it is measured."""
-    yield _large_table(ROWS)
+    yield large_table()
     yield _small_table()
 
 
-def _large_table(rows: int) -> str:
+def large_table(rows: int = ROWS) -> str:
     X, y = ndc(rows, FEATURES)
     X_test, y_test = ndc(100_000, FEATURES, part=1)
     solvers.warm_up()
@@ -47,7 +46,7 @@ def _large_table(rows: int) -> str:
         ("certified relative gap 1e-3", 1e-3, None),
         ("certified relative gap 1e-9", 1e-9, None),
     ):
-        result, growth = _with_growth(
+        result, growth = with_growth(
             lambda tol=tol, options=options: solvers.train(
                 X, y, solver="asvm", loss="squared_hinge", C=NU / 2, tol=tol, options=options
             )
@@ -143,17 +142,3 @@ def _scaled(X: NDArray[np.float64]) -> NDArray[np.float64]:
     low, high = X.min(axis=0), X.max(axis=0)
     middle, half = (low + high) / 2.0, (high - low) / 2.0
     return np.asarray((X - middle) / np.where(half > 0.0, half, 1.0))
-
-
-def _with_growth(call: Callable[[], solvers.SolveResult]) -> tuple[solvers.SolveResult, int]:
-    """The result, and by how many bytes the process grew at most during the call (Linux)."""
-    before = _memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-    return call(), _memory("VmHWM") - before
-
-
-def _memory(entry: str) -> int:
-    found = re.search(rf"{entry}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    if found is None:
-        raise RuntimeError("the kernel does not say how much memory was used")
-    return 1024 * int(found[1])

@@ -22,17 +22,9 @@ COSTS = (0.01, 1.0, 100.0)
 SECONDS_A_MATCH = {"mnist": 30.0, "covtype": 30.0, "NDC 1M": 40.0, "rcv1_like 200k": 40.0, "rcv1_like 800k": 120.0}
 SECONDS_A_MATCH |= {"NDC 7M": 120.0}
 OTHER_SECONDS = 8.0
+FULL_LIMIT, QUICK_LIMIT = 2.0, 0.5
+"""The seconds that a peer always has, and in the quick comparison."""
 """For the first guess of the time left; later ones go by what the last run took."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="the small sets only, under five minutes")
-    parser.add_argument("--fresh", action="store_true", help="measure again what is already on disk")
-    parser.add_argument("--fresh-ours", action="store_true", help="measure ours again, keep the peers' runs")
-    parser.add_argument("--sets", help="only these, separated by commas")
-    parser.add_argument("--threads", type=int, default=1, help="2: ours with two threads beside the parallel peers")
-    parser.add_argument("--methods", action="store_true", help="also each of our methods alone")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu on a machine that is not quiet")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -41,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     clock = "cpu" if options.clock == "cpu" else "seconds"
     ledger = Ledger(problems.CACHE / f"peers-{options.clock}.jsonl", fresh=options.fresh)
     if options.fresh_ours:
-        ledger.forget(lambda record: "gap" in record["of"] or "limits" in record)
+        ledger.forget(lambda record: "gap" in record["of"] or record["of"].get("who") == "reference")
     wanted = options.sets.split(",") if options.sets else problems.QUICK if options.quick else problems.FULL
     if ocas.program("svmocas") is None:
         print("svmocas is not installed (Debian: libocas-tools): measured without it")
@@ -49,31 +41,32 @@ def run(options: argparse.Namespace) -> None:
     took = Ledger(problems.CACHE / "durations.jsonl")
     print(f"{len(matches)} matches of {len(GAPS)} gaps, about {_minutes(matches, took, options)} min", flush=True)
     solvers.warm_up()
-    peers, data = Peers(), None
+    peers = Peers()
     try:
-        for number, (name, loss, C) in enumerate(matches):
-            if data is None or data.name != name:
-                data = None  # frees the last one first
-                data = problems.opened(name)
-            began, known = time.perf_counter(), len(ledger)
-            match = Match(data, loss, C, options.threads, clock, ledger, peers)
-            match.play()
-            if options.methods:
-                match.try_methods()
-            if len(ledger) > known:
-                duration = {"of": _kind(name, loss, C, options), "seconds": time.perf_counter() - began}
-                took.add(duration)
-            left = _minutes(matches[number + 1 :], took, options)
-            latest = next(group for group in groups(ledger, options.threads, clock) if group[:3] == (name, loss, C))
-            print(f"[{number + 1}/{len(matches)}, {left} min left] {report.line(latest)}", flush=True)
+        for name, of_set in itertools.groupby(enumerate(matches), key=lambda item: item[1][0]):
+            data = problems.opened(name)
+            for number, (_, loss, C) in of_set:
+                began, known = time.perf_counter(), len(ledger)
+                least_limit = QUICK_LIMIT if options.quick else FULL_LIMIT
+                match = Match(data, loss, C, options.threads, clock, ledger, peers, least_limit)
+                match.play()
+                if options.methods:
+                    match.try_methods()
+                if len(ledger) > known:
+                    duration = {"of": _kind(name, loss, C, options), "seconds": time.perf_counter() - began}
+                    took.add(duration)
+                left = _minutes(matches[number + 1 :], took, options)
+                latest = next(group for group in groups(ledger, options.threads, clock) if group[:3] == (name, loss, C))
+                print(f"[{number + 1}/{len(matches)}, {left} min left] {report.line(latest)}", flush=True)
+            del data, match  # before the next one is opened
     finally:
         peers.close()
     found = [group for group in groups(ledger, options.threads, clock) if group.data in wanted]
     print(report.summary(found))
     if options.methods:
         print(report.fastest_methods(found))
-    folder = problems.CACHE / "quick" if options.quick or options.sets else report.PAGE.parent
-    report.write(folder, ledger, clock)
+    folder = problems.CACHE / "page" if options.quick or options.sets else report.FOLDER
+    report.write(folder, [record for record in ledger if record["of"]["data"] in wanted], clock)
     print(f"written: {folder}/peers.md")
 
 

@@ -38,6 +38,9 @@ class Ledger:
         return found
 
     def add(self, record: Record) -> None:
+        """In place of an earlier one of the same."""
+        if self._records.get(_key(record)) == record:
+            return
         self._records[_key(record)] = record
         with self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.peers.cells import Cell, Group, geometric_mean, groups
-from benchmarks.peers.ledger import Ledger
+from benchmarks.peers.ledger import Record
 from benchmarks.peers.match import GAPS
 from benchmarks.peers.plots import write_curves, write_heat_map
 from benchmarks.peers.reference import GOOD_ENOUGH
 
-__all__ = ["PAGE", "fastest_methods", "line", "summary", "write"]
+__all__ = ["FOLDER", "fastest_methods", "line", "summary", "write"]
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "peers.md"
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 HOW = """# Beside the peers, measured
 
 Written by `make bench ARGS=peers` ({when}, {cores} cores, {machine}, load {load} at the end; seconds {clock}).
@@ -76,10 +76,10 @@ def fastest_methods(found: list[Group]) -> str:
     return "\n".join(lines)
 
 
-def write(folder: Path, ledger: Ledger, clock: str) -> None:
+def write(folder: Path, records: list[Record], clock: str) -> None:
     """peers.md, peers.json, methods.json if methods were tried, and the plots."""
     folder.mkdir(parents=True, exist_ok=True)
-    one, two = groups(ledger, 1, clock), groups(ledger, 2, clock)
+    one, two = groups(records, 1, clock), groups(records, 2, clock)
     when = datetime.now(UTC).strftime("%d %B %Y")
     named_clock = "of the processor" if clock == "cpu" else "by the clock"
     head = HOW.format(
@@ -103,7 +103,7 @@ def write(folder: Path, ledger: Ledger, clock: str) -> None:
             "",
             *_section(two),
         ]
-    parts += ["", "## Conversion of the data, seconds, not in the above", "", *_conversions(ledger)]
+    parts += ["", "## Conversion of the data, seconds, not in the above", "", *_conversions(records)]
     (folder / "peers.md").write_text("\n".join(parts).rstrip() + "\n")
     cells = {
         name: [cell.as_json() for group in found for cell in group.cells]
@@ -144,9 +144,9 @@ def _section(found: list[Group]) -> Iterator[str]:
         yield ", ".join(f"{g.data} {g.loss} C = {g.C:g} ({g.known_to:.0e})" for g in loose) + "."
 
 
-def _conversions(ledger: Ledger) -> Iterator[str]:
+def _conversions(records: list[Record]) -> Iterator[str]:
     found: dict[str, dict[str, float]] = {}
-    for record in ledger:
+    for record in records:
         of = record["of"]
         if "conversion" in of:
             found.setdefault(of["data"], {})[of["conversion"]] = record["seconds"]

@@ -116,7 +116,7 @@ def test_ratios_are_ours_over_the_fastest_peer_that_reached_the_gap(
         assert cell.ratio == cell.ours / 1.5
     loosest = next(record for record in ledger if record["of"]["who"] == "LIBLINEAR -s 3")["of"]["tolerance"]
     assert loosest == 1.0
-    report.write(tmp_path / "page", ledger, "seconds")
+    report.write(tmp_path / "page", list(ledger), "seconds")
     written = json.loads((tmp_path / "page" / "peers.json").read_text())
     assert [cell["ratio"] for cell in written["one_thread"]] == [cell.ratio for cell in group.cells]
     assert "| tiny | hinge | 0.5 |" in (tmp_path / "page" / "peers.md").read_text()

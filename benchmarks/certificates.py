@@ -1,0 +1,47 @@
+"""What certificates cost: their share in the seconds of `auto`, and how many reads of the data they are worth.
+
+The aim is at most the larger of a tenth of the run and two passes over the data; a pass is one product with the rows.
+"""
+
+import argparse
+import itertools
+
+import numpy as np
+
+import solvers
+from benchmarks import problems
+from benchmarks.peers import COSTS, LOSSES
+from benchmarks.peers.match import GAPS, OUR_SECONDS
+from benchmarks.timing import timed
+
+SHARE, PASSES = 0.1, 2.0
+ROUNDS = 3
+
+
+def run(options: argparse.Namespace) -> None:
+    solvers.warm_up()
+    print(f"{'data':16} {'loss':14} {'C':>5} {'gap':>6} {'solver':10} {'seconds':>9} {'share':>6} {'in passes':>9}")
+    kept = total = 0
+    for name in (*problems.QUICK, *(() if options.quick else ("covtype",))):
+        if (why := problems.why_missing(name)) is not None:
+            print(f"{name}: left out, {why}")
+            continue
+        data = problems.opened(name)
+        weights = np.ones(data.X.shape[1])
+        a_pass = min(timed(lambda data=data, weights=weights: data.X @ weights)[1].wall for _ in range(ROUNDS))
+        for loss, C, gap in itertools.product(LOSSES, COSTS, GAPS):
+            results = [
+                solvers.train(data.X, data.signs, loss=loss, C=C, tol=gap, max_seconds=OUR_SECONDS, threads=1)
+                for _ in range(ROUNDS)
+            ]
+            result = min(results, key=lambda result: result.seconds)
+            share, passes = result.certificate_seconds / result.seconds, result.certificate_seconds / a_pass
+            is_kept = share <= SHARE or passes <= PASSES
+            total, kept = total + 1, kept + is_kept
+            print(
+                f"{name:16} {loss:14} {C:5g} {gap:6.0e} {result.solver:10} {result.seconds:9.4f} "
+                f"{share:6.1%} {passes:9.1f}"
+                f"{'' if is_kept else '  above both'}{'' if result.converged else '  not certified'}",
+                flush=True,
+            )
+    print(f"within a tenth of the run or two passes: {kept} of {total}")

@@ -1,0 +1,96 @@
+"""The memory that training takes beside the data, for every method on large sets, each run in a process of its own.
+
+The aim: data and growth together are at most 1.3 times the data, plus a number of bytes for each row and feature; 2.3
+times for methods that read columns; plus a square matrix of the features for Newton's.
+"""
+
+import argparse
+import gc
+import multiprocessing
+from multiprocessing.connection import Connection
+from typing import Any
+
+import solvers
+from benchmarks import problems
+from benchmarks.growth import with_growth
+from benchmarks.peers import LOSSES
+from solvers.registry import registered
+
+SETS = ("mnist", "covtype", "NDC 1M", "rcv1_like 200k")
+QUICK_SETS = ("covtype 100k", "rcv1_like 20k")
+SECONDS = 5.0
+"""What is needed at all is needed by then."""
+SHARE, COLUMNS_SHARE = 0.3, 1.3
+ROW_BYTES, FEATURE_BYTES, PAIR_BYTES = 200, 200, 24
+"""Of 25 numbers each; three matrices of Newton's: the Gram, its factor, and one that is being summed."""
+LEAST_BYTES = 8 << 20
+"""Less is what Python's own objects and a thread's stack take."""
+
+
+def run(options: argparse.Namespace) -> None:
+    solvers.warm_up()
+    print(
+        f"{'data':16} {'MB':>6} {'loss':14} {'solver':12} {'growth MB':>9} {'of data':>8} {'bytes a row':>11}  status"
+    )
+    kept = total = 0
+    for name in QUICK_SETS if options.quick else SETS:
+        if (why := problems.why_missing(name)) is not None:
+            print(f"{name}: left out, {why}")
+            continue
+        data = problems.opened(name)
+        for loss in LOSSES:
+            for solver in ("auto", *_able(loss)):
+                answer = _in_child(data, loss, solver)
+                if answer is None:
+                    continue  # refuses this shape
+                growth, status, used = answer
+                allowed = _allowed(data, used)
+                total, kept = total + 1, kept + (growth <= allowed)
+                print(
+                    f"{name:16} {data.nbytes / 1e6:6.0f} {loss:14} {solver:12} {growth / 1e6:9.1f} "
+                    f"{growth / data.nbytes:8.2f} {growth / data.signs.size:11.0f}  {status}"
+                    f"{'' if growth <= allowed else f'  ABOVE {allowed / 1e6:.0f} MB'}",
+                    flush=True,
+                )
+        del data
+        gc.collect()
+    print(f"within the aim: {kept} of {total}")
+
+
+def _able(loss: str) -> list[str]:
+    offered = solvers.available().items()
+    return [name for name, what in offered if loss in what["losses"] and "binary" in what["tasks"]]
+
+
+def _allowed(data: problems.BinarySet, solver: str) -> float:
+    footprint = registered()[solver].footprint if solver in registered() else None
+    share = COLUMNS_SHARE if footprint is not None and footprint.copies_entries else SHARE
+    n_rows, n_features = data.X.shape
+    pairs = n_features**2 if footprint is not None and footprint.square > 0.0 else 0
+    linear = ROW_BYTES * n_rows + FEATURE_BYTES * n_features + PAIR_BYTES * pairs
+    return share * data.nbytes + linear + LEAST_BYTES
+
+
+def _in_child(data: problems.BinarySet, loss: str, solver: str) -> tuple[int, str, str] | None:
+    """(growth in bytes, status, the method that ran): forked, so that data and kernels are there and nothing else."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=_measure, args=(data, loss, solver, sender))
+    child.start()
+    sender.close()
+    try:
+        answer: tuple[int, str, str] | None = receiver.recv()
+        return answer
+    finally:
+        child.join()
+
+
+def _measure(data: problems.BinarySet, loss: str, solver: str, sender: Connection) -> None:
+    settings: dict[str, Any] = {"loss": loss, "solver": solver, "tol": 1e-3, "max_seconds": SECONDS, "threads": 1}
+    try:
+        # Kernels are loaded on their first call, and that is not what is measured.
+        solvers.train(data.X[:100], data.signs[:100], **{**settings, "max_passes": 3})
+        result, growth = with_growth(lambda: solvers.train(data.X, data.signs, **settings))
+    except solvers.SolverError:
+        sender.send(None)
+        return
+    sender.send((growth, str(result.status), result.solver))
