@@ -3,13 +3,34 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.postgres import fresh_database, running_server
+from tests.serving import Service, running_service
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
+
+SLOW_MODULES = (
+    "fault/test_soak.py",
+    "fault/test_kills.py",
+    "fault/test_killed_uploads.py",
+    "fault/test_memory.py",
+    "fault/test_idempotent_requests.py",
+    "fault/test_sweeps.py",
+    "e2e/test_certified_model.py",
+)
+"""Their tests take many seconds each, most of them waiting for processes; they start first."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow modules first: at the end of a run no process is left alone with a long test while the others are done."""
+    rank = {PROJECT_ROOT / "tests" / name: number for number, name in enumerate(SLOW_MODULES)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +54,36 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'test.sqlite3'}"
     url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def module_database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Runs the module's tests once on each database, on one that is empty at first."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('database') / 'test.sqlite3'}"
+    else:
+        with fresh_database(request.getfixturevalue("postgres_server")) as url:
+            yield url
+
+
+@pytest.fixture(scope="session")
+def common_service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Service]]:
+    """Call it with a kind of database: a service with the usual settings and two workers, one for all tests.
+
+    For tests that leave it whole, give their models names of their own and do not count what else is there.
+    """
+    with ExitStack() as stack:
+
+        @cache
+        def running_on(kind: str) -> Service:
+            url = None
+            if kind == "postgresql":
+                url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
+            return stack.enter_context(running_service(tmp_path_factory.mktemp("service"), url))
+
+        yield running_on
 
 
 @pytest.fixture(scope="session")

@@ -106,9 +106,9 @@ def running_service(
     try:
         yield service
     finally:
+        service.http.close()  # first: a stop gives connections that are open a second to say something
         if service.process is not None and service.process.poll() is None:
             service.stop()
-        service.http.close()
 
 
 def checked(response: httpx.Response) -> dict[str, Any]:

@@ -6,21 +6,12 @@ import pytest
 
 from app.db import Database
 from tests.builders import empty_tables, migrated_database
-from tests.postgres import fresh_database
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def module_database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('database') / 'test.sqlite3'}"
-        with migrated_database(url) as database:
-            yield database
-    else:
-        with (
-            fresh_database(request.getfixturevalue("postgres_server")) as url,
-            migrated_database(url) as database,
-        ):
-            yield database
+@pytest.fixture(scope="module")
+def module_database(module_database_url: str) -> Iterator[Database]:
+    with migrated_database(module_database_url) as database:
+        yield database
 
 
 @pytest.fixture

@@ -2,15 +2,14 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
-from tests.postgres import fresh_database
-from tests.serving import Service, running_service
+from tests.serving import Service
 from tests.tables import csv_text
 
 VERSIONS = 5
@@ -19,17 +18,8 @@ ROW = [1.0, 2.0, 3.0]
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("service")
-    if request.param == "sqlite":
-        with running_service(folder, workers=1) as service:
-            yield service
-    else:
-        with (
-            fresh_database(request.getfixturevalue("postgres_server")) as url,
-            running_service(folder, url, workers=1) as service,
-        ):
-            yield service
+def service(request: pytest.FixtureRequest, common_service: Callable[[str], Service]) -> Service:
+    return common_service(request.param)
 
 
 def trained(service: Service) -> dict[int, float]:

@@ -1,29 +1,30 @@
 """The documentation page in a real browser, without the internet."""
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.serving import running_service
+from tests.serving import Service
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
-def test_the_documentation_page_renders(tmp_path: Path, require_command) -> None:  # type: ignore[no-untyped-def]
-    chromium = require_command("chromium")
-    with running_service(tmp_path, workers=0) as service:
-        page = subprocess.run(
-            [
-                chromium,
-                *FLAGS,
-                f"--user-data-dir={tmp_path / 'profile'}",
-                "--virtual-time-budget=10000",
-                "--dump-dom",
-                f"{service.url}/docs",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        ).stdout
+def test_the_documentation_page_renders(  # type: ignore[no-untyped-def]
+    common_service: Callable[[str], Service], tmp_path: Path, require_command
+) -> None:
+    page = subprocess.run(
+        [
+            require_command("chromium"),
+            *FLAGS,
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+            f"{common_service('sqlite').url}/docs",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    ).stdout
     assert "Create Job" in page
     assert "Unable to render" not in page

@@ -1,7 +1,6 @@
 """From a file to a certified model over HTTP, on both databases, judged by LIBLINEAR and by arithmetic."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +8,13 @@ import pytest
 import scipy.sparse as sp
 from liblinear.liblinearutil import parameter, problem, train
 
-from tests.postgres import fresh_database
-from tests.serving import Service, running_service
+from tests.serving import Service
 from tests.tables import csv_text, libsvm_text, noisy_rows, primal
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
-        yield stack.enter_context(running_service(tmp_path_factory.mktemp("service"), url))
+def service(request: pytest.FixtureRequest, common_service: Callable[[str], Service]) -> Service:
+    return common_service(request.param)
 
 
 def load(folder: Path, split: str) -> tuple[sp.csr_array, np.ndarray]:

@@ -20,24 +20,23 @@ from app.db.tables import EventRow
 from app.ids import new_id
 from app.main import create_app
 from tests.builders import NOBODY, SOAK, InProcess, checked_problem
-from tests.postgres import fresh_database
 from tests.serving import Service, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
 
 STREAM = {"Accept": "text/event-stream"}
 MAX_STREAMS = 3
 
-
 # What the database has to do with it is tested on both in tests/contract/test_events.py.
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"] if SOAK > 1 else ["postgresql"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
-        settings = {"max_event_streams": MAX_STREAMS, "body_patience_seconds": 1.0, "drain_seconds": 100}
-        folder = tmp_path_factory.mktemp("service")
-        yield stack.enter_context(running_service(folder, url, workers=1, **settings))
+DATABASES = ["sqlite", "postgresql"] if SOAK > 1 else ["postgresql"]
+pytestmark = pytest.mark.parametrize("module_database_url", DATABASES, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def service(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    settings = {"max_event_streams": MAX_STREAMS, "body_patience_seconds": 1.0, "drain_seconds": 100}
+    folder = tmp_path_factory.mktemp("service")
+    with running_service(folder, module_database_url, workers=1, **settings) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +161,7 @@ def may_follow(service: Service, job_id: str) -> bool:
 
 def test_a_client_that_does_not_read_loses_its_stream(service: Service, dataset: str) -> None:
     job_id = start_endless_job(service, dataset)
-    database = Database(service.environment.get("HYPERPLANE_DATABASE_URL") or sqlite_url(service))
+    database = Database(service.environment["HYPERPLANE_DATABASE_URL"])
     text = {"text": "x" * 10_000}
     with database.write() as session:  # more than the buffers between us hold
         event = {"job_id": job_id, "type": "job.progress", "data": text, "created_at": datetime.now(UTC)}
@@ -179,10 +178,6 @@ def test_a_client_that_does_not_read_loses_its_stream(service: Service, dataset:
         for one in deaf:
             one.close()
         service.http.post(f"/v1/jobs/{job_id}/cancel")
-
-
-def sqlite_url(service: Service) -> str:
-    return f"sqlite:///{service.data_dir / 'hyperplane.db'}"
 
 
 def test_the_client_watches_through_the_death_of_the_server(service: Service, dataset: str) -> None:

@@ -1,27 +1,22 @@
 """A job's life as a client sees it, on both databases. Workers do not poll here: they hear of work or never do."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from app.client import ApiError, Client
-from tests.postgres import fresh_database
 from tests.serving import Service, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
 
 ROW = [[0.1] * 30]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
-        folder = tmp_path_factory.mktemp("service")
-        yield stack.enter_context(running_service(folder, url, workers=1, poll_seconds=3600))
+@pytest.fixture(scope="module")
+def service(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("service")
+    with running_service(folder, module_database_url, workers=1, poll_seconds=3600) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,13 @@
 
 import io
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import numpy as np
 import onnxruntime
 import pytest
 
-from tests.serving import Service, checked, running_service
+from tests.serving import Service, checked
 
 generator = np.random.default_rng(21)
 JOBS = ["clerk", "it's complicated", "nurse", None]
@@ -23,9 +23,8 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(tmp_path_factory.mktemp("service"), workers=1) as service:
-        yield service
+def service(common_service: Callable[[str], Service]) -> Service:
+    return common_service("sqlite")
 
 
 @pytest.fixture(scope="module")

@@ -2,22 +2,21 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.serving import Service, checked, running_service
+from tests.serving import Service, checked
 from tests.tables import csv_text
 
 Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(tmp_path_factory.mktemp("service"), workers=1) as service:
-        yield service
+def service(common_service: Callable[[str], Service]) -> Service:
+    return common_service("sqlite")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from app.client import Client
-from tests.serving import Service, running_service
+from tests.serving import Service
 from tests.tables import csv_text
 
 Json = dict[str, Any]
@@ -25,17 +25,17 @@ NAMES = [f"x{j}" for j in range(5)]
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(tmp_path_factory.mktemp("service"), workers=1) as service:
-        for name, labels, tol in (
-            ("words", np.where(VALUES > 0, "up", "down"), 1e-2),
-            ("numbers", np.digitize(VALUES, [-2.0, 2.0]), 1e-6),
-            ("amounts", VALUES + 0.5, 1e-6),
-        ):
-            data = service.upload(csv_text(X, labels))
-            job = service.wait(service.submit(data["id"], model=name, tol=tol, loss="auto")["id"])
-            assert job["status"] == "succeeded", job["error"]
-        yield service
+def service(common_service: Callable[[str], Service]) -> Service:
+    service = common_service("sqlite")
+    for name, labels, tol in (
+        ("words", np.where(VALUES > 0, "up", "down"), 1e-2),
+        ("numbers", np.digitize(VALUES, [-2.0, 2.0]), 1e-6),
+        ("amounts", VALUES + 0.5, 1e-6),
+    ):
+        data = service.upload(csv_text(X, labels))
+        job = service.wait(service.submit(data["id"], model=name, tol=tol, loss="auto")["id"])
+        assert job["status"] == "succeeded", job["error"]
+    return service
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,14 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.serving import Service, checked, running_service
+from tests.serving import Service, checked
 
 ADULT = [
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
@@ -21,9 +21,8 @@ CODED = {"workclass", "education", "marital-status", "occupation", "relationship
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(tmp_path_factory.mktemp("service")) as service:
-        yield service
+def service(common_service: Callable[[str], Service]) -> Service:
+    return common_service("sqlite")
 
 
 def csv_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:

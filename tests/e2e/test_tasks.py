@@ -1,6 +1,6 @@
 """Every task through the HTTP API: from a file to the answers of predict, judged by arithmetic on the weights."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
-from tests.serving import Service, running_service
+from tests.serving import Service
 from tests.tables import csv_text
 
 Array = np.ndarray[Any, Any]
@@ -18,9 +18,8 @@ TRAIN_ROWS, TEST_ROWS = slice(0, None, 4), slice(1, None, 12)  # of a set that i
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(tmp_path_factory.mktemp("service"), workers=1) as service:
-        yield service
+def service(common_service: Callable[[str], Service]) -> Service:
+    return common_service("sqlite")
 
 
 def real(folder: Path, name: str) -> tuple[Array, Array]:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from app.client import Client
 from app.client import parts as client_parts
 from tests.builders import NOBODY, checked_problem
-from tests.serving import Service, checked, running_service, wait_until
+from tests.serving import Service, checked, wait_until
 from tests.tables import csv_text, noisy_rows
 
 CSV = {"Content-Type": "text/csv"}
@@ -23,9 +23,8 @@ PART = {"Content-Type": "application/partial-upload"}
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(tmp_path_factory.mktemp("service"), workers=0) as service:
-        yield service
+def service(common_service: Callable[[str], Service]) -> Service:
+    return common_service("sqlite")
 
 
 def begin(service: Service, length: int | None = None, **query: Any) -> str:

@@ -4,13 +4,11 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from tests.builders import SOAK
-from tests.postgres import fresh_database
 from tests.receiver import Message, Receiver, receiving
 from tests.serving import Service, checked, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
@@ -23,16 +21,16 @@ SETTINGS = {
     "heartbeat_seconds": 0.5,
 }
 
-
 # What the database has to do with it is tested on both in tests/contract/test_webhooks.py.
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"] if SOAK > 1 else ["sqlite"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
-        folder = tmp_path_factory.mktemp("service")
-        yield stack.enter_context(running_service(folder, url, workers=1, **SETTINGS))
+DATABASES = ["sqlite", "postgresql"] if SOAK > 1 else ["sqlite"]
+pytestmark = pytest.mark.parametrize("module_database_url", DATABASES, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def service(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("service")
+    with running_service(folder, module_database_url, workers=1, **SETTINGS) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")

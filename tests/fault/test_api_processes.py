@@ -4,30 +4,27 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.builders import SOAK
-from tests.postgres import fresh_database
 from tests.serving import Service, children_of, command_line, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
 
 ROW = {"instances": [[0.5, -1.0, 2.0]]}
 PROCESSES = 2
 
+DATABASES = ["sqlite", "postgresql"] if SOAK > 1 else ["sqlite"]
+pytestmark = pytest.mark.parametrize("module_database_url", DATABASES, indirect=True, scope="module")
 
-@pytest.fixture(scope="module", params=["sqlite"] if SOAK == 1 else ["sqlite", "postgresql"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
-        folder = tmp_path_factory.mktemp("service")
-        settings = {"processes": PROCESSES, "heartbeat_seconds": 0.3, "upload_idle_seconds": 3.0}
-        service = stack.enter_context(running_service(folder, url, workers=1, **settings))
+
+@pytest.fixture(scope="module")
+def service(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("service")
+    settings = {"processes": PROCESSES, "heartbeat_seconds": 0.3, "upload_idle_seconds": 3.0}
+    with running_service(folder, module_database_url, workers=1, **settings) as service:
         data = service.upload(csv_text(*noisy_rows(100, 3, seed=0)))
         assert service.wait(service.submit(data["id"], model="m")["id"])["status"] == "succeeded"
         wait_until(lambda: len(api_processes(service)) == PROCESSES, 30, "all API processes")

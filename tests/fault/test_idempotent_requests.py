@@ -5,13 +5,11 @@ import random
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import httpx
 import pytest
 
 from tests.builders import SOAK, checked_problem
-from tests.postgres import fresh_database
 from tests.serving import Service, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
 
@@ -20,14 +18,11 @@ KILLS = SOAK
 KEYS_A_CLIENT = 10 * SOAK
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
-        folder = tmp_path_factory.mktemp("service")
-        yield stack.enter_context(running_service(folder, url, workers=0, lease_seconds=3, heartbeat_seconds=0.5))
+@pytest.fixture(scope="module")
+def service(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder, settings = tmp_path_factory.mktemp("service"), {"lease_seconds": 3, "heartbeat_seconds": 0.5}
+    with running_service(folder, module_database_url, workers=0, **settings) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")

@@ -2,32 +2,30 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.postgres import fresh_database
-from tests.serving import Service, running_service, wait_until
+from tests.serving import Service, checked, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
 
 LEASE_SECONDS = 3.0
 SOLVE_SECONDS = 4.0
+PATIENCE_SECONDS = 60.0
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
-        settings = {"lease_seconds": LEASE_SECONDS, "heartbeat_seconds": 0.5}
-        folder = tmp_path_factory.mktemp("service")
-        yield stack.enter_context(running_service(folder, url, workers=1, **settings))
+@pytest.fixture(scope="module")
+def service(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    settings = {"lease_seconds": LEASE_SECONDS, "heartbeat_seconds": 0.5}
+    folder = tmp_path_factory.mktemp("service")
+    with running_service(folder, module_database_url, workers=1, **settings) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +34,28 @@ def dataset(service: Service) -> str:
     return uploaded
 
 
-def start_slow_job(service: Service, dataset: str) -> str:
-    """A job that computes for SOLVE_SECONDS and then succeeds with the best model so far; it runs when we return."""
-    job_id: str = service.submit(dataset, C=1000.0, tol=1e-12, stop={"seconds": SOLVE_SECONDS})["id"]
-    wait_until(lambda: service.job(job_id)["status"] == "running", 20, "the job to run")
+def start_slow_job(service: Service, dataset: str, seconds: float = 300.0) -> str:
+    """A job that computes for so long, if nobody ends it, and then succeeds with the best model so far; it runs now."""
+    job_id: str = service.submit(dataset, C=1000.0, tol=1e-12, stop={"seconds": seconds})["id"]
+    wait_for_attempt(service, job_id, 1)
     return job_id
+
+
+def wait_for_attempt(service: Service, job_id: str, attempt: int) -> None:
+    def is_running() -> bool:
+        job = service.job(job_id)
+        return bool(job["status"] == "running" and job["attempt"] == attempt)
+
+    wait_until(is_running, PATIENCE_SECONDS, f"attempt {attempt} to run")
+
+
+def finish(service: Service, job_id: str, attempt: int) -> dict[str, Any]:
+    """Let this attempt end with the best model so far, as soon as there is one of its own; the job at its end."""
+    wait_for_attempt(service, job_id, attempt)
+    passes = sum(event["passes"] for event in told(service, job_id, "job.resumed")[-1:])
+    wait_until(lambda: service.job(job_id)["passes"] > passes, PATIENCE_SECONDS, "the attempt to have done something")
+    checked(service.http.post(f"/v1/jobs/{job_id}/finish"))
+    return service.wait(job_id)
 
 
 def wait_for_checkpoint(service: Service, job_id: str) -> int:
@@ -62,7 +77,7 @@ def told(service: Service, job_id: str, kind: str) -> list[dict[str, Any]]:
 
 
 def test_a_killed_training_process_costs_what_it_did_since_its_checkpoint(service: Service, dataset: str) -> None:
-    job_id = start_slow_job(service, dataset)
+    job_id = start_slow_job(service, dataset, SOLVE_SECONDS)
     passes = wait_for_checkpoint(service, job_id)
     (victim,) = service.training_processes()
     os.kill(victim, signal.SIGKILL)
@@ -81,7 +96,7 @@ def test_a_killed_training_process_costs_one_attempt(service: Service, dataset: 
     job_id = start_slow_job(service, dataset)
     (victim,) = service.training_processes()
     os.kill(victim, signal.SIGKILL)
-    ended = service.wait(job_id)
+    ended = finish(service, job_id, 2)
     assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
     events = [event["type"] for event in service.get(f"/v1/jobs/{job_id}/events")["data"]]
     assert [kind for kind in events if kind not in ("job.progress", "job.resumed")] == [
@@ -89,6 +104,7 @@ def test_a_killed_training_process_costs_one_attempt(service: Service, dataset: 
         "job.running",
         "job.queued",
         "job.running",
+        "job.finish_requested",
         "job.succeeded",
     ]
 
@@ -96,13 +112,7 @@ def test_a_killed_training_process_costs_one_attempt(service: Service, dataset: 
 def test_a_job_that_kills_three_processes_fails(service: Service, dataset: str) -> None:
     job_id = start_slow_job(service, dataset)
     for attempt in (1, 2, 3):
-        wait_until(
-            lambda attempt=attempt: (  # type: ignore[misc]
-                service.job(job_id)["status"] == "running" and service.job(job_id)["attempt"] == attempt
-            ),
-            20,
-            f"attempt {attempt}",
-        )
+        wait_for_attempt(service, job_id, attempt)
         (victim,) = service.training_processes()
         os.kill(victim, signal.SIGKILL)
     ended = service.wait(job_id)
@@ -112,7 +122,7 @@ def test_a_job_that_kills_three_processes_fails(service: Service, dataset: str) 
 def test_a_killed_supervisor_costs_one_lease(service: Service, dataset: str) -> None:
     job_id = start_slow_job(service, dataset)
     os.kill(service.child("worker"), signal.SIGKILL)
-    ended = service.wait(job_id)
+    ended = finish(service, job_id, 2)
     assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
 
 
@@ -120,20 +130,19 @@ def test_a_paused_worker_cannot_commit_what_is_no_longer_its_own(service: Servic
     """The supervisor and its process sleep past their lease; they wake when another supervisor has the job."""
     job_id = start_slow_job(service, dataset)
     asleep = [service.child("worker"), *service.training_processes()]
-    environment = service.environment
     for pid in asleep:
         os.kill(pid, signal.SIGSTOP)
+    other = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], env=service.environment)
     try:
-        with running_service(
-            service.data_dir, environment.get("HYPERPLANE_DATABASE_URL"), workers=1, heartbeat_seconds=0.5
-        ) as other:
-            wait_until(lambda: service.job(job_id)["attempt"] == 2, 20, "the other supervisor to take the job")
-            for pid in asleep:
-                os.kill(pid, signal.SIGCONT)
-            ended = other.wait(job_id)
+        wait_for_attempt(service, job_id, 2)
+        for pid in asleep:
+            os.kill(pid, signal.SIGCONT)
+        ended = finish(service, job_id, 2)
     finally:
         for pid in asleep:
             os.kill(pid, signal.SIGCONT)
+        other.terminate()
+        other.wait(30)
     assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
     mine = [one for one in service.get("/v1/models", limit=200)["data"] if one["name"] == ended["model"]]
     assert [one["id"] for one in mine] == [ended["model_id"]]
@@ -143,7 +152,7 @@ def test_a_killed_api_comes_back(service: Service, dataset: str) -> None:
     job_id = start_slow_job(service, dataset)
     os.kill(service.child("api"), signal.SIGKILL)
     wait_until(service.is_ready, 60, "the API to come back")
-    assert service.wait(job_id)["attempt"] == 1
+    assert finish(service, job_id, 1)["attempt"] == 1
 
 
 def test_sigterm_gives_running_jobs_back(service: Service, dataset: str) -> None:
@@ -152,7 +161,7 @@ def test_sigterm_gives_running_jobs_back(service: Service, dataset: str) -> None
     seen = service.job(job_id)
     assert service.stop() < 10
     service.start()
-    ended = service.wait(job_id)
+    ended = finish(service, job_id, 2)
     assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
     (resumed,) = told(service, job_id, "job.resumed")
     assert resumed["passes"] >= seen["passes"], "nothing was lost"

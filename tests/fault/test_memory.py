@@ -5,7 +5,6 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from app.worker import supervisor
 from app.worker.slot import Slot
 from app.worker.supervisor import Supervisor
 from tests.builders import checked_problem, migrated_database, queued_jobs, temporary_settings
-from tests.postgres import fresh_database
 from tests.serving import Service, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
 
@@ -24,14 +22,11 @@ BUDGET = 150 * MIB  # of two jobs on the data below, each about 90 MiB, it holds
 SLOW = {"C": 1000.0, "tol": 1e-12}
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with ExitStack() as stack:
-        url = None
-        if request.param == "postgresql":
-            url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
-        folder = tmp_path_factory.mktemp("service")
-        yield stack.enter_context(running_service(folder, url, workers=2, memory_budget_bytes=BUDGET))
+@pytest.fixture(scope="module")
+def service(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("service")
+    with running_service(folder, module_database_url, workers=2, memory_budget_bytes=BUDGET) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
