@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.config import PREFIX, Settings, setting_sources, unknown_variables
+from app.forkserver import FOR_READING, FOR_TRAINING, start_forkserver
 
 if TYPE_CHECKING:
     from app.db import Database
@@ -53,6 +54,7 @@ def worker(
 ) -> None:
     """Run only the workers; several machines may share one database and storage."""
     os.nice(LOWER_PRIORITY)
+    start_forkserver(FOR_TRAINING)  # before the imports below: the two then load side by side
 
     from app.launcher import follow_parent
     from app.worker.supervisor import Supervisor
@@ -70,9 +72,7 @@ def api(
     wake_fd: WakeFd = None,
 ) -> None:
     """Run only one HTTP process, as `serve` does."""
-    from app.datasets.forkserver import start_forkserver
-
-    start_forkserver()  # before the imports below: the two then load side by side
+    start_forkserver(FOR_READING)  # before the imports below: the two then load side by side
 
     from app.launcher import bound_sockets, follow_parent, waker
     from app.main import create_app

@@ -42,6 +42,9 @@ class Settings(BaseSettings):
     heartbeat_seconds: float = Field(5.0, gt=0)
     poll_seconds: float = Field(0.2, gt=0, description="how often an idle worker looks for a job")
     checkpoint_seconds: float = Field(30.0, gt=0, description="how much of a training a dead worker may cost at most")
+    storage_patience_seconds: float = Field(
+        600.0, ge=0, description="how long a job waits for a disk that is full or fails before it fails itself"
+    )
     drain_seconds: float = Field(8.0, gt=0, description="how long a stop waits for running work")
     max_upload_bytes: int = Field(16 * GIB, gt=0)
     body_patience_seconds: float = Field(30.0, gt=0, description="a body that pauses this long is refused")

@@ -13,10 +13,10 @@ from anyio import CapacityLimiter
 
 from app.datasets import child, parse
 from app.datasets.child import Limits
-from app.datasets.forkserver import start_forkserver
 from app.datasets.formats import Format, InvalidFile, InvalidOption, ReadOptions, TooLarge
 from app.datasets.parse import Parsed
 from app.errors import AppError, ErrorItem, Invalid, PayloadTooLarge, invalid_field
+from app.forkserver import FOR_READING, start_forkserver
 
 RUN_AT_ONCE = 2
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
@@ -35,7 +35,7 @@ class Ingestor:
         self._blob_root = blob_root
         self._most_bytes = most_bytes
         self._limits = limits or Limits()
-        self._processes = start_forkserver()
+        self._processes = start_forkserver(FOR_READING)
 
     def warm_up(self) -> None:
         """Wait until the forkserver has compiled its kernels and can give us a child."""

@@ -19,3 +19,4 @@ class Desk:
     blobs: BlobStore
     threads: int
     checkpoint_seconds: float = 30.0
+    storage_patience_seconds: float = 0.0

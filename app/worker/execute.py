@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -21,11 +22,16 @@ Answer = TypeVar("Answer")
 
 log = logging.getLogger(__name__)
 
+PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
+"""Errors of a storage that may be well again later: somebody makes room, or the disk or the network recovers."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+LOOK_SECONDS = 0.2
+
 
 def execute(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
     """Run a claimed job to its end and acknowledge it. Raises only TransientFailure."""
     try:
-        WORK_OF_TYPE[_type(desk, claim)](desk, claim, stop_reason)
+        _work(desk, claim, stop_reason)
     except LeaseLost:
         log.warning("%s: the lease is lost, dropping the work", claim.job_id)
     except Stopped as stop:
@@ -41,6 +47,37 @@ def execute(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
     except Exception:
         log.exception("%s failed unexpectedly", claim.job_id)
         _fail(desk, claim, {"code": "internal", "message": "the worker failed; its log says why"})
+
+
+def _work(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+    """Do what the job is. While the storage fails, wait and go on from the last checkpoint, if there is one.
+
+    The claim is kept meanwhile: other jobs would fail of the same storage.
+    """
+    waited, pause = 0.0, FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            WORK_OF_TYPE[_type(desk, claim)](desk, claim, stop_reason)
+            return
+        except OSError as error:
+            if error.errno not in PASSING or waited >= desk.storage_patience_seconds:
+                raise
+            reason = _storage_error(error)["code"]
+        # not in the handler: the error would hold the arrays of the attempt
+        log.warning("%s: %s, waiting %.0f s", claim.job_id, reason, pause)
+        with desk.database.write() as session:
+            queue.tell(session, claim, "job.waiting", {"reason": reason, "seconds": pause})
+        _wait(pause, stop_reason)
+        waited, pause = waited + pause, min(2.0 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def _wait(seconds: float, stop_reason: StopAsked) -> None:
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0.0:
+        reason = stop_reason()
+        if reason is not None and reason != "finish":  # there is nothing yet to finish with
+            raise Stopped(reason)
+        time.sleep(min(left, LOOK_SECONDS))
 
 
 def _type(desk: Desk, claim: Claim) -> str:

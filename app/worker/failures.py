@@ -4,7 +4,7 @@ Exception
 ├── PermanentFailure   the job cannot succeed, however often it is tried
 ├── Stopped            somebody wants the work to end: a client (cancel, pause) or the machine (drain)
 ├── LeaseLost          the job is somebody else's now (app.jobs.queue)
-└── TransientFailure   the database or disk does not answer; the job is given back
+└── TransientFailure   the database does not answer; the job is given back
 """
 
 from app.worker.slot import StopReason

@@ -31,7 +31,11 @@ def serve(pipe: Connection, settings: Settings, threads: int) -> None:
     machine.offer_as_victim()
     machine.give_back_freed_memory()
     desk = Desk(
-        Database(settings.resolved_database_url), BlobStore(settings.data_dir), threads, settings.checkpoint_seconds
+        Database(settings.resolved_database_url),
+        BlobStore(settings.data_dir),
+        threads,
+        settings.checkpoint_seconds,
+        settings.storage_patience_seconds,
     )
     with threadpool_limits(threads), suppress(EOFError, BrokenPipeError):
         pipe.send(READY)

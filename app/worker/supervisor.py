@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from app import machine
 from app.config import Settings
 from app.db import Database
+from app.forkserver import FOR_TRAINING, start_forkserver
 from app.ids import new_id
 from app.jobs import queue
 from app.jobs.queue import LeaseLost
@@ -30,7 +31,6 @@ from app.worker.slot import DONE, GIVE_BACK, READY, Slot, StopReason
 
 log = logging.getLogger(__name__)
 
-PRELOAD = "app.worker.preload"
 KILL_AFTER_SECONDS = 5.0  # a process that does not react to a stop for this long is killed
 SWEEP_EVERY_SECONDS = 600.0
 REQUEST_LOOK_SECONDS = 0.3
@@ -67,7 +67,6 @@ class Supervisor:
         self._blobs = BlobStore(settings.data_dir)
         self._id = new_id("wrk")
         self._processes = multiprocessing.get_context("forkserver")
-        self._processes.set_forkserver_preload([PRELOAD])
         self._threads = settings.threads_a_worker
         self._slots: list[Slot] = []
         self._unsettled: list[tuple[Claim, Outcome]] = []
@@ -85,6 +84,7 @@ class Supervisor:
         signal.signal(signal.SIGTERM, self._on_stop_signal)
         signal.signal(signal.SIGINT, self._on_stop_signal)
         log.info("%s starts with %d slot(s)", self._id, self._settings.workers)
+        start_forkserver(FOR_TRAINING)
         self._slots = [self._new_slot() for _ in range(self._settings.workers)]
         while not self._drained():
             self._wait()

@@ -17,8 +17,8 @@ from app.verify import verify_storage
 
 Json = dict[str, Any]
 
-FAILURES = frozenset({"worker_died", "storage_full", "storage_error"})
-"""What a job may fail of if processes and disks fail; everything else is a fault of ours."""
+FAILURES = frozenset({"worker_died"})
+"""What a job may fail of if processes die; a disk that fails for seconds is waited for, the rest is a fault of ours."""
 
 
 @dataclass
