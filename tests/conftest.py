@@ -3,8 +3,6 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,23 +65,23 @@ def module_database_url(request: pytest.FixtureRequest, tmp_path_factory: pytest
 
 
 @pytest.fixture(scope="session")
-def common_service(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], Service]]:
-    """Call it with a kind of database: a service with the usual settings and two workers, one for all tests.
+def sqlite_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with the usual settings and two workers, one for all tests of a process that leave it whole.
 
-    For tests that leave it whole, give their models names of their own and do not count what else is there.
+    They give their models names of their own, and do not count what else is there.
     """
-    with ExitStack() as stack:
+    with running_service(tmp_path_factory.mktemp("service")) as service:
+        yield service
 
-        @cache
-        def running_on(kind: str) -> Service:
-            url = None
-            if kind == "postgresql":
-                url = stack.enter_context(fresh_database(request.getfixturevalue("postgres_server")))
-            return stack.enter_context(running_service(tmp_path_factory.mktemp("service"), url))
 
-        yield running_on
+@pytest.fixture(scope="session")
+def postgresql_service(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The same on PostgreSQL."""
+    with (
+        fresh_database(postgres_server) as url,
+        running_service(tmp_path_factory.mktemp("service"), url) as service,
+    ):
+        yield service
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -18,8 +17,9 @@ ROW = [1.0, 2.0, 3.0]
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def service(request: pytest.FixtureRequest, common_service: Callable[[str], Service]) -> Service:
-    return common_service(request.param)
+def service(request: pytest.FixtureRequest) -> Service:
+    found: Service = request.getfixturevalue(f"{request.param}_service")
+    return found
 
 
 def trained(service: Service) -> dict[int, float]:
@@ -29,9 +29,9 @@ def trained(service: Service) -> dict[int, float]:
     data = service.upload(csv_text(X, np.where(X @ [1.0, -1.0, 0.5] > 0, 1, 0)))
     scores = {}
     for version in range(1, VERSIONS + 1):
-        job = service.wait(service.submit(data["id"], model="m", C=10.0**-version)["id"])
+        job = service.wait(service.submit(data["id"], model="switched", C=10.0**-version)["id"])
         assert job["status"] == "succeeded", job["error"]
-        weights = service.get(f"/v1/models/m:{version}/weights")
+        weights = service.get(f"/v1/models/switched:{version}/weights")
         scores[version] = float(np.dot(weights["coef"], ROW) + weights["intercept"])
     assert len(set(scores.values())) == VERSIONS
     return scores
@@ -58,7 +58,7 @@ class Callers:
     def _call(self, url: str) -> None:
         with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
             while not self._stop.is_set():
-                response = http.post("/v1/models/m@prod/predict", json={"instances": [ROW]})
+                response = http.post("/v1/models/switched@prod/predict", json={"instances": [ROW]})
                 self.answers.append((response.status_code, response.json()))
 
     def wait_for(self, version: int) -> None:
@@ -74,7 +74,7 @@ class Callers:
 
 def test_no_request_fails_while_an_alias_moves_and_old_versions_go(service: Service) -> None:
     scores = trained(service)
-    path = "/v1/models/m/aliases/prod"
+    path = "/v1/models/switched/aliases/prod"
     put = service.http.put(path, json={"version": 1})
     assert put.status_code == 201, put.text
     with Callers(service) as callers:
@@ -86,7 +86,7 @@ def test_no_request_fails_while_an_alias_moves_and_old_versions_go(service: Serv
             callers.wait_for(version)
             put = service.http.put(path, json={"version": version, "shadow": None})
             assert put.status_code == 200, put.text
-            gone = service.http.delete(f"/v1/models/m:{version - 1}", params={"purge": "true"})
+            gone = service.http.delete(f"/v1/models/switched:{version - 1}", params={"purge": "true"})
             assert gone.status_code == 204, gone.text
     assert Counter(status for status, _ in callers.answers) == {200: len(callers.answers)}
     for _, body in callers.answers:

@@ -1,7 +1,6 @@
 """The documentation page in a real browser, without the internet."""
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.serving import Service
@@ -10,7 +9,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dis
 
 
 def test_the_documentation_page_renders(  # type: ignore[no-untyped-def]
-    common_service: Callable[[str], Service], tmp_path: Path, require_command
+    sqlite_service: Service, tmp_path: Path, require_command
 ) -> None:
     page = subprocess.run(
         [
@@ -19,7 +18,7 @@ def test_the_documentation_page_renders(  # type: ignore[no-untyped-def]
             f"--user-data-dir={tmp_path / 'profile'}",
             "--virtual-time-budget=10000",
             "--dump-dom",
-            f"{common_service('sqlite').url}/docs",
+            f"{sqlite_service.url}/docs",
         ],
         capture_output=True,
         text=True,

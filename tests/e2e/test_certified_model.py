@@ -1,6 +1,5 @@
 """From a file to a certified model over HTTP, on both databases, judged by LIBLINEAR and by arithmetic."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,9 @@ from tests.tables import csv_text, libsvm_text, noisy_rows, primal
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def service(request: pytest.FixtureRequest, common_service: Callable[[str], Service]) -> Service:
-    return common_service(request.param)
+def service(request: pytest.FixtureRequest) -> Service:
+    found: Service = request.getfixturevalue(f"{request.param}_service")
+    return found
 
 
 def load(folder: Path, split: str) -> tuple[sp.csr_array, np.ndarray]:

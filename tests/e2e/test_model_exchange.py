@@ -2,7 +2,6 @@
 
 import io
 import sqlite3
-from collections.abc import Callable
 
 import numpy as np
 import onnxruntime
@@ -23,8 +22,8 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def service(common_service: Callable[[str], Service]) -> Service:
-    return common_service("sqlite")
+def service(sqlite_service: Service) -> Service:
+    return sqlite_service
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def service(common_service: Callable[[str], Service]) -> Service:
-    return common_service("sqlite")
+def service(sqlite_service: Service) -> Service:
+    return sqlite_service
 
 
 @pytest.fixture(scope="module")

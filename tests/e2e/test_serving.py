@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,16 @@ NAMES = [f"x{j}" for j in range(5)]
 
 
 @pytest.fixture(scope="module")
-def service(common_service: Callable[[str], Service]) -> Service:
-    service = common_service("sqlite")
+def service(sqlite_service: Service) -> Service:
     for name, labels, tol in (
         ("words", np.where(VALUES > 0, "up", "down"), 1e-2),
         ("numbers", np.digitize(VALUES, [-2.0, 2.0]), 1e-6),
         ("amounts", VALUES + 0.5, 1e-6),
     ):
-        data = service.upload(csv_text(X, labels))
-        job = service.wait(service.submit(data["id"], model=name, tol=tol, loss="auto")["id"])
+        data = sqlite_service.upload(csv_text(X, labels))
+        job = sqlite_service.wait(sqlite_service.submit(data["id"], model=name, tol=tol, loss="auto")["id"])
         assert job["status"] == "succeeded", job["error"]
-    return service
+    return sqlite_service
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ CODED = {"workclass", "education", "marital-status", "occupation", "relationship
 
 
 @pytest.fixture(scope="module")
-def service(common_service: Callable[[str], Service]) -> Service:
-    return common_service("sqlite")
+def service(sqlite_service: Service) -> Service:
+    return sqlite_service
 
 
 def csv_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:

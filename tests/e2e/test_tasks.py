@@ -1,6 +1,5 @@
 """Every task through the HTTP API: from a file to the answers of predict, judged by arithmetic on the weights."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ TRAIN_ROWS, TEST_ROWS = slice(0, None, 4), slice(1, None, 12)  # of a set that i
 
 
 @pytest.fixture(scope="module")
-def service(common_service: Callable[[str], Service]) -> Service:
-    return common_service("sqlite")
+def service(sqlite_service: Service) -> Service:
+    return sqlite_service
 
 
 def real(folder: Path, name: str) -> tuple[Array, Array]:

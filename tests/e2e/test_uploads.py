@@ -4,7 +4,7 @@ import base64
 import hashlib
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ PART = {"Content-Type": "application/partial-upload"}
 
 
 @pytest.fixture(scope="module")
-def service(common_service: Callable[[str], Service]) -> Service:
-    return common_service("sqlite")
+def service(sqlite_service: Service) -> Service:
+    return sqlite_service
 
 
 def begin(service: Service, length: int | None = None, **query: Any) -> str:
