@@ -11,11 +11,10 @@ import numpy as np
 import solvers
 from benchmarks import problems
 from benchmarks.peers import COSTS, LOSSES
-from benchmarks.peers.match import GAPS, OUR_SECONDS
+from benchmarks.peers.match import ENOUGH_SECONDS, GAPS, OUR_SECONDS, ROUNDS
 from benchmarks.timing import timed
 
 SHARE, PASSES = 0.1, 2.0
-ROUNDS = 3
 
 
 def run(options: argparse.Namespace) -> None:
@@ -30,11 +29,7 @@ def run(options: argparse.Namespace) -> None:
         weights = np.ones(data.X.shape[1])
         a_pass = min(timed(lambda data=data, weights=weights: data.X @ weights)[1].wall for _ in range(ROUNDS))
         for loss, C, gap in itertools.product(LOSSES, COSTS, GAPS):
-            results = [
-                solvers.train(data.X, data.signs, loss=loss, C=C, tol=gap, max_seconds=OUR_SECONDS, threads=1)
-                for _ in range(ROUNDS)
-            ]
-            result = min(results, key=lambda result: result.seconds)
+            result = _fastest(data, loss, C, gap)
             share, passes = result.certificate_seconds / result.seconds, result.certificate_seconds / a_pass
             is_kept = share <= SHARE or passes <= PASSES
             total, kept = total + 1, kept + is_kept
@@ -45,3 +40,11 @@ def run(options: argparse.Namespace) -> None:
                 flush=True,
             )
     print(f"within a tenth of the run or two passes: {kept} of {total}")
+
+
+def _fastest(data: problems.BinarySet, loss: str, C: float, gap: float) -> solvers.SolveResult:
+    results: list[solvers.SolveResult] = []
+    while len(results) < ROUNDS and not (results and results[-1].seconds > ENOUGH_SECONDS):
+        given = {"loss": loss, "C": C, "tol": gap, "max_seconds": OUR_SECONDS, "threads": 1}
+        results.append(solvers.train(data.X, data.signs, **given))
+    return min(results, key=lambda result: result.seconds)

@@ -30,7 +30,7 @@ FULL_LIMIT, QUICK_LIMIT = 2.0, 0.5
 def run(options: argparse.Namespace) -> None:
     if not installed():
         raise SystemExit("the peers are not installed: `make bench` does it")
-    clock = "cpu" if options.clock == "cpu" else "seconds"
+    clock = "cpu" if options.clock == "cpu" and options.threads == 1 else "seconds"
     ledger = Ledger(problems.CACHE / f"peers-{options.clock}.jsonl", fresh=options.fresh)
     if options.fresh_ours:
         ledger.forget(lambda record: "gap" in record["of"] or record["of"].get("who") == "reference")
@@ -78,7 +78,8 @@ def _is_there(name: str) -> bool:
 
 
 def _kind(name: str, loss: str, C: float, options: argparse.Namespace) -> dict[str, Any]:
-    return {"data": name, "loss": loss, "C": C, "threads": options.threads, "methods": options.methods}
+    how = {"threads": options.threads, "methods": options.methods, "quick": options.quick}
+    return {"data": name, "loss": loss, "C": C, **how}
 
 
 def _minutes(matches: list[tuple[str, str, float]], took: Ledger, options: argparse.Namespace) -> str:

@@ -136,6 +136,7 @@ class Match(NamedTuple):
         except solvers.SolverError as refusal:
             return {"converged": False, "refused": str(refusal)}
         certificate = result.certificate
+        share = seconds.cpu / seconds.wall if self.clock == "cpu" else 1.0
         primal = self._primal(np.append(result.coef, result.intercept))
         if abs(primal - certificate.primal) > SAME_BOUND * max(1.0, primal):
             print(f"  THE CERTIFICATE IS WRONG: {solver} says {certificate.primal!r}, its weights {primal!r}")
@@ -148,7 +149,9 @@ class Match(NamedTuple):
             "bound": certificate.dual_bound,
             "certificate_seconds": result.certificate_seconds,
             "passes": result.passes,
-            "trace": _thinned([(step.seconds, step.primal) for step in result.trace if step.primal is not None]),
+            "trace": _thinned(
+                [(share * step.seconds, step.primal) for step in result.trace if step.primal is not None]
+            ),
         }
 
     def _limit(self, ours: Record) -> float:

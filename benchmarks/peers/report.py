@@ -55,7 +55,7 @@ def summary(found: list[Group]) -> str:
             bounded = sum(cell.mark == "<" for cell in cells)
             lines.append(
                 f"gap {gap:.0e}: geometric mean {mean:.3f} over {len(ratios)} cells; {above[0]} above 1, {above[1]} "
-                f"above 0.5; no peer arrives in {bounded}, ours in none of {sum(cell.ours is None for cell in cells)}"
+                f"above 0.5; no peer arrives in {bounded}, ours does not in {sum(cell.ours is None for cell in cells)}"
             )
     return "\n".join(lines)
 
