@@ -33,25 +33,29 @@ class Contender(NamedTuple):
 
 
 def contenders(loss: str, C: float, threads: int) -> list[Contender]:
-    """Without svmocas, which needs no tolerances: it prints every iteration."""
+    """Those that are likely to be fast first. Without svmocas, which needs no tolerances: it prints every iteration."""
     snap = {"loss": loss, "regularizer": 1.0 / C, "fit_intercept": True, "max_iter": NO_LIMIT, "random_state": 0}
     snapml = Contender(f"snapml{_of(threads)}", "snapml", {**snap, "n_jobs": threads}, SNAP_TOLERANCES)
-    kinds = (3,) if loss == "hinge" else (1, 2)
+    kinds = (3,) if loss == "hinge" else (2, 1)
     if threads > 1:
         flags = {kind: f"-s {kind} -c {C} -m {threads}" for kind in kinds}
         multicore = "liblinear-multicore"
         return [
-            *(Contender(f"{multicore} -s {k}", multicore, {"flags": f}, TOLERANCES) for k, f in flags.items()),
             snapml,
+            *(Contender(f"{multicore} -s {k}", multicore, {"flags": f}, TOLERANCES) for k, f in flags.items()),
         ]
-    found = []
-    for kind in kinds:
-        liblinear = f"LIBLINEAR -s {kind}"
-        found.append(Contender(liblinear, "liblinear", {"flags": f"-s {kind} -c {C}"}, TOLERANCES))
-        settings = {"loss": loss, "C": C, "dual": kind != 2, "max_iter": NO_LIMIT, "random_state": 0}
-        name = f"LinearSVC {'primal' if kind == 2 else 'dual'}"
-        found.append(Contender(name, "sklearn", settings, TOLERANCES, same_code_as=liblinear))
-    return [*found, snapml]
+    return [
+        *(Contender(f"LIBLINEAR -s {k}", "liblinear", {"flags": f"-s {k} -c {C}"}, TOLERANCES) for k in kinds),
+        snapml,
+        *(_linear_svc(loss, C, k) for k in kinds),
+    ]
+
+
+def _linear_svc(loss: str, C: float, kind: int) -> Contender:
+    """scikit-learn's, which contains LIBLINEAR."""
+    settings = {"loss": loss, "C": C, "dual": kind != 2, "max_iter": NO_LIMIT, "random_state": 0}
+    name = f"LinearSVC {'primal' if kind == 2 else 'dual'}"
+    return Contender(name, "sklearn", settings, TOLERANCES, same_code_as=f"LIBLINEAR -s {kind}")
 
 
 def _of(threads: int) -> str:

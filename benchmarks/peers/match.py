@@ -33,8 +33,9 @@ ENOUGH_SECONDS, ROUNDS = 1.0, 3
 """The least of so many runs counts; one that takes longer than this is not repeated."""
 SHORT_SECONDS, SHORT_ROUNDS = 0.05, 7
 """A short run is repeated more often."""
-CLOSE = 2.0
-"""Peers that took longer than this many times the fastest one are not repeated: they would not become the fastest."""
+CLOSE, CLOSE_SECONDS = 2.0, 0.05
+"""A peer that takes more than so many times the fastest one's seconds, and so many more, will not become the fastest:
+it is stopped then, and is not repeated."""
 METHOD_FACTOR, METHOD_SECONDS = 1.5, 0.2
 """A single method may take so many times the seconds of `auto`, and so many more."""
 MOST_OCAS_ENTRIES = 20_000_000
@@ -88,9 +89,10 @@ class Match(NamedTuple):
         found: dict[str, dict[float, float]] = {}
         late: dict[str, set[float]] = {}
         entrants = contenders(self.loss, self.C, self.threads)
+        _shorten(limits, self._run_svmocas(max(limits.values()), bound))
         for one in entrants:
             found[one.name], late[one.name] = self._climb(one, limits, bound, found, late)
-        self._run_svmocas(max(limits.values()))
+            _shorten(limits, {gap: self._first(one, tolerance) for gap, tolerance in found[one.name].items()})
         self._repeat(entrants, found, ours)
 
     def try_methods(self) -> None:
@@ -207,12 +209,16 @@ class Match(NamedTuple):
             self.ledger.add(record)
         return self._checked(record)
 
-    def _run_svmocas(self, limit: float) -> None:
-        """One run shows all gaps: it prints its objective in every iteration."""
+    def _first(self, one: Contender, tolerance: float) -> float:
+        """The seconds of a run that is in the ledger."""
+        return float(self._run_peer(one, tolerance, 0.0)[self.clock])
+
+    def _run_svmocas(self, limit: float, bound: float) -> dict[float, float]:
+        """Its seconds to each gap that it reached. One run shows them all: it prints every iteration's objective."""
         if self.loss != "hinge" or self.threads > 1 or ocas.program(SVMOCAS) is None:
-            return
+            return {}
         if self.data.entries > MOST_OCAS_ENTRIES:
-            return
+            return {}
 
         def measure() -> Record:
             rows = self.data.folder / "rows.light"
@@ -223,21 +229,31 @@ class Match(NamedTuple):
             return {
                 "seconds": run.seconds,
                 "cpu": run.seconds * run.cpu_share,
+                "limit": limit,
                 "primal": self._primal(run.weights[:, 0]),
                 "trace": [(share * seconds, primal) for seconds, primal in _bests(run.iterations)],
             }
 
+        arrivals: dict[float, float] = {}
         for number in range(ROUNDS):
             record = self._checked(self._once(SVMOCAS, measure, round=number))
+            if record["limit"] <= record["seconds"] and record["limit"] < limit:  # it had less time then
+                record = {"of": record["of"], **measure()}
+                self.ledger.add(record)
+            for gap in GAPS:
+                reached = [seconds for seconds, primal in record["trace"] if _gap(primal, bound) <= gap]
+                if reached:
+                    arrivals[gap] = min(reached[0], arrivals.get(gap, reached[0]))
             if record["seconds"] > ENOUGH_SECONDS:
                 break
+        return arrivals
 
     def _repeat(
         self, entrants: list[Contender], found: dict[str, dict[float, float]], ours: dict[float, Record]
     ) -> None:
         for gap in GAPS:
             arrived = [(one, found[one.name][gap]) for one in entrants if gap in found[one.name]]
-            first = [self._run_peer(*run, 0.0)[self.clock] for run in arrived]  # these are in the ledger
+            first = [self._first(*run) for run in arrived]
             close = [(run, time) for run, time in zip(arrived, first, strict=True) if time <= CLOSE * min(first)]
             for number in range(1, SHORT_ROUNDS):
                 if ours[gap]["converged"] and number < _rounds(ours[gap][self.clock]):
@@ -271,6 +287,12 @@ class Match(NamedTuple):
         if "primal" in record and record["primal"] < bound * (1.0 - SAME_BOUND):
             print(f"  OUR BOUND IS WRONG: {record['of']['who']} reaches {record['primal']!r}, the bound is {bound!r}")
         return record
+
+
+def _shorten(limits: dict[float, float], arrivals: dict[float, float]) -> None:
+    """Once a peer has arrived, others need not go on for long."""
+    for gap, seconds in arrivals.items():
+        limits[gap] = min(limits[gap], CLOSE * seconds + CLOSE_SECONDS)
 
 
 def _rungs(one: Contender, found: dict[str, dict[float, float]]) -> Iterable[float]:

@@ -32,8 +32,9 @@ its time, so the true ratio is smaller; `>`: ours did not arrive.
 All start from arrays in memory. LIBLINEAR's conversion to its own structure is not in its seconds (see the last table);
 scikit-learn and Snap ML convert inside `fit`, which cannot be taken apart. Dense data of which less than half is
 non-zero is handed to them as CSR. Ours and the peers take turns; the least of 3 runs counts (7 if they are shorter than
-0.05 s, 1 if longer than a second), peers that were twice as slow as the fastest are not repeated. LinearSVC is tried at
-the tolerances that were right for LIBLINEAR, whose code it contains, and at tighter ones.
+0.05 s, 1 if longer than a second). Once a peer has reached a gap, others have twice its seconds, and are not repeated
+if they need more: they are not the fastest. LinearSVC is tried at the tolerances that were right for LIBLINEAR, whose
+code it contains, and at tighter ones.
 """
 
 
