@@ -8,6 +8,7 @@
     text               its length in characters; the text itself is in `texts`
 """
 
+import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -45,7 +46,7 @@ class Strings:
     def __getitem__(self, number: int) -> str:
         return self.bytes[self.starts[number] : self.ends[number]].tobytes().decode()
 
-    def take(self, rows: Array) -> "Strings":
+    def take(self, rows: Array | slice) -> "Strings":
         return Strings(self.bytes, self.starts[rows], self.ends[rows])
 
     def to_list(self) -> list[str]:
@@ -80,5 +81,15 @@ class Frame:
     def n_features(self) -> int:
         return int(self.X.shape[1])
 
-    def rows(self, chosen: Array) -> "Frame":
+    def rows(self, chosen: Array | slice) -> "Frame":
         return Frame(self.X[chosen], self.columns, {j: texts.take(chosen) for j, texts in self.texts.items()})
+
+
+def let_go(rows: Any) -> None:
+    """Of mapped rows that were just read: their pages need not stay in memory. Who reads them again gets them again."""
+    mapped = getattr(rows, "_mmap", None)  # numpy's own name: other arrays, and copies of mapped ones, have none
+    if mapped is not None and rows.flags.c_contiguous:
+        first = rows.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+        first, past = (place // mmap.PAGESIZE * mmap.PAGESIZE for place in (first, first + rows.nbytes))
+        if first < past:
+            mapped.madvise(mmap.MADV_DONTNEED, first, past - first)

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from app.datasets.arrays import DatasetArrays
-from app.frame import Column, Frame, Strings
+from app.frame import Column, Frame, Strings, let_go
 from app.models.file import ModelFile
 from app.predictions import linear
 from app.predictions.prepared import PreparedFeatures, features_of
@@ -61,6 +61,7 @@ class DatasetScorer:
         step = max(1, int(BLOCK_ENTRIES * self.n_rows / max(1, entries)))
         for first in range(0, self.n_rows, step):
             yield self._score(np.arange(first, min(first + step, self.n_rows)))
+            let_go(self._frame.X[first : first + step])
 
     @property
     def _columns(self) -> list[Column]:
@@ -94,7 +95,8 @@ class DatasetScorer:
         return Block(rows[finite], matrix[finite], scores[finite], sorted(failures))
 
     def _rows(self, rows: Array) -> Frame:
-        part = self._frame.rows(rows)
+        """Consecutive rows; numbers are not copied."""
+        part = self._frame.rows(slice(rows[0], rows[-1] + 1))
         if self._target is None:
             return part
         return Frame(np.column_stack([part.X, self._y[rows]]), self._columns, part.texts)

@@ -1,6 +1,7 @@
 """What each kind of column becomes, what is refused and with which words, and what a damaged file does."""
 
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from app.frame import Frame
+from app.frame import Frame, let_go
 from app.models.file import CorruptModel
 from app.preprocess.document import from_document, to_document
 from app.preprocess.errors import PreprocessError
@@ -262,3 +263,26 @@ def test_a_damaged_document_is_refused() -> None:
 
 def _dense(matrix: Any) -> Any:
     return matrix.toarray() if sp.issparse(matrix) else matrix
+
+
+def test_mapped_rows_that_were_scaled_need_no_memory(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(40_000, 25))
+    np.save(tmp_path / "X.npy", values)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    spec = Preprocess(scale="standard")
+    pipeline, _, _ = fit(spec, Frame(mapped))
+    before = resident_file_pages(tmp_path / "X.npy")
+    scaled = solver_rows(pipeline, Frame(mapped))
+    np.testing.assert_array_equal(scaled, (values - pipeline.numbers.shift) / pipeline.numbers.scale)
+    assert before > values.nbytes / 2 > 100_000 > resident_file_pages(tmp_path / "X.npy")
+    np.testing.assert_array_equal(mapped, values)
+    let_go(values[1:3])  # nothing to let go of
+
+
+def resident_file_pages(path: Path) -> int:
+    """Bytes of a mapped file that this process holds in memory."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        if line.endswith(str(path)):
+            return next(int(found.split()[1]) << 10 for found in lines if found.startswith("Rss:"))
+    raise AssertionError(f"{path} is not mapped")
