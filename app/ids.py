@@ -1,7 +1,7 @@
 """Typed ids that sort by time: `job_` + 48 bits of milliseconds + 80 random bits, in Crockford base 32."""
 
+import os
 import re
-import secrets
 import threading
 import time
 from typing import Literal
@@ -10,6 +10,7 @@ Kind = Literal["ds", "up", "job", "mdl", "evt", "key", "wrk", "req", "wh", "dlv"
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
+_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]  # two digits at a time: every request has an id
 _LOOKS_LIKE_ID = re.compile(rf"[a-z]+_[{_ALPHABET}]{{{_LENGTH}}}")
 
 _lock = threading.Lock()
@@ -20,7 +21,7 @@ def new_id(kind: Kind) -> str:
     """A fresh id; ids of one process are strictly increasing, also within a millisecond."""
     global _last
     with _lock:
-        number = max((time.time_ns() // 1_000_000 << 80) | secrets.randbits(80), _last + 1)
+        number = max((time.time_ns() // 1_000_000 << 80) | int.from_bytes(os.urandom(10)), _last + 1)
         _last = number
     return f"{kind}_{_digits(number)}"
 
@@ -43,4 +44,4 @@ def looks_like_id(text: str) -> bool:
 
 
 def _digits(number: int) -> str:
-    return "".join(_ALPHABET[number >> shift & 31] for shift in range(5 * (_LENGTH - 1), -1, -5))
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(5 * (_LENGTH - 2), -1, -10)])

@@ -7,14 +7,14 @@ to loopback. Once a key exists it is asked for, on loopback too.
 import asyncio
 import re
 import time
-from collections.abc import MutableMapping
+import types
+from collections.abc import Coroutine, Generator, Iterable, MutableMapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
 from sqlalchemy.exc import DBAPIError
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,15 +33,27 @@ from app.ids import new_id
 from app.keys import service
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
-UPLOADS = (("POST", re.compile(r"/v1/datasets")), ("PATCH", re.compile(r"/v1/uploads/[^/]+")))
+UPLOADS = {"POST": re.compile(r"/v1/datasets"), "PATCH": re.compile(r"/v1/uploads/[^/]+")}
 PREDICT_PATH = re.compile(
     r"/v1/models/[^/]+/(?:predict|invocations|explain)|/v1/jobs/[^/]+/predict|/v2/models/[^/]+(?:/versions/[^/]+)?/infer"
 )
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+REQUEST_ID = b"x-request-id"
 
 # How long an answer about a key is believed: a revoked key stops working after at most this.
 KEY_TRUST_SECONDS = 2.0
 MAX_REMEMBERED_KEYS = 10_000
+
+
+class _Headers:
+    """Of a request, read as often as they are asked for: by name in small letters, the first of that name."""
+
+    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
+        self._values = dict(reversed(list(raw)))  # servers give names in small letters
+
+    def get(self, name: bytes) -> str | None:
+        value = self._values.get(name)
+        return None if value is None else value.decode("latin-1")
 
 
 class Guard:
@@ -63,10 +75,11 @@ class Guard:
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                kept = [header for header in message["headers"] if header[0] != REQUEST_ID]
+                message["headers"] = [*kept, (REQUEST_ID, request_id.encode())]
             await send(message)
 
-        headers = Headers(scope=scope)
+        headers = _Headers(scope["headers"])
         limit = self._settings.max_upload_bytes if _is_upload(scope) else self._settings.max_json_bytes
         try:
             _check_length(headers, limit)
@@ -81,11 +94,11 @@ class Guard:
             return
         await self._app(scope, _limited(receive, limit, self._settings), send_with_id)
 
-    async def _check_key(self, scope: Scope, headers: Headers) -> None:
+    async def _check_key(self, scope: Scope, headers: _Headers) -> None:
         if scope["path"] in OPEN_PATHS or await self._is_open():
             return
         challenge = {"WWW-Authenticate": 'Bearer realm="hyperplane"'}
-        kind, _, token = headers.get("authorization", "").partition(" ")
+        kind, _, token = (headers.get(b"authorization") or "").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise Unauthorized("Send an API key: Authorization: Bearer key_….secret", headers=challenge)
         granted = await self._granted(token.strip())
@@ -130,27 +143,29 @@ def _needed_scope(scope: Scope) -> str:
 
 
 def _is_upload(scope: Scope) -> bool:
-    return any(scope["method"] == method and path.fullmatch(scope["path"]) for method, path in UPLOADS)
+    path = UPLOADS.get(scope["method"])
+    return path is not None and path.fullmatch(scope["path"]) is not None
 
 
-def _check_host(headers: Headers, settings: Settings) -> None:
+def _check_host(headers: _Headers, settings: Settings) -> None:
     """On loopback only loopback's names are answered: a page that rebinds its own name to us is not."""
-    if settings.bound_to_loopback and _host_name(headers.get("host", "")) not in (*LOOPBACK_HOSTS, None):
+    if settings.bound_to_loopback and _host_name(headers.get(b"host") or "") not in (*LOOPBACK_HOSTS, None):
         raise Forbidden("This service answers on loopback only; the Host header names another host.")
 
 
-def _check_origin(scope: Scope, headers: Headers) -> None:
+def _check_origin(scope: Scope, headers: _Headers) -> None:
     """A browser on a foreign page may not change anything here, key or not."""
     if scope["method"] in SAFE_METHODS:
         return
-    origin = headers.get("origin")
-    foreign = origin is not None and _split("Origin", origin).netloc.lower() != headers.get("host", "").lower()
-    if foreign or headers.get("sec-fetch-site", "").lower() == "cross-site":
+    origin = headers.get(b"origin")
+    host = (headers.get(b"host") or "").lower()
+    foreign = origin is not None and _split("Origin", origin).netloc.lower() != host
+    if foreign or (headers.get(b"sec-fetch-site") or "").lower() == "cross-site":
         raise Forbidden("A change from a foreign origin is refused.", code="foreign_origin")
 
 
-def _check_length(headers: Headers, limit: int) -> None:
-    length = headers.get("content-length", "")
+def _check_length(headers: _Headers, limit: int) -> None:
+    length = headers.get(b"content-length") or ""
     if length.isdecimal() and int(length[:30]) > limit:
         raise PayloadTooLarge(f"The body may have {limit} bytes.")
 
@@ -181,8 +196,7 @@ def _limited(receive: Receive, limit: int, settings: Settings) -> Receive:
             return await receive()
         began = time.monotonic()
         try:
-            async with asyncio.timeout(min(patience, patience + received / rate - waited)):
-                message = await receive()
+            message = await _in_time(receive, min(patience, patience + received / rate - waited))
         except TimeoutError:
             detail = f"The body came too slowly: at least {rate:g} bytes a second, no pause of {patience:g} s."
             raise HTTPException(408, detail, {"Connection": "close"}) from None
@@ -194,3 +208,33 @@ def _limited(receive: Receive, limit: int, settings: Settings) -> Receive:
         return message
 
     return counted
+
+
+async def _in_time(receive: Receive, seconds: float) -> MutableMapping[str, Any]:
+    """The next message; TimeoutError if it takes too long. Most are there already, and then no timer is set."""
+    receiving = cast(Coroutine[Any, Any, MutableMapping[str, Any]], receive())
+    try:
+        blocker = receiving.send(None)
+    except StopIteration as ended:
+        message: MutableMapping[str, Any] = ended.value
+        return message
+    async with asyncio.timeout(seconds):
+        return await _resumed(receiving, blocker)
+
+
+@types.coroutine
+def _resumed(
+    started: Coroutine[Any, Any, MutableMapping[str, Any]], blocker: Any
+) -> Generator[Any, Any, MutableMapping[str, Any]]:
+    """Go on, as `await` would, with a coroutine that was started and waits for `blocker`."""
+    try:
+        while True:
+            try:
+                sent = yield blocker
+            except BaseException as error:
+                blocker = started.throw(error)
+            else:
+                blocker = started.send(sent)
+    except StopIteration as ended:
+        message: MutableMapping[str, Any] = ended.value
+        return message

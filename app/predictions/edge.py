@@ -1,12 +1,14 @@
 """What every route that answers from a model shares: finding the model, the thread, the shadow."""
 
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from app.deps import known_query_only
 from app.errors import UnsupportedMediaType, invalid_field
@@ -74,7 +76,14 @@ class Edge:
     async def body(self) -> bytes:
         if self._headers.get(b"content-encoding", b"identity") != b"identity":
             raise UnsupportedMediaType("Rows are not read compressed; send them without Content-Encoding.")
-        return await self._request.body()
+        message = await self._request.receive()
+        parts = []
+        while message["type"] == "http.request":
+            parts.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            message = await self._request.receive()
+        raise ClientDisconnect
 
     async def model(self, reference: str) -> ServedModel:
         """Without a thread if it is at hand."""
@@ -91,7 +100,7 @@ class Edge:
         reply = respond(model) if len(body) <= at_most else await run_in_threadpool(respond, model)
         shadows: Shadows = self._request.app.state.shadows
         shadows.mirror(reference, model, partial(service.judge, read=read), len(body))
-        return Response(reply.content, media_type=reply.media_type, headers=dict(reply.headers))
+        return _Answer(reply)
 
     def _header(self, name: bytes) -> str | None:
         value = self._headers.get(name)
@@ -106,16 +115,37 @@ class Edge:
         return int(text)
 
 
+class _Answer(Response):
+    """A reply as it is sent, with all of its headers: Starlette would look for those that are missing."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.status_code, self.body, self.background = 200, reply.content, None
+        self.raw_headers = [
+            (b"content-length", str(len(reply.content)).encode()),
+            (b"content-type", _content_type(reply.media_type)),
+            *((name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()),
+        ]
+
+
+@cache
+def _content_type(media_type: str) -> bytes:
+    return (f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type).encode()
+
+
 class DirectRoute(APIRoute):
     """A route whose function takes the path's parameters and the request, called without FastAPI's resolution of them.
 
-    That costs more than the prediction of a row. The document is the same.
+    That, and the stacks in which FastAPI keeps what dependencies leave open, cost more than the prediction of a row.
+    The document is the same; a refusal is answered by the application's handlers, as everywhere.
     """
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        async def handle(request: Request) -> Response:
-            await known_query_only(request)
-            response: Response = await self.endpoint(request=request, **request.path_params)
-            return response
+    def __init__(self, path: str, endpoint: Callable[..., Any], **described: Any) -> None:
+        super().__init__(path, endpoint, **described)
 
-        return handle
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            request = Request(scope, receive, send)
+            await known_query_only(request)
+            response: Response = await endpoint(request=request, **scope["path_params"])
+            await response(scope, receive, send)
+
+        self.app = answer
