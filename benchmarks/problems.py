@@ -36,8 +36,8 @@ class BinarySet(NamedTuple):
     """Of the arrays: a result for other numbers is no result for these."""
 
     @property
-    def entries(self) -> int:
-        return int(self.X.nnz if sp.issparse(self.X) else self.X.size)
+    def nonzeros(self) -> int:
+        return int(self.X.nnz if sp.issparse(self.X) else np.count_nonzero(self.X))
 
     @property
     def nbytes(self) -> int:

@@ -38,7 +38,7 @@ CLOSE, CLOSE_SECONDS = 2.0, 0.05
 it is stopped then, and is not repeated."""
 METHOD_FACTOR, METHOD_SECONDS = 1.5, 0.2
 """A single method may take so many times the seconds of `auto`, and so many more."""
-MOST_OCAS_ENTRIES = 20_000_000
+MOST_OCAS_NONZEROS = 20_000_000
 """Of more it would read the text of for minutes in each run."""
 TRACE_POINTS = 40
 NEARER = 0.97
@@ -217,7 +217,7 @@ class Match(NamedTuple):
         """Its seconds to each gap that it reached. One run shows them all: it prints every iteration's objective."""
         if self.loss != "hinge" or self.threads > 1 or ocas.program(SVMOCAS) is None:
             return {}
-        if self.data.entries > MOST_OCAS_ENTRIES:
+        if self.data.nonzeros > MOST_OCAS_NONZEROS:
             return {}
 
         def measure() -> Record:

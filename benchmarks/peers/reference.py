@@ -13,7 +13,10 @@ __all__ = ["GOOD_ENOUGH", "reference"]
 WANTED, GOOD_ENOUGH = 1e-8, 1e-7
 """The relative gap between the bound and the best known objective: what is tried for, and what ends the trying."""
 METHOD_SECONDS = 10.0
-METHODS = {"hinge": ("auto", "dcd", "alm_exact"), "squared_hinge": ("auto", "asvm", "tron", "dcd")}
+METHODS = {
+    "hinge": ("auto", "smooth_newton", "dcd", "alm_exact"),
+    "squared_hinge": ("auto", "newton", "asvm", "tron", "dcd"),
+}
 
 
 def reference(data: BinarySet, loss: str, C: float, ledger: Ledger) -> Record:

@@ -104,7 +104,7 @@ def test_a_killed_match_goes_on_where_it_was(data: BinarySet, tmp_path: Path) ->
 def test_ratios_are_ours_over_the_fastest_peer_that_reached_the_gap(
     data: BinarySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(match_module, "MOST_OCAS_ENTRIES", 0)
+    monkeypatch.setattr(match_module, "MOST_OCAS_NONZEROS", 0)
     ledger = Ledger(tmp_path / "ledger" / "runs.jsonl")
     Match(data, "hinge", C, 1, "seconds", ledger, _Trainer(data, "hinge", None)).play()  # type: ignore[arg-type]
     (group,) = groups(ledger, 1, "seconds")
