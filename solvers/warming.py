@@ -12,6 +12,7 @@ from . import bundle as bundle_module
 from . import cholesky as cholesky_module
 from . import class_duals as class_duals_module
 from . import columns as columns_module
+from . import dual_descent_rows as dual_descent_rows_module
 from . import dual_refinement as dual_refinement_module
 from . import lagrangian_rows as lagrangian_rows_module
 from . import line_search as line_search_module
@@ -42,6 +43,7 @@ def warm_up(names: Collection[str] | None = None) -> None:
         class_duals_module,
         lagrangian_rows_module,
         one_dimension_module,
+        dual_descent_rows_module,
         dual_refinement_module,
         pair_counts_module,
         bundle_module,

@@ -1,0 +1,222 @@
+"""Dual coordinate descent: what `dcd` and its parallel sibling share.
+
+Hsieh, Chang, Lin, Keerthi, Sundararajan: A dual coordinate descent method for large-scale linear SVM,
+ICML 2008. It raises the dual one alpha_i at a time in random order and keeps w = sum_i alpha_i y_i x_i
+up to date, so a step costs one row. Two things differ from the paper, because they save passes:
+
+A row whose alpha_i sits at a bound naps (the paper: is left out until all others are solved). It is visited
+again after as many epochs as its gradient holds the usual gradient of the others, so those far from leaving
+their bound are hardly ever read, and nothing has to be undone at the end.
+
+A regularised bias is a feature that all rows have. It adds as much to the curvature of each alpha_i as the rest
+of a normalised row and halves every step. With S = sum_i alpha_i y_i its term of the dual is
+
+    -1/2 beta^2 S^2 = min over b of  b^2 / (2 beta^2) - b S
+
+and b is held close to a centre b_0 instead: with pull/2 (b - b_0)^2 added, b = share (S + pull b_0), where share =
+1 / (1 / beta^2 + pull) replaces beta^2 in the curvature. Moving the centre to b some times an epoch is the proximal
+point method in b, which converges fast as long as many alphas answer to b. Whether they do is seen by b and beta^2 S
+staying apart; then the pull is weakened, and without it this is the paper's method. It is also weakened with time, so
+that the limit is the paper's method whatever happens.
+
+Every FACE_PASSES passes the rows between their bounds are solved for together, see dual_face.py.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from solvers.dual_descent_rows import NEVER, run_pass, wake_all
+from solvers.dual_face import ascend_on_face
+from solvers.errors import InvalidOptions, InvalidProblem
+from solvers.problem import BinaryProblem
+from solvers.protocol import Method, Option, Point, Progress, Start
+from solvers.result import State, Status
+from solvers.rows import Floats, read_only
+
+__all__ = ["DualDescent"]
+
+FACE_PASSES = 100
+"""After so many passes without an end, the rows between their bounds are solved for together."""
+FACE_ENTRIES = 20_000_000
+"""At most so many entries of X are read for that at once."""
+PULL = 30.0
+"""Over the mean |x_i|^2: the bias then adds 1/30 to the curvature, and thirty free alphas are enough to move it."""
+
+
+class DualDescent(Method[BinaryProblem]):
+    tasks = ("binary",)
+    losses = ("hinge", "squared_hinge")
+    biases = ("none", "regularized")
+    options = (
+        Option("shrinking", bool, True, "visit rows seldom while their alpha is settled at a bound"),
+        Option(
+            "violation_tol",
+            float,
+            0.0,
+            "LIBLINEAR's own stopping rule: stop once the largest minus the smallest projected gradient "
+            "over all rows is below this; 0 leaves stopping to the certified gap",
+            low=0.0,
+        ),
+    )
+
+    def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
+        super().__init__(problem, options)
+        squared = problem.setting.exponent == 2.0
+        counted = problem.costs > 0.0
+        diagonal = np.zeros_like(problem.costs)
+        if squared:
+            np.divide(0.5, problem.costs, out=diagonal, where=counted)
+        norms = problem.data.squared_norms()
+        if not np.isfinite(norms).all():
+            row = int(np.flatnonzero(~np.isfinite(norms))[0])
+            raise InvalidProblem("X", f"row {row} (counted from 0) is too large to be squared; rescale X")
+        self.upper = np.where(counted, np.inf, 0.0) if squared else problem.costs
+        # Side by side, because a random row costs one cache miss for each array it is looked up in.
+        self.constants = read_only(np.stack([problem.signs, problem.costs, diagonal, norms + diagonal], axis=1))
+        self.counted = counted
+        mean_norm = float(norms[counted].mean())
+        self.first_pull = PULL / mean_norm if problem.bias_feature > 0.0 and mean_norm > 0.0 else 0.0
+        self.rows = problem.data.flat()
+
+    def init(self, seed: int, start: Start) -> State:
+        pool = np.flatnonzero(self.counted)
+        state: State = {
+            "alpha": np.zeros(self.problem.data.n_rows),
+            "w": np.zeros(self.problem.data.n_features + 1),
+            "balance": np.zeros(2),
+            "pull": self.first_pull,
+            "pool": pool,
+            "pool_size": pool.size,
+            "until_scan": pool.size,
+            "wake": np.where(self.counted, 0, NEVER).astype(np.int32),
+            "now": 0,
+            "usual": np.inf,
+            "target": np.inf,
+            "random_state": np.array([seed], dtype=np.uint64),
+            "rows_until_face": FACE_PASSES * pool.size,
+            "total_cost": self.problem.total_cost,
+            "epochs": 0,
+            "rows_read": 0,
+        }
+        if start.state is not None:
+            self._resume(state, start.state)
+        elif start.coef is not None:
+            self._approach(state, start.coef, float(start.intercept))
+        return state
+
+    def step(self, state: State, target: float) -> Progress:
+        if target < state["target"] < np.inf:
+            # A certificate did not see what the estimate saw: some of those asleep have something to say.
+            wake_all(state["wake"], state["now"])
+            state["until_scan"] = 0
+        state["target"] = target
+        before = state["now"]
+        was_pulled = state["pull"] > 0.0
+        visited, is_whole, gap, violation, updates, dual = self._run_pass(state, target)
+        state["epochs"] += state["now"] - before
+        state["rows_read"] += visited
+        state["rows_until_face"] -= visited
+        if state["rows_until_face"] <= 0:
+            self._explore_face(state)
+        passes = state["rows_read"] // self.problem.data.n_rows
+        if not (np.isfinite(dual) and np.isfinite(gap)):
+            return Progress(state["epochs"], passes, None, None, None, Status.NONFINITE)
+        finished = None
+        if is_whole and updates == 0 and not was_pulled:
+            finished = Status.STALLED
+        elif is_whole and violation < self.chosen["violation_tol"]:
+            finished = Status.STOPPED
+        # With w = w(alpha) the gap is the sum of the rows' terms, each taken when its row was visited, and the bias's.
+        primal = dual + gap
+        return Progress(state["epochs"], passes, primal, dual, gap / max(primal, self.problem.primal_floor), finished)
+
+    def extract(self, state: State) -> Point:
+        intercept = float(state["balance"][0]) if self.problem.bias_feature > 0.0 else 0.0
+        return Point(state["w"][:-1].copy(), intercept, state["alpha"].copy())
+
+    def _run_pass(self, state: State, target: float) -> tuple[int, bool, float, float, int, float]:
+        """(rows visited, whether the last epoch saw all, its gap, violation and updates, the dual objective)"""
+        scalars = "pull", "usual", "now", "pool_size", "until_scan"
+        *changed, visited, is_whole, gap, violation, updates, dual = run_pass(
+            *self.rows,
+            self.constants,
+            self.problem.bias_feature,
+            state["pull"],
+            self.chosen["shrinking"],
+            state["usual"],
+            state["now"],
+            state["pool_size"],
+            state["until_scan"],
+            state["pool"],
+            state["wake"],
+            state["alpha"],
+            state["w"],
+            state["balance"],
+            state["random_state"],
+            target,
+            self.problem.primal_floor,
+            self.chosen["violation_tol"],
+        )
+        state.update(zip(scalars, changed, strict=True))
+        return visited, is_whole, gap, violation, updates, dual
+
+    def _explore_face(self, state: State) -> None:
+        data = self.problem.data
+        # Within a step, so it must be short: half as many reads as descent had, and a blink in all.
+        reads = min(FACE_PASSES // 2, FACE_ENTRIES // max(1, data.stored_entries), self.reads_left - 1)
+        state["rows_until_face"] = FACE_PASSES * state["pool"].size
+        state["pull"] *= 0.25
+        if reads >= 6:
+            state["alpha"], state["w"], used = ascend_on_face(
+                self.problem, self.constants[:, 2], self.upper, state["alpha"], state["w"], reads
+            )
+            state["rows_read"] += used * data.n_rows
+            self._balance(state)
+
+    def _balance(self, state: State) -> None:
+        """b and S as alpha has them."""
+        beta = self.problem.bias_feature
+        if beta > 0.0:
+            state["balance"] = np.array([beta * state["w"][-1], state["w"][-1] / beta])
+
+    def _approach(self, state: State, coef: Floats, intercept: float) -> None:
+        """Start from the dual point that the optimality conditions suggest for these weights, shortened
+        to the length at which it is worth most: never worse than starting from zero."""
+        scores = np.empty(self.problem.data.n_rows)
+        self.problem.data.margins(coef, scores)
+        slack = 1.0 - self.problem.signs * (scores + intercept)
+        if self.problem.setting.exponent == 2.0:
+            alpha = 2.0 * self.problem.costs * np.maximum(slack, 0.0)
+        else:
+            alpha = np.where(slack > 0.0, self.problem.costs, 0.0)
+        w = self.problem.weights_of(alpha)
+        quadratic = float((w * w).sum() + (self.constants[:, 2] * alpha * alpha).sum())
+        length = min(1.0, float(alpha.sum()) / quadratic) if quadratic > 0.0 else 1.0
+        state["alpha"], state["w"] = alpha * length, w * length
+        self._balance(state)
+        state["rows_read"] = 2 * self.problem.data.n_rows
+
+    def _resume(self, state: State, earlier: State) -> None:
+        """Go on from an earlier state; its alpha is a start for other costs, too."""
+        if any(key not in earlier or np.shape(earlier[key]) != np.shape(state[key]) for key in ("alpha", "w")):
+            rows, features = self.problem.data.n_rows, self.problem.data.n_features
+            raise InvalidOptions("warm_start", f"is not a state of {self.name} on {rows} rows x {features} features")
+        alpha = np.asarray(earlier["alpha"], dtype=np.float64)
+        if not np.isfinite(alpha).all():
+            raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
+        alpha = np.clip(alpha, 0.0, self.upper)
+        w = self.problem.weights_of(alpha)
+        w_kept = np.allclose(w, earlier["w"], rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(w).max())))
+        state["alpha"], state["w"] = alpha, w
+        self._balance(state)
+        state["rows_read"] = self.problem.data.n_rows
+        rows_kept = np.array_equal(np.asarray(earlier.get("wake", ())) == NEVER, state["wake"] == NEVER)
+        if rows_kept and w_kept and earlier.get("total_cost") == state["total_cost"]:
+            # The same problem: everything is taken over, so that going on from a checkpoint repeats
+            # the uninterrupted run to the last bit.
+            for key in ("w", "balance", "pool", "wake", "random_state"):
+                state[key] = np.array(earlier[key], dtype=state[key].dtype)
+            for key in ("pull", "pool_size", "until_scan", "now", "usual", "target", "rows_until_face"):
+                state[key] = type(state[key])(earlier[key])

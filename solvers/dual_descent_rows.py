@@ -1,0 +1,301 @@
+"""The kernels of dual coordinate descent: exact steps in one alpha_i after another, for rows of both kinds.
+
+Symbols: y, a, U, C, D: y_i, alpha_i, its upper bound, C_i and the diagonal D_ii that squared hinge adds; g the gradient
+in alpha_i. A row at a bound that its gradient pushes against may nap: see `descend`. S = sum_i alpha_i y_i; the
+intercept b is held beside it in `balance` = [b, S], and how the two follow each other is said in dual_descent.py.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+__all__ = ["NEVER", "Sweep", "bias_share", "descend", "dual_value", "run_pass", "wake_all"]
+
+Array = NDArray[Any]
+Sweep = tuple[float, float, float, float, float, int, int]
+"""Sum of the gap's terms, gain of the dual without its bias term, largest and smallest gradient that is not pushing
+against a bound, the sum of their squares, their number, number of updates."""
+
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_IN_ORDER = {"contract"}  # gathered weights: reordered for vectors the sum takes more than twice as long
+_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
+_LINE = 64  # bytes that are loaded at once
+_AHEAD = 96  # entries of a row that are asked for; what follows, the processor foresees
+_NAP_SHARE = 1.0
+"""Epochs that a row naps for each time its gradient holds the usual one: by then it may have changed its sign."""
+_LONGEST_NAP = 1 << 20
+NEVER = 2**31 - 1
+"""When rows without a cost wake up."""
+_SCAN_SHARE = 4
+"""Sleepers are looked through again after one part in so many of the rows was visited: a look is cheap, no visit is."""
+_SEGMENTS = 4
+"""How often an epoch moves the centre of the bias."""
+
+
+def _generate_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask the processor to load the index-th element of a contiguous array soon; no effect on values."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        prefetch_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        prefetch = builder.module.globals.get("llvm.prefetch.p0")
+        if prefetch is None:
+            prefetch = ir.Function(builder.module, prefetch_type, "llvm.prefetch.p0")
+        builder.call(prefetch, [address, number(0), number(3), number(1)])  # to read, all levels, data
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
+_prefetch: Any = intrinsic(_generate_prefetch)
+
+
+@njit(cache=True, nogil=True)
+def run_pass(
+    values: Array,
+    columns: Array,
+    starts: Array,
+    constants: Array,
+    bias_feature: float,
+    pull: float,
+    may_nap: bool,
+    usual: float,
+    now: int,
+    pool_size: int,
+    until_scan: int,
+    pool: Array,
+    wake: Array,
+    alpha: Array,
+    w: Array,
+    balance: Array,
+    random_state: Array,
+    target: float,
+    floor: float,
+    violation_tol: float,
+) -> tuple[float, float, int, int, int, int, bool, float, float, int, float]:
+    """Epochs over the rows that are awake until they have visited as many rows as there are, or the target is met.
+
+    Returns (pull, usual gradient, now, size of the pool, rows until the sleepers are looked through, rows visited,
+    whether the last epoch saw all rows, its gap, its violation, its updates, the dual objective).
+    """
+    d = w.size - 1
+    quadratic = dual_value(alpha, constants, w[:d])
+    visited = 0
+    while True:
+        if pool_size == 0 or until_scan <= 0:
+            pool_size = gather_awake(wake, now, pool)
+            until_scan = pool.size // _SCAN_SHARE
+        is_whole = pool_size == pool.size
+        shuffle(pool, pool_size, random_state)
+        gap, largest, smallest, squares, pushed, updates = 0.0, 0.0, 0.0, 0.0, 0, 0
+        naps = _NAP_SHARE / usual if may_nap and usual > 0.0 else 0.0
+        share = bias_share(bias_feature, pull)
+        for k in range(_SEGMENTS):
+            first, past = pool_size * k // _SEGMENTS, pool_size * (k + 1) // _SEGMENTS
+            terms, gain, high, low, more, count, changed = descend(
+                values, columns, starts, constants, share, naps, now,
+                pool[first:past], alpha, w, balance, wake, alpha[:0],
+            )  # fmt: skip
+            balance[0] = share * (balance[1] + pull * balance[0])
+            gap, quadratic = gap + terms, quadratic + gain
+            largest, smallest, squares = max(largest, high), min(smallest, low), squares + more
+            pushed, updates = pushed + count, updates + changed
+        now += 1
+        visited += pool_size
+        until_scan -= pool_size
+        pool_size = _keep_awake(wake, now, pool, pool_size)
+        usual = np.sqrt(squares / pushed) if pushed > 0 else 0.0
+        w[d] = bias_feature * balance[1]
+        dual = quadratic - 0.5 * w[d] * w[d]
+        if bias_feature > 0.0:
+            apart = balance[0] / bias_feature - w[d]
+            mismatch = 0.5 * apart * apart
+            if mismatch > gap or updates == 0:
+                pull = 0.25 * pull if updates > 0 else 0.0
+                balance[0] = bias_share(bias_feature, pull) * (balance[1] + pull * balance[0])
+            gap += mismatch
+        violation = largest - smallest
+        is_near = gap <= target * max(dual + gap, floor)
+        is_done = updates == 0 or violation < violation_tol
+        if is_done and not is_whole:
+            wake_all(wake, now)
+            until_scan = 0
+        if is_near or (is_done and is_whole) or visited >= pool.size or not np.isfinite(gap):
+            break
+    return pull, usual, now, pool_size, until_scan, visited, is_whole, gap, violation, updates, dual
+
+
+@njit(cache=True, nogil=True)
+def bias_share(bias_feature: float, pull: float) -> float:
+    """How far b moves with S: bias_feature^2, less where it is pulled to its centre."""
+    return bias_feature * bias_feature / (1.0 + bias_feature * bias_feature * pull)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def descend(
+    values: Array,
+    columns: Array,
+    starts: Array,
+    constants: Array,
+    share: float,
+    naps: float,
+    now: int,
+    rows: Array,
+    alpha: Array,
+    w: Array,
+    balance: Array,
+    wake: Array,
+    moves: Array,
+) -> Sweep:
+    """A step in each of the rows' alphas, in this order; writes down the moves if there is room for them.
+
+    A row that its gradient pushes against a bound naps for as many epochs as that gradient is times 1 / `naps`.
+    """
+    dense = starts.size == 0
+    d = w.size - 1
+    b, total = balance[0], balance[1]
+    gap, gain, largest, smallest, squares, pushed, updates = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
+    a_line = _LINE // values.itemsize
+    for s in range(rows.size):
+        # A random row is a cache miss in every array: ask for the rows ahead while this one is worked on.
+        if s + _FAR < rows.size:
+            ahead = rows[s + _FAR]
+            _prefetch(alpha, ahead)
+            _prefetch(constants, 4 * ahead)
+            if not dense:
+                _prefetch(starts, ahead)
+        if s + _NEAR < rows.size:
+            ahead = rows[s + _NEAR]
+            start = ahead * d if dense else starts[ahead]
+            stop = min(start + d if dense else starts[ahead + 1], start + _AHEAD)
+            for k in range(start, stop, a_line):
+                _prefetch(values, k)
+            if not dense:
+                for k in range(start, stop, _LINE // columns.itemsize):
+                    _prefetch(columns, k)
+        i = rows[s]
+        y, C, D, curvature = constants[i, 0], constants[i, 1], constants[i, 2], constants[i, 3] + share
+        U = np.inf if D > 0.0 else C
+        a = alpha[i]
+        first = i * d if dense else starts[i]
+        past = first + d if dense else starts[i + 1]
+        row = values[first:past]
+        score = _dot_dense(row, w) if dense else _dot_sparse(row, columns[first:past], w)
+        margin = y * (score + b)
+        g = margin - 1.0 + D * a
+        gap += _gap_term(margin, g, a, C, D)
+        if (a == 0.0 and g >= 0.0) or (a == U and g <= 0.0):
+            nap = abs(g) * naps
+            if nap >= 1.0:
+                wake[i] = now + 1 + int(min(nap, _LONGEST_NAP))
+        else:
+            largest, smallest = max(largest, g), min(smallest, g)
+            squares += g * g
+            pushed += 1
+            if abs(g) > 1e-12:
+                alpha[i] = min(max(a - g / curvature, 0.0), U)
+                step = alpha[i] - a
+                change = step * y
+                if change != 0.0:
+                    updates += 1
+                    gain -= step * (g - y * b + 0.5 * step * constants[i, 3])
+                    b += share * change
+                    total += change
+                    if dense:
+                        for j in range(d):
+                            w[j] += change * row[j]
+                    else:
+                        row_columns = columns[first:past]
+                        for k in range(row.size):
+                            w[row_columns[k]] += change * row[k]
+        if moves.size > 0:
+            moves[s] = alpha[i] - a
+    balance[0], balance[1] = b, total
+    return gap, gain, largest, smallest, squares, pushed, updates
+
+
+@njit(cache=True, nogil=True)
+def wake_all(wake: Array, now: int) -> None:
+    for i in range(wake.size):
+        if wake[i] < NEVER:
+            wake[i] = min(wake[i], now)
+
+
+@njit(cache=True, nogil=True)
+def gather_awake(wake: Array, now: int, pool: Array) -> int:
+    """Put the rows that are awake into the pool, in their order; if none is, wake all."""
+    size = 0
+    for _ in range(2):
+        for i in range(wake.size):
+            if wake[i] <= now:
+                pool[size] = i
+                size += 1
+        if size > 0:
+            break
+        wake_all(wake, now)
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _keep_awake(wake: Array, now: int, pool: Array, size: int) -> int:
+    kept = 0
+    for s in range(size):
+        i = pool[s]
+        if wake[i] <= now:
+            pool[kept] = i
+            kept += 1
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def shuffle(rows: Array, size: int, random_state: Array) -> None:
+    """A uniform permutation of rows[:size] (splitmix64; numbers are scaled without division)."""
+    state = random_state[0]
+    for s in range(size):
+        state += np.uint64(0x9E3779B97F4A7C15)
+        z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = (z ^ (z >> np.uint64(31))) >> np.uint64(32)
+        j = s + np.int64((z * np.uint64(size - s)) >> np.uint64(32))
+        rows[s], rows[j] = rows[j], rows[s]
+    random_state[0] = state
+
+
+@njit(cache=True, nogil=True)
+def _gap_term(margin: float, g: float, a: float, C: float, D: float) -> float:
+    """This row's term of the gap: C xi^p + conj(alpha) - alpha (1 - margin)."""
+    if D > 0.0:
+        return g * g * C if margin < 1.0 else a * (0.5 * D * a + margin - 1.0)
+    return (C - a) * (1.0 - margin) if margin < 1.0 else a * (margin - 1.0)
+
+
+@njit(cache=True, nogil=True, fastmath=_IN_ORDER)
+def _dot_sparse(row: Array, columns: Array, w: Array) -> float:
+    total = 0.0
+    for k in range(row.size):
+        total += row[k] * w[columns[k]]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _dot_dense(row: Array, w: Array) -> float:
+    total = 0.0
+    for j in range(row.size):
+        total += row[j] * w[j]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def dual_value(alpha: Array, constants: Array, w: Array) -> float:
+    total = 0.0
+    for i in range(alpha.size):
+        total += alpha[i] * (1.0 - 0.5 * constants[i, 2] * alpha[i])
+    for j in range(w.size):
+        total -= 0.5 * w[j] * w[j]
+    return total
