@@ -21,6 +21,7 @@ from . import oca as oca_module
 from . import one_dimension as one_dimension_module
 from . import pair_counts as pair_counts_module
 from . import risks as risks_module
+from . import row_products as row_products_module
 from . import rows as rows_module
 from .kernel_cache import kernels_of, remove_damaged, warm
 from .protocol import Method
@@ -51,6 +52,7 @@ def warm_up(names: Collection[str] | None = None) -> None:
         line_search_module,
         newton_rows_module,
         oca_module,
+        row_products_module,
     ]
     modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]
     kernels = [kernel for module in modules for kernel in kernels_of(module)]

@@ -1,0 +1,29 @@
+"""A hint to the processor: load an element of an array soon, because a kernel will jump there."""
+
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
+from numba import types
+from numba.extending import intrinsic
+
+__all__ = ["prefetch"]
+
+
+def _generate_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask the processor to load the index-th element of a contiguous array soon; no effect on values."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        prefetch_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        call = builder.module.globals.get("llvm.prefetch.p0")
+        if call is None:
+            call = ir.Function(builder.module, prefetch_type, "llvm.prefetch.p0")
+        builder.call(call, [address, number(0), number(3), number(1)])  # to read, all levels, data
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
+prefetch: Any = intrinsic(_generate_prefetch)

@@ -1,0 +1,219 @@
+"""Sums over chosen rows, in one read of each: what Newton methods need that never form a matrix.
+
+A row h_i is x_i with the constant feature of a regularised bias at its end. The rows chosen are cut into a fixed number
+of parts, each with a sum of its own, and the sums are added in order: the bits are the same for any number of threads.
+Sparse sums run in order, one entry after the other: reordered into vectors, the weights have to be gathered, which
+took half as long again.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .prefetching import prefetch
+from .problem import BinaryProblem
+from .rows import Floats
+
+__all__ = ["RowProducts"]
+
+Array = NDArray[Any]
+
+MOST_PARTS = 8
+CACHED_NUMBERS = 2**17
+"""In all sums together, if there are more than two parts: as many as a core keeps close."""
+WORTH_PARTS = 200_000
+"""With fewer stored entries a read is over before threads have started."""
+WORTH_A_SUM = 32
+"""So many stored entries for each number of a sum, or the sums cost more than the rows."""
+
+
+class RowProducts:
+    """The rows of one problem; `rows` are row numbers, and what belongs to a row is looked up by its number."""
+
+    def __init__(self, problem: BinaryProblem) -> None:
+        data = problem.data
+        self._flat = data.flat()
+        self._bias = problem.bias_feature
+        self._size = data.n_features + 1
+        large = data.stored_entries >= max(WORTH_PARTS, WORTH_A_SUM * self._size)
+        parts = min(max(CACHED_NUMBERS // self._size, 2), MOST_PARTS) if large else 1
+        self._sums = np.zeros((parts, self._size))
+        self._pool: ThreadPoolExecutor | None = None
+
+    @contextmanager
+    def threads(self, count: int) -> Iterator[None]:
+        """Within it, parts are read by so many threads at once."""
+        if count == 1 or len(self._sums) == 1:
+            yield
+            return
+        with ThreadPoolExecutor(count) as pool:
+            self._pool = pool
+            try:
+                yield
+            finally:
+                self._pool = None
+
+    def scores(self, w: Floats, rows: Array, out: Floats) -> None:
+        """out[i] = h_i . w"""
+        self._read(rows, lambda part, _: _score_rows(*self._flat, self._bias, part, w, out))
+
+    def weighted_sum(self, weights: Floats, rows: Array, out: Floats) -> None:
+        """out += sum_i weights_i h_i; rows of weight 0 are not read."""
+        self._read(rows, lambda part, total: _sum_rows(*self._flat, self._bias, part, weights, total))
+        self._gather(out)
+
+    def squares(self, weights: Floats, scale: float, rows: Array, out: Floats) -> None:
+        """out += scale sum_i weights_i h_i^2, feature by feature"""
+        self._read(rows, lambda part, total: _sum_squares(*self._flat, self._bias, part, weights, scale, total))
+        self._gather(out)
+
+    def product(self, weights: Floats, scale: float, rows: Array, v: Floats, out: Floats) -> None:
+        """out += scale sum_i weights_i h_i (h_i . v)"""
+        self._read(rows, lambda part, total: _multiply_rows(*self._flat, self._bias, part, weights, scale, v, total))
+        self._gather(out)
+
+    def _read(self, rows: Array, read: Callable[[Array, Array], None]) -> None:
+        parts = len(self._sums)
+        if parts == 1:
+            read(rows, self._sums[0])
+            return
+        edges = [rows.size * part // parts for part in range(parts + 1)]
+
+        def read_part(part: int) -> None:
+            read(rows[edges[part] : edges[part + 1]], self._sums[part])
+
+        for _ in map(read_part, range(parts)) if self._pool is None else self._pool.map(read_part, range(parts)):
+            pass
+
+    def _gather(self, out: Floats) -> None:
+        """Add the parts' sums to out, and make them zero for the next time."""
+        _add_and_clear(self._sums, out)
+
+
+# --- kernels. weight: what a row is multiplied with. Slices of a row's entries spare the tests of each index ---------
+
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_AHEAD = 2  # rows: where rows are left out the processor does not foresee where the next one begins
+_LINE = 64
+
+
+@njit(cache=True, nogil=True)
+def _score_rows(values: Array, columns: Array, starts: Array, bias: float, rows: Array, w: Array, out: Array) -> None:
+    d = w.size - 1
+    for k in range(rows.size):
+        i = rows[k]
+        if starts.size == 0:
+            out[i] = _dot_dense(values[i * d : (i + 1) * d], w) + bias * w[d]
+        else:
+            _prefetch_row(values, columns, starts, rows, k + _AHEAD)
+            first, past = starts[i], starts[i + 1]
+            out[i] = _dot_sparse(values[first:past], columns[first:past], w) + bias * w[d]
+
+
+@njit(cache=True, nogil=True)
+def _sum_rows(
+    values: Array, columns: Array, starts: Array, bias: float, rows: Array, weights: Array, out: Array
+) -> None:
+    d = out.size - 1
+    for k in range(rows.size):
+        i = rows[k]
+        weight = weights[i]
+        if weight == 0.0:
+            continue
+        if starts.size == 0:
+            _add_dense(values[i * d : (i + 1) * d], weight, out)
+        else:
+            _prefetch_row(values, columns, starts, rows, k + _AHEAD)
+            _add_sparse(values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]], weight, out)
+        out[d] += weight * bias
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _sum_squares(
+    values: Array, columns: Array, starts: Array, bias: float, rows: Array, weights: Array, scale: float, out: Array
+) -> None:
+    d = out.size - 1
+    for k in range(rows.size):
+        i = rows[k]
+        weight = scale * weights[i]
+        if starts.size == 0:
+            x = values[i * d : (i + 1) * d]
+            for j in range(d):
+                out[j] += weight * x[j] * x[j]
+        else:
+            _prefetch_row(values, columns, starts, rows, k + _AHEAD)
+            x, x_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
+            for e in range(x.size):
+                out[x_columns[e]] += weight * x[e] * x[e]
+        out[d] += weight * bias * bias
+
+
+@njit(cache=True, nogil=True)
+def _multiply_rows(
+    values: Array, columns: Array, starts: Array, bias: float, rows: Array, weights: Array, scale: float,
+    v: Array, out: Array,
+) -> None:  # fmt: skip
+    d = v.size - 1
+    for k in range(rows.size):
+        i = rows[k]
+        if starts.size == 0:
+            x = values[i * d : (i + 1) * d]
+            weight = scale * weights[i] * (_dot_dense(x, v) + bias * v[d])
+            _add_dense(x, weight, out)
+        else:
+            _prefetch_row(values, columns, starts, rows, k + _AHEAD)
+            x, x_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
+            weight = scale * weights[i] * (_dot_sparse(x, x_columns, v) + bias * v[d])
+            _add_sparse(x, x_columns, weight, out)
+        out[d] += weight * bias
+
+
+@njit(cache=True, nogil=True)
+def _prefetch_row(values: Array, columns: Array, starts: Array, rows: Array, k: int) -> None:
+    if k < rows.size:
+        first, past = starts[rows[k]], starts[rows[k] + 1]
+        for e in range(first, past, _LINE // values.itemsize):
+            prefetch(values, e)
+        for e in range(first, past, _LINE // columns.itemsize):
+            prefetch(columns, e)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _dot_sparse(x: Array, columns: Array, w: Array) -> float:
+    total = 0.0
+    for e in range(x.size):
+        total += x[e] * w[columns[e]]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_sparse(x: Array, columns: Array, weight: float, out: Array) -> None:
+    for e in range(x.size):
+        out[columns[e]] += weight * x[e]
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _dot_dense(x: Array, w: Array) -> float:
+    total = 0.0
+    for j in range(x.size):
+        total += x[j] * w[j]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_dense(x: Array, weight: float, out: Array) -> None:
+    for j in range(x.size):
+        out[j] += weight * x[j]
+
+
+@njit(cache=True, nogil=True)
+def _add_and_clear(sums: Array, out: Array) -> None:
+    for part in range(sums.shape[0]):
+        for j in range(out.size):
+            out[j] += sums[part, j]
+            sums[part, j] = 0.0
