@@ -23,6 +23,7 @@ from . import pair_counts as pair_counts_module
 from . import risks as risks_module
 from . import row_products as row_products_module
 from . import rows as rows_module
+from . import smoothed_losses as smoothed_losses_module
 from .kernel_cache import kernels_of, remove_damaged, warm
 from .protocol import Method
 from .registry import registered
@@ -53,6 +54,7 @@ def warm_up(names: Collection[str] | None = None) -> None:
         newton_rows_module,
         oca_module,
         row_products_module,
+        smoothed_losses_module,
     ]
     modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]
     kernels = [kernel for module in modules for kernel in kernels_of(module)]

@@ -37,6 +37,7 @@ from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
 from solvers.row_products import RowProducts
 from solvers.rows import Floats
+from solvers.smoothed_losses import choose_length, slacks_of_scores, weigh_rows
 
 __all__ = ["TruncatedNewton"]
 
@@ -65,8 +66,6 @@ RISE = 0.01
 """Of the gradient's part of the gap, which P can fall by at most."""
 ROUNDING = 1e-10
 """Below this share of P a predicted decrease drowns in the rounding of P; the slopes at both ends tell it instead."""
-STEEP, LONGEST = 0.25, 8.0
-"""Of the slope at its beginning: if P still falls so steeply at a step's end, so many times the step is looked at."""
 
 
 class TruncatedNewton(Method[BinaryProblem]):
@@ -96,8 +95,7 @@ class TruncatedNewton(Method[BinaryProblem]):
             "steps": 0, "rows_read": 0, "newton_steps": 0, "products": 0,
             "w": np.zeros(size), "slack": np.ones(n), "centres": np.zeros(n), "alpha": np.zeros(n),
             "stride": self._first_stride(), "sharpness": 2.0 if self.squared else FIRST_SHARPNESS,
-            "most_products": FIRST_PRODUCTS,
-            "total_cost": self.problem.total_cost,
+            "most_products": FIRST_PRODUCTS, "total_cost": self.problem.total_cost,
         }  # fmt: skip
         with np.errstate(over="ignore", invalid="ignore"):
             if start.state is not None:
@@ -143,7 +141,7 @@ class TruncatedNewton(Method[BinaryProblem]):
         """Everything that follows from w and its slacks: alpha, the gradient, H's diagonal; then s = 0."""
         problem, w = self.problem, state["w"]
         alpha, signed, free = state["alpha"], np.zeros(problem.data.n_rows), np.empty(problem.data.n_rows, np.int64)
-        loss, state["apart"], count = _weigh_rows(
+        loss, state["apart"], count = weigh_rows(
             problem.costs, problem.signs, state["slack"], state["centres"], state["stride"], state["sharpness"],
             self.squared, alpha, signed, free,
         )  # fmt: skip
@@ -185,14 +183,14 @@ class TruncatedNewton(Method[BinaryProblem]):
         s, r = (state["best_s"], state["best_r"]) if is_least else (state["s"], state["r"])
         there = w + s
         if np.array_equal(there, w):
-            return self._follow(state, 1.0)
+            return self._widen(state) or self._follow(state, 1.0)
         after = np.empty_like(before)
         self._score(state, there, after)
         slope = _dot(state["gradient"], s)
         predicted = 0.5 * (_dot(s, r) - slope)
         # For the least gradient P may rise by a little of what it can still fall.
         least_decrease = -RISE * state["half_gg"] if is_least else GOOD_SHARE * predicted
-        t = _choose_length(
+        t = choose_length(
             before, after, self.problem.costs, state["centres"], state["stride"], state["sharpness"], self.squared,
             _dot(w, s), _dot(s, s), slope, least_decrease, predicted <= ROUNDING * state["primal"], is_least,
         )  # fmt: skip
@@ -218,11 +216,18 @@ class TruncatedNewton(Method[BinaryProblem]):
         wanted = self._wanted(state, target)
         primal = max(state["primal"], self.problem.primal_floor)
         if state["stride"] > 1 and state["half_gg"] + state["apart"] <= PART_GAP * primal:
-            state["stride"] //= STRIDE
-            self._score(state, state["w"], state["slack"])
-            self._arrive(state)
+            self._widen(state)
         elif state["apart"] > wanted and state["half_gg"] <= SOLVED_SHARE * state["apart"]:
             self._follow(state, min(max(math.sqrt(state["apart"] / wanted), 2.0), 10.0))
+
+    def _widen(self, state: State) -> bool:
+        """To more rows; False if these are all."""
+        if state["stride"] == 1:
+            return False
+        state["stride"] //= STRIDE
+        self._score(state, state["w"], state["slack"])
+        self._arrive(state)
+        return True
 
     def _follow(self, state: State, factor: float) -> bool:
         """Hinge: sharper by the factor, and with centres at alpha; False if that changes nothing."""
@@ -246,7 +251,7 @@ class TruncatedNewton(Method[BinaryProblem]):
     def _score(self, state: State, w: Floats, slack: Floats) -> None:
         rows = self._rows(state)
         self.products.scores(w, rows, slack)
-        _slacks_of_scores(self.problem.signs, slack)
+        slacks_of_scores(self.problem.signs, slack)
         state["rows_read"] += rows.size
 
     def _rows(self, state: State) -> Array:
@@ -300,46 +305,7 @@ def _dot(a: Floats, b: Floats) -> float:
     return float((a * b).sum())
 
 
-# --- kernels. C, k, U, c: those of the row at hand --------------------------------------------------------------------
-
-
-@njit(cache=True, nogil=True)
-def _slacks_of_scores(signs: Array, scores: Array) -> None:
-    for i in range(signs.size):
-        scores[i] = 1.0 - signs[i] * scores[i]
-
-
-@njit(cache=True, nogil=True)
-def _alpha(C: float, c: float, slack: float, sharpness: float, squared: bool) -> float:
-    a = max(c + C * sharpness * slack, 0.0)
-    return a if squared else min(a, C)
-
-
-@njit(cache=True, nogil=True)
-def _weigh_rows(
-    costs: Array, signs: Array, slack: Array, centres: Array, stride: int, sharpness: float, squared: bool,
-    alpha: Array, signed: Array, free: Array,
-) -> tuple[float, float, int]:  # fmt: skip
-    """alpha, -y alpha and the free rows; returns (true loss, the rows' part of the gap, number of free rows)."""
-    loss, apart, count = 0.0, 0.0, 0
-    alpha[:] = 0.0
-    for i in range(0, costs.size, stride):
-        C = costs[i] * stride
-        if C == 0.0:
-            continue
-        xi = slack[i]
-        a = _alpha(C, centres[i], xi, sharpness, squared)
-        alpha[i] = a
-        signed[i] = -signs[i] * a
-        if a > 0.0 and (squared or a < C):
-            free[count] = i
-            count += 1
-        if squared:
-            loss += C * max(xi, 0.0) ** 2
-        else:
-            loss += C * max(xi, 0.0)
-            apart += (C - a) * xi if xi > 0.0 else -a * xi
-    return loss, apart, count
+# --- the kernel -------------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -368,53 +334,3 @@ def _advance(
         best += best_r[j] * best_r[j]
         d[j] = r[j] / M[j] + beta * d[j]
     return following, best
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _choose_length(
-    before: Array, after: Array, costs: Array, centres: Array, stride: int, sharpness: float, squared: bool,
-    ws: float, ss: float, first_slope: float, least_decrease: float, is_drowned: bool, is_least: bool,
-) -> float:  # fmt: skip
-    """How much of the step s to go, from the slacks before and after it.
-
-    All of it if P decreases about as predicted: the exact minimum along s lies on kinks, where few rows are free
-    and the next quadratic knows little. Otherwise, or if P still falls steeply, to that minimum.
-    """
-    slope, bend, value = ws + ss, ss, ws + 0.5 * ss
-    for i in range(0, costs.size, stride):
-        C = costs[i] * stride
-        if C == 0.0:
-            continue
-        change = after[i] - before[i]
-        a0 = _alpha(C, centres[i], before[i], sharpness, squared)
-        a1 = _alpha(C, centres[i], after[i], sharpness, squared)
-        slope += a1 * change
-        value += a1 * after[i] - a0 * before[i]
-        value -= ((a1 - centres[i]) ** 2 - (a0 - centres[i]) ** 2) / (2.0 * C * sharpness)
-    decrease = -0.5 * (first_slope + slope) if is_drowned else -value
-    falls = slope < STEEP * first_slope and not is_least
-    if decrease > least_decrease and not falls:
-        return 1.0
-    low, high = (1.0, LONGEST) if slope < 0.0 else (0.0, 1.0)
-    t = 0.5 * (low + high)
-    for _ in range(60):
-        slope, bend = ws + t * ss, ss
-        for i in range(0, costs.size, stride):
-            C = costs[i] * stride
-            change = after[i] - before[i]
-            a = _alpha(C, centres[i], before[i] + t * change, sharpness, squared)
-            slope += a * change
-            if a > 0.0 and (squared or a < C):
-                bend += C * sharpness * change * change
-        if slope > 0.0:
-            high = t
-        else:
-            low = t
-        # The derivative rises in straight pieces: Newton's method finds its zero, bisection where it would leave.
-        following = t - slope / bend
-        if not (low < following < high):
-            following = 0.5 * (low + high)
-        if not abs(following - t) > 1e-3 * t:
-            break
-        t = following
-    return t
