@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -26,6 +27,7 @@ BATCH_ROWS, BATCH_FEATURES = 1000, 50
 WIDE_FEATURES, NARROW_FEATURES, ENTRIES = 1_000_000, 1_000, 100
 ROUNDS = 20
 REQUESTS_A_ROUND = 200
+SETTLE_SECONDS = 0.1  # after trainings were stopped or let go on
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 TICKS = os.sysconf("SC_CLK_TCK")
 HEADER = "Inference-Header-Content-Length"
@@ -56,11 +58,12 @@ uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning", access_log=Fa
 
 
 class Route(NamedTuple):
-    """Something to call, and the process that answers."""
+    """Something to call, the process that answers, and what to do before each round."""
 
     name: str
     pid: int
     call: Callable[[], None]
+    before: Callable[[], None] = lambda: None
 
 
 class Measured(NamedTuple):
@@ -177,32 +180,43 @@ def _sparse(service: Service, api: int) -> Iterator[str]:
 
 
 def _while_training(service: Service, api: int) -> Iterator[str]:
+    """Rounds with and without the trainings by turns, so that whatever else the machine does hits both alike."""
     X, _ = noisy_rows(500, ONE_ROW_FEATURES, seed=0)
     body = json.dumps({"instances": [np.round(X[0], 6).tolist()]}).encode()
-    route = Route("idle", api, _caller(service.port, "POST", "/v1/models/row/predict", body))
-    (idle,) = _measure([route])
+    call = _caller(service.port, "POST", "/v1/models/row/predict", body)
     data = service.upload(csv_text(*noisy_rows(20_000, 40, seed=3, flipped=0.3)))["id"]
     jobs = [service.submit(data, C=1000.0, tol=1e-14, seed=seed, stop={"seconds": 600})["id"] for seed in (0, 1)]
     wait_until(lambda: all(service.job(job)["status"] == "running" for job in jobs), 60, "both jobs to run")
-    (busy,) = _measure([route._replace(name="while two jobs train")])
+    trainings = service.training_processes()
+
+    def send(number: signal.Signals) -> None:
+        for pid in trainings:
+            os.kill(pid, number)
+        time.sleep(SETTLE_SECONDS)
+
+    idle = Route("idle: the jobs sleep", api, call, lambda: send(signal.SIGSTOP))
+    busy = Route("while two jobs train", api, call, lambda: send(signal.SIGCONT))
+    measured = _measure([idle, busy])
     still = [service.job(job)["status"] for job in jobs]
     for job in jobs:
         service.http.post(f"/v1/jobs/{job}/cancel")
     yield f"## While {len(jobs)} jobs train (aim: p99 at most 3 times that of an idle machine)"
-    yield from _table([idle, busy])
-    yield f"p99: {busy.p99 / idle.p99:.2f} times. The jobs were {' and '.join(still)} at the end."
+    yield from _table(measured)
+    yield f"p99: {measured[1].p99 / measured[0].p99:.2f} times. The jobs were {' and '.join(still)} at the end."
 
 
 def _measure(routes: list[Route], share: int = 1) -> list[Measured]:
     """A round of each route after the other, again and again; `share` takes that part of the requests."""
     requests = max(1, REQUESTS_A_ROUND // share)
     for route in routes:
+        route.before()
         for _ in range(requests):
             route.call()
     times: dict[str, list[float]] = {route.name: [] for route in routes}
     cpu = dict.fromkeys(times, 0.0)
     for _ in range(ROUNDS):
         for route in routes:
+            route.before()
             used = _cpu_seconds(route.pid)
             for _ in range(requests):
                 began = time.perf_counter()

@@ -5,7 +5,9 @@ import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -36,12 +38,28 @@ LOOPBACK_URL = "http://127.0.0.1:8000"
 
 @contextmanager
 def migrated_database(url: str) -> Iterator[Database]:
+    """A database at the newest schema; an SQLite file that is not there yet begins as a copy of one that is."""
     database = Database(url)
-    upgrade(database)
+    path = Path(database.url.database or "") if database.engine.dialect.name == "sqlite" else None
+    if path is None or path.exists():
+        upgrade(database)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_migrated_file())
     try:
         yield database
     finally:
         database.close()
+
+
+@cache
+def _migrated_file() -> bytes:
+    """What an SQLite database with every migration and no row is."""
+    with TemporaryDirectory() as folder:
+        database = Database(f"sqlite:///{folder}/migrated.sqlite3")
+        upgrade(database)
+        database.close()
+        return Path(folder, "migrated.sqlite3").read_bytes()
 
 
 class Interrupted(Exception):
