@@ -5,7 +5,9 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -128,11 +130,24 @@ def test_a_reader_that_is_killed_makes_its_file_invalid(service: Service, large:
     assert_sound(service)
 
 
+def is_told_to_end(pid: int) -> bool:
+    """Whether a process that sleeps has a SIGTERM before it."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    pending = (int(line.split()[1], 16) for line in status if line.startswith(("SigPnd", "ShdPnd")))
+    return any(signals >> (signal.SIGTERM - 1) & 1 for signals in pending)
+
+
 def test_a_stop_while_a_file_is_read_gives_it_to_the_next_service_at_once(service: Service, large: bytes) -> None:
-    rows = large.partition(b"\n")[2]
-    longer = b"\n".join([large, rows, rows, rows])  # a stop lets connections linger for a second; this takes longer
-    dataset_id = begin_reading(service, longer, name="stopped")
-    assert service.stop() < 10
+    """The reader sleeps until it is told to end, so that it cannot be done before."""
+    dataset_id = begin_reading(service, large, name="stopped")
+    wait_until(lambda: readers(service), 5, "the reader to run")
+    (reader,) = readers(service)
+    os.kill(reader, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        stopping = threads.submit(service.stop)
+        wait_until(lambda: is_told_to_end(reader), 10, "the reader to be told")
+        os.kill(reader, signal.SIGCONT)
+        assert stopping.result() < 10
     database = Database(temporary_settings(service.data_dir).resolved_database_url)
     with database.read() as session:
         dataset = datasets.get(session, dataset_id)
@@ -142,5 +157,5 @@ def test_a_stop_while_a_file_is_read_gives_it_to_the_next_service_at_once(servic
     assert dataset.lease_expires_at <= datetime.now(UTC), "others would have to wait for the lease to run out"
     service.start()
     ended = service.get(f"/v1/datasets/{dataset_id}", wait=30)
-    assert (ended["status"], ended["n_rows"]) == ("ready", 480_000)
+    assert (ended["status"], ended["n_rows"]) == ("ready", 120_000)
     assert_sound(service)
