@@ -120,9 +120,18 @@ class Shadows:
                 self._compare(mirrored)
             except Exception:
                 log.exception("a shadow of %s failed unexpectedly", mirrored.reference)
+                with self._lock:
+                    if count := self._count_of(mirrored):
+                        count.requests += 1
+                        count.failures += 1
             with self._lock:
                 self._waiting_requests -= 1
                 self._waiting_bytes -= mirrored.bytes
+
+    def _count_of(self, mirrored: _Mirrored) -> _Count | None:
+        """None: the alias has another shadow by now."""
+        count = self._counts[mirrored.reference]
+        return count if count.shadow.id == mirrored.shadow.id else None
 
     def _compare(self, mirrored: _Mirrored) -> None:
         ours = mirrored.judge(mirrored.model)
@@ -130,8 +139,7 @@ class Shadows:
         with suppress(AppError):  # deleted meanwhile, or it cannot read such rows: a failure of the shadow
             theirs = mirrored.judge(self._served.find(mirrored.shadow.id))
         with self._lock:
-            count = self._counts[mirrored.reference]
-            if count.shadow.id != mirrored.shadow.id:
+            if (count := self._count_of(mirrored)) is None:
                 return
             count.requests += 1
             if theirs is None:
