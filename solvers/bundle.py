@@ -122,9 +122,10 @@ class Bundle:
         """As `solve`, but (sum_k g_k beta_k or NaN, sum_k g_k vector_k)."""
         self._drop_idle()
         n, g = self.count, self.multipliers
-        gram, combined = self._state["plane_gram"][:n, :n], np.zeros(self._state["plane_vectors"].shape[1])
-        if not (gram.diagonal() < LARGEST_SQUARE).all():
+        gram, combined = self._state["plane_gram"], np.zeros(self._state["plane_vectors"].shape[1])
+        if not (gram.diagonal()[:n] < LARGEST_SQUARE).all():
             return math.nan, combined
+        # whole: its part would be contiguous only where it is full, and numba would compile for both
         _maximise_dual(gram, self.levels, PRECISION, g, np.empty((n, n)), np.empty((5, n)))
         idle = self.carried("idle")
         idle[:] = np.where(g > 0.0, 0, idle + 1)
@@ -199,7 +200,7 @@ def _combine_rows(rows: Array, planes: Array, g: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def _maximise_dual(H: Array, levels: Array, precision: float, g: Array, L: Array, work: Array) -> None:
-    """Over the simplex, from a g in it."""
+    """Over the simplex, from a g in it; H may be larger than there are planes."""
     n = levels.size
     c, p, u, v, barred = work[0], work[1], work[2], work[3], work[4]
     S, size = np.empty(n, np.int64), 0
