@@ -40,6 +40,17 @@ def get(session: Session, dataset_id: str) -> DatasetRow | None:
     return session.get(DatasetRow, dataset_id)
 
 
+def hold(session: Session, dataset_id: str) -> bool:
+    """Keep others from deleting it before this unit of work ends; False: it is gone. Many may hold it at once."""
+    query = select(DatasetRow.id).where(DatasetRow.id == dataset_id).with_for_update(read=True, key_share=True)
+    return session.scalar(query) is not None
+
+
+def lock(session: Session, dataset_id: str) -> None:
+    """Wait for those who hold it, and let nobody hold it before this unit of work ends."""
+    session.execute(select(DatasetRow.id).where(DatasetRow.id == dataset_id).with_for_update())
+
+
 def get_by_fingerprint(session: Session, fingerprint: str) -> DatasetRow | None:
     return session.scalar(select(DatasetRow).where(DatasetRow.fingerprint == fingerprint))
 

@@ -150,6 +150,11 @@ def find(session: Session, dataset_id: str) -> DatasetRow | None:
     return repository.get(session, dataset_id) if is_id("ds", dataset_id) else None
 
 
+def hold(session: Session, dataset_id: str) -> bool:
+    """Keep the dataset from being deleted before this unit of work ends; False: it is gone."""
+    return repository.hold(session, dataset_id)
+
+
 def get(session: Session, dataset_id: str) -> DatasetRow:
     dataset = find(session, dataset_id)
     if dataset is None:
@@ -180,6 +185,7 @@ def list_newest(session: Session, limit: int, before_id: str | None, filters: Fi
 def delete(database: Database, blobs: BlobStore, dataset_id: str) -> int:
     """Forget a dataset and delete the files that only it needed; returns the bytes freed. Models stay."""
     with database.write() as session:
+        repository.lock(session, dataset_id)  # a job that is just being submitted counts
         dataset = get(session, dataset_id)
         if waiting := jobs.count_unfinished_on(session, dataset_id):
             raise Conflict(f"{waiting} unfinished job(s) need this dataset; cancel them first.", code="dataset_in_use")

@@ -46,7 +46,7 @@ def submit(session: Session, request: OnModelRequest) -> JobRow:
         peak_bytes=_peak_bytes(session, request, model, dataset),
         created_at=current_time(session),
     )
-    repository.insert(session, job)
+    service.enqueue(session, job)
     return job
 
 

@@ -42,8 +42,19 @@ def submit(session: Session, request: TrainRequest, admission: Admission) -> Job
         peak_bytes=needs.peak_bytes,
         created_at=current_time(session),
     )
-    repository.insert(session, job)
+    enqueue(session, job)
     return job
+
+
+def enqueue(session: Session, job: JobRow) -> None:
+    """Queue a job, whose dataset can then not be deleted before it is done."""
+    if not datasets.hold(session, job.dataset_id):
+        raise unknown_dataset("dataset_id")
+    repository.insert(session, job)
+
+
+def unknown_dataset(field: str) -> AppError:
+    return invalid_field(field, "unknown_dataset", "there is no such dataset")
 
 
 def validate(session: Session, request: TrainRequest, admission: Admission) -> dict[str, Any]:
@@ -123,7 +134,7 @@ def ready_dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
     """A dataset that a job can work on now."""
     dataset = datasets.find(session, dataset_id)
     if dataset is None:
-        raise invalid_field(field, "unknown_dataset", "there is no such dataset")
+        raise unknown_dataset(field)
     if dataset.status == "invalid":
         raise invalid_field(field, "dataset_invalid", "the file of this dataset is invalid; its `error` says why")
     if dataset.status != "ready":
