@@ -39,9 +39,13 @@ def _measure_dense(X: Array, columns: Array) -> Figures:
         sums += _look_at(block, start, missing, first, low, high)
     low, high = (np.where(missing == n_rows, 0.0, bound) for bound in (low, high))
     present, unit = np.maximum(n_rows - missing, 1), _unit(low, high)
-    if not np.isfinite(sums).all():  # too large a sum: in units that keep it small, which changes nothing else
-        sums = sum((_add_up(block, unit) for _, block in _blocks(X, columns)), np.zeros(width)) * unit
-    mean = sums / unit / present
+    if np.isfinite(sums).all():
+        sums /= unit
+    else:  # too large to be added up, but not in units that keep them small
+        sums = np.zeros(width)
+        for _, block in _blocks(X, columns):
+            sums += _add_up(block, unit)
+    mean = sums / present
     square = np.zeros(width)
     for _, block in _blocks(X, columns):
         square += _add_squares(block, unit, mean) / present

@@ -16,6 +16,7 @@ from app.frame import Frame, let_go
 from app.models.file import CorruptModel
 from app.preprocess.document import from_document, to_document
 from app.preprocess.errors import PreprocessError
+from app.preprocess.measure import measure
 from app.preprocess.spec import Preprocess
 from app.preprocess.training import Fitted, fit, scale_warning, solver_rows, transform
 from tests.frames import Table, frame_of
@@ -286,3 +287,15 @@ def resident_file_pages(path: Path) -> int:
         if line.endswith(str(path)):
             return next(int(found.split()[1]) << 10 for found in lines if found.startswith("Rss:"))
     raise AssertionError(f"{path} is not mapped")
+
+
+def test_columns_too_large_to_be_added_up_have_a_mean_and_a_deviation() -> None:
+    values = np.array([[1e308, 1.0, np.nan], [1.5e308, 2.0, -1e308], [1.7e308, 6.0, -1.2e308], [1e307, 3.0, np.nan]])
+    found = measure(values, np.arange(3))
+    units = np.array([2.0**1000, 1.0, 2.0**1000])
+    np.testing.assert_allclose(found.mean / units, np.nanmean(values / units, axis=0), rtol=1e-15)
+    np.testing.assert_allclose(found.std / units, np.nanstd(values / units, axis=0), rtol=1e-14)
+    assert found.missing.tolist() == [0, 0, 2]
+    assert found.first_missing.tolist() == [-1, -1, 0]
+    np.testing.assert_array_equal(found.low, np.nanmin(values, axis=0))
+    np.testing.assert_array_equal(found.high, np.nanmax(values, axis=0))
