@@ -38,6 +38,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     peers = parser.add_argument_group("peers")
     peers.add_argument("--fresh", action="store_true", help="measure again what is already on disk")
     peers.add_argument("--fresh-ours", action="store_true", help="measure ours again, keep the peers' runs")
+    peers.add_argument("--minutes", type=float, help="begin no match after these; the page shows what there is")
     peers.add_argument("--sets", help="only these, separated by commas")
     peers.add_argument("--threads", type=int, default=1, help="2: ours with two threads beside the parallel peers")
     peers.add_argument("--methods", action="store_true", help="also each of our methods alone")

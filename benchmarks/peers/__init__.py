@@ -41,26 +41,10 @@ def run(options: argparse.Namespace) -> None:
     took = Ledger(problems.CACHE / "durations.jsonl")
     print(f"{len(matches)} matches of {len(GAPS)} gaps, about {_minutes(matches, took, options)} min", flush=True)
     solvers.warm_up()
-    peers = Peers()
     try:
-        for name, of_set in itertools.groupby(enumerate(matches), key=lambda item: item[1][0]):
-            data = problems.opened(name)
-            for number, (_, loss, C) in of_set:
-                began, known = time.perf_counter(), len(ledger)
-                least_limit = QUICK_LIMIT if options.quick else FULL_LIMIT
-                match = Match(data, loss, C, options.threads, clock, ledger, peers, least_limit)
-                match.play()
-                if options.methods:
-                    match.try_methods()
-                if len(ledger) > known:
-                    duration = {"of": _kind(name, loss, C, options), "seconds": time.perf_counter() - began}
-                    took.add(duration)
-                left = _minutes(matches[number + 1 :], took, options)
-                latest = next(group for group in groups(ledger, options.threads, clock) if group[:3] == (name, loss, C))
-                print(f"[{number + 1}/{len(matches)}, {left} min left] {report.line(latest)}", flush=True)
-            del data, match  # before the next one is opened
-    finally:
-        peers.close()
+        _play_all(matches, ledger, took, clock, options)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here. What there is:")
     found = [group for group in groups(ledger, options.threads, clock) if group.data in wanted]
     print(report.summary(found))
     if options.methods:
@@ -68,6 +52,33 @@ def run(options: argparse.Namespace) -> None:
     folder = problems.CACHE / "page" if options.quick or options.sets else report.FOLDER
     report.write(folder, [record for record in ledger if record["of"]["data"] in wanted], clock)
     print(f"written: {folder}/peers.md")
+
+
+def _play_all(
+    matches: list[tuple[str, str, float]], ledger: Ledger, took: Ledger, clock: str, options: argparse.Namespace
+) -> None:
+    started, peers = time.perf_counter(), Peers()
+    least_limit = QUICK_LIMIT if options.quick else FULL_LIMIT
+    try:
+        for name, of_set in itertools.groupby(enumerate(matches), key=lambda item: item[1][0]):
+            data = problems.opened(name)
+            for number, (_, loss, C) in of_set:
+                began, known = time.perf_counter(), len(ledger)
+                if options.minutes is not None and began - started > 60.0 * options.minutes:
+                    print(f"{options.minutes:g} minutes are over; the same command goes on from here", flush=True)
+                    return
+                match = Match(data, loss, C, options.threads, clock, ledger, peers, least_limit)
+                match.play()
+                if options.methods:
+                    match.try_methods()
+                if len(ledger) > known:
+                    took.add({"of": _kind(name, loss, C, options), "seconds": time.perf_counter() - began})
+                left = _minutes(matches[number + 1 :], took, options)
+                latest = next(group for group in groups(ledger, options.threads, clock) if group[:3] == (name, loss, C))
+                print(f"[{number + 1}/{len(matches)}, {left} min left] {report.line(latest)}", flush=True)
+            del data, match  # before the next one is opened
+    finally:
+        peers.close()
 
 
 def _is_there(name: str) -> bool:

@@ -36,6 +36,8 @@ SHORT_SECONDS, SHORT_ROUNDS = 0.05, 7
 CLOSE, CLOSE_SECONDS = 2.0, 0.05
 """A peer that takes more than so many times the fastest one's seconds, and so many more, will not become the fastest:
 it is stopped then, and is not repeated."""
+FAR = 100.0
+"""A run that misses the gap by this factor is not followed by the next tolerance, but by the one after it."""
 METHOD_FACTOR, METHOD_SECONDS = 1.5, 0.2
 """A single method may take so many times the seconds of `auto`, and so many more."""
 MOST_OCAS_NONZEROS = 20_000_000
@@ -82,8 +84,8 @@ class Match(NamedTuple):
     """The seconds that a peer always has."""
 
     def play(self) -> None:
-        bound = self._reference()["bound"]
         ours = self._each_gap()
+        bound = max(self._reference()["bound"], *(record.get("bound") or 0.0 for record in ours.values()))
         limits = {gap: self._limit(record) for gap, record in ours.items()}
         self.ledger.add({"of": self._of("limits"), "limits": list(limits.values())})
         found: dict[str, dict[float, float]] = {}
@@ -175,9 +177,12 @@ class Match(NamedTuple):
         """The loosest tolerance for each gap that is reached in time, and the gaps that are not."""
         reaching: dict[float, float] = {}
         too_late = set(late.get(one.same_code_as or "", ()))
-        tolerances = _rungs(one, found)
         before: list[float] = []
-        for tolerance in tolerances:
+        is_far = False
+        for tolerance in _rungs(one, found):
+            if is_far:
+                is_far = False
+                continue
             pending = [gap for gap in GAPS if gap not in reaching and gap not in too_late]
             if not pending:
                 break
@@ -189,6 +194,7 @@ class Match(NamedTuple):
             reached = _gap(record["primal"], bound)
             reaching |= {gap: tolerance for gap in pending if reached <= gap}
             too_late |= {gap for gap in pending if reached > gap and record[self.clock] > limits[gap]}
+            is_far = reached > FAR * max(pending)
             before.append(record["primal"])
             if len(before) > 2 and before[-1] == before[-2] == before[-3]:
                 break  # it has come to its own limit of iterations
