@@ -88,7 +88,7 @@ def _unit(low: Floats, high: Floats) -> Floats:
 
 def _blocks(X: Array, columns: Array) -> Iterator[tuple[int, Floats]]:
     rows = rows_at_once(len(columns))
-    whole = len(columns) == X.shape[1]
+    X, whole = np.asarray(X), len(columns) == X.shape[1]  # a slice of a mapped array costs more than one of a plain one
     for start in range(0, X.shape[0], rows):
         block = X[start : start + rows]
         numbers = np.ascontiguousarray(block if whole else block[:, columns], dtype=np.float64)[:]

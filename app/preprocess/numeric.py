@@ -107,5 +107,5 @@ def units(scale: str, figures: Figures, sparse: bool) -> tuple[Floats, Floats]:
 def _without_missing(X: Array) -> bool:
     if X.dtype.kind != "f":
         return True
-    rows = rows_at_once(X.shape[1])
+    X, rows = np.asarray(X), rows_at_once(X.shape[1])
     return not any(np.isnan(X[start : start + rows]).any() for start in range(0, X.shape[0], rows))
