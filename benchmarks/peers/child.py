@@ -153,7 +153,12 @@ class _Liblinear:
         from liblinear import liblinearutil
 
         self.library = liblinearutil
-        self.library.problem(np.array([1.0, -1.0]), sp.csr_matrix(np.eye(2)), 1)  # compiles its conversion
+        for index_type in (np.int32, np.int64):  # compiles its conversion, of mapped arrays
+            small = sp.csr_matrix(np.eye(2))
+            small.indptr = small.indptr.astype(index_type)
+            for array in (small.data, small.indices, small.indptr):
+                array.flags.writeable = False
+            self.library.problem(np.array([1.0, -1.0]), small, 1)
 
     def convert(self, X: Any, y: Any) -> None:
         self.n_features = X.shape[1]

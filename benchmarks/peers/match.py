@@ -23,8 +23,8 @@ from benchmarks.timing import timed
 __all__ = ["GAPS", "Match", "Peers"]
 
 GAPS = (1e-2, 1e-3, 1e-6)
-OUR_SECONDS = 20.0
-"""After which ours has not arrived."""
+OUR_SECONDS, OUR_NANOSECONDS = 20.0, 200.0
+"""After which ours has not arrived; the second one for each non-zero entry, if that is more."""
 LIMIT_ALONE = 5.0
 """A peer's seconds where ours did not arrive: that it arrives at all says enough."""
 LIMIT_FACTOR, LONG_LIMIT, LONG_FACTOR = 5.0, 20.0, 2.0
@@ -115,8 +115,11 @@ class Match(NamedTuple):
         found: dict[float, Record] = {}
         for gap in GAPS:
             missed = any(not record["converged"] for record in found.values())
-            found[gap] = self.ours("auto", gap, OUR_SECONDS if not missed else 0.0)
+            found[gap] = self.ours("auto", gap, self._our_limit() if not missed else 0.0)
         return found
+
+    def _our_limit(self) -> float:
+        return max(OUR_SECONDS, 1e-9 * OUR_NANOSECONDS * self.data.nonzeros)
 
     def ours(self, solver: str, gap: float, limit: float, number: int = 0) -> Record:
         return self._once(solver, lambda: self._train(solver, gap, limit), gap=gap, round=number)
@@ -263,7 +266,7 @@ class Match(NamedTuple):
             close = [(run, time) for run, time in zip(arrived, first, strict=True) if time <= CLOSE * min(first)]
             for number in range(1, SHORT_ROUNDS):
                 if ours[gap]["converged"] and number < _rounds(ours[gap][self.clock]):
-                    self.ours("auto", gap, OUR_SECONDS, number)
+                    self.ours("auto", gap, self._our_limit(), number)
                 for (one, tolerance), time in close:
                     if number < _rounds(time):
                         self._run_peer(one, tolerance, 10.0 * ENOUGH_SECONDS, number)

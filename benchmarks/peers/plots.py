@@ -43,7 +43,7 @@ def write_heat_map(path: Path, groups: list[Group]) -> None:
             y = HEAD + CELL_HEIGHT * row
             colour = _shade(cell.ratio)
             parts.append(f'<rect x="{x}" y="{y}" width="{CELL_WIDTH - 1}" height="{CELL_HEIGHT - 1}" fill="{colour}"/>')
-            shown = "-" if cell.ratio is None else f"{cell.mark}{cell.ratio:.2g}"
+            shown = "-" if cell.ratio is None else f"{cell.mark}{cell.ratio:.{0 if cell.ratio >= 10.0 else 2}f}"
             parts.append(text_element(x + CELL_WIDTH / 2, y + 15, shown, size=10, anchor="middle"))
     parts += [text_element(4, HEAD + CELL_HEIGHT * row + 15, name) for row, name in enumerate(sets)]
     _write(path, width, height, parts)
