@@ -73,13 +73,13 @@ def evaluate_rows(
     sums: Array,
     with_squares: bool,
 ) -> tuple[float, float, float, float, float]:
-    """Rows `first` to `past` of a sample: slacks; alpha_i y_i h_i added up in sums[0], C_i h_i^2 of the rows between
-    in sums[1] if asked for; returns the fields of Sums.
+    """Rows `first` to `past` of a sample: slacks; alpha_i y_i h_i added up in sums[0], C_i h_i^2 in sums[1] if
+    asked for, with squared hinge of the rows between, with hinge of all; returns the fields of Sums.
 
     Some rows at a time, whose entries then stay in the cache, in three loops: short ones keep the processor busy.
     """
     dense, d = starts.size == 0, w.size - 1
-    has_before = before.size > 0
+    has_before, is_all = before.size > 0, top == 1.0
     loss, smooth, mismatch, total, conjugate = 0.0, 0.0, 0.0, 0.0, 0.0
     rows, part = np.empty(_AT_ONCE, np.int64), np.zeros((5, _AT_ONCE))
     used, weights = np.empty(_AT_ONCE + 3, np.int64), np.empty(_AT_ONCE + 3)
@@ -114,7 +114,7 @@ def evaluate_rows(
             n_used = 0
             for k in range(count):
                 weights[n_used], used[n_used] = part[1, k], rows[k]
-                n_used += part[3, k] > 0.0 and part[3, k] < top
+                n_used += is_all or (part[3, k] > 0.0 and part[3, k] < top)
             _add_squares(values, columns, starts, constant, used, weights, n_used, sums[1])
     return loss, smooth, mismatch, total, conjugate
 
@@ -287,11 +287,13 @@ def search_line(
             high = t
         else:
             low = t
-        if abs(slope) <= 1e-3 * steepest or high - low <= 1e-12 * high:
+        if abs(slope) <= 1e-3 * steepest or (high < np.inf and high - low <= 1e-12 * high):
             break
         guess = t - slope / curvature if curvature > 0.0 else np.inf
-        if not low < guess < high:
-            guess = 0.5 * (low + high) if np.isfinite(high) else 2.0 * t
+        if high == np.inf:
+            guess = min(guess, 10.0 * t)  # where nothing curves there is no telling how far
+        elif not low < guess < high:
+            guess = 0.5 * (low + high)
         t = guess
     return t
 

@@ -18,10 +18,10 @@ class Newton(RowNewton):
     name = "newton"
     losses = ("squared_hinge",)
     top = math.inf
-    footprint = Footprint(row=17.5, feature=12.0, square=4.1, kept_row=2.1, kept_feature=6.0, kept_square=1.0)
+    footprint = Footprint(row=9.5, feature=12.0, square=4.1, kept_row=2.1, kept_feature=6.0, kept_square=1.0)
     pace = Pace(least=3.4, hardness=0.1, tallness=0.05, row_seconds=5.2e-8, pass_seconds=2.9e-4, gram_seconds=1.2e-9)
     paper = "Keerthi, DeCoste (2005): A modified finite Newton method for fast solution of large scale linear SVMs"
     notes = f"For many rows and up to a few hundred features: a handful of passes. At most {MAX_FEATURES} features."
 
-    def _advance(self, state: State, gain: float, target: float) -> bool:
+    def _advance(self, state: State, gain: float, wanted: float) -> bool:
         return False

@@ -1,0 +1,63 @@
+"""`smooth_newton`: Newton's method on hinge, smoothed over a width that shrinks, by a matrix of features x features.
+
+With the hinge smoothed over a width h (quadratic for slacks from 0 to h), alpha_i = C_i min(max(s_i / h, 0), 1) is a
+dual point of the true problem, and its gap at w is 1/2 |w - u|^2 plus sum alpha_i (1 - alpha_i / C_i) h over the rows
+between the kinks alone: rows at a bound cost nothing. So the gap falls with the square of h, and 1e-3 needs no more
+than a tenth of the margin. The width is followed down from 2, on samples first, each time the smooth problem is solved
+to a part of what smoothing costs.
+
+For small gaps h need not go to 0: on all rows each new width takes the shares reached so far as multipliers, q_i in
+solvers/newton_rows.py, which is the augmented Lagrangian method (Nie et al. 2014 apply it to the residuals)
+with a Newton step where that has a gradient step or least squares. At its solution alpha solves the problem for any h.
+"""
+
+import math
+
+import numpy as np
+
+from solvers.estimates import Footprint, Pace
+from solvers.newton import MAX_FEATURES, RowNewton
+from solvers.newton_rows import shares_of
+from solvers.result import State
+
+__all__ = ["SmoothNewton"]
+
+FIRST_WIDTH = 2.0  # at w = 0 every row then has half of its cost, and all rows curve
+WARM_WIDTH = 0.1  # from weights that were given: those of another problem are then still put right in a few steps
+SMOOTH_SHARE = 0.4  # of the gap that is wanted: what smoothing may cost in the end; the rest is the gradient's
+SOLVED_SHARE = 0.1  # of what smoothing costs: what a smooth problem may still be lowered by when it is left
+SHRINK = 0.25  # of the width, at most: beyond that the rows between the kinks are all others
+SHRINK_WITH_MULTIPLIERS = 0.5  # and only if they alone gain less than `SHRINK`
+
+
+class SmoothNewton(RowNewton):
+    name = "smooth_newton"
+    losses = ("hinge",)
+    top = 1.0
+    footprint = Footprint(row=10.5, feature=12.0, square=4.1, kept_row=3.1, kept_feature=6.0, kept_square=1.0)
+    pace = Pace(least=3.4, hardness=0.1, tallness=0.05, row_seconds=5.2e-8, pass_seconds=2.9e-4, gram_seconds=1.2e-9)
+    paper = "Chapelle (2007): Training a support vector machine in the primal; Nie et al. (2014) for the multipliers"
+    notes = f"Hinge on many rows and up to a few hundred features, also with large C. At most {MAX_FEATURES} features."
+
+    def _prepare(self, state: State, *, is_warm: bool) -> None:
+        state["h"] = WARM_WIDTH if is_warm else FIRST_WIDTH
+        state["before"] = np.zeros(self.problem.data.n_rows)
+        state["last_blur"] = 0.0  # when multipliers were taken last
+
+    def _advance(self, state: State, gain: float, wanted: float) -> bool:
+        blur = state["blur"]
+        if gain > SOLVED_SHARE * max(blur, wanted) or blur <= SMOOTH_SHARE * wanted:
+            return False
+        # Without multipliers the cost of smoothing falls with the square of the width.
+        needed = 0.9 * math.sqrt(SMOOTH_SHARE * wanted / blur)
+        if state["stride"] > 1 or state["phase"] == "moved":
+            state["h"] *= max(SHRINK, needed)
+            return True
+        if state["misfit"] > max(blur, SMOOTH_SHARE * wanted):
+            return False  # shares of a point where alpha and w disagree are no multipliers: it then went in circles
+        before = state["before"].copy()
+        shares_of(state["slack"], state["h"], self.top, before, state["before"])
+        if blur > SHRINK * state["last_blur"]:
+            state["h"] *= max(SHRINK_WITH_MULTIPLIERS, needed)
+        state["last_blur"] = blur
+        return True
