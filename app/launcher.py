@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -28,6 +29,7 @@ START_SECONDS = 60.0
 CALM_SECONDS = 10.0  # a child that lived this long before it died is restarted at once
 LOOK_SECONDS = 0.1
 GO = b"g"
+FAILED = 2  # beside 0 and 1, which are answers
 
 
 @dataclass
@@ -99,7 +101,7 @@ def launch(settings: Settings) -> int:
     for child in children:
         child.start()
     try:
-        has_key = _prepare_database(settings)
+        has_key = _in_child(_prepare_database, settings)
         if not settings.bound_to_loopback and not has_key:
             print(
                 f"hyperplane: refusing to bind {settings.host} without an API key: anybody could use the service.\n"
@@ -156,6 +158,27 @@ def server_answers(url: str, path: str = "/readyz") -> bool:
 def base_url(settings: Settings) -> str:
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def _in_child(work: Callable[[Settings], bool], settings: Settings) -> bool:
+    """What the work returns. What it loads would otherwise stay with this process for as long as the service runs.
+
+    Raises SystemExit if it fails; it has said why.
+    """
+    pid = os.fork()  # there is no other thread yet
+    if pid == 0:
+        code = FAILED
+        try:
+            code = int(work(settings))
+        except Exception:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code not in (False, True):
+        raise SystemExit(1)
+    return bool(code)
 
 
 def _prepare_database(settings: Settings) -> bool:
