@@ -5,6 +5,7 @@ are lines of JSON on the standard streams. Each training is a forked child of th
 can be killed while the converted data stays.
 """
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -153,11 +154,11 @@ class _Liblinear:
         from liblinear import liblinearutil
 
         self.library = liblinearutil
-        for index_type in (np.int32, np.int64):  # compiles its conversion, of mapped arrays
+        for index_type, writeable in itertools.product((np.int32, np.int64), (False, True)):  # compiles its conversion
             small = sp.csr_matrix(np.eye(2))
             small.indptr = small.indptr.astype(index_type)
             for array in (small.data, small.indices, small.indptr):
-                array.flags.writeable = False
+                array.flags.writeable = writeable
             self.library.problem(np.array([1.0, -1.0]), small, 1)
 
     def convert(self, X: Any, y: Any) -> None:

@@ -15,8 +15,8 @@ WANTED, GOOD_ENOUGH = 1e-8, 1e-7
 METHOD_SECONDS, METHOD_NANOSECONDS = 10.0, 100.0
 """What a method has; the second one for each non-zero entry, if that is more."""
 METHODS = {
-    "hinge": ("auto", "smooth_newton", "dcd", "alm_exact"),
-    "squared_hinge": ("auto", "newton", "asvm", "tron", "dcd"),
+    "hinge": ("auto", "smooth_newton", "tncg", "dcd", "alm_exact"),
+    "squared_hinge": ("auto", "newton", "tncg", "asvm", "dcd"),
 }
 
 
