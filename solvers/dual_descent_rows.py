@@ -13,7 +13,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-__all__ = ["NEVER", "Sweep", "bias_share", "descend", "dual_value", "run_pass", "wake_all"]
+__all__ = ["NEVER", "Sweep", "bias_share", "descend", "dual_value", "end_epoch", "gather_pool", "run_pass", "wake_all"]
 
 Array = NDArray[Any]
 Sweep = tuple[float, float, float, float, float, int, int]
@@ -88,11 +88,8 @@ def run_pass(
     quadratic = dual_value(alpha, constants, w[:d])
     visited = 0
     while True:
-        if pool_size == 0 or until_scan <= 0:
-            pool_size = gather_awake(wake, now, pool)
-            until_scan = pool.size // _SCAN_SHARE
+        pool_size, until_scan = gather_pool(wake, now, pool, pool_size, until_scan, random_state)
         is_whole = pool_size == pool.size
-        shuffle(pool, pool_size, random_state)
         gap, largest, smallest, squares, pushed, updates = 0.0, 0.0, 0.0, 0.0, 0, 0
         naps = _NAP_SHARE / usual if may_nap and usual > 0.0 else 0.0
         share = bias_share(bias_feature, pull)
@@ -100,7 +97,7 @@ def run_pass(
             first, past = pool_size * k // _SEGMENTS, pool_size * (k + 1) // _SEGMENTS
             terms, gain, high, low, more, count, changed = descend(
                 values, columns, starts, constants, share, naps, now,
-                pool[first:past], alpha, w, balance, wake, alpha[:0],
+                pool[first:past], alpha, w, balance, wake,
             )  # fmt: skip
             balance[0] = share * (balance[1] + pull * balance[0])
             gap, quadratic = gap + terms, quadratic + gain
@@ -109,17 +106,12 @@ def run_pass(
         now += 1
         visited += pool_size
         until_scan -= pool_size
-        pool_size = _keep_awake(wake, now, pool, pool_size)
         usual = np.sqrt(squares / pushed) if pushed > 0 else 0.0
         w[d] = bias_feature * balance[1]
         dual = quadratic - 0.5 * w[d] * w[d]
-        if bias_feature > 0.0:
-            apart = balance[0] / bias_feature - w[d]
-            mismatch = 0.5 * apart * apart
-            if mismatch > gap or updates == 0:
-                pull = 0.25 * pull if updates > 0 else 0.0
-                balance[0] = bias_share(bias_feature, pull) * (balance[1] + pull * balance[0])
-            gap += mismatch
+        pool_size = _keep_awake(wake, now, pool, pool_size)
+        pull, mismatch = settle_bias(bias_feature, pull, balance, gap, updates)
+        gap += mismatch
         violation = largest - smallest
         is_near = gap <= target * max(dual + gap, floor)
         is_done = updates == 0 or violation < violation_tol
@@ -137,6 +129,41 @@ def bias_share(bias_feature: float, pull: float) -> float:
     return bias_feature * bias_feature / (1.0 + bias_feature * bias_feature * pull)
 
 
+@njit(cache=True, nogil=True)
+def settle_bias(bias_feature: float, pull: float, balance: Array, gap: float, updates: int) -> tuple[float, float]:
+    """(pull from now on, what b and S add to the gap by being apart); the pull yields if that is the larger part."""
+    if bias_feature == 0.0:
+        return pull, 0.0
+    apart = balance[0] / bias_feature - bias_feature * balance[1]
+    mismatch = 0.5 * apart * apart
+    if mismatch > gap or updates == 0:
+        pull = 0.25 * pull if updates > 0 else 0.0
+        balance[0] = bias_share(bias_feature, pull) * (balance[1] + pull * balance[0])
+    return pull, mismatch
+
+
+@njit(cache=True, nogil=True)
+def end_epoch(
+    constants: Array,
+    bias_feature: float,
+    pull: float,
+    alpha: Array,
+    w: Array,
+    balance: Array,
+    gap: float,
+    updates: int,
+    now: int,
+    pool: Array,
+    pool_size: int,
+    wake: Array,
+) -> tuple[float, int, float, float]:
+    """(pull from now on, rows in the pool that stay awake, whole gap, dual objective)"""
+    w[w.size - 1] = bias_feature * balance[1]
+    pull, mismatch = settle_bias(bias_feature, pull, balance, gap, updates)
+    pool_size = _keep_awake(wake, now, pool, pool_size)
+    return pull, pool_size, gap + mismatch, dual_value(alpha, constants, w)
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def descend(
     values: Array,
@@ -151,15 +178,13 @@ def descend(
     w: Array,
     balance: Array,
     wake: Array,
-    moves: Array,
 ) -> Sweep:
-    """A step in each of the rows' alphas, in this order; writes down the moves if there is room for them.
+    """A step in each of the rows' alphas, in this order; several threads may do so at once for different rows.
 
     A row that its gradient pushes against a bound naps for as many epochs as that gradient is times 1 / `naps`.
     """
     dense = starts.size == 0
     d = w.size - 1
-    b, total = balance[0], balance[1]
     gap, gain, largest, smallest, squares, pushed, updates = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
     a_line = _LINE // values.itemsize
     for s in range(rows.size):
@@ -187,6 +212,7 @@ def descend(
         past = first + d if dense else starts[i + 1]
         row = values[first:past]
         score = _dot_dense(row, w) if dense else _dot_sparse(row, columns[first:past], w)
+        b = balance[0]
         margin = y * (score + b)
         g = margin - 1.0 + D * a
         gap += _gap_term(margin, g, a, C, D)
@@ -205,8 +231,8 @@ def descend(
                 if change != 0.0:
                     updates += 1
                     gain -= step * (g - y * b + 0.5 * step * constants[i, 3])
-                    b += share * change
-                    total += change
+                    balance[0] = b + share * change
+                    balance[1] += change
                     if dense:
                         for j in range(d):
                             w[j] += change * row[j]
@@ -214,9 +240,6 @@ def descend(
                         row_columns = columns[first:past]
                         for k in range(row.size):
                             w[row_columns[k]] += change * row[k]
-        if moves.size > 0:
-            moves[s] = alpha[i] - a
-    balance[0], balance[1] = b, total
     return gap, gain, largest, smallest, squares, pushed, updates
 
 
@@ -228,7 +251,17 @@ def wake_all(wake: Array, now: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def gather_awake(wake: Array, now: int, pool: Array) -> int:
+def gather_pool(wake: Array, now: int, pool: Array, size: int, until_scan: int, random_state: Array) -> tuple[int, int]:
+    """(rows to visit, now first in the pool and in random order; rows until the sleepers are looked through again)"""
+    if size == 0 or until_scan <= 0:
+        size = _gather_awake(wake, now, pool)
+        until_scan = pool.size // _SCAN_SHARE
+    _shuffle(pool, size, random_state)
+    return size, until_scan
+
+
+@njit(cache=True, nogil=True)
+def _gather_awake(wake: Array, now: int, pool: Array) -> int:
     """Put the rows that are awake into the pool, in their order; if none is, wake all."""
     size = 0
     for _ in range(2):
@@ -254,7 +287,7 @@ def _keep_awake(wake: Array, now: int, pool: Array, size: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def shuffle(rows: Array, size: int, random_state: Array) -> None:
+def _shuffle(rows: Array, size: int, random_state: Array) -> None:
     """A uniform permutation of rows[:size] (splitmix64; numbers are scaled without division)."""
     state = random_state[0]
     for s in range(size):

@@ -152,7 +152,9 @@ class Method(ABC, Generic[AnyProblem]):
     pace: ClassVar[Pace | None] = None
     """How long it takes; None: nobody can tell before."""
     uses_threads: ClassVar[bool] = False
-    """Whether a step can use several threads, to the same bits."""
+    """Whether a step can use several threads."""
+    same_bits: ClassVar[bool] = True
+    """Whether runs give the same bits by any number of threads; if not, they do by one."""
 
     def __init__(self, problem: AnyProblem, options: Mapping[str, Any]) -> None:
         self.problem = problem
