@@ -35,7 +35,15 @@ class SmoothNewton(RowNewton):
     losses = ("hinge",)
     top = 1.0
     footprint = Footprint(row=10.5, feature=12.0, square=4.1, kept_row=3.1, kept_feature=6.0, kept_square=1.0)
-    pace = Pace(least=3.4, hardness=0.1, tallness=0.05, row_seconds=5.2e-8, pass_seconds=2.9e-4, gram_seconds=1.2e-9)
+    pace = Pace(
+        least=6.0,
+        hardness=0.15,
+        precision=0.18,
+        entry_seconds=1.5e-9,
+        row_seconds=3e-8,
+        pass_seconds=6e-4,
+        gram_seconds=5e-11,
+    )
     paper = "Chapelle (2007): Training a support vector machine in the primal; Nie et al. (2014) for the multipliers"
     notes = f"Hinge on many rows and up to a few hundred features, also with large C. At most {MAX_FEATURES} features."
 
