@@ -1,24 +1,43 @@
-"""What "auto" means: the method for a problem's shape, and why."""
+"""What "auto" means: the method that is likely to be the fastest for a problem of this shape, and why.
+
+The hinge losses have several good methods, each for some shapes of data. Their paces (estimates.py), fitted to runs on
+real data, tell which is likely to be the fastest. How slow coordinate descent will be is the hardest to foretell; it
+hands over to the next once that would be faster, judged by passes and not by the clock, so that a run can be repeated.
+For other tasks there is one method that is meant for them.
+"""
 
 from typing import Any, NamedTuple
 
+from .estimates import Size
 from .protocol import Method
-from .registry import able_methods, named, nothing_supports, registered
+from .registry import able_methods, named, nothing_supports
 from .setting import Setting
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "Handover", "choose"]
+
+RIVALS = ("dcd", "newton", "smooth_newton", "tncg")
+OTHERS = ("svr_dual", "crammer_singer", "cpa_ordinal", "alm_exact")
+"""For what no rival can do, the first that can."""
+USUAL_ENTRIES = 100
+"""Of a sparse row, if nobody has counted."""
+
+
+class Handover(NamedTuple):
+    """What goes on from a method's weights if that becomes slow."""
+
+    method: type[Method[Any]]
+    passes: float
+    """Of the method before it, which take as long as this one would by itself."""
 
 
 class Choice(NamedTuple):
-    """A method, and what goes on from its weights if it becomes slow."""
-
     method: type[Method[Any]]
     reason: str
-    successor: type[Method[Any]] | None = None
+    successor: Handover | None = None
 
 
-def choose(solver: object, setting: Setting, entries: int | None, tol: float) -> Choice:
-    """The named method, or for "auto" the fastest for data of this shape; `entries` are its stored numbers if known."""
+def choose(solver: object, setting: Setting, size: Size | None, tol: float) -> Choice:
+    """The named method, or for "auto" the one that is likely to be the fastest; a size of None is guessed."""
     if setting.task == "multiclass" and setting.strategy == "ovr":
         setting = setting.of_one_class
     if solver != "auto":
@@ -26,5 +45,45 @@ def choose(solver: object, setting: Setting, entries: int | None, tol: float) ->
     able = {method.name: method for method in able_methods(setting) if method.exact}
     if not able:
         raise nothing_supports(setting)
-    name = "dcd" if "dcd" in able else next(iter(able))
-    return Choice(registered()[name], "the first that can")
+    size = size or _usual_size(setting)
+    expected = {name: _seconds(able[name], setting, size, tol) for name in RIVALS if _is_rival(name, able, setting)}
+    if not expected:
+        name = next((name for name in OTHERS if name in able), next(iter(able)))
+        return Choice(
+            able[name], f"it is the method for {setting.task} with loss {setting.loss} and bias {setting.bias}"
+        )
+    first, *others = sorted(expected, key=lambda name: expected[name])
+    reason = f"by its pace about {expected[first]:.2g} s on {_described(setting, size)}"
+    if not others:
+        return Choice(able[first], reason)
+    second = others[0]
+    reason += f", where {second} would take about {expected[second]:.2g} s"
+    if first != "dcd":
+        return Choice(able[first], reason)
+    a_pass = _seconds(able[first], setting, size, tol, 1)
+    return Choice(able[first], reason, Handover(able[second], expected[second] / a_pass))
+
+
+def _is_rival(name: str, able: dict[str, type[Method[Any]]], setting: Setting) -> bool:
+    """Truncated Newton is slow on hinge, and where features outnumber rows, however kind its pace is to it."""
+    return name in able and (name != "tncg" or (setting.exponent == 2.0 and setting.n_rows > 2 * setting.n_features))
+
+
+def _seconds(
+    method: type[Method[Any]], setting: Setting, size: Size, tol: float, most_passes: int | None = None
+) -> float:
+    seconds = None if method.pace is None else method.pace.seconds(setting, size, tol, most_passes)
+    return float("inf") if seconds is None else seconds
+
+
+def _usual_size(setting: Setting) -> Size:
+    """Of scaled columns; of sparse rows that are normalised."""
+    a_row = min(setting.n_features, USUAL_ENTRIES) if setting.sparse else setting.n_features
+    return Size(setting.n_rows * a_row, 8, 1.0 if setting.sparse else float(a_row))
+
+
+def _described(setting: Setting, size: Size) -> str:
+    kind = "sparse" if setting.sparse else "dense"
+    cost = setting.C / setting.n_rows if setting.c_scale == "mean" else setting.C
+    hardness = cost * (size.squared_norm or 0.0)
+    return f"{setting.n_rows:,} {kind} rows of {setting.n_features:,} features with C |x|^2 of {hardness:.2g}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from .certificates import certify, minimising_bias
 from .checks import real_number, whole_number
+from .choice import Handover
 from .dual_refinement import DualRefinement
 from .errors import InvalidOptions
 from .problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem
@@ -33,11 +34,8 @@ REFINED = "dual point from the margins, refined"
 STALL_STEPS = 500
 STALL_GAIN = 1e-14
 """A run is stuck if so many steps neither raise the bound by this relative amount nor lower the gap."""
-FAIR_PASSES = 20
+FAIR_PASSES = 8
 """So many passes a method gets before it is judged by its pace."""
-TOO_MANY_PASSES = 60
-"""A method that will need more than this, by the pace of its last passes, hands over: about what a Newton method needs
-from there."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def solve(
     started: float,
     threads: int = 1,
     reason: str = "",
-    successor: type[Method[Any]] | None = None,
+    successor: Handover | None = None,
 ) -> SolveResult:
     """Run the method from `start` and return its best point; `started` is when the clock began.
 
@@ -81,7 +79,7 @@ def solve(
     judge = _Judge(problem, limits.tol, has_estimate=method.has_estimate)
     trace = Trace()
     stall = _StallWatch()
-    patience = _Patience(limits.tol)
+    patience = _Patience(limits.tol, successor.passes) if successor is not None else None
     state = method.init(seed, start)
     before = start.counts
 
@@ -121,9 +119,10 @@ def solve(
                 status = Status.TIME_LIMIT
             elif stall.is_stuck(progress):
                 status = Status.STALLED
-        if successor is not None and (status is Status.STALLED or (status is None and patience.is_over(progress))):
+        is_slow = status is None and patience is not None and patience.is_over(progress)
+        if successor is not None and (is_slow or status is Status.STALLED):
             point = method.extract(state)
-            method, successor = successor.by_default(problem), None
+            method, successor, patience = successor.method.by_default(problem), None, None
             method.threads = threads if method.uses_threads else 1
             judge.begin_anew(has_estimate=method.has_estimate)
             stall, status = _StallWatch(), None
@@ -292,10 +291,14 @@ class _StallWatch:
 
 
 class _Patience:
-    """Foretells how many passes a method still needs, from how fast its gap fell in the second half of those it had."""
+    """Foretells how many passes a method still needs, from how fast its gap fell in the second half of those it had.
 
-    def __init__(self, tol: float) -> None:
+    It is over if they are more than `enough`.
+    """
+
+    def __init__(self, tol: float, enough: float) -> None:
         self._tol = tol
+        self._enough = enough
         self._gaps: list[tuple[int, float]] = []
 
     def is_over(self, progress: Progress) -> bool:
@@ -308,7 +311,7 @@ class _Patience:
         if progress.passes < FAIR_PASSES or had == 0:
             return False
         fall = np.log(half[1] / gap)
-        return bool(np.log(gap / self._tol) * had > TOO_MANY_PASSES * fall)
+        return bool(np.log(gap / self._tol) * had > self._enough * fall)
 
 
 def _report(

@@ -101,6 +101,8 @@ class Footprint:
 class Pace:
     """passes = least (1 + C |x|^2)^hardness (0.01 / tol)^precision (rows / features)^tallness, each of so much time.
 
+    Times `squared` if the loss is.
+
     Fitted to the processor time of runs on real data, scaled and not; a hint, not a promise.
     """
 
@@ -110,12 +112,15 @@ class Pace:
     """C |x|^2 beyond which it gets no harder: the scale of X means little to most methods, much to coordinate ones."""
     precision: float = 0.0
     tallness: float = 0.0
+    squared: float = 1.0
     entry_seconds: float = 0.0
     """A pass, for each stored number of X."""
     row_seconds: float = 0.0
     pass_seconds: float = 2e-5
     gram_seconds: float = 0.0
-    """Once, for each stored number of X and each feature."""
+    """Once, for each pair of stored numbers of a row."""
+    cube_seconds: float = 0.0
+    """A pass, for each three features: a factorisation."""
 
     def seconds(self, setting: Setting, size: Size, tol: float, most_passes: int | None) -> float | None:
         """Of one run of the method."""
@@ -128,10 +133,12 @@ class Pace:
             * math.pow(1.0 + min(cost * size.squared_norm, self.hardest), self.hardness)
             * math.pow(1e-2 / tol, self.precision)
             * math.pow(n / d, self.tallness)
+            * (self.squared if setting.exponent == 2.0 else 1.0)
         )
         passes = min(max(passes, LEAST_PASSES), most_passes or MOST_PASSES)
         a_pass = self.entry_seconds * size.entries * k + self.row_seconds * n + self.pass_seconds
-        return passes * a_pass + self.gram_seconds * size.entries * d
+        a_pass += self.cube_seconds * float(d) ** 3
+        return passes * a_pass + self.gram_seconds * size.entries * size.entries / n
 
 
 def estimate_run(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .choice import Handover
 from .driver import Callback, Limits, solve
 from .problem import BinaryProblem
 from .protocol import Method, Start
@@ -42,7 +43,7 @@ def solve_each_class(
     threads: int,
     started: float,
     reason: str,
-    successor: type[Method[BinaryProblem]] | None,
+    successor: Handover | None,
 ) -> SolveResult:
     """Solve every class's problem. A limit on passes is shared out evenly, a limit on time as it is used.
 
@@ -58,8 +59,8 @@ def solve_each_class(
         with run.computing(k):
             seconds = run.share_of_time(limits.max_seconds, threads)
             made, then, state = method(problems[k], options), successor, starts[k].state
-            if then is not None and state is not None and state.get("solver") == then.name:
-                made, then = then.by_default(problems[k]), None  # it had been handed over
+            if then is not None and state is not None and state.get("solver") == then.method.name:
+                made, then = then.method.by_default(problems[k]), None  # it had been handed over
             result = solve(
                 made,
                 replace(limits, max_passes=share, max_seconds=seconds),

@@ -58,6 +58,9 @@ class RowBlocks(Rows):
         for part, rows in self._placed():
             part.add_pair_sums(v[rows], plus[rows], minus[rows], constant, out)
 
+    def mean_squared_norm(self) -> float:
+        return sum(block.mean_squared_norm() * block.n_rows for block in self.blocks) / self.n_rows
+
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
         for part, rows in self._placed():
             part.add_gram(v[rows], constant, out)

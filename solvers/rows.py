@@ -22,6 +22,7 @@ from .gram_products import GRAM_ROWS, add_gram_csr, add_gram_dense
 
 __all__ = ["CsrRows", "DenseRows", "Floats", "Rows", "as_rows", "read_only"]
 
+_SAMPLED = 20_000
 _PART_BYTES = 1 << 19
 """Of the data in a part: a part with its rows' numbers stays in the second-level cache."""
 
@@ -61,6 +62,10 @@ class Rows(ABC):
     @abstractmethod
     def squared_norms(self) -> Floats:
         """|x_i|^2 for every row."""
+
+    @abstractmethod
+    def mean_squared_norm(self) -> float:
+        """About the mean of |x_i|^2, from some of the stored numbers."""
 
     @abstractmethod
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
@@ -123,6 +128,9 @@ class CsrRows(Rows):
         _squared_norms_csr(self.values, self.starts, out)
         return out
 
+    def mean_squared_norm(self) -> float:
+        return _mean_square(self.values.reshape(-1)) * self.stored_entries / self.n_rows
+
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
         add_gram_csr(self.values, self.columns, self.starts, read_only(v), constant, out)
 
@@ -171,6 +179,9 @@ class DenseRows(Rows):
         out = np.empty(self.n_rows)
         _squared_norms_dense(self.values, out)
         return out
+
+    def mean_squared_norm(self) -> float:
+        return _mean_square(self.values.reshape(-1)) * self.stored_entries / self.n_rows
 
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
         padded = -(-out.shape[0] // 12) * 12  # whole tiles of 3 x 4
@@ -263,6 +274,12 @@ def _csr_arrays(matrix: Any, n_rows: int, n_features: int) -> CsrRows:
         np.require(matrix.indptr, dtype=np.int64, requirements=["C", "A"]),
         (n_rows, n_features),
     )
+
+
+def _mean_square(values: Array) -> float:
+    """Of every so many-th number; the step is odd, so that no column of a table is left out."""
+    some = values[:: (values.size // _SAMPLED) | 1].astype(np.float64)
+    return float((some * some).mean()) if some.size else 0.0
 
 
 def _rows_of_a_part(n_rows: int, stored_bytes: int) -> int:

@@ -84,7 +84,7 @@ def train(
     if resume and not isinstance(warm_start, Mapping):
         raise InvalidOptions("resume", "needs a state as warm_start")
     plan = _plan(
-        entries=data.stored_entries,
+        size=Size(data.stored_entries, 8, data.mean_squared_norm()),
         earlier=warm_start.get("solver") if resume else None,
         n_rows=data.n_rows,
         n_features=data.n_features,
@@ -148,7 +148,6 @@ def check(
     n_features: int,
     n_classes: int | None,
     sparse: bool,
-    entries: int | None = None,
     solver: str = "auto",
     task: str = "auto",
     strategy: str = "ovr",
@@ -168,10 +167,10 @@ def check(
 ) -> Plan:
     """What `train` would run on data of this shape, or the error it would raise.
 
-    `n_classes` is None for real-valued labels; `entries`, the stored numbers of X, are guessed if not given.
+    `n_classes` is None for real-valued labels. What "auto" takes depends on the stored numbers too: here it is a guess.
     """
     plan = _plan(
-        entries=entries,
+        size=None,
         n_rows=n_rows,
         n_features=n_features,
         n_classes=n_classes,
@@ -222,10 +221,11 @@ def estimate(
     which nothing is said about seconds.
     """
     shape = {"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse}
-    plan = _plan(**{**_defaults(check), **shape, **arguments, "threads": threads, "entries": entries})
+    size = Size(entries, value_bytes, squared_norm)
+    plan = _plan(**{**_defaults(check), **shape, **arguments, "threads": threads, "size": size})
     return estimate_run(
         plan.setting,
-        Size(entries, value_bytes, squared_norm),
+        size,
         plan.choice.method.footprint,
         plan.choice.method.pace,
         tol=plan.limits.tol,
@@ -264,7 +264,7 @@ def _plan(
     seed: object,
     threads: object,
     options: object,
-    entries: int | None = None,
+    size: Size | None = None,
     earlier: object = None,
     **definition: Any,
 ) -> _Planned:
@@ -273,9 +273,9 @@ def _plan(
     if class_weight is not None and setting.task in ("ordinal", "regression"):
         raise InvalidProblem("class_weight", f"has no meaning with task {setting.task}; weigh rows by sample_weight")
     limits = Limits.checked(tol=tol, max_seconds=max_seconds, max_passes=max_passes)
-    choice = choose(solver, setting, entries, limits.tol)
+    choice = choose(solver, setting, size, limits.tol)
     if solver == "auto" and earlier in registered() and earlier != choice.method.name:
-        choice = choose(earlier, setting, entries, limits.tol)
+        choice = choose(earlier, setting, size, limits.tol)
     if threads is not None:
         whole_number(threads, "threads", InvalidOptions, low=1)
     return _Planned(

@@ -35,7 +35,14 @@ class ParallelDualDescent(DualDescent):
     same_bits = False
     footprint = Footprint(row=19.0, squared_row=2.0, feature=4.5, kept_row=2.0, kept_feature=1.0)
     pace = Pace(
-        least=2, hardness=0.69, hardest=1e12, precision=0.11, tallness=0.2, entry_seconds=4.8e-9, row_seconds=6.4e-8
+        least=5.4,
+        hardness=0.78,
+        hardest=1e12,
+        precision=0.076,
+        tallness=-0.09,
+        squared=1.17,
+        entry_seconds=1.4e-9,
+        row_seconds=2e-7,
     )
     paper = "Hsieh, Yu, Dhillon (2015): PASSCoDe: Parallel asynchronous stochastic dual coordinate descent"
     notes = "dcd by several threads on one vector of weights, for large sparse data; with one thread it is dcd."

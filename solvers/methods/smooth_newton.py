@@ -36,13 +36,14 @@ class SmoothNewton(RowNewton):
     top = 1.0
     footprint = Footprint(row=10.5, feature=12.0, square=4.1, kept_row=3.1, kept_feature=6.0, kept_square=1.0)
     pace = Pace(
-        least=6.0,
+        least=88,
         hardness=0.15,
-        precision=0.18,
-        entry_seconds=1.5e-9,
-        row_seconds=3e-8,
-        pass_seconds=6e-4,
-        gram_seconds=5e-11,
+        precision=0.125,
+        tallness=-0.4,
+        entry_seconds=7e-10,
+        row_seconds=1.3e-7,
+        gram_seconds=8.9e-11,
+        cube_seconds=3.7e-12,
     )
     paper = "Chapelle (2007): Training a support vector machine in the primal; Nie et al. (2014) for the multipliers"
     notes = f"Hinge on many rows and up to a few hundred features, also with large C. At most {MAX_FEATURES} features."

@@ -79,7 +79,9 @@ class TruncatedNewton(Method[BinaryProblem]):
         Option("subsample", bool, True, "take the first steps on part of the rows if there are many for each feature"),
     )
     footprint = Footprint(row=16.0, feature=24.0, kept_row=5.0, kept_feature=9.0)
-    pace = Pace(least=18, hardness=0.29, precision=0.08, entry_seconds=1.4e-9, row_seconds=6.7e-8, pass_seconds=5.3e-5)
+    pace = Pace(
+        least=47, hardness=0.18, precision=0.08, tallness=-0.22, squared=0.51, entry_seconds=2.2e-9, row_seconds=1.6e-7
+    )
     paper = "Keerthi, DeCoste (2005): A modified finite Newton method; Hsia, Chiang, Lin (2018): Preconditioned CG"
     notes = (
         "For large C and high precision with more rows than features, where coordinate descent is slow; "

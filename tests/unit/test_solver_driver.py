@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import solvers
+from solvers.choice import Handover
 from solvers.driver import Limits, solve
 from solvers.formulation import build_problem
 from solvers.labels import read_labels
@@ -15,6 +16,7 @@ from solvers.setting import resolve_setting
 
 X = np.array([[1.0, 0.2], [0.3, -0.5], [-1.0, 0.4], [-0.6, -0.9]])
 Y = np.array([1, 1, 0, 0])
+DCD = Handover(registered()["dcd"], 60.0)
 OPTIMUM = solvers.train(X, Y, tol=1e-12)
 
 
@@ -108,30 +110,29 @@ def falling(gap, factor, steps):
 
 
 def test_a_method_that_becomes_slow_hands_its_weights_over():
-    """It would need some 700 more passes; the successor counts on from its 20 and reaches the tolerance."""
+    """It would need some 700 more passes; the successor counts on from its 8 and reaches the tolerance."""
     reports = []
-    dcd = registered()["dcd"]
-    _, result = play(falling(1e-1, 0.98, 1000), callback=reports.append, successor=dcd)
+    _, result = play(falling(1e-1, 0.98, 1000), callback=reports.append, successor=DCD)
     assert result.status == "converged"
     assert result.solver == result.state["solver"] == "dcd"
-    assert result.solver_reason == "a play; dcd went on after 20 passes, which had become slow"
+    assert result.solver_reason == "a play; dcd went on after 8 passes, which had become slow"
     passes = [report.passes for report in reports]
-    assert passes[:20] == list(range(1, 21))
+    assert passes[:8] == list(range(1, 9))
     assert passes == sorted(passes)
-    assert result.passes > 20
+    assert result.passes > 8
     assert result.certificate.relative_gap <= 1e-6
 
 
 def test_a_method_at_a_good_pace_or_the_last_in_line_goes_on():
     script = [*falling(1e-1, 0.5, 30), (1.0, {"gap_estimate": 1e-9})]
-    assert play(script, successor=registered()["dcd"])[1].solver == "scripted"
+    assert play(script, successor=DCD)[1].solver == "scripted"
     assert play(falling(1e-1, 0.98, 1000), max_passes=200)[1].passes == 200
 
 
 def test_a_method_that_is_stuck_hands_over_too():
     script = [(0.9, {"finished": Status.STALLED})]
     assert play(script)[1].status == "stalled"
-    assert play(script, successor=registered()["dcd"])[1].converged
+    assert play(script, successor=DCD)[1].converged
 
 
 def test_every_exit_has_its_name():

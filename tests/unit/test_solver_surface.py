@@ -77,7 +77,7 @@ def test_train_takes_exactly_these_arguments():
 def test_check_takes_the_arguments_of_train_that_need_no_data():
     train, check = inspect.signature(solvers.train).parameters, inspect.signature(solvers.check).parameters
     needs_data = {"X", "y", "sample_weight", "groups", "threads", "warm_start", "resume", "callback"}
-    assert set(check) == set(train) - needs_data | {"n_rows", "n_features", "n_classes", "sparse", "entries"}
+    assert set(check) == set(train) - needs_data | {"n_rows", "n_features", "n_classes", "sparse"}
     assert all(check[name].default == train[name].default for name in set(check) & set(train))
 
 
