@@ -99,9 +99,8 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Pace:
-    """passes = least (1 + C |x|^2)^hardness (0.01 / tol)^precision (rows / features)^tallness, each of so much time.
-
-    Times `squared` if the loss is.
+    """passes = least (1 + C |x|^2)^hardness (0.01 / tol)^precision (rows / features)^tallness (1 / density)^sparsity,
+    times `squared` if the loss is, each of so much time.
 
     Fitted to the processor time of runs on real data, scaled and not; a hint, not a promise.
     """
@@ -112,6 +111,7 @@ class Pace:
     """C |x|^2 beyond which it gets no harder: the scale of X means little to most methods, much to coordinate ones."""
     precision: float = 0.0
     tallness: float = 0.0
+    sparsity: float = 0.0
     squared: float = 1.0
     entry_seconds: float = 0.0
     """A pass, for each stored number of X."""
@@ -133,6 +133,7 @@ class Pace:
             * math.pow(1.0 + min(cost * size.squared_norm, self.hardest), self.hardness)
             * math.pow(1e-2 / tol, self.precision)
             * math.pow(n / d, self.tallness)
+            * math.pow(n * d / max(1, size.entries), self.sparsity)
             * (self.squared if setting.exponent == 2.0 else 1.0)
         )
         passes = min(max(passes, LEAST_PASSES), most_passes or MOST_PASSES)

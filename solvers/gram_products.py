@@ -23,9 +23,9 @@ def add_gram_csr(values: Array, columns: Array, starts: Array, v: Array, constan
         for k in range(starts[i], starts[i + 1]):
             column, scaled = columns[k], v[i] * values[k]
             out[column, d] += scaled * constant
-            for other in range(starts[i], starts[i + 1]):
-                if columns[other] >= column:
-                    out[column, columns[other]] += scaled * values[other]
+            for other in range(k, starts[i + 1]):
+                low, high = min(column, columns[other]), max(column, columns[other])
+                out[low, high] += scaled * values[other]
 
 
 @njit(cache=True, nogil=True)

@@ -78,7 +78,7 @@ def evaluate_rows(
 
     Some rows at a time, whose entries then stay in the cache, in three loops: short ones keep the processor busy.
     """
-    dense, d = starts.size == 0, w.size - 1
+    d = w.size - 1
     has_before, is_all = before.size > 0, top == 1.0
     loss, smooth, mismatch, total, conjugate = 0.0, 0.0, 0.0, 0.0, 0.0
     rows, part = np.empty(_AT_ONCE, np.int64), np.zeros((5, _AT_ONCE))
@@ -88,18 +88,12 @@ def evaluate_rows(
         count = min(at_once, past - begin)
         for k in range(count):
             i = _row_of(begin + k, stride, seed)
-            rows[k] = i
-            if dense:
-                score = _dot_dense(values[i * d : i * d + d], w)
-            else:
-                row, at = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
-                score = 0.0
-                for e in range(row.size):
-                    score += row[e] * w[at[e]]
-            part[0, k] = 1.0 - signs[i] * (score + bias)
-            part[1, k] = costs[i]
+            rows[k], part[1, k] = i, costs[i]
             if has_before:
                 part[2, k] = before[i]
+        _score_rows(values, columns, starts, rows[:count], w, part[0])
+        for k in range(count):
+            part[0, k] = 1.0 - signs[rows[k]] * (part[0, k] + bias)
         sums_here = _add_up(part[0, :count], part[1, :count], part[2, :count], h, top, part[3, :count])
         loss, smooth, mismatch = loss + sums_here[0], smooth + sums_here[1], mismatch + sums_here[2]
         total, conjugate = total + sums_here[3], conjugate + sums_here[4]
@@ -143,6 +137,23 @@ def _add_up(
             loss += costs[k] * over
             mismatch += costs[k] * ((1.0 - shares[k]) * over + shares[k] * under)
     return loss, smooth, mismatch, total, conjugate
+
+
+@njit(cache=True, nogil=True)
+def _score_rows(values: Array, columns: Array, starts: Array, rows: Array, w: Array, out: Array) -> None:
+    """Apart from the loops around it, which would otherwise keep this one from being compiled well."""
+    d = w.size - 1
+    if starts.size == 0:
+        for k in range(rows.size):
+            out[k] = _dot_dense(values[rows[k] * d : rows[k] * d + d], w)
+        return
+    for k in range(rows.size):
+        begin, end = starts[rows[k]], starts[rows[k] + 1]
+        row, at = values[begin:end], columns[begin:end]
+        score = 0.0
+        for e in range(row.size):
+            score += row[e] * w[at[e]]
+        out[k] = score
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

@@ -36,14 +36,15 @@ class SmoothNewton(RowNewton):
     top = 1.0
     footprint = Footprint(row=10.5, feature=12.0, square=4.1, kept_row=3.1, kept_feature=6.0, kept_square=1.0)
     pace = Pace(
-        least=88,
-        hardness=0.15,
-        precision=0.125,
-        tallness=-0.4,
-        entry_seconds=7e-10,
-        row_seconds=1.3e-7,
-        gram_seconds=8.9e-11,
-        cube_seconds=3.7e-12,
+        least=16,
+        hardness=0.14,
+        precision=0.12,
+        tallness=-0.23,
+        sparsity=0.49,
+        entry_seconds=2.5e-9,
+        row_seconds=1.2e-7,
+        gram_seconds=7.5e-11,
+        cube_seconds=3.5e-11,
     )
     paper = "Chapelle (2007): Training a support vector machine in the primal; Nie et al. (2014) for the multipliers"
     notes = f"Hinge on many rows and up to a few hundred features, also with large C. At most {MAX_FEATURES} features."

@@ -80,7 +80,13 @@ class TruncatedNewton(Method[BinaryProblem]):
     )
     footprint = Footprint(row=16.0, feature=24.0, kept_row=5.0, kept_feature=9.0)
     pace = Pace(
-        least=47, hardness=0.18, precision=0.08, tallness=-0.22, squared=0.51, entry_seconds=2.2e-9, row_seconds=1.6e-7
+        least=44,
+        hardness=0.185,
+        precision=0.077,
+        tallness=-0.21,
+        squared=0.51,
+        entry_seconds=2.3e-9,
+        row_seconds=1.7e-7,
     )
     paper = "Keerthi, DeCoste (2005): A modified finite Newton method; Hsia, Chiang, Lin (2018): Preconditioned CG"
     notes = (

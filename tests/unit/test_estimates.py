@@ -84,7 +84,7 @@ def test_what_is_not_known_is_not_said_and_limits_hold() -> None:
     assert told(squared_norm=None).seconds is None
     assert told(squared_norm=None).peak_bytes == told().peak_bytes
     assert told(solver="project", bias="free").seconds is None
-    assert told(C=1e9, max_seconds=7.0).seconds == 7.0
+    assert told(solver="dcd", C=1e9, max_seconds=7.0).seconds == 7.0
     assert told(C=1e300, squared_norm=1e300).seconds < np.inf
     with pytest.raises(solvers.UnknownSolver):
         told(solver="nothing")

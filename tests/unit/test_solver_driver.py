@@ -17,7 +17,7 @@ from solvers.setting import resolve_setting
 X = np.array([[1.0, 0.2], [0.3, -0.5], [-1.0, 0.4], [-0.6, -0.9]])
 Y = np.array([1, 1, 0, 0])
 DCD = Handover(registered()["dcd"], 60.0)
-OPTIMUM = solvers.train(X, Y, tol=1e-12)
+OPTIMUM = solvers.train(X, Y, solver="dcd", tol=1e-12)
 
 
 class Scripted(Method):

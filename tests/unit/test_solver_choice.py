@@ -1,0 +1,116 @@
+"""What "auto" takes, by shape: each case is one where another method was several times slower when it was measured."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import solvers
+from solvers.choice import choose
+from solvers.estimates import Size
+from solvers.registry import registered
+from solvers.setting import resolve_setting
+
+DEFINITION = {
+    "n_classes": 2, "task": "auto", "strategy": "ovr", "loss": "hinge", "p": None, "C": 1.0, "c_scale": "sum",
+    "bias": "regularized", "bias_scale": 1.0, "epsilon": 0.1,
+}  # fmt: skip
+
+
+def chosen(n, d, entries=None, norm=None, *, tol=1e-3, **changed):
+    setting = resolve_setting(n_rows=n, n_features=d, sparse=entries is not None, **{**DEFINITION, **changed})
+    return choose("auto", setting, Size(entries or n * d, 8, float(d) if norm is None else norm), tol)
+
+
+@pytest.mark.parametrize(
+    ("shape", "changed", "expected"),
+    [
+        ((581_012, 54, None, 7.0), {}, "smooth_newton"),
+        ((581_012, 54, None, 7.0), {"loss": "squared_hinge"}, "newton"),
+        ((581_012, 54, None, 7.0), {"C": 100.0}, "smooth_newton"),
+        ((32_561, 123, 451_592, 14.0), {"loss": "squared_hinge"}, "newton"),
+        ((49_749, 300, 579_586, 12.0), {}, "dcd"),
+        ((49_749, 300, 579_586, 12.0), {"C": 100.0}, "smooth_newton"),
+        ((60_000, 784, None, 100.0), {"C": 0.01}, "dcd"),
+        ((11_314, 130_107, 1_787_565, 1.0), {"C": 100.0}, "dcd"),
+        ((200_000, 47_236, 15_000_000, 1.0), {}, "dcd"),
+        ((200_000, 47_236, 15_000_000, 1.0), {"loss": "squared_hinge", "C": 100.0}, "tncg"),
+        ((581_012, 54, None, 7.0), {"C": 581_012.0, "c_scale": "mean"}, "smooth_newton"),
+        ((581_012, 54, None, 7.0), {"bias": "free"}, "smooth_newton"),
+        ((2_000, 9_000, None, 7.0), {"bias": "free"}, "alm_exact"),
+        ((581_012, 54, None, 7.0), {"loss": "hinge_p", "p": 1.5, "bias": "none"}, "alm_exact"),
+        ((5_000, 10, None, 10.0), {"n_classes": None, "loss": "auto"}, "svr_dual"),
+        ((5_000, 10, None, 10.0), {"n_classes": 5, "strategy": "crammer_singer"}, "crammer_singer"),
+        ((5_000, 10, None, 10.0), {"n_classes": 5, "task": "ordinal", "loss": "auto"}, "cpa_ordinal"),
+        ((581_012, 54, None, 7.0), {"n_classes": 7}, "smooth_newton"),
+    ],
+)
+def test_the_method_of_a_shape(shape, changed, expected):
+    choice = chosen(*shape, **changed)
+    assert choice.method.name == expected
+    assert "pace" in choice.reason or "the method for" in choice.reason
+
+
+def test_descent_has_a_successor_for_when_it_disappoints():
+    choice = chosen(49_749, 300, 579_586, 12.0)
+    assert choice.successor is not None
+    assert choice.successor.method.name == "smooth_newton"
+    assert choice.successor.passes > 1.0
+    assert chosen(11_314, 130_107, 1_787_565, 1.0).successor is None
+    assert chosen(581_012, 54).successor is None
+
+
+@pytest.fixture
+def hopeful_descent(monkeypatch):
+    """Descent whose pace thinks that nothing is hard for it."""
+    dcd = registered()["dcd"]
+    monkeypatch.setattr(dcd, "pace", replace(dcd.pace, hardness=0.0))
+
+
+def hard_rows(n):
+    """Three directions and a little noise: descent creeps."""
+    random = np.random.default_rng(3)
+    X = random.standard_normal((n, 3)) @ random.standard_normal((3, 40)) + 1e-2 * random.standard_normal((n, 40))
+    return X, X[:, 0] + random.standard_normal(n)
+
+
+ARGUMENTS = {"C": 5.0, "tol": 1e-6, "loss": "hinge", "seed": 4}
+
+
+@pytest.mark.usefixtures("hopeful_descent")
+def test_a_run_that_is_handed_over_repeats_itself_and_resumes():
+    X, signal = hard_rows(1500)
+    states = []
+    first = solvers.train(X, signal > 0, **ARGUMENTS, callback=lambda report: states.append(report.snapshot()))
+    assert first.converged
+    assert "smooth_newton went on after" in first.solver_reason
+    assert {state["solver"] for state in states} == {"dcd", "smooth_newton"}
+    again = solvers.train(X, signal > 0, **ARGUMENTS)
+    assert np.array_equal(first.coef, again.coef)
+    for state in (states[2], states[-2]):
+        resumed = solvers.train(X, signal > 0, **ARGUMENTS, warm_start=state, resume=True)
+        assert resumed.converged
+        assert resumed.solver == "smooth_newton"
+        assert np.array_equal(resumed.coef, first.coef)
+
+
+@pytest.mark.usefixtures("hopeful_descent")
+def test_a_class_of_several_that_was_handed_over_goes_on_with_the_successor():
+    X, signal = hard_rows(900)
+    y = np.digitize(signal, [-0.5, 0.5])
+    states = []
+    whole = solvers.train(X, y, **ARGUMENTS, callback=lambda report: states.append(report.snapshot()))
+    assert "smooth_newton went on after" in whole.solver_reason
+    handed_over = next(state for state in states if state.get("1.solver") == "smooth_newton")
+    resumed = solvers.train(X, y, **ARGUMENTS, warm_start=handed_over, resume=True)
+    assert resumed.converged
+    assert np.array_equal(resumed.coef[1:], whole.coef[1:])  # the first class had ended, and took one step more
+
+
+def test_train_says_why():
+    X = sp.random_array((300, 2000), density=0.02, random_state=1, format="csr")
+    result = solvers.train(X, np.arange(300) % 2)
+    assert result.solver == "dcd"
+    assert result.solver_reason.startswith("by its pace about")
+    assert "300 sparse rows of 2,000 features" in result.solver_reason
