@@ -1,4 +1,5 @@
-"""Imported once by the forkserver of training processes: each of them starts with the kernels of every job.
+"""Imported once by the forkserver of training processes: each of them starts with the kernels of what `auto`
+mostly takes.
 
 Those of other solvers are loaded from numba's cache by the first job that needs them. Compiling all of them, where
 there is no cache yet, takes minutes, and the first job on a new machine should not wait for that.
@@ -9,5 +10,5 @@ import solvers
 from app.preprocess import measure
 from app.worker import process  # noqa: F401
 
-solvers.warm_up(["dcd"])
+solvers.warm_up(["dcd", "newton", "smooth_newton"])
 measure.warm()
