@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import InvalidOptions, InvalidProblem
+from .errors import InvalidOptions
 from .lagrangian_rows import Penalties, add_product, dual_point, move_multipliers_and_residuals
 from .problem import BinaryProblem
 from .protocol import Method, Option, Point, Progress, Start
@@ -174,10 +174,7 @@ class AugmentedLagrangian(Method[BinaryProblem]):
     def _penalty_scales(self) -> Floats:
         """mu_i / mu of each row; 0 for rows without cost."""
         costs = self.problem.costs
-        norms = self.problem.data.squared_norms() + self.bias_feature**2
-        if not np.isfinite(norms).all():
-            row = int(np.flatnonzero(~np.isfinite(norms))[0])
-            raise InvalidProblem("X", f"row {row} (counted from 0) is too large to be squared; rescale X")
+        norms = self.problem.data.usable_squared_norms() + self.bias_feature**2
         if self.rule == "paper":
             return np.where(costs > 0.0, 1.0, 0.0)
         return np.asarray(costs / np.sqrt(1.0 + costs * norms))

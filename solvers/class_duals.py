@@ -11,7 +11,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .dual_face import Face
-from .errors import InvalidProblem
 from .problem import MulticlassProblem
 from .rows import Floats, read_only
 
@@ -32,11 +31,7 @@ class ClassDuals:
 
     def squared_norms(self) -> Floats:
         """|h_i|^2 of every row."""
-        norms = self.problem.data.squared_norms() + self.problem.bias_feature**2
-        if not np.isfinite(norms).all():
-            row = int(np.flatnonzero(~np.isfinite(norms))[0])
-            raise InvalidProblem("X", f"row {row} (counted from 0) is too large to be squared; rescale X")
-        return norms
+        return self.problem.data.usable_squared_norms() + self.problem.bias_feature**2
 
     def weights_of(self, A: Floats) -> Floats:
         """W(A): one pass."""

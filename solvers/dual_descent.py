@@ -29,7 +29,7 @@ import numpy as np
 
 from solvers.dual_descent_rows import NEVER, run_pass, wake_all
 from solvers.dual_face import ascend_on_face
-from solvers.errors import InvalidOptions, InvalidProblem
+from solvers.errors import InvalidOptions
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
@@ -68,10 +68,7 @@ class DualDescent(Method[BinaryProblem]):
         diagonal = np.zeros_like(problem.costs)
         if squared:
             np.divide(0.5, problem.costs, out=diagonal, where=counted)
-        norms = problem.data.squared_norms()
-        if not np.isfinite(norms).all():
-            row = int(np.flatnonzero(~np.isfinite(norms))[0])
-            raise InvalidProblem("X", f"row {row} (counted from 0) is too large to be squared; rescale X")
+        norms = problem.data.usable_squared_norms()
         self.upper = np.where(counted, np.inf, 0.0) if squared else problem.costs
         # Side by side, because a random row costs one cache miss for each array it is looked up in.
         self.constants = read_only(np.stack([problem.signs, problem.costs, diagonal, norms + diagonal], axis=1))

@@ -130,12 +130,12 @@ class RowNewton(Method[BinaryProblem]):
             try:
                 self._aim(state, target)
             except np.linalg.LinAlgError:
-                return self._progress(state, Status.NONFINITE)
+                return self._overflowed(state)
         sums, vectors = self._evaluate(state)
         w, u = state["trial"], vectors[0]
         smooth = 0.5 * self._dot(w, w) + sums.smooth
         if not math.isfinite(smooth + float(u.sum())):
-            return self._progress(state, Status.NONFINITE)
+            return self._overflowed(state)
         state["iterations"] += 1
         if state["phase"] == "trial":
             direction = w - state["w"]
@@ -157,6 +157,11 @@ class RowNewton(Method[BinaryProblem]):
             0.5 * _dot(w * self.ridge - u, w * self.ridge - u) / scale,
         )
         return self._judged(state, sums, target)
+
+    def _overflowed(self, state: State) -> Progress:
+        """The end, if not an error that names a row."""
+        self.problem.data.usable_squared_norms()
+        return self._progress(state, Status.NONFINITE)
 
     def extract(self, state: State) -> Point:
         w, alpha = state["w"], None

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from .class_products import add_pair_sums_csr, add_pair_sums_dense, class_scores_csr, class_scores_dense
 from .errors import InvalidProblem
 from .gram_products import GRAM_ROWS, add_gram_csr, add_gram_dense
+from .row_inspection import BAD_COLUMN, BAD_STARTS, DUPLICATE_COLUMN, first_nonfinite_entry, inspect_csr
 
 __all__ = ["CsrRows", "DenseRows", "Floats", "Rows", "as_rows", "read_only"]
 
@@ -62,6 +63,14 @@ class Rows(ABC):
     @abstractmethod
     def squared_norms(self) -> Floats:
         """|x_i|^2 for every row."""
+
+    def usable_squared_norms(self) -> Floats:
+        """|x_i|^2 for every row, or an error that names the first row of which that is not a number."""
+        norms = self.squared_norms()
+        if not np.isfinite(norms).all():
+            row = int(np.flatnonzero(~np.isfinite(norms))[0])
+            raise InvalidProblem("X", f"row {row} (counted from 0) is too large to be squared; rescale X")
+        return norms
 
     @abstractmethod
     def mean_squared_norm(self) -> float:
@@ -143,7 +152,7 @@ class CsrRows(Rows):
         add_pair_sums_csr(self.values, self.columns, self.starts, *pairs, constant, out)
 
     def _first_nonfinite(self) -> tuple[int, int]:
-        entry = _first_nonfinite_entry(self.values)
+        entry = first_nonfinite_entry(self.values)
         if entry < 0:
             return -1, -1
         row = int(np.searchsorted(self.starts, entry, side="right")) - 1
@@ -195,7 +204,7 @@ class DenseRows(Rows):
         add_pair_sums_dense(self.values, read_only(v), read_only(plus), read_only(minus), constant, out)
 
     def _first_nonfinite(self) -> tuple[int, int]:
-        entry = _first_nonfinite_entry(self.values.reshape(-1))
+        entry = first_nonfinite_entry(self.values.reshape(-1))
         return (-1, -1) if entry < 0 else divmod(int(entry), self.n_features)
 
 
@@ -249,14 +258,14 @@ def _csr_rows(X: Any) -> CsrRows:
         raise InvalidProblem("X", f"is not a valid CSR matrix: a column number is outside 0..{n_features - 1}")
     rows = _csr_arrays(matrix, n_rows, n_features)
     last_seen = np.full(n_features, -1, dtype=np.int64)
-    fault, row = _inspect_csr(rows.columns, rows.starts, last_seen)
-    if fault == _BAD_STARTS:
+    fault, row = inspect_csr(rows.columns, rows.starts, last_seen)
+    if fault == BAD_STARTS:
         raise InvalidProblem("X", f"is not a valid CSR matrix: indptr is out of order at row {row}")
-    if fault == _BAD_COLUMN:
+    if fault == BAD_COLUMN:
         raise InvalidProblem(
             "X", f"is not a valid CSR matrix: row {row} has a column number outside 0..{n_features - 1}"
         )
-    if fault == _DUPLICATE_COLUMN:
+    if fault == DUPLICATE_COLUMN:
         # Squared norms need each column once; adding duplicates up means one copy, of such input only.
         matrix = matrix.copy()
         matrix.sum_duplicates()
@@ -279,7 +288,8 @@ def _csr_arrays(matrix: Any, n_rows: int, n_features: int) -> CsrRows:
 def _mean_square(values: Array) -> float:
     """Of every so many-th number; the step is odd, so that no column of a table is left out."""
     some = values[:: (values.size // _SAMPLED) | 1].astype(np.float64)
-    return float((some * some).mean()) if some.size else 0.0
+    with np.errstate(over="ignore"):
+        return float((some * some).mean()) if some.size else 0.0
 
 
 def _rows_of_a_part(n_rows: int, stored_bytes: int) -> int:
@@ -292,7 +302,6 @@ def _kept_dtype(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
 
 # --- kernels. w: weights, v: row multipliers, out: written by the kernel ------------------------------
 
-_SOUND, _BAD_STARTS, _BAD_COLUMN, _DUPLICATE_COLUMN = 0, 1, 2, 3
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
 
@@ -323,49 +332,6 @@ def _squared_norms_csr(values: Array, starts: Array, out: Array) -> None:
         for k in range(starts[i], starts[i + 1]):
             total += np.float64(values[k]) * values[k]
         out[i] = total
-
-
-@njit(cache=True, nogil=True)
-def _inspect_csr(columns: Array, starts: Array, last_seen: Array) -> tuple[int, int]:
-    """(fault, row) of the worst fault: bad row pointers, bad column, then the same column twice in a row."""
-    if starts[0] != 0:
-        return _BAD_STARTS, 0
-    for i in range(starts.size - 1):
-        if starts[i + 1] < starts[i] or starts[i + 1] > columns.size:
-            return _BAD_STARTS, i
-    duplicate = -1
-    for i in range(starts.size - 1):
-        for k in range(starts[i], starts[i + 1]):
-            column = columns[k]
-            if column >= last_seen.size:
-                return _BAD_COLUMN, i
-            if last_seen[column] == i:
-                duplicate = i
-            last_seen[column] = i
-    if duplicate >= 0:
-        return _DUPLICATE_COLUMN, duplicate
-    return _SOUND, -1
-
-
-@njit(cache=True, nogil=True)
-def _first_nonfinite_entry(values: Array) -> int:
-    """Block by block, because a loop that may leave at any entry is not vectorised."""
-    for first in range(0, values.size, 4096):
-        block = values[first : first + 4096]
-        if _sum_of_zeros(block) != 0.0:
-            for k in range(block.size):
-                if not np.isfinite(block[k]):
-                    return first + k
-    return -1
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _sum_of_zeros(values: Array) -> float:
-    """0, or NaN if any of the values is NaN or infinite."""
-    total = 0.0
-    for k in range(values.size):
-        total += values[k] * 0.0
-    return total
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

@@ -234,6 +234,9 @@ class Match(NamedTuple):
             if not rows.exists():
                 ocas.write_rows(rows, self.data.X, self.data.signs)
             run = ocas.run_ocas(SVMOCAS, rows, self.data.X.shape[1], C=self.C, gap=min(GAPS), limit=limit, bias=True)
+            at_zero = self.C * self.data.signs.size
+            if abs(run.iterations[0].primal - at_zero) > 1e-6 * at_zero:
+                raise RuntimeError(f"svmocas did not read the rows of {self.data.name} as they are; delete {rows}")
             share = run.cpu_share if self.clock == "cpu" else 1.0
             return {
                 "seconds": run.seconds,

@@ -42,7 +42,10 @@ def program(name: str) -> str | None:
 
 
 def write_rows(path: Path, X: Any, labels: NDArray[Any]) -> None:
-    dump_svmlight_file(X, labels, str(path), zero_based=False)
+    """Whole or not at all: a run that is interrupted must not leave a part behind that looks like the file."""
+    part = path.with_suffix(".part")
+    dump_svmlight_file(X, labels, str(part), zero_based=False)
+    part.replace(path)
 
 
 def run_ocas(name: str, rows: Path, n_features: int, *, C: float, gap: float, limit: float, bias: bool) -> CutPlanes:

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from solvers.errors import InvalidOptions, InvalidProblem
+from solvers.errors import InvalidOptions
 from solvers.estimates import Footprint, Pace
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
@@ -70,10 +70,7 @@ class Pegasos(Method[BinaryProblem]):
 
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
-        norms = problem.data.squared_norms() + problem.bias_feature**2
-        if not np.isfinite(norms).all():
-            row = int(np.flatnonzero(~np.isfinite(norms))[0])
-            raise InvalidProblem("X", f"row {row} (counted from 0) is too large to be squared; rescale X")
+        norms = problem.data.usable_squared_norms() + problem.bias_feature**2
         self.norms = read_only(norms)
         is_uniform = bool((problem.costs == problem.costs[0]).all())
         self.cumulated = read_only(np.empty(0) if is_uniform else np.cumsum(problem.costs))

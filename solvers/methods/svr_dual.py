@@ -20,7 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from solvers.dual_face import BoxFace, ascend
-from solvers.errors import InvalidOptions, InvalidProblem
+from solvers.errors import InvalidOptions
 from solvers.estimates import Footprint, Pace
 from solvers.problem import RegressionProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
@@ -68,10 +68,7 @@ class SupportVectorRegression(Method[RegressionProblem]):
         self.diagonal = np.zeros_like(problem.costs)
         if squared:
             np.divide(0.5, problem.costs, out=self.diagonal, where=self.counted)
-        norms = problem.data.squared_norms() + problem.bias_feature**2
-        if not np.isfinite(norms).all():
-            row = int(np.flatnonzero(~np.isfinite(norms))[0])
-            raise InvalidProblem("X", f"row {row} (counted from 0) is too large to be squared; rescale X")
+        norms = problem.data.usable_squared_norms() + problem.bias_feature**2
         self.upper = np.where(self.counted, np.inf, 0.0) if squared else problem.costs
         # Side by side, because a random row costs one cache miss for each array it is looked up in.
         columns = [problem.targets, problem.costs, self.diagonal, norms + self.diagonal]

@@ -182,7 +182,7 @@ def test_two_hundred_jobs_on_two_slots_all_succeed(service: Service) -> None:
 def test_a_job_can_be_cancelled(service: Service) -> None:
     X, y = noisy_rows(20_000, 40, seed=11, flipped=0.3)
     data = service.upload(csv_text(X, y))
-    job = service.submit(data["id"], C=1000.0, tol=1e-12, stop={"seconds": 60})
+    job = service.submit(data["id"], solver="dcd", C=1000.0, tol=1e-12, stop={"seconds": 60})
     while service.job(job["id"])["status"] == "queued":
         pass
     assert service.http.post(f"/v1/jobs/{job['id']}/cancel").status_code == 200

@@ -54,7 +54,7 @@ def ended(service: Service, dataset: str) -> str:
 
 
 def start_endless_job(service: Service, dataset: str) -> str:
-    job_id: str = service.submit(dataset, C=1000.0, tol=1e-12, stop={"seconds": 300})["id"]
+    job_id: str = service.submit(dataset, solver="dcd", C=1000.0, tol=1e-12, stop={"seconds": 300})["id"]
     return job_id
 
 

@@ -36,7 +36,7 @@ def refusal(error: pytest.ExceptionInfo[ApiError]) -> tuple[int, str]:
 
 
 def test_a_job_is_watched_paused_resumed_and_finished(service: Service, dataset: str, client: Client) -> None:
-    slow = client.train(dataset, model="slow", C=1000.0, tol=1e-12, stop={"seconds": 300})["id"]
+    slow = client.train(dataset, model="slow", solver="dcd", C=1000.0, tol=1e-12, stop={"seconds": 300})["id"]
     wait_until(lambda: service.job(slow)["status"] == "running", 20, "the job to run")
     wait_until(lambda: service.job(slow)["request"] is None and has_model(service, slow), 30, "a model as it stands")
     first = predict(service, slow)
@@ -83,7 +83,7 @@ def test_a_job_is_watched_paused_resumed_and_finished(service: Service, dataset:
 
 
 def test_a_job_without_a_model_says_so(service: Service, dataset: str, client: Client) -> None:
-    blocking = client.train(dataset, C=1000.0, tol=1e-12)["id"]
+    blocking = client.train(dataset, solver="dcd", C=1000.0, tol=1e-12)["id"]
     waiting = client.train(dataset)["id"]
     response = service.http.post(f"/v1/jobs/{waiting}/predict", json={"instances": ROW})
     assert (response.status_code, response.json()["code"]) == (409, "no_model_yet")

@@ -173,7 +173,7 @@ def test_labels_of_one_class_only_cannot_be_trained(service: Service) -> None:
 def test_a_dataset_in_use_is_not_deleted(service: Service) -> None:
     X, y = noisy_rows(20_000, 30, seed=2, flipped=0.3)
     data = service.upload(csv_text(X, y))
-    job = service.submit(data["id"], C=1000.0, tol=1e-12, stop={"seconds": 30})
+    job = service.submit(data["id"], solver="dcd", C=1000.0, tol=1e-12, stop={"seconds": 30})
     problem(service.http.delete(f"/v1/datasets/{data['id']}"), 409)
     service.http.post(f"/v1/jobs/{job['id']}/cancel")
     service.wait(job["id"], 10)

@@ -19,7 +19,7 @@ from tests.serving import Service, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
 
 BUDGET = 150 * MIB  # of two jobs on the data below, each about 90 MiB, it holds one
-SLOW = {"C": 1000.0, "tol": 1e-12}
+SLOW = {"solver": "dcd", "C": 1000.0, "tol": 1e-12}
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def test_a_stop_under_load_drops_no_request(service: Service) -> None:
             if refused and not stopped.is_set():
                 return
 
-    slow = service.submit(data["id"], C=1e6, tol=1e-14, priority=1, stop={"seconds": 60})["id"]
+    slow = service.submit(data["id"], solver="dcd", C=1e6, tol=1e-14, priority=1, stop={"seconds": 60})["id"]
     polled: list[int] = []
     poll = threading.Thread(target=lambda: polled.append(service.http.get(f"/v1/jobs/{slow}?wait=60").status_code))
     poll.start()

@@ -49,7 +49,8 @@ class Client:
         body: Json = {"dataset_id": self._random.choice(datasets), "model": f"m{self._random.randrange(5)}"}
         body |= {"priority": self._random.randrange(3), "seed": self._random.randrange(1000)}
         if self._random.random() < 0.3:
-            body |= {"C": 1000.0, "tol": 1e-12, "stop": {"seconds": self._random.uniform(0.2, 2.0)}}
+            slow = {"solver": "dcd", "C": 1000.0, "tol": 1e-12}
+            body |= {**slow, "stop": {"seconds": self._random.uniform(0.2, 2.0)}}
         if self._random.random() < 0.3:
             body["split"] = {"test": 0.3}
         key = self._key()

@@ -60,9 +60,9 @@ CONFIGURATION = [  # refused by check and by train alike
     ({"max_passes": 1.5}, InvalidOptions, "max_passes", "whole number"),
     ({"seed": -1}, InvalidOptions, "seed", "whole number"),
     ({"seed": 2**63}, InvalidOptions, "seed", "whole number"),
-    ({"options": {"speed": 1}}, InvalidOptions, "options", "no option 'speed'; it has: shrinking"),
-    ({"options": {"shrinking": "yes"}}, InvalidOptions, "options.shrinking", "true or false"),
-    ({"options": {"violation_tol": -1}}, InvalidOptions, "options.violation_tol", "at least 0"),
+    ({"solver": "dcd", "options": {"speed": 1}}, InvalidOptions, "options", "no option 'speed'; it has: shrinking"),
+    ({"solver": "dcd", "options": {"shrinking": "yes"}}, InvalidOptions, "options.shrinking", "true or false"),
+    ({"solver": "dcd", "options": {"violation_tol": -1}}, InvalidOptions, "options.violation_tol", "at least 0"),
     ({"options": [1]}, InvalidOptions, "options", "a table"),
 ]
 
@@ -142,7 +142,7 @@ def test_bad_data_is_refused_by_name_and_place(arguments, argument, message):
 )
 def test_an_unusable_start_is_refused(arguments, message):
     with pytest.raises(InvalidOptions) as caught:
-        solvers.train(X, Y, **arguments)
+        solvers.train(X, Y, solver="dcd", **arguments)
     assert caught.value.argument == "warm_start"
     assert message in str(caught.value)
 
