@@ -185,7 +185,10 @@ def _while_training(service: Service, api: int) -> Iterator[str]:
     body = json.dumps({"instances": [np.round(X[0], 6).tolist()]}).encode()
     call = _caller(service.port, "POST", "/v1/models/row/predict", body)
     data = service.upload(csv_text(*noisy_rows(20_000, 40, seed=3, flipped=0.3)))["id"]
-    jobs = [service.submit(data, C=1000.0, tol=1e-14, seed=seed, stop={"seconds": 600})["id"] for seed in (0, 1)]
+    jobs = [
+        service.submit(data, solver="dcd", C=1000.0, tol=1e-14, seed=seed, stop={"seconds": 600})["id"]
+        for seed in (0, 1)
+    ]
     wait_until(lambda: all(service.job(job)["status"] == "running" for job in jobs), 60, "both jobs to run")
     trainings = service.training_processes()
 
