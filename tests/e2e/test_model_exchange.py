@@ -21,12 +21,12 @@ ROWS = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def service(sqlite_service: Service) -> Service:
     return sqlite_service
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained(service: Service) -> str:
     """A model of a table with words and gaps, scaled, with its certificate."""
     lines = ["age,job,hours,earns"]

@@ -13,12 +13,12 @@ from tests.tables import csv_text
 Json = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def service(sqlite_service: Service) -> Service:
     return sqlite_service
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def data(service: Service) -> Json:
     random = np.random.default_rng(0)
     X = random.normal(size=(300, 3))

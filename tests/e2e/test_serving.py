@@ -24,7 +24,7 @@ VALUES = X @ [1.0, -0.5, 2.0, 0.1, 0.3]
 NAMES = [f"x{j}" for j in range(5)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def service(sqlite_service: Service) -> Service:
     for name, labels, tol in (
         ("words", np.where(VALUES > 0, "up", "down"), 1e-2),
@@ -37,7 +37,7 @@ def service(sqlite_service: Service) -> Service:
     return sqlite_service
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def table(service: Service) -> str:
     """A model of a number, a category and a text."""
     lines = ["age,job,note,label"]

@@ -20,7 +20,7 @@ ADULT = [
 CODED = {"workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "native-country"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def service(sqlite_service: Service) -> Service:
     return sqlite_service
 

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 TRAIN_ROWS, TEST_ROWS = slice(0, None, 4), slice(1, None, 12)  # of a set that is long and sorted
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def service(sqlite_service: Service) -> Service:
     return sqlite_service
 

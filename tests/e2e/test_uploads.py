@@ -22,7 +22,7 @@ CSV = {"Content-Type": "text/csv"}
 PART = {"Content-Type": "application/partial-upload"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def service(sqlite_service: Service) -> Service:
     return sqlite_service
 
