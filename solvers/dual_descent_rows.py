@@ -8,10 +8,10 @@ intercept b is held beside it in `balance` = [b, S], and how the two follow each
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
+
+from .prefetching import prefetch
 
 __all__ = ["NEVER", "Sweep", "bias_share", "descend", "dual_value", "end_epoch", "gather_pool", "run_pass", "wake_all"]
 
@@ -34,26 +34,6 @@ _SCAN_SHARE = 4
 """Sleepers are looked through again after one part in so many of the rows was visited: a look is cheap, no visit is."""
 _SEGMENTS = 4
 """How often an epoch moves the centre of the bias."""
-
-
-def _generate_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """Ask the processor to load the index-th element of a contiguous array soon; no effect on values."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        prefetch_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        prefetch = builder.module.globals.get("llvm.prefetch.p0")
-        if prefetch is None:
-            prefetch = ir.Function(builder.module, prefetch_type, "llvm.prefetch.p0")
-        builder.call(prefetch, [address, number(0), number(3), number(1)])  # to read, all levels, data
-        return context.get_dummy_value()
-
-    return types.void(array, index), generate
-
-
-_prefetch: Any = intrinsic(_generate_prefetch)
 
 
 @njit(cache=True, nogil=True)
@@ -191,19 +171,19 @@ def descend(
         # A random row is a cache miss in every array: ask for the rows ahead while this one is worked on.
         if s + _FAR < rows.size:
             ahead = rows[s + _FAR]
-            _prefetch(alpha, ahead)
-            _prefetch(constants, 4 * ahead)
+            prefetch(alpha, ahead)
+            prefetch(constants, 4 * ahead)
             if not dense:
-                _prefetch(starts, ahead)
+                prefetch(starts, ahead)
         if s + _NEAR < rows.size:
             ahead = rows[s + _NEAR]
             start = ahead * d if dense else starts[ahead]
             stop = min(start + d if dense else starts[ahead + 1], start + _AHEAD)
             for k in range(start, stop, a_line):
-                _prefetch(values, k)
+                prefetch(values, k)
             if not dense:
                 for k in range(start, stop, _LINE // columns.itemsize):
-                    _prefetch(columns, k)
+                    prefetch(columns, k)
         i = rows[s]
         y, C, D, curvature = constants[i, 0], constants[i, 1], constants[i, 2], constants[i, 3] + share
         U = np.inf if D > 0.0 else C

@@ -15,7 +15,7 @@ import numpy as np
 
 from solvers.dual_descent import DualDescent
 from solvers.dual_descent_rows import bias_share, descend, end_epoch, gather_pool
-from solvers.estimates import Footprint, Pace
+from solvers.methods.dcd import DualCoordinateDescent
 from solvers.protocol import Start
 from solvers.result import State
 
@@ -33,17 +33,8 @@ class ParallelDualDescent(DualDescent):
     name = "dcd_parallel"
     uses_threads = True
     same_bits = False
-    footprint = Footprint(row=19.0, squared_row=2.0, feature=4.5, kept_row=2.0, kept_feature=1.0)
-    pace = Pace(
-        least=5.4,
-        hardness=0.78,
-        hardest=1e12,
-        precision=0.076,
-        tallness=-0.09,
-        squared=1.17,
-        entry_seconds=1.4e-9,
-        row_seconds=2e-7,
-    )
+    footprint = DualCoordinateDescent.footprint
+    pace = DualCoordinateDescent.pace
     paper = "Hsieh, Yu, Dhillon (2015): PASSCoDe: Parallel asynchronous stochastic dual coordinate descent"
     notes = "dcd by several threads on one vector of weights, for large sparse data; with one thread it is dcd."
 
