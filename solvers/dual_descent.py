@@ -30,6 +30,7 @@ import numpy as np
 from solvers.dual_descent_rows import NEVER, run_pass, wake_all
 from solvers.dual_face import ascend_on_face
 from solvers.errors import InvalidOptions
+from solvers.estimates import Footprint, Pace
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
@@ -49,6 +50,17 @@ class DualDescent(Method[BinaryProblem]):
     tasks = ("binary",)
     losses = ("hinge", "squared_hinge")
     biases = ("none", "regularized")
+    footprint = Footprint(row=19.0, squared_row=2.0, feature=4.5, kept_row=2.0, kept_feature=1.0)
+    pace = Pace(
+        least=5.4,
+        hardness=0.78,
+        hardest=1e12,
+        precision=0.076,
+        tallness=-0.09,
+        squared=1.17,
+        entry_seconds=1.4e-9,
+        row_seconds=2e-7,
+    )
     options = (
         Option("shrinking", bool, True, "visit rows seldom while their alpha is settled at a bound"),
         Option(

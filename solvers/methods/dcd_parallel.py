@@ -15,7 +15,6 @@ import numpy as np
 
 from solvers.dual_descent import DualDescent
 from solvers.dual_descent_rows import bias_share, descend, end_epoch, gather_pool
-from solvers.methods.dcd import DualCoordinateDescent
 from solvers.protocol import Start
 from solvers.result import State
 
@@ -33,8 +32,6 @@ class ParallelDualDescent(DualDescent):
     name = "dcd_parallel"
     uses_threads = True
     same_bits = False
-    footprint = DualCoordinateDescent.footprint
-    pace = DualCoordinateDescent.pace
     paper = "Hsieh, Yu, Dhillon (2015): PASSCoDe: Parallel asynchronous stochastic dual coordinate descent"
     notes = "dcd by several threads on one vector of weights, for large sparse data; with one thread it is dcd."
 
