@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import statistics
 import subprocess
@@ -27,7 +26,7 @@ BATCH_ROWS, BATCH_FEATURES = 1000, 50
 WIDE_FEATURES, NARROW_FEATURES, ENTRIES = 1_000_000, 1_000, 100
 ROUNDS = 20
 REQUESTS_A_ROUND = 200
-SETTLE_SECONDS = 0.1  # after trainings were stopped or let go on
+SETTLE_SECONDS = 0.5  # after trainings were paused or let go on
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 TICKS = os.sysconf("SC_CLK_TCK")
 HEADER = "Inference-Header-Content-Length"
@@ -189,16 +188,17 @@ def _while_training(service: Service, api: int) -> Iterator[str]:
         service.submit(data, solver="dcd", C=1000.0, tol=1e-14, seed=seed, stop={"seconds": 600})["id"]
         for seed in (0, 1)
     ]
-    wait_until(lambda: all(service.job(job)["status"] == "running" for job in jobs), 60, "both jobs to run")
-    trainings = service.training_processes()
 
-    def send(number: signal.Signals) -> None:
-        for pid in trainings:
-            os.kill(pid, number)
+    def become(status: str, verb: str) -> None:
+        for job in jobs:
+            if service.job(job)["status"] != status:
+                service.http.post(f"/v1/jobs/{job}/{verb}")
+        wait_until(lambda: all(service.job(job)["status"] == status for job in jobs), 60, f"both jobs to be {status}")
         time.sleep(SETTLE_SECONDS)
 
-    idle = Route("idle: the jobs sleep", api, call, lambda: send(signal.SIGSTOP))
-    busy = Route("while two jobs train", api, call, lambda: send(signal.SIGCONT))
+    wait_until(lambda: all(service.job(job)["status"] == "running" for job in jobs), 60, "both jobs to run")
+    idle = Route("idle: the jobs are paused", api, call, lambda: become("paused", "pause"))
+    busy = Route("while two jobs train", api, call, lambda: become("running", "resume"))
     measured = _measure([idle, busy])
     still = [service.job(job)["status"] for job in jobs]
     for job in jobs:
