@@ -71,7 +71,9 @@ def queue_position(session: Session, job: JobRow) -> int:
 
 def count_unfinished_on(session: Session, dataset_id: str) -> int:
     active = (JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.PAUSED)
-    query = select(func.count()).where(JobRow.dataset_id == dataset_id, JobRow.status.in_(active))
+    tests_on_it = JobRow.spec["split"]["test_dataset_id"].as_string() == dataset_id
+    is_needed = or_(JobRow.dataset_id == dataset_id, tests_on_it)
+    query = select(func.count()).where(JobRow.status.in_(active), is_needed)
     return session.scalar(query) or 0
 
 

@@ -47,9 +47,12 @@ def submit(session: Session, request: TrainRequest, admission: Admission) -> Job
 
 
 def enqueue(session: Session, job: JobRow) -> None:
-    """Queue a job, whose dataset can then not be deleted before it is done."""
+    """Queue a job, whose datasets can then not be deleted before it is done."""
     if not datasets.hold(session, job.dataset_id):
         raise unknown_dataset("dataset_id")
+    test_dataset_id = (job.spec.get("split") or {}).get("test_dataset_id")
+    if test_dataset_id is not None and not datasets.hold(session, test_dataset_id):
+        raise unknown_dataset("split.test_dataset_id")
     repository.insert(session, job)
 
 

@@ -25,49 +25,54 @@ def blobs(tmp_path: Path) -> BlobStore:
 
 
 @pytest.fixture
-def dataset_id(database: Database, blobs: BlobStore) -> str:
+def dataset_ids(database: Database, blobs: BlobStore) -> list[str]:
+    """The one that a job trains on, and the one that it is tested on."""
     X, y = np.random.default_rng(0).standard_normal((4, 2)), np.array([-1.0, -1.0, 1.0, 1.0])
     arrays = {"X": blobs.put_array(X), "y": blobs.put_array(y)}
     classes = [{"label": -1, "count": 2}, {"label": 1, "count": 2}]
-    row = dataset_row(n_rows=4, n_features=2, nnz=8, arrays=arrays, classes=classes, columns=[])
+    rows = [dataset_row(n_rows=4, n_features=2, nnz=8, arrays=arrays, classes=classes, columns=[]) for _ in range(2)]
     with database.write() as session:
-        session.add(row)
-    return row.id
+        session.add_all(rows)
+    return [row.id for row in rows]
 
 
-def submit(session: Any, blobs: BlobStore, dataset_id: str) -> None:
-    jobs.submit(session, TrainRequest(dataset_id=dataset_id), Admission(blobs, temporary_settings(blobs.root)))
+def submit(session: Any, blobs: BlobStore, dataset_ids: list[str]) -> None:
+    train, test = dataset_ids
+    request = TrainRequest.model_validate({"dataset_id": train, "split": {"test_dataset_id": test}})
+    jobs.submit(session, request, Admission(blobs, temporary_settings(blobs.root)))
 
 
+@pytest.mark.parametrize("deleted", [0, 1])
 def test_a_deletion_waits_for_a_submission_and_is_refused(
-    database: Database, blobs: BlobStore, dataset_id: str
+    database: Database, blobs: BlobStore, dataset_ids: list[str], deleted: int
 ) -> None:
     with ThreadPoolExecutor(1) as threads:
         with database.write() as session:
-            submit(session, blobs, dataset_id)
-            deletion = threads.submit(datasets.delete, database, blobs, dataset_id)
+            submit(session, blobs, dataset_ids)
+            deletion = threads.submit(datasets.delete, database, blobs, dataset_ids[deleted])
             with pytest.raises(TimeoutError):
                 deletion.result(0.5)
         with pytest.raises(Conflict, match="unfinished"):
             deletion.result(60)
-    assert count_rows(database, DatasetRow) == count_rows(database, JobRow) == 1
+    assert (count_rows(database, DatasetRow), count_rows(database, JobRow)) == (2, 1)
 
 
+@pytest.mark.parametrize("deleted", [0, 1])
 def test_a_submission_waits_for_a_deletion_and_is_refused(
-    database: Database, blobs: BlobStore, dataset_id: str
+    database: Database, blobs: BlobStore, dataset_ids: list[str], deleted: int
 ) -> None:
     def submit_alone() -> None:
         with database.write() as session:
-            submit(session, blobs, dataset_id)
+            submit(session, blobs, dataset_ids)
 
     with ThreadPoolExecutor(1) as threads:
         with database.write() as session:
-            repository.lock(session, dataset_id)
-            repository.delete(session, datasets.get(session, dataset_id))
+            repository.lock(session, dataset_ids[deleted])
+            repository.delete(session, datasets.get(session, dataset_ids[deleted]))
             session.flush()
             submission = threads.submit(submit_alone)
             with pytest.raises(TimeoutError):
                 submission.result(0.5)
         with pytest.raises(Invalid, match="no such dataset"):
             submission.result(60)
-    assert count_rows(database, DatasetRow) == count_rows(database, JobRow) == 0
+    assert (count_rows(database, DatasetRow), count_rows(database, JobRow)) == (1, 0)

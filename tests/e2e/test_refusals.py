@@ -173,11 +173,16 @@ def test_labels_of_one_class_only_cannot_be_trained(service: Service) -> None:
 def test_a_dataset_in_use_is_not_deleted(service: Service) -> None:
     X, y = noisy_rows(20_000, 30, seed=2, flipped=0.3)
     data = service.upload(csv_text(X, y))
-    job = service.submit(data["id"], solver="dcd", C=1000.0, tol=1e-12, stop={"seconds": 30})
-    problem(service.http.delete(f"/v1/datasets/{data['id']}"), 409)
+    test = service.upload(csv_text(X[:100], y[:100]))
+    split = {"test_dataset_id": test["id"]}
+    job = service.submit(data["id"], solver="dcd", C=1000.0, tol=1e-12, stop={"seconds": 30}, split=split)
+    needed = [f"/v1/datasets/{one['id']}" for one in (data, test)]
+    for path in needed:
+        assert problem(service.http.delete(path), 409)["code"] == "dataset_in_use"
     service.http.post(f"/v1/jobs/{job['id']}/cancel")
     service.wait(job["id"], 10)
-    assert service.http.delete(f"/v1/datasets/{data['id']}").status_code == 200
+    for path in needed:
+        assert service.http.delete(path).status_code == 200
 
 
 def test_a_finished_job_cannot_be_cancelled(service: Service, dataset: str) -> None:
