@@ -42,10 +42,9 @@ class RowBlocks(Rows):
         for part, rows in self._placed():
             part.add_weighted_column_sums(v[rows], out)
 
-    def parts(self) -> Iterator[tuple[Rows, slice]]:
-        for block, rows in self._placed():
-            for part, within in block.parts():
-                yield part, slice(rows.start + within.start, rows.start + within.stop)
+    def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
+        for part, rows in self._placed():
+            part.margins_and_column_sums(w, v[rows], margins[rows], sums)
 
     def squared_norms(self) -> Floats:
         return np.concatenate([part.squared_norms() for part in self.blocks])

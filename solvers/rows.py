@@ -8,7 +8,6 @@ Column numbers are unsigned, which spares kernels the test for negative indices.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,21 @@ from numpy.typing import NDArray
 from .class_products import add_pair_sums_csr, add_pair_sums_dense, class_scores_csr, class_scores_dense
 from .errors import InvalidProblem
 from .gram_products import GRAM_ROWS, add_gram_csr, add_gram_dense
-from .row_inspection import BAD_COLUMN, BAD_STARTS, DUPLICATE_COLUMN, first_nonfinite_entry, inspect_csr
+from .row_inspection import (
+    BAD_COLUMN,
+    BAD_STARTS,
+    DUPLICATE_COLUMN,
+    are_columns_ordered,
+    first_nonfinite_entry,
+    inspect_csr,
+    squared_norms_csr,
+)
 
 __all__ = ["CsrRows", "DenseRows", "Floats", "Rows", "as_rows", "read_only"]
 
 _SAMPLED = 20_000
 _PART_BYTES = 1 << 19
-"""Of the data in a part: a part with its rows' numbers stays in the second-level cache."""
+"""Of dense rows that are read twice: they stay in the second-level cache."""
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
@@ -57,8 +64,8 @@ class Rows(ABC):
         self.add_weighted_column_sums(v, out)
 
     @abstractmethod
-    def parts(self) -> Iterator[tuple["Rows", slice]]:
-        """The rows in consecutive parts that stay in the cache while they are read twice, each with its place."""
+    def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
+        """margins[i] = x_i . w, and sums += sum_i v_i x_i, in one read."""
 
     @abstractmethod
     def squared_norms(self) -> Floats:
@@ -113,6 +120,7 @@ class CsrRows(Rows):
         self.values = read_only(values)
         self.columns = read_only(columns.view(np.uint64 if columns.itemsize == 8 else np.uint32))
         self.starts = read_only(starts)
+        self._norms: Floats | None = None
 
     def flat(self) -> tuple[Array, Array, Array]:
         return self.values, self.columns, self.starts
@@ -123,22 +131,23 @@ class CsrRows(Rows):
     def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
         _add_column_sums_csr(self.values, self.columns, self.starts, read_only(v), out)
 
-    def parts(self) -> Iterator[tuple[Rows, slice]]:
-        size = _rows_of_a_part(self.n_rows, self.stored_entries * (self.values.itemsize + self.columns.itemsize))
-        for first in range(0, self.n_rows, size):
-            place = slice(first, min(first + size, self.n_rows))
-            starts = self.starts[place.start : place.stop + 1]
-            entries = slice(int(starts[0]), int(starts[-1]))
-            shape = place.stop - place.start, self.n_features
-            yield CsrRows(self.values[entries], self.columns[entries], starts - entries.start, shape), place
+    def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
+        # Side by side, so that an entry looks up its weight and its sum in one place.
+        pairs = np.zeros((self.n_features, 2))
+        pairs[:, 0] = w
+        _both_products_csr(self.values, self.columns, self.starts, read_only(v), pairs, margins)
+        sums += pairs[:, 1]
 
     def squared_norms(self) -> Floats:
-        out = np.empty(self.n_rows)
-        _squared_norms_csr(self.values, self.starts, out)
-        return out
+        if self._norms is None:
+            norms = np.empty(self.n_rows)
+            squared_norms_csr(self.values, self.starts, norms)
+            self._norms = read_only(norms)
+        return self._norms
 
     def mean_squared_norm(self) -> float:
-        return _mean_square(self.values.reshape(-1)) * self.stored_entries / self.n_rows
+        with np.errstate(over="ignore"):
+            return float(self.squared_norms().mean())
 
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
         add_gram_csr(self.values, self.columns, self.starts, read_only(v), constant, out)
@@ -152,6 +161,9 @@ class CsrRows(Rows):
         add_pair_sums_csr(self.values, self.columns, self.starts, *pairs, constant, out)
 
     def _first_nonfinite(self) -> tuple[int, int]:
+        # Nearly every method needs the norms, and where they are finite all entries are.
+        if np.isfinite(self.squared_norms()).all():
+            return -1, -1
         entry = first_nonfinite_entry(self.values)
         if entry < 0:
             return -1, -1
@@ -178,11 +190,12 @@ class DenseRows(Rows):
     def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
         _add_column_sums_dense(self.values, read_only(v), out)
 
-    def parts(self) -> Iterator[tuple[Rows, slice]]:
-        size = _rows_of_a_part(self.n_rows, self.values.nbytes)
+    def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
+        size = max(64, int(self.n_rows * min(1.0, _PART_BYTES / max(1, self.values.nbytes))))
         for first in range(0, self.n_rows, size):
-            place = slice(first, min(first + size, self.n_rows))
-            yield DenseRows(self.values[place]), place
+            part, place = DenseRows(self.values[first : first + size]), slice(first, first + size)
+            part.margins(w, margins[place])
+            part.add_weighted_column_sums(v[place], sums)
 
     def squared_norms(self) -> Floats:
         out = np.empty(self.n_rows)
@@ -257,6 +270,8 @@ def _csr_rows(X: Any) -> CsrRows:
     if indices.itemsize == 8 and indices.size and (indices.min() < 0 or indices.max() >= n_features):
         raise InvalidProblem("X", f"is not a valid CSR matrix: a column number is outside 0..{n_features - 1}")
     rows = _csr_arrays(matrix, n_rows, n_features)
+    if are_columns_ordered(rows.columns, rows.starts, n_features):
+        return rows
     last_seen = np.full(n_features, -1, dtype=np.int64)
     fault, row = inspect_csr(rows.columns, rows.starts, last_seen)
     if fault == BAD_STARTS:
@@ -292,10 +307,6 @@ def _mean_square(values: Array) -> float:
         return float((some * some).mean()) if some.size else 0.0
 
 
-def _rows_of_a_part(n_rows: int, stored_bytes: int) -> int:
-    return max(64, int(n_rows * min(1.0, _PART_BYTES / max(1, stored_bytes))))
-
-
 def _kept_dtype(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
     return np.float32 if dtype == np.float32 else np.float64
 
@@ -321,16 +332,24 @@ def _add_column_sums_csr(values: Array, columns: Array, starts: Array, v: Array,
     for i in range(starts.size - 1):
         multiplier = v[i]
         if multiplier != 0.0:
-            for k in range(starts[i], starts[i + 1]):
-                out[columns[k]] += multiplier * values[k]
+            row, row_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
+            for k in range(row.size):
+                out[row_columns[k]] += multiplier * row[k]
 
 
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _squared_norms_csr(values: Array, starts: Array, out: Array) -> None:
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _both_products_csr(values: Array, columns: Array, starts: Array, v: Array, pairs: Array, out: Array) -> None:
+    """pairs[j] holds w_j and the sum of column j."""
     for i in range(starts.size - 1):
-        total = 0.0
-        for k in range(starts[i], starts[i + 1]):
-            total += np.float64(values[k]) * values[k]
+        row, row_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
+        multiplier, total = v[i], 0.0
+        if multiplier == 0.0:
+            for k in range(row.size):
+                total += row[k] * pairs[row_columns[k], 0]
+        else:
+            for k in range(row.size):
+                total += row[k] * pairs[row_columns[k], 0]
+                pairs[row_columns[k], 1] += multiplier * row[k]
         out[i] = total
 
 

@@ -6,19 +6,21 @@ docs/solvers.md),
     gap = 1/2 |w - w(alpha)|^2 + sum_i [ C_i xi_i^p + conj_i(alpha_i) - alpha_i slack_i ]
 
 where every term is >= 0, so nothing cancels. It is written with whole-array operations of numpy on
-purpose: slower than a kernel, but short enough to be checked by reading. The data is taken part by part, so that the
-second of its two products finds a part in the cache.
+purpose: slower than a kernel, but short enough to be checked by reading.
 """
 
 import numpy as np
 
 from solvers.problem import BinaryProblem
 from solvers.result import Certificate
-from solvers.rows import Floats, Rows
+from solvers.rows import Floats
 
 from .common import certificate_of, squared_norm
 
 __all__ = ["certify_binary", "feasible_dual_point", "minimising_bias"]
+
+ROWS_AT_ONCE = 16_384
+"""Whose numbers stay in the cache from one array operation to the next."""
 
 
 def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None) -> Certificate:
@@ -29,18 +31,18 @@ def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha
     alpha = feasible_dual_point(problem, alpha)
     setting = problem.setting
     scaled_bias = intercept / setting.bias_scale if setting.bias == "regularized" else 0.0
-    weights = np.zeros(problem.data.n_features)
+    signed = alpha * problem.signs
+    scores, weights = np.empty(problem.data.n_rows), np.zeros(problem.data.n_features)
+    problem.data.margins_and_column_sums(coef, signed, scores, weights)
     primal = 0.5 * squared_norm(coef) + 0.5 * scaled_bias**2
-    terms = signed_sum = 0.0
-    for part, place in problem.data.parts():
-        slack = _slack(part, problem.signs[place], coef, intercept)
+    terms = 0.0
+    for first in range(0, problem.data.n_rows, ROWS_AT_ONCE):
+        place = slice(first, first + ROWS_AT_ONCE)
+        slack = _slack(scores[place], problem.signs[place], intercept)
         losses = problem.costs[place] * _power(np.maximum(slack, 0.0), setting.exponent)
         primal += float(losses.sum())
         terms += float(_fenchel_young(setting.exponent, problem.costs[place], slack, losses, alpha[place]).sum())
-        signed = alpha[place] * problem.signs[place]
-        signed_sum += float(signed.sum())
-        part.add_weighted_column_sums(signed, weights)
-    bias_weight = problem.bias_feature * signed_sum
+    bias_weight = problem.bias_feature * float(signed.sum())
     gap = 0.5 * squared_norm(coef - weights) + 0.5 * (scaled_bias - bias_weight) ** 2 + terms
     return certificate_of(problem, primal, gap, source)
 
@@ -77,9 +79,7 @@ def minimising_bias(problem: BinaryProblem, scores: Floats) -> float:
     return float(brentq(derivative, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
 
 
-def _slack(rows: Rows, signs: Floats, coef: Floats, intercept: float) -> Floats:
-    scores = np.empty(rows.n_rows)
-    rows.margins(coef, scores)
+def _slack(scores: Floats, signs: Floats, intercept: float) -> Floats:
     return np.asarray(1.0 - signs * (scores + intercept))
 
 
@@ -92,7 +92,9 @@ def _power(base: Floats, p: float) -> Floats:
 
 def _dual_point_of(problem: BinaryProblem, coef: Floats, intercept: float) -> Floats:
     """The dual point that the optimality conditions suggest for the margins of these weights."""
-    slack = _slack(problem.data, problem.signs, coef, intercept)
+    scores = np.empty(problem.data.n_rows)
+    problem.data.margins(coef, scores)
+    slack = _slack(scores, problem.signs, intercept)
     p = problem.setting.exponent
     if p > 1.0:
         return np.asarray(p * problem.costs * _power(np.maximum(slack, 0.0), p - 1.0))

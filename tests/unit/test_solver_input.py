@@ -1,11 +1,14 @@
 """Bad input: every mistake is refused with an error that names the argument and what would work."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import solvers
 from solvers import InvalidOptions, InvalidProblem, UnknownSolver, UnsupportedProblem
+from solvers.row_inspection import are_columns_ordered
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [0.0, 3.0]])
 Y = [0, 1, 1, 0]
@@ -190,6 +193,44 @@ def test_a_broken_sparse_matrix_is_refused_before_any_kernel_reads_it(indices, i
     matrix.indptr = np.array(indptr, dtype=np.int32)
     with pytest.raises(InvalidProblem, match=message):
         solvers.train(matrix, [0, 1])
+
+
+def test_the_fast_look_at_columns_agrees_with_the_thorough_one():
+    """It may only say that rows are in order if they are, and must say so for every matrix that is sorted."""
+    random = np.random.default_rng(0)
+    seen = set()
+    for _ in range(600):
+        lengths = random.integers(0, 4, size=random.integers(1, 7))
+        starts = np.append(0, np.cumsum(lengths))
+        rows = [random.integers(0, 6, size=length) for length in lengths]
+        if random.random() < 0.6:
+            rows = [np.unique(row) for row in rows]
+            starts = np.append(0, np.cumsum([row.size for row in rows]))
+        columns = np.concatenate([*rows, np.empty(0, int)]).astype(np.uint32)
+        if random.random() < 0.2 and columns.size:
+            columns[random.integers(columns.size)] = random.choice([6, 2**31, 2**32 - 1])
+        if random.random() < 0.2:
+            starts[random.integers(starts.size)] += random.choice([-1, 1, 7])
+        is_ordered = are_columns_ordered(columns, starts, 6)
+        is_sound = (
+            starts[0] == 0
+            and starts[-1] == columns.size
+            and (np.diff(starts) >= 0).all()
+            and all((np.diff(columns[a:b].astype(int)) > 0).all() for a, b in itertools.pairwise(starts))
+            and (columns < 6).all()
+        )
+        assert is_ordered == is_sound
+        seen.add(is_sound)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_an_unusable_entry_of_a_sparse_matrix_is_named_beside_entries_too_large_to_be_squared(value):
+    table = sp.csr_array(np.array([[1e200, 0.0, 1.0], [0.0, 2.0, 3.0], [4.0, 0.0, 1e300], [1.0, 5.0, 6.0]]))
+    assert solvers.train(table, Y, max_passes=1, solver="cpa").status is not None
+    table.data[5] = value
+    with pytest.raises(InvalidProblem, match="row 2, column 2"):
+        solvers.train(table, Y)
 
 
 def test_a_wide_column_number_cannot_wrap_into_a_valid_one():

@@ -55,6 +55,11 @@ def test_every_pass_gives_what_one_table_gives(storage):
     whole.weighted_column_sums(v, sums[0])
     parts.weighted_column_sums(v, sums[1])
     assert sums[1] == pytest.approx(sums[0], abs=1e-12)
+    for rows in (whole, parts):
+        margins, more = np.empty(n), np.ones(d)
+        rows.margins_and_column_sums(w, v, margins, more)
+        assert margins == pytest.approx(outs[0], abs=1e-13)
+        assert more == pytest.approx(1.0 + sums[0], abs=1e-12)
     grams = np.zeros((d + 1, d + 1)), np.zeros((d + 1, d + 1))
     whole.add_gram(np.abs(v), 2.0, grams[0])
     parts.add_gram(np.abs(v), 2.0, grams[1])
