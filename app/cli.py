@@ -2,14 +2,12 @@
 
 import logging
 import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.config import PREFIX, Settings, setting_sources, unknown_variables
-from app.forkserver import FOR_READING, FOR_TRAINING, start_forkserver
 
 if TYPE_CHECKING:
     from app.db import Database
@@ -23,10 +21,6 @@ main = typer.Typer(
 keys = typer.Typer(no_args_is_help=True, help="API keys: make, list, revoke.")
 main.add_typer(keys, name="keys")
 
-LOWER_PRIORITY = 5  # training yields to the API when both want the processor
-
-HasParent = Annotated[bool, typer.Option(hidden=True)]
-WakeFd = Annotated[int | None, typer.Option(hidden=True)]  # a pipe from the API to the worker beside it
 DataDir = Annotated[Path | None, typer.Option(help="folder for blobs and, by default, the database")]
 
 
@@ -49,44 +43,11 @@ def serve(
 def worker(
     data_dir: DataDir = None,
     workers: Annotated[int | None, typer.Option(help="training processes")] = None,
-    has_parent: HasParent = False,
-    wake_fd: WakeFd = None,
 ) -> None:
     """Run only the workers; several machines may share one database and storage."""
-    os.nice(LOWER_PRIORITY)
-    start_forkserver(FOR_TRAINING)  # before the imports below: the two then load side by side
+    from app.launcher import run_worker
 
-    from app.launcher import follow_parent
-    from app.worker.supervisor import Supervisor
-
-    settings = _settings(data_dir=data_dir, workers=workers)
-    if has_parent:
-        follow_parent()
-    Supervisor(settings, wake_fd).run()
-
-
-@main.command(hidden=True)
-def api(
-    has_parent: HasParent = False,
-    listen_fd: Annotated[list[int] | None, typer.Option(hidden=True)] = None,
-    wake_fd: WakeFd = None,
-) -> None:
-    """Run only one HTTP process, as `serve` does."""
-    start_forkserver(FOR_READING)  # before the imports below: the two then load side by side
-
-    from app.launcher import bound_sockets, follow_parent, waker
-    from app.main import create_app
-    from app.server import Server
-
-    settings = _settings()
-    app = create_app(settings)
-    if wake_fd is not None:
-        app.state.context.database.on_announced = waker(wake_fd)
-    if has_parent:
-        follow_parent()
-    listening = [socket.socket(fileno=fd) for fd in listen_fd or []] or bound_sockets(settings)
-    if not Server(app, settings).serve_until_stopped(listening):
-        raise typer.Exit(3)
+    run_worker(_settings(data_dir=data_dir, workers=workers))
 
 
 @main.command()

@@ -1,18 +1,17 @@
 """`hyperplane serve`: one parent, its children (one or more API processes, the workers), each restarted when it dies.
 
-The parent binds the address and hands the sockets to the API processes, which all accept from them. It keeps them open:
-while an API process starts again, connections wait for it, or for another one, and are not refused.
+The parent loads what they need, once, and they are copies of it: together they hold it once. It binds the address, and
+all API processes accept from its sockets. It keeps them open: while an API process starts again, connections wait for
+it, or for another one, and are not refused.
 
-The children hold the other end of a pipe to the parent as their standard input. They load what they
-need while the parent migrates, and begin when it writes to them; when the pipe closes, because the
-parent is gone, however it went, they stop as if told to.
+The children hold the other end of a pipe to the parent as their standard input. When it closes, because the parent is
+gone, however it went, they stop as if told to.
 """
 
 import errno
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -22,13 +21,16 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from app.config import Settings
+from app.forkserver import FOR_READING, FOR_TRAINING, copy_process, settle, start_forkserver
 
 START_SECONDS = 60.0
 CALM_SECONDS = 10.0  # a child that lived this long before it died is restarted at once
 LOOK_SECONDS = 0.1
-GO = b"g"
+END_LOOK_SECONDS = 0.02
+LOWER_PRIORITY = 5  # training yields to the API when both want the processor
 FAILED = 2  # beside 0 and 1, which are answers
 
 
@@ -37,45 +39,46 @@ class Child:
     """One of the processes, under its name in our messages."""
 
     name: str
-    command: list[str]
-    environment: dict[str, str]
-    pass_fds: tuple[int, ...] = ()
-    process: subprocess.Popen[bytes] | None = None
+    work: Callable[[], object]
+    kept_fds: tuple[int, ...] = ()
     started_at: float = 0.0
     early_deaths: int = 0
+    exit_code: int | None = None
+    _pid: int | None = None
+    _pipe: int | None = None
+    """Our end of its standard input: never written to, and closed with our end."""
 
     def start(self) -> None:
-        self.started_at = time.monotonic()
-        # A session of its own: Ctrl-C is for the parent, which then tells its children in good order.
-        self.process = subprocess.Popen(
-            self.command,
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=self.pass_fds,
-        )
+        self.started_at, self.exit_code = time.monotonic(), None
+        theirs, ours = os.pipe()
+        self._pid = copy_process(f"hyperplane {self.name}", self._run, self.kept_fds, stdin=theirs)
+        os.close(theirs)
+        if self._pipe is not None:
+            os.close(self._pipe)
+        self._pipe = ours
 
-    def let_begin(self) -> None:
-        if self.process and self.process.stdin:
-            with suppress(BrokenPipeError):  # it died; who watches it will see
-                self.process.stdin.write(GO)
-                self.process.stdin.flush()
+    def _run(self) -> None:
+        os.setsid()  # Ctrl-C is for the parent, which then tells its children in good order
+        self.work()
 
     def poll(self) -> int | None:
-        return self.process.poll() if self.process else None
+        """Its exit code, once it has ended."""
+        if self._pid is not None and self.exit_code is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            self.exit_code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.exit_code
 
     def signal(self, number: int) -> None:
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(number)
+        if self._pid is not None and self.poll() is None:
+            os.kill(self._pid, number)
 
     def wait(self, seconds: float) -> None:
-        if self.process is None:
-            return
-        try:
-            self.process.wait(max(0.0, seconds))
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        """Until it has ended; after so long it is killed."""
+        deadline = time.monotonic() + seconds
+        while self._pid is not None and self.poll() is None:
+            if time.monotonic() >= deadline:
+                self.signal(signal.SIGKILL)
+            time.sleep(END_LOOK_SECONDS)
 
     def revive(self) -> None:
         """Start again after an unexpected death, slower each time it dies young."""
@@ -83,7 +86,6 @@ class Child:
         self.early_deaths = 0 if lived > CALM_SECONDS else self.early_deaths + 1
         time.sleep(min(5.0, 0.2 * 2**self.early_deaths) if self.early_deaths else 0.0)
         self.start()
-        self.let_begin()
 
 
 def launch(settings: Settings) -> int:
@@ -98,10 +100,8 @@ def launch(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     children = _children(settings, sockets)
-    for child in children:
-        child.start()
     try:
-        has_key = _in_child(_prepare_database, settings)
+        has_key = _in_child(_prepare_database, settings, meanwhile=_load)
         if not settings.bound_to_loopback and not has_key:
             print(
                 f"hyperplane: refusing to bind {settings.host} without an API key: anybody could use the service.\n"
@@ -110,7 +110,7 @@ def launch(settings: Settings) -> int:
             )
             return 2
         for child in children:
-            child.let_begin()
+            child.start()
         if not _wait_until_ready(settings, children[0], stopping):
             return 0 if stopping.is_set() else 1
         _print_welcome(settings, has_key)
@@ -122,10 +122,34 @@ def launch(settings: Settings) -> int:
         _stop(children, settings.drain_seconds + 2.0)
 
 
-def follow_parent() -> None:
-    """Wait until the parent says go; from then on, end like SIGTERM would once it is gone."""
-    if not os.read(0, 1):
-        raise SystemExit(0)
+def run_api(settings: Settings, listening: list[int], wake_fd: int | None) -> None:
+    """One HTTP process on sockets that are bound."""
+    start_forkserver(FOR_READING, copied=True)
+    _follow_parent()
+
+    from app.main import create_app
+    from app.server import Server
+
+    app = create_app(settings)
+    if wake_fd is not None:
+        app.state.context.database.on_announced = waker(wake_fd)
+    if not Server(app, settings).serve_until_stopped([socket.socket(fileno=fd) for fd in listening]):
+        raise SystemExit(3)
+
+
+def run_worker(settings: Settings, wake_fd: int | None = None, *, has_parent: bool = False) -> None:
+    os.nice(LOWER_PRIORITY)
+    start_forkserver(FOR_TRAINING, copied=True)  # before the import below: if it loads something, both do, side by side
+    if has_parent:
+        _follow_parent()
+
+    from app.worker.supervisor import Supervisor
+
+    Supervisor(settings, wake_fd).run()
+
+
+def _follow_parent() -> None:
+    """From now on, end like SIGTERM would once the parent is gone."""
 
     def watch() -> None:
         while os.read(0, 1):
@@ -133,6 +157,17 @@ def follow_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+def _load() -> None:
+    """All that the children need, but for what they compile. Nothing of it may start a thread of Python's."""
+    import app.datasets.child
+    import app.main
+    import app.server
+    import app.worker.process
+    import app.worker.supervisor  # noqa: F401
+
+    settle()
 
 
 def waker(wake_fd: int) -> Callable[[], None]:
@@ -160,8 +195,8 @@ def base_url(settings: Settings) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
-def _in_child(work: Callable[[Settings], bool], settings: Settings) -> bool:
-    """What the work returns. What it loads would otherwise stay with this process for as long as the service runs.
+def _in_child(work: Callable[[Settings], bool], settings: Settings, meanwhile: Callable[[], None]) -> bool:
+    """What the work returns, which is done by a child while we do something else.
 
     Raises SystemExit if it fails; it has said why.
     """
@@ -175,6 +210,7 @@ def _in_child(work: Callable[[Settings], bool], settings: Settings) -> bool:
         finally:
             sys.stderr.flush()
             os._exit(code)
+    meanwhile()
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code not in (False, True):
         raise SystemExit(1)
@@ -183,7 +219,7 @@ def _in_child(work: Callable[[Settings], bool], settings: Settings) -> bool:
 
 def _prepare_database(settings: Settings) -> bool:
     """Bring the schema up to date; returns whether an API key exists."""
-    from app.db import Database  # here, because the children should start before this is loaded
+    from app.db import Database
     from app.db.migrate import upgrade
     from app.keys import repository as keys
 
@@ -196,19 +232,15 @@ def _prepare_database(settings: Settings) -> bool:
 
 
 def _children(settings: Settings, sockets: list[socket.socket]) -> list[Child]:
-    environment = settings.environment()
-    # not `-m app.cli`: every process of a forkserver would import that module anew
-    start = [sys.executable, "-c", "from app.cli import main; main()"]
     fds = tuple(one.fileno() for one in sockets)
-    serve = [*start, "api", "--has-parent", *(f"--listen-fd={fd}" for fd in fds)]
     if not settings.workers:
-        return [Child("api", serve, environment, fds) for _ in range(settings.processes)]
+        serve = partial(run_api, settings, list(fds), None)
+        return [Child("api", serve, fds) for _ in range(settings.processes)]
     # Ours stay open, so that a child that is started again has its end of the pipe again.
     receiving, sending = os.pipe()
-    serve.append(f"--wake-fd={sending}")
-    children = [Child("api", serve, environment, (*fds, sending)) for _ in range(settings.processes)]
-    work = [*start, "worker", "--has-parent", f"--wake-fd={receiving}"]
-    return [*children, Child("worker", work, environment, (receiving,))]
+    serve = partial(run_api, settings, list(fds), sending)
+    children = [Child("api", serve, (*fds, sending)) for _ in range(settings.processes)]
+    return [*children, Child("worker", partial(run_worker, settings, receiving, has_parent=True), (receiving,))]
 
 
 def bound_sockets(settings: Settings) -> list[socket.socket]:

@@ -4,7 +4,9 @@ All figures come from Linux's `/proc` and control groups; elsewhere there are no
 """
 
 import ctypes
+import mmap
 import os
+import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +15,7 @@ from pathlib import Path
 PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
 M_MMAP_THRESHOLD, MAPPED_FROM_BYTES = -3, 1 << 20
+MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ *(.*)")
 KILL_FIRST = 500  # of 1000: what the kernel adds to a process's size when it looks for one to kill
 
 
@@ -50,6 +53,34 @@ def give_back_freed_memory() -> None:
     """From now on a freed array is the system's again at once. The allocator would keep those below 32 MB for later."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+
+
+def rename_process(name: str) -> None:
+    """What `ps` is to call this process, as far as its arguments leave room; a copy has those of its origin."""
+    with suppress(OSError, IndexError, ValueError):
+        fields = (PROC / "self/stat").read_text().rpartition(")")[2].split()
+        start, past = int(fields[45]), int(fields[46])  # of the arguments, where the system reads them
+        ctypes.memmove(start, name.encode()[: past - start - 1].ljust(past - start, b"\0"), past - start)
+
+
+def forget_code() -> None:
+    """Let go of the program code in memory that only loading needed. What is called comes back at once, from the cache.
+
+    Only of mappings that hold nothing of our own: read and never written, not even by the dynamic linker.
+    """
+    advise = getattr(ctypes.CDLL(None, use_errno=True), "madvise", None)
+    try:
+        lines = (PROC / "self/smaps").read_text().splitlines()
+    except OSError:
+        return
+    first = past = 0
+    for line in lines:
+        heading = MAPPING.match(line)
+        if heading:
+            readable_file = heading[3] in ("r-xp", "r--p") and heading[4].startswith("/")
+            first, past = (int(heading[1], 16), int(heading[2], 16)) if readable_file else (0, 0)
+        elif line.startswith("Anonymous:") and past and advise is not None and line.split()[1] == "0":
+            advise(ctypes.c_void_p(first), ctypes.c_size_t(past - first), mmap.MADV_DONTNEED)
 
 
 @contextmanager

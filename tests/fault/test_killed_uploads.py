@@ -47,7 +47,7 @@ def kill_api(service: Service) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    return "app.cli" in command_line(pid)
+    return "hyperplane" in command_line(pid)
 
 
 def is_ready(service: Service) -> bool:
