@@ -15,13 +15,14 @@ __all__ = ["OptimizedCuttingPlanesExact"]
 class OptimizedCuttingPlanesExact(OptimizedCuttingPlanes):
     name = "oca_e"
     pace = Pace(
-        least=5.4,
-        hardness=0.41,
+        least=11.8,
+        hardness=0.29,
         precision=0.27,
-        tallness=0.16,
-        entry_seconds=1.4e-9,
-        row_seconds=2.4e-8,
-        pass_seconds=1.9e-4,
+        tallness=-0.05,
+        sparsity=0.2,
+        entry_seconds=1.6e-9,
+        row_seconds=2.2e-8,
+        pass_seconds=2.3e-4,
     )
     paper = "Franc, Sonnenburg (2009): Optimized cutting plane algorithm for large-scale risk minimization"
     notes = (

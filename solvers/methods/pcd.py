@@ -50,7 +50,16 @@ class PrimalCoordinateDescent(Method[BinaryProblem]):
         Option("combine", bool, True, "minimise over the combinations of the last moves, too; the paper does not"),
     )
     footprint = Footprint(row=19.0, feature=14.0, copies_entries=True, kept_row=6.0, kept_feature=7.0)
-    pace = Pace(least=5.7, hardness=0.38, tallness=0.04, entry_seconds=3.2e-9, row_seconds=8.3e-8, pass_seconds=1.8e-4)
+    pace = Pace(
+        least=18,
+        hardness=0.18,
+        hardest=1e6,
+        tallness=-0.06,
+        sparsity=0.05,
+        entry_seconds=3.1e-9,
+        row_seconds=6.3e-8,
+        pass_seconds=2.4e-4,
+    )
     paper = "Chang, Hsieh, Lin (2008): Coordinate descent method for large-scale L2-loss linear SVM"
     notes = "For more rows than columns and few non-zeros in a column; it holds one transposed copy of the data."
 

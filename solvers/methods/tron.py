@@ -75,7 +75,16 @@ class TrustRegionNewton(Method[BinaryProblem]):
         ),
     )
     footprint = Footprint(row=16.0, feature=11.0, kept_row=2.0, kept_feature=6.0)
-    pace = Pace(least=8.7, hardness=0.41, precision=0.09, entry_seconds=1.1e-9, row_seconds=5.4e-8, pass_seconds=9.1e-5)
+    pace = Pace(
+        least=23,
+        hardness=0.11,
+        hardest=1e6,
+        precision=0.09,
+        tallness=-0.11,
+        entry_seconds=1.6e-9,
+        row_seconds=1e-8,
+        pass_seconds=9.5e-5,
+    )
     paper = "Lin, Weng, Keerthi (2008): Trust region Newton method; Keerthi, DeCoste (2005): A modified finite Newton"
     notes = (
         "Few passes whatever C is, and fast to high precision; coordinate descent is faster to a rough answer on text."
