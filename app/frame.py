@@ -9,12 +9,14 @@
 """
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+LET_GO_BYTES = 2 << 20  # at once: telling the system of less would cost more than it saves
 
 Array = npt.NDArray[Any]
 Kind = Literal["numeric", "boolean", "date", "categorical", "text"]
@@ -83,6 +85,17 @@ class Frame:
 
     def rows(self, chosen: Array | slice) -> "Frame":
         return Frame(self.X[chosen], self.columns, {j: texts.take(chosen) for j, texts in self.texts.items()})
+
+
+def blocks_of(X: Array, rows: int) -> Iterator[tuple[int, Array]]:
+    """(number of its first row, block) of a dense table from front to back. Mapped rows are let go of behind."""
+    plain, behind = np.asarray(X), 0  # a slice of a mapped array costs more than one of a plain one
+    for start in range(0, X.shape[0], rows):
+        yield start, plain[start : start + rows]
+        if (start - behind) * X.strides[0] >= LET_GO_BYTES:
+            let_go(X[behind:start])
+            behind = start
+    let_go(X[behind:])
 
 
 def let_go(rows: Any) -> None:

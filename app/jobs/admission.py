@@ -62,7 +62,8 @@ class Admission:
         of_classes = classes if choose_task(request.task, dataset).task == "multiclass" else 0
         judged = 8 * train_rows * (JUDGED_NUMBERS_A_ROW + JUDGED_NUMBERS_A_CLASS * of_classes)
         weights = MODEL_COPIES * 8 * seen.n_features * max(1, of_classes)
-        prepared = 0 if spec is None else seen.n_bytes  # the rows as the solver sees them, a copy
+        number = seen.value_bytes(train_rows, request.tol) + 4 * seen.sparse
+        prepared = 0 if spec is None else number * seen.entries  # the rows as the solver sees them, a copy
         stages = [
             prepared + seen.learning_bytes,
             prepared + solve.peak_bytes,
@@ -99,7 +100,7 @@ class Admission:
             n_classes=len(dataset.classes) or None,
             sparse=seen.sparse,
             entries=max(1, seen.entries * n_rows // max(1, dataset.n_rows)),
-            value_bytes=matrix.value_bytes if is_raw else 8,
+            value_bytes=matrix.value_bytes if is_raw else seen.value_bytes(n_rows, request.tol),
             squared_norm=mean_squared_norm(self.blobs, dataset) if is_raw else seen.entries / max(1, dataset.n_rows),
             threads=self.settings.threads_a_worker,
             class_weight=request.class_weight,

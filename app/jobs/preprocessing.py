@@ -9,6 +9,7 @@ from app.errors import Invalid, invalid_field
 from app.jobs.schemas import TrainRequest
 from app.preprocess.dates import LEVELS
 from app.preprocess.errors import PreprocessError, called
+from app.preprocess.figures import rows_in_single
 from app.preprocess.spec import Choice, Preprocess, TextSettings
 from app.preprocess.values import check_kind
 
@@ -66,10 +67,12 @@ class Expected(NamedTuple):
     sparse: bool
     learning_bytes: int = 0
     """What is held while a vocabulary is learnt, beside the features."""
+    is_plain: bool = False
+    """Whether every feature is a column of numbers, and none is missing."""
 
-    @property
-    def n_bytes(self) -> int:
-        return (12 if self.sparse else 8) * self.entries
+    def value_bytes(self, n_rows: int, tol: float) -> int:
+        """Of each number, as a solver sees so many rows of them."""
+        return 4 if self.is_plain and not self.sparse and rows_in_single(n_rows, self.n_features, tol) else 8
 
 
 def expected(spec: Preprocess | None, dataset: DatasetRow, text_bytes: Mapping[int, int] | None = None) -> Expected:
@@ -77,7 +80,7 @@ def expected(spec: Preprocess | None, dataset: DatasetRow, text_bytes: Mapping[i
     columns, sparse, n_rows = _features(dataset), dataset.storage == "csr", dataset.n_rows
     if spec is None or not columns:
         entries = dataset.nnz if sparse else n_rows * dataset.n_features
-        return Expected(dataset.n_features, entries, sparse)
+        return Expected(dataset.n_features, entries, sparse, is_plain=True)
     width = entries = learning = 0
     for number, column in enumerate(columns):
         choice = spec.of(column["name"])
@@ -94,7 +97,8 @@ def expected(spec: Preprocess | None, dataset: DatasetRow, text_bytes: Mapping[i
             width += _width(kind, column, choice, n_rows)
             entries += n_rows * (3 if kind == "date" else 1)
     is_sparse = sparse or 12 * entries + 8 * n_rows < 8 * n_rows * width
-    return Expected(max(1, width), max(1, entries if is_sparse else n_rows * width), is_sparse, learning)
+    is_plain = all(_stays_as_it_is(column, spec.of(column["name"])) for column in columns)
+    return Expected(max(1, width), max(1, entries if is_sparse else n_rows * width), is_sparse, learning, is_plain)
 
 
 def _features(dataset: DatasetRow) -> list[dict[str, Any]]:
@@ -103,6 +107,11 @@ def _features(dataset: DatasetRow) -> list[dict[str, Any]]:
 
 def _needs_work(column: dict[str, Any]) -> bool:
     return column.get("kind", "numeric") != "numeric" or bool(column.get("missing"))
+
+
+def _stays_as_it_is(column: dict[str, Any], choice: Choice) -> bool:
+    kind = choice.kind or column.get("kind", "numeric")
+    return kind in ("numeric", "boolean") and not column.get("missing") and not choice.ignore
 
 
 def _check_column(name: str, column: dict[str, Any], choice: Choice) -> None:

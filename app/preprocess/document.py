@@ -62,6 +62,7 @@ class Document(BaseModel):
     named: bool
     ignored: list[int]
     sparse: bool
+    single: bool = False
     encoders: list[Annotated[OneHotEntry | HashEntry | DatesEntry | TermsEntry, Field(discriminator="type")]]
 
 
@@ -92,6 +93,7 @@ def to_document(pipeline: Pipeline) -> tuple[dict[str, Any], dict[str, Array]]:
         named=pipeline.names is not None,
         ignored=sorted(pipeline.ignored),
         sparse=pipeline.sparse,
+        single=pipeline.single,
         encoders=entries,
     )
     return document.model_dump(mode="json"), {PREFIX + name: array for name, array in arrays.items()}
@@ -119,6 +121,7 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> P
         numbers=_numbers(columns, arrays),
         encoders=encoders,
         sparse=read.sparse,
+        single=read.single,
     )
 
 

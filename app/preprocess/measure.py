@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from app.frame import blocks_of
 from app.preprocess.features import is_sparse
 from app.preprocess.figures import TINY, Figures, Floats, rows_at_once
 from solvers import kernel_cache
@@ -87,10 +88,8 @@ def _unit(low: Floats, high: Floats) -> Floats:
 
 
 def _blocks(X: Array, columns: Array) -> Iterator[tuple[int, Floats]]:
-    rows = rows_at_once(len(columns))
-    X, whole = np.asarray(X), len(columns) == X.shape[1]  # a slice of a mapped array costs more than one of a plain one
-    for start in range(0, X.shape[0], rows):
-        block = X[start : start + rows]
+    whole = len(columns) == X.shape[1]
+    for start, block in blocks_of(X, rows_at_once(len(columns))):
         numbers = np.ascontiguousarray(block if whole else block[:, columns], dtype=np.float64)[:]
         numbers.flags.writeable = False  # as mapped tables are: numba compiles for that apart
         yield start, numbers

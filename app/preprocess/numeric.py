@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from app.frame import blocks_of
 from app.preprocess.features import MISSING, Feature, Floats, is_sparse, untouched
 from app.preprocess.figures import TINY, Figures, rows_at_once
 
@@ -107,5 +108,4 @@ def units(scale: str, figures: Figures, sparse: bool) -> tuple[Floats, Floats]:
 def _without_missing(X: Array) -> bool:
     if X.dtype.kind != "f":
         return True
-    X, rows = np.asarray(X), rows_at_once(X.shape[1])
-    return not any(np.isnan(X[start : start + rows]).any() for start in range(0, X.shape[0], rows))
+    return not any(np.isnan(block).any() for _, block in blocks_of(X, rows_at_once(X.shape[1])))

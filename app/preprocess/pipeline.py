@@ -39,6 +39,8 @@ class Pipeline:
     encoders: tuple[Encoder, ...]
     sparse: bool
     """Whether the features are kept as CSR."""
+    single: bool = False
+    """Whether the solver sees them rounded to single precision: half of the memory; see `figures.rows_in_single`."""
 
     @cached_property
     def n_features(self) -> int:
@@ -125,18 +127,23 @@ class Pipeline:
             scales.append(scale[first:past])
         return np.concatenate(shifts), np.concatenate(scales)
 
+    @property
+    def _solver_dtype(self) -> type[np.floating[Any]]:
+        return np.float32 if self.single else np.float64
+
     def solver_rows(self, features: Any, *, in_place: bool = False) -> Any:
         """The rows as the solver saw them; features that need no scaling are given back as they are."""
         shift, scale = self._solver_units
         if not shift.any() and (scale == 1.0).all():
             return features
         if not is_sparse(features):
-            out = features if in_place else np.empty(features.shape)
+            out = features if in_place and not self.single else np.empty(features.shape, self._solver_dtype)
             rows = SCALED_BLOCKS * rows_at_once(features.shape[1])
-            for start in range(0, len(out), rows):  # one walk through memory, not three
+            shifted = np.empty((min(rows, len(out)), features.shape[1]))
+            for start in range(0, len(out), rows):  # one walk through memory, not three; rounded once, at the end
                 raw, block = features[start : start + rows], out[start : start + rows]
-                np.subtract(raw, shift, out=block)
-                block /= scale
+                np.subtract(raw, shift, out=shifted[: len(raw)])
+                np.divide(shifted[: len(raw)], scale, out=block, casting="same_kind")
                 let_go(raw)
             return out
         data = features.data if in_place else np.array(features.data, dtype=np.float64)

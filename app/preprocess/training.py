@@ -1,6 +1,7 @@
 """Learns a pipeline from the training rows, and turns stored rows into features."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from app.preprocess.categorical import fit_levels
 from app.preprocess.dates import DAY, Dates, has_times
 from app.preprocess.errors import PreprocessError, called
 from app.preprocess.features import Encoder, is_sparse
-from app.preprocess.figures import Figures
+from app.preprocess.figures import Figures, rows_in_single
 from app.preprocess.measure import measure
 from app.preprocess.numeric import Numbers, choose_scale, disparity, units
 from app.preprocess.pipeline import Pipeline, Warning
@@ -31,9 +32,12 @@ class Fitted(NamedTuple):
     warnings: list[Warning]
 
 
-def fit(spec: Preprocess, frame: Frame) -> Fitted:
-    """Learn everything from these rows, and from nothing else. Raises PreprocessError."""
-    return _Fit(spec, frame).fitted()
+def fit(spec: Preprocess, frame: Frame, tol: float = 0.0) -> Fitted:
+    """Learn everything from these rows, and from nothing else. Raises PreprocessError.
+
+    `tol` is how near to its optimum a training on them is to come, relative to the objective.
+    """
+    return _Fit(spec, frame, tol).fitted()
 
 
 def transform(pipeline: Pipeline, frame: Frame) -> Any:
@@ -85,8 +89,9 @@ def scale_warning(frame: Frame) -> list[Warning]:
 
 
 class _Fit:
-    def __init__(self, spec: Preprocess, frame: Frame) -> None:
-        self.spec, self.frame = spec, frame
+    def __init__(self, spec: Preprocess, frame: Frame, tol: float) -> None:
+        self.spec, self.frame, self.tol = spec, frame, tol
+        self.fits_single = False
         self.names = tuple(column.name for column in frame.columns) or None
         self.warnings: list[Warning] = []
         self.summaries: list[dict[str, Any]] = []
@@ -106,6 +111,8 @@ class _Fit:
         encoders = tuple(self._fit_column(j, kinds[j], choices[j]) for j in others)
         sparse = is_sparse(self.frame.X)
         pipeline = Pipeline(self.names, n, ignored, numbers, encoders, sparse)
+        if self.fits_single and not sparse and pipeline.is_plain:  # else the features are a copy already
+            pipeline = replace(pipeline, single=rows_in_single(self.frame.n_rows, n, self.tol))
         if not pipeline.n_features:
             raise PreprocessError("no_features", "no column is left to learn from")
         if self.missing:
@@ -134,6 +141,7 @@ class _Fit:
             shift=shift,
             scale=scale,
         )
+        self.fits_single = figures.fit_single(shift, scale)
         self._summarize_numbers(numbers, figures, scales)
         return numbers
 
@@ -273,9 +281,7 @@ def _stored_smaller(pipeline: Pipeline, frame: Frame, others: list[int]) -> Pipe
         else:
             entries += len(encoder.parts) if isinstance(encoder, Dates) else 1
     is_smaller = 12 * entries + 8 < 8 * pipeline.n_features
-    return Pipeline(
-        pipeline.names, pipeline.n_columns, pipeline.ignored, pipeline.numbers, pipeline.encoders, sparse=is_smaller
-    )
+    return replace(pipeline, sparse=is_smaller)
 
 
 def _places(names: Sequence[str], ignored: frozenset[int], frame: Frame) -> Array:

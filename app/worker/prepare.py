@@ -27,7 +27,7 @@ def prepare(work: Work) -> Work:
         warnings = scale_warning(work.train.frame)
         return replace(work, test=_tested(work, lambda frame: aligned(frame, columns).X), warnings=warnings)
     try:
-        pipeline, report, warnings = fit(spec, work.train.frame)
+        pipeline, report, warnings = fit(spec, work.train.frame, work.request.tol)
         train = _with_rows(work.train, solver_rows(pipeline, work.train.frame))
     except PreprocessError as error:
         raise _failure(error, OF_REQUEST.get(error.code, "preprocess")) from error

@@ -16,6 +16,7 @@ from app.frame import Frame, let_go
 from app.models.file import CorruptModel
 from app.preprocess.document import from_document, to_document
 from app.preprocess.errors import PreprocessError
+from app.preprocess.figures import SINGLE_FROM_BYTES
 from app.preprocess.measure import measure
 from app.preprocess.spec import Preprocess
 from app.preprocess.training import Fitted, fit, scale_warning, solver_rows, transform
@@ -271,13 +272,40 @@ def test_mapped_rows_that_were_scaled_need_no_memory(tmp_path: Path) -> None:
     np.save(tmp_path / "X.npy", values)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     spec = Preprocess(scale="standard")
+    np.testing.assert_array_equal(mapped, values)
+    assert resident_file_pages(tmp_path / "X.npy") > values.nbytes / 2
     pipeline, _, _ = fit(spec, Frame(mapped))
-    before = resident_file_pages(tmp_path / "X.npy")
+    assert resident_file_pages(tmp_path / "X.npy") < 100_000, "measured"
+    np.testing.assert_array_equal(mapped, values)
     scaled = solver_rows(pipeline, Frame(mapped))
     np.testing.assert_array_equal(scaled, (values - pipeline.numbers.shift) / pipeline.numbers.scale)
-    assert before > values.nbytes / 2 > 100_000 > resident_file_pages(tmp_path / "X.npy")
+    assert resident_file_pages(tmp_path / "X.npy") < 100_000, "scaled"
     np.testing.assert_array_equal(mapped, values)
     let_go(values[1:3])  # nothing to let go of
+
+
+def test_many_scaled_rows_are_kept_in_single_precision_where_that_does_no_harm() -> None:
+    generator = np.random.default_rng(0)
+    X = generator.normal(3.0, 2.0, size=(SINGLE_FROM_BYTES // 8 // 64, 64))
+    spec = Preprocess(scale="standard")
+    pipeline = fit(spec, Frame(X), 1e-3).pipeline
+    seen = solver_rows(pipeline, Frame(X))
+    exact = (X - pipeline.numbers.shift) / pipeline.numbers.scale
+    assert seen.dtype == np.float32
+    np.testing.assert_array_equal(seen, exact.astype(np.float32))  # rounded once
+    stored, arrays = to_document(pipeline)
+    assert solver_rows(from_document(stored, arrays), Frame(X[:100])).dtype == np.float32, "it is part of the model"
+    del stored["single"]
+    assert not from_document(stored, arrays).single, "a model of before"
+
+    def kept(X: Any, tol: float = 1e-3, **asked: Any) -> Any:
+        return solver_rows(fit(Preprocess(**asked), Frame(X), tol).pipeline, Frame(X)).dtype
+
+    assert kept(X, tol=1e-6, scale="standard") == np.float64, "the rounding might show"
+    assert kept(X[1:], scale="standard") == np.float64, "it is small"
+    X[:, 7] += 1e6
+    assert kept(X, scale="standard") == np.float32, "what is centred is near zero"
+    assert kept(X, scale="maxabs") == np.float64, "it would differ in its last digits only"
 
 
 def resident_file_pages(path: Path) -> int:
