@@ -153,8 +153,6 @@ def problem_response(error: AppError, request_id: str | None) -> JSONResponse:
         error=error.detail,
     )
     headers = dict(error.headers)
-    if request_id is not None:  # the answer to a crash does not pass the guard, which sets it on all others
-        headers["X-Request-Id"] = request_id
     if retryable:
         headers.setdefault("Retry-After", "1")
     return JSONResponse(
@@ -212,12 +210,20 @@ def install_handlers(app: FastAPI) -> None:
         return _respond(request, Unparsable("The connection broke off before the body was complete."))
 
     @app.exception_handler(Exception)
-    async def on_anything_else(request: Request, error: Exception) -> JSONResponse:
-        return _respond(request, AppError("Something failed on our side; the log has the request id."))
+    async def on_anything_else(request: Request, _: Exception) -> JSONResponse:
+        request_id = _request_id(request)
+        error = AppError("Something failed on our side; the log has the request id.")
+        if request_id is not None:  # the answer to a crash does not pass the guard, which sets it on all others
+            error.headers["X-Request-Id"] = request_id
+        return problem_response(error, request_id)
 
 
 def _respond(request: Request, error: AppError) -> JSONResponse:
-    return problem_response(error, getattr(request.state, "request_id", None))
+    return problem_response(error, _request_id(request))
+
+
+def _request_id(request: Request) -> str | None:
+    return getattr(request.state, "request_id", None)
 
 
 def _from_validation(error: RequestValidationError) -> AppError:

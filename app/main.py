@@ -35,6 +35,7 @@ from app.keys.guard import Guard
 from app.models import endpoints as models
 from app.models.exports import endpoints as exports
 from app.predictions import endpoints as predictions
+from app.predictions.edge import DirectRoutes
 from app.predictions.served import ServedModels
 from app.predictions.shadow import Shadows
 from app.storage import BlobStore
@@ -96,12 +97,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.served_models = served_models
     app.state.shadows = shadows
     app.state.conversions = asyncio.Semaphore(exports.MAX_AT_ONCE)
+    hot_routes = [*predictions.router.routes, *inference.hot_router.routes]
+    app.add_middleware(DirectRoutes, routes=hot_routes)
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
     once.install_replay(app)
     # The busiest first, and not as included routers: a request is compared with one route after another until one
     # fits, and with those of an included router twice.
-    app.router.routes[:0] = [*predictions.router.routes, *inference.hot_router.routes]
+    app.router.routes[:0] = hot_routes
     for module in (
         inference,
         health,

@@ -8,7 +8,7 @@ import asyncio
 import re
 import time
 import types
-from collections.abc import Coroutine, Generator, Iterable, MutableMapping
+from collections.abc import Coroutine, Generator, Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
@@ -40,20 +40,11 @@ PREDICT_PATH = re.compile(
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 REQUEST_ID = b"x-request-id"
 
+Headers = Mapping[bytes, bytes]
+
 # How long an answer about a key is believed: a revoked key stops working after at most this.
 KEY_TRUST_SECONDS = 2.0
 MAX_REMEMBERED_KEYS = 10_000
-
-
-class _Headers:
-    """Of a request, read as often as they are asked for: by name in small letters, the first of that name."""
-
-    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
-        self._values = dict(reversed(list(raw)))  # servers give names in small letters
-
-    def get(self, name: bytes) -> str | None:
-        value = self._values.get(name)
-        return None if value is None else value.decode("latin-1")
 
 
 class Guard:
@@ -64,6 +55,7 @@ class Guard:
         self._settings = settings
         self._database = database
         self._scopes: dict[str, tuple[float, frozenset[str] | None]] = {}
+        self._on_loopback = settings.bound_to_loopback
         self._open: tuple[float, bool] = (0.0, False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,17 +67,19 @@ class Guard:
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                kept = [header for header in message["headers"] if header[0] != REQUEST_ID]
-                message["headers"] = [*kept, (REQUEST_ID, request_id.encode())]
+                message["headers"] = [*message["headers"], (REQUEST_ID, request_id.encode())]
             await send(message)
 
-        headers = _Headers(scope["headers"])
+        headers = dict(reversed(list(scope["headers"])))  # the first of a name; servers give names in small letters
         limit = self._settings.max_upload_bytes if _is_upload(scope) else self._settings.max_json_bytes
         try:
             _check_length(headers, limit)
-            _check_host(headers, self._settings)
+            if self._on_loopback:
+                _check_host(headers.get(b"host", b""))
             _check_origin(scope, headers)
-            await self._check_key(scope, headers)
+            trusted_until, is_open = self._open
+            if not is_open or time.monotonic() >= trusted_until:
+                await self._check_key(scope, headers)
         except AppError as error:
             await problem_response(error, request_id)(scope, receive, send_with_id)
             return
@@ -94,11 +88,11 @@ class Guard:
             return
         await self._app(scope, _limited(receive, limit, self._settings), send_with_id)
 
-    async def _check_key(self, scope: Scope, headers: _Headers) -> None:
+    async def _check_key(self, scope: Scope, headers: Headers) -> None:
         if scope["path"] in OPEN_PATHS or await self._is_open():
             return
         challenge = {"WWW-Authenticate": 'Bearer realm="hyperplane"'}
-        kind, _, token = (headers.get(b"authorization") or "").partition(" ")
+        kind, _, token = _text(headers.get(b"authorization", b"")).partition(" ")
         if kind.lower() != "bearer" or not token:
             raise Unauthorized("Send an API key: Authorization: Bearer key_….secret", headers=challenge)
         granted = await self._granted(token.strip())
@@ -110,7 +104,7 @@ class Guard:
             raise Forbidden(f"The API key lacks the scope '{needed}'.", code="missing_scope")
 
     async def _is_open(self) -> bool:
-        if not self._settings.bound_to_loopback:
+        if not self._on_loopback:
             return False
         trusted_until, is_open = self._open
         if time.monotonic() >= trusted_until:
@@ -147,39 +141,38 @@ def _is_upload(scope: Scope) -> bool:
     return path is not None and path.fullmatch(scope["path"]) is not None
 
 
-def _check_host(headers: _Headers, settings: Settings) -> None:
+@lru_cache(maxsize=256)  # the same few names with every request
+def _check_host(host: bytes) -> None:
     """On loopback only loopback's names are answered: a page that rebinds its own name to us is not."""
-    if settings.bound_to_loopback and _host_name(headers.get(b"host") or "") not in (*LOOPBACK_HOSTS, None):
+    if _split("Host", b"//" + host).hostname not in (*LOOPBACK_HOSTS, None):
         raise Forbidden("This service answers on loopback only; the Host header names another host.")
 
 
-def _check_origin(scope: Scope, headers: _Headers) -> None:
+def _check_origin(scope: Scope, headers: Headers) -> None:
     """A browser on a foreign page may not change anything here, key or not."""
     if scope["method"] in SAFE_METHODS:
         return
     origin = headers.get(b"origin")
-    host = (headers.get(b"host") or "").lower()
-    foreign = origin is not None and _split("Origin", origin).netloc.lower() != host
-    if foreign or (headers.get(b"sec-fetch-site") or "").lower() == "cross-site":
+    foreign = origin is not None and _split("Origin", origin).netloc.lower() != _text(headers.get(b"host", b"")).lower()
+    if foreign or headers.get(b"sec-fetch-site", b"").lower() == b"cross-site":
         raise Forbidden("A change from a foreign origin is refused.", code="foreign_origin")
 
 
-def _check_length(headers: _Headers, limit: int) -> None:
-    length = headers.get(b"content-length") or ""
-    if length.isdecimal() and int(length[:30]) > limit:
+def _check_length(headers: Headers, limit: int) -> None:
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and int(length[:30]) > limit:
         raise PayloadTooLarge(f"The body may have {limit} bytes.")
 
 
-@lru_cache(maxsize=256)  # the same few names with every request
-def _host_name(host: str) -> str | None:
-    return _split("Host", f"//{host}").hostname
-
-
-def _split(header: str, address: str) -> SplitResult:
+def _split(header: str, address: bytes) -> SplitResult:
     try:
-        return urlsplit(address)
+        return urlsplit(_text(address))
     except ValueError:
         raise Unparsable(f"The {header} header is not an address.") from None
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")
 
 
 def _limited(receive: Receive, limit: int, settings: Settings) -> Receive:

@@ -1,14 +1,15 @@
 """What every route that answers from a model shares: finding the model, the thread, the shadow."""
 
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.deps import known_query_only
 from app.errors import UnsupportedMediaType, invalid_field
@@ -28,6 +29,7 @@ BINARY_TYPES = frozenset({NPY, "application/octet-stream"})
 MAX_TOP = 1000
 HEADER_LENGTH = "Inference-Header-Content-Length"
 RAW_HEADER_LENGTH = HEADER_LENGTH.lower().encode()
+REFUSAL = "hyperplane.refusal"  # in a request's scope: what its direct route has raised
 
 
 class Edge:
@@ -121,15 +123,24 @@ class _Answer(Response):
     def __init__(self, reply: Reply) -> None:
         self.status_code, self.body, self.background = 200, reply.content, None
         self.raw_headers = [
-            (b"content-length", str(len(reply.content)).encode()),
+            (b"content-length", b"%d" % len(reply.content)),
             (b"content-type", _content_type(reply.media_type)),
-            *((name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()),
+            *[_raw_header(name, value) for name, value in reply.headers.items()],
         ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})
 
 
 @cache
 def _content_type(media_type: str) -> bytes:
     return (f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type).encode()
+
+
+@lru_cache(maxsize=1024)  # the same few with every answer of a model
+def _raw_header(name: str, value: str) -> tuple[bytes, bytes]:
+    return name.lower().encode("latin-1"), value.encode("latin-1")
 
 
 class DirectRoute(APIRoute):
@@ -141,11 +152,52 @@ class DirectRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **described: Any) -> None:
         super().__init__(path, endpoint, **described)
+        self.app = self._routed
 
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            request = Request(scope, receive, send)
+    async def respond(self, scope: Scope, receive: Receive) -> Response:
+        request = Request(scope, receive)
+        if scope["query_string"]:
             await known_query_only(request)
-            response: Response = await endpoint(request=request, **scope["path_params"])
-            await response(scope, receive, send)
+        response: Response = await self.endpoint(request=request, **scope["path_params"])
+        return response
 
-        self.app = answer
+    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (refusal := scope.get(REFUSAL)) is not None:
+            raise refusal
+        response = await self.respond(scope, receive)
+        await response(scope, receive, send)
+
+
+class DirectRoutes:
+    """ASGI middleware that calls direct routes without the layers and the search in front of all routes.
+
+    Only an answer is given here. What a route refuses goes the way of every request, and is raised again at its end.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
+        self._app = app
+        self._routes: dict[str, list[DirectRoute]] = {}  # by the last part of their path
+        for route in routes:
+            if isinstance(route, DirectRoute):
+                self._routes.setdefault(route.path.rpartition("/")[2], []).append(route)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = None
+        if (route := self._matching(scope)) is not None:
+            try:
+                response = await route.respond(scope, receive)
+            except Exception as refusal:
+                scope[REFUSAL] = refusal
+        await (self._app if response is None else response)(scope, receive, send)
+
+    def _matching(self, scope: Scope) -> DirectRoute | None:
+        if scope["type"] != "http" or scope["method"] != "POST" or scope.get("root_path"):
+            return None
+        if scope.get("fastapi.telemetry") is not None:  # its spans are made by the layers
+            return None
+        path: str = scope["path"]
+        for route in self._routes.get(path[path.rfind("/") + 1 :], ()):
+            if found := route.path_regex.match(path):
+                scope["route"], scope["path_params"] = route, found.groupdict()
+                return route
+        return None
