@@ -1,6 +1,7 @@
 """The HTTP application: made from settings, owns its context from start to end."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
+from fastapi.telemetry import TelemetryConfig
 
 from app import __version__
 from app.aliases import endpoints as aliases
@@ -86,6 +88,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
         dependencies=[Depends(known_query_only)],
+        telemetry=_telemetry(),
     )
     app.state.context = Context(settings, database, blobs)
     app.state.draining = False
@@ -123,6 +126,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(module.router)
     _add_docs(app)
     return app
+
+
+def _telemetry() -> TelemetryConfig | None:
+    """Off where the environment does not speak of it: FastAPI asks with every request whether it was set up by now."""
+    if any("OTEL_" in name for name in os.environ):
+        return None
+    return {"tracing": False, "metrics": False, "logs": False}
 
 
 def _add_docs(app: FastAPI) -> None:

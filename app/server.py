@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn, made to stop without losing a request.
+"""The HTTP server: uvicorn, made to send an answer in one piece, and to stop without losing a request.
 
 By itself it closes its port at once, and every connection without a request in hand, and with them what clients had
 sent and nobody had read yet. Here the order is: unready; no long waits any more; whoever has connected is let in, and
@@ -9,25 +9,29 @@ import asyncio
 import socket
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.config import Settings
 from app.waiting import end_waits
 
 LINGER_SECONDS = 1.0
 LOOK_SECONDS = 0.02
+CLOSING = (b"connection", b"close")
+SMALL_BYTES = 1 << 14  # copied rather than handed to the system apart
 
 
 class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         self._application = app
         config = uvicorn.Config(
-            self._closing(app),
+            app,
             host=settings.host,
             port=settings.port,
+            http=_Protocol,
             log_level=settings.log_level if settings.log_level != "info" else "warning",
             access_log=False,
             server_header=False,
@@ -46,6 +50,7 @@ class Server(uvicorn.Server):
         self._application.state.draining = True
         self._application.state.event_feed.close()  # a stream would hold up the end until its patience is over
         end_waits()
+        self._close_once_answered()
         super().handle_exit(*arguments)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -75,15 +80,50 @@ class Server(uvicorn.Server):
         )
         return made
 
-    def _closing(self, app: Any) -> Any:
-        """The application, whose answers close their connection once the server is to end."""
+    def _close_once_answered(self) -> None:
+        """Every connection with its next answer: what is still to be asked, and what is being answered."""
+        self.config.encoded_headers.append(CLOSING)
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSING]
+        for connection in self.server_state.connections:
+            if isinstance(connection, HttpToolsProtocol) and connection.cycle is not None:
+                connection.cycle.keep_alive = False
 
-        async def call(scope: Any, receive: Any, send: Any) -> None:
-            async def send_and_close(message: Any) -> None:
-                if message["type"] == "http.response.start" and self.should_exit:
-                    message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
-                await send(message)
 
-            await app(scope, receive, send_and_close if scope["type"] == "http" else send)
+class _Protocol(HttpToolsProtocol):
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(cast(asyncio.Transport, _WholeAnswers(transport, self.loop)))
 
-        return call
+
+class _WholeAnswers:
+    """A transport for uvicorn, which writes the head and the body of an answer apart and would wake the client twice.
+
+    What is small waits for what is written after it, at most until the loop has ended its turn.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._waiting = b""
+        self.is_closing = transport.is_closing  # asked with every answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        waiting, self._waiting = self._waiting, b""
+        if not waiting and len(data) < SMALL_BYTES:
+            self._waiting = data
+            self._loop.call_soon(self._flush)
+        elif waiting and len(data) < SMALL_BYTES:
+            self._transport.write(waiting + data)
+        else:
+            self._transport.writelines([waiting, data] if waiting else [data])
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._waiting and not self._transport.is_closing():
+            self._transport.write(self._waiting)
+        self._waiting = b""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -41,16 +41,21 @@ def offered(model: ModelFile) -> tuple[str, ...]:
     return tuple(name for name in EVERY_OUTPUT if name not in missing)
 
 
-def chosen(outputs: tuple[str, ...], wanted: Sequence[str] | None, default: Sequence[str]) -> tuple[str, ...]:
+def chosen(outputs: tuple[str, ...], wanted: Sequence[str] | None, default: tuple[str, ...]) -> tuple[str, ...]:
     """In one order, however they were asked for."""
     if wanted is None:
-        return tuple(name for name in outputs if name in default)
+        return _usual(outputs, default)
     if not wanted or not set(outputs).issuperset(wanted):
         raise invalid_field("return", "unknown_output", f"this model returns: {', '.join(outputs)}")
     return tuple(name for name in outputs if name in wanted)
 
 
-@dataclass(frozen=True)
+@cache
+def _usual(outputs: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in outputs if name in default)
+
+
+@dataclass
 class Scored:
     """Rows with their scores; every output is computed when it is asked for."""
 
@@ -93,7 +98,7 @@ class Scored:
     def rank(self) -> Sequence[Any] | Array:
         return self.label
 
-    @cached_property
+    @property
     def score(self) -> Array:
         return self.scores if self.scores.ndim == 1 else self._of_best(self.scores)
 

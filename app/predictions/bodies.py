@@ -1,8 +1,8 @@
 """Which format a body has, and who reads it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,16 +13,14 @@ from app.predictions.features import Features
 from app.predictions.rows import Rows
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """A body that was read: its rows, and what it asks for itself (only JSON can)."""
 
     rows: Rows
     wanted: list[str] | None = None
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(NamedTuple):
     """What came, before it is read."""
 
     content: bytes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,8 +20,7 @@ from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, Named
 NUMBERS = "biuf"  # numpy's kinds of type
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """Rows of features, and what the client should know about how they became such."""
 
     matrix: Matrix
@@ -144,7 +143,8 @@ class Features:
 
 def stacked(rows: Sequence[Sequence[float]], width: int) -> Array:
     """Rows of one width as a matrix: one call over all numbers."""
-    flat = np.fromiter(chain.from_iterable(rows), dtype=np.float64, count=len(rows) * width)
+    numbers = rows[0] if len(rows) == 1 else chain.from_iterable(rows)
+    flat = np.fromiter(numbers, dtype=np.float64, count=len(rows) * width)
     return flat.reshape(len(rows), width)
 
 

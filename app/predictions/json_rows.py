@@ -6,10 +6,9 @@ fit is decoded again as it is; that way also decides what is wrong with a body.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -63,8 +62,7 @@ FIRST_ROW = re.compile(rb'\s*\{\s*"instances"\s*:\s*\[\s*([\[{])')
 PLACE = re.compile(r"\$\[(\d+)\]")
 
 
-@dataclass(frozen=True)
-class JsonRequest:
+class JsonRequest(NamedTuple):
     rows: Rows
     wanted: Wanted = msgspec.UNSET
 

@@ -75,6 +75,8 @@ def _sums(matrix: Matrix, weights: Array, column_of: Array | None) -> Array:
 
 def _dense_sums(matrix: Array, weights: Array) -> Array:
     """Products of a block are laid out feature by feature: numpy then adds one feature to all rows after the other."""
+    if len(matrix) == 1:
+        return np.add.accumulate(matrix[0] * weights)[-1:]
     sums = np.empty(len(matrix))
     for first, past in _blocks(*matrix.shape):
         if past - first == 1:  # a single column of products would be summed pairwise

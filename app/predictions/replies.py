@@ -3,8 +3,7 @@
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,8 +22,7 @@ PLAIN = frozenset((int, float, bool, type(None)))  # one after another as JSON, 
 _encoder = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     content: bytes
     media_type: str
     headers: Mapping[str, str]

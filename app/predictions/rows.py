@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,32 +41,28 @@ class Places:
 INSTANCES = Places()
 
 
-@dataclass(frozen=True)
-class MatrixRows:
+class MatrixRows(NamedTuple):
     """Numbers only, one a feature. NaN: missing."""
 
     matrix: Matrix
     places: Places = INSTANCES
 
 
-@dataclass(frozen=True)
-class ListRows:
+class ListRows(NamedTuple):
     """Values of any type, in the order of the columns."""
 
     rows: Sequence[Sequence[Any]]
     places: Places = INSTANCES
 
 
-@dataclass(frozen=True)
-class NamedRows:
+class NamedRows(NamedTuple):
     """Each row says the names of its values."""
 
     rows: Sequence[Mapping[str, Any]]
     places: Places = INSTANCES
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """All rows have the same names. Values are None (or NaN) where they are missing."""
 
     columns: Mapping[str, Sequence[Any]]
@@ -74,8 +70,7 @@ class Columns:
     places: Places = INSTANCES
 
 
-@dataclass(frozen=True)
-class MixedRows:
+class MixedRows(NamedTuple):
     """Parts of several kinds; the places of each say which rows it has."""
 
     parts: Sequence["MatrixRows | ListRows | NamedRows"]

@@ -1,5 +1,6 @@
 """From a body to an answer: rows > features > scores > outputs > the format that is accepted."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -47,8 +48,8 @@ def score(model: ServedModel, rows: Rows) -> Scored:
     matrix = prepared.matrix
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
         scores = linear.scores(matrix, model.file.coef, model.file.intercept, model.features.column_of)
-    finite = np.isfinite(scores)
-    if not finite.all():
+        total = np.add.reduce(scores, axis=None)
+    if not math.isfinite(total) and not (finite := np.isfinite(scores)).all():
         number = int(np.argmin(finite.reshape(len(scores), -1).all(axis=1)))
         places = INSTANCES if isinstance(rows, MixedRows) else rows.places
         raise model.features.explain_not_finite(matrix, number, places)

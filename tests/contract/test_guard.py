@@ -19,6 +19,7 @@ from app.jobs import service as jobs
 from app.keys import guard
 from app.keys import service as keys
 from app.main import create_app
+from app.predictions.served import ServedModels
 from tests.builders import (
     NOBODY,
     InProcess,
@@ -367,10 +368,11 @@ def test_a_crash_is_told_without_its_inside(http: InProcess, monkeypatch: pytest
         raise RuntimeError("a secret of the inside")
 
     monkeypatch.setattr(jobs, "list_newest", crash)
-    response = http.get("/v1/jobs")
-    assert checked_problem(response, 500)["code"] == "internal"
-    for word in ("secret", "Traceback", "RuntimeError", ".py"):
-        assert word not in response.text
+    monkeypatch.setattr(ServedModels, "recall", crash)
+    for response in (http.get("/v1/jobs"), http.post("/v1/models/m/predict", json={"instances": [[1.0]]})):
+        assert checked_problem(response, 500)["code"] == "internal"
+        for word in ("secret", "Traceback", "RuntimeError", ".py"):
+            assert word not in response.text
 
 
 def test_a_database_that_is_away_is_a_reason_to_try_again(tmp_path: Path) -> None:
