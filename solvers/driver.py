@@ -30,6 +30,8 @@ Callback = Callable[[StepReport], object]
 
 UNESTIMATED_PASSES = 2
 """A method that cannot estimate its gap is certified after this many passes, then whenever they grew by half."""
+NARROW = 2.0
+"""A gap of so many times the tolerance is nearly there: one more pass may be enough."""
 REFINED = "dual point from the margins, refined"
 STALL_STEPS = 500
 STALL_GAIN = 1e-14
@@ -211,8 +213,11 @@ class _Judge:
         if gap is None or gap > self.tol:
             # The estimate was too bright by gap / target: ask for that much more next time. Waiting
             # longer after each failure bounds what failed certificates can cost.
+            is_narrow = gap is not None and gap <= NARROW * self.tol
+            wait = 2 ** (self._failures if is_narrow else self._failures + 1)
             self._failures += 1
-            wait = 2**self._failures if self._has_estimate else max(UNESTIMATED_PASSES, progress.passes // 2)
+            if not self._has_estimate:
+                wait = max(UNESTIMATED_PASSES, progress.passes // 2)
             self._not_before = progress.passes + wait
             self.target *= max(0.1, 0.9 * self.tol / gap) if gap else 0.1
         self.seconds += time.perf_counter() - began

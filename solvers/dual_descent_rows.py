@@ -34,6 +34,10 @@ _SCAN_SHARE = 4
 """Sleepers are looked through again after one part in so many of the rows was visited: a look is cheap, no visit is."""
 _SEGMENTS = 4
 """How often an epoch moves the centre of the bias."""
+_SAMPLE, _BISECTIONS = 1024, 20
+"""Rows by whose scores the centre of the bias is chosen in the first epoch: next to nothing in time."""
+_DOUBT = 1.5
+"""Times what the fall of the gap foretells: a certificate that fails costs as much as half an epoch."""
 
 
 @njit(cache=True, nogil=True)
@@ -49,7 +53,9 @@ def run_pass(
     now: int,
     pool_size: int,
     until_scan: int,
+    last_gap: float,
     pool: Array,
+    together: int,
     wake: Array,
     alpha: Array,
     w: Array,
@@ -58,23 +64,28 @@ def run_pass(
     target: float,
     floor: float,
     violation_tol: float,
-) -> tuple[float, float, int, int, int, int, bool, float, float, int, float]:
+) -> tuple[float, float, int, int, int, float, int, bool, float, float, int, float]:
     """Epochs over the rows that are awake until they have visited as many rows as there are, or the target is met.
 
-    Returns (pull, usual gradient, now, size of the pool, rows until the sleepers are looked through, rows visited,
-    whether the last epoch saw all rows, its gap, its violation, its updates, the dual objective).
+    Returns (pull, usual gradient, now, size of the pool, rows until the sleepers are looked through, gap seen in the
+    last epoch, rows visited, whether that saw all rows, the gap after it, its violation, its updates, the dual
+    objective).
     """
     d = w.size - 1
     quadratic = dual_value(alpha, constants, w[:d])
     visited = 0
+    is_first = now == 0 and balance[1] == 0.0 and bias_feature > 0.0
     while True:
-        pool_size, until_scan = gather_pool(wake, now, pool, pool_size, until_scan, random_state)
+        pool_size, until_scan = gather_pool(wake, now, pool, pool_size, until_scan, together, random_state)
         is_whole = pool_size == pool.size
         gap, largest, smallest, squares, pushed, updates = 0.0, 0.0, 0.0, 0.0, 0, 0
         naps = _NAP_SHARE / usual if may_nap and usual > 0.0 else 0.0
         share = bias_share(bias_feature, pull)
         for k in range(_SEGMENTS):
             first, past = pool_size * k // _SEGMENTS, pool_size * (k + 1) // _SEGMENTS
+            if is_first and now == 0:
+                sample = pool[first : min(past, first + _SAMPLE)]
+                balance[0] = best_bias(values, columns, starts, constants, bias_feature, w, sample)
             terms, gain, high, low, more, count, changed = descend(
                 values, columns, starts, constants, share, naps, now,
                 pool[first:past], alpha, w, balance, wake,
@@ -91,7 +102,8 @@ def run_pass(
         dual = quadratic - 0.5 * w[d] * w[d]
         pool_size = _keep_awake(wake, now, pool, pool_size)
         pull, mismatch = settle_bias(bias_feature, pull, balance, gap, updates)
-        gap += mismatch
+        foretold = foretell_gap(gap, last_gap) if is_whole else gap
+        last_gap, gap = gap, foretold + mismatch
         violation = largest - smallest
         is_near = gap <= target * max(dual + gap, floor)
         is_done = updates == 0 or violation < violation_tol
@@ -100,7 +112,47 @@ def run_pass(
             until_scan = 0
         if is_near or (is_done and is_whole) or visited >= pool.size or not np.isfinite(gap):
             break
-    return pull, usual, now, pool_size, until_scan, visited, is_whole, gap, violation, updates, dual
+    return pull, usual, now, pool_size, until_scan, last_gap, visited, is_whole, gap, violation, updates, dual
+
+
+@njit(cache=True, nogil=True)
+def foretell_gap(gap: float, last_gap: float) -> float:
+    """The rows' gap after an epoch, of which `gap` was seen in the middle, so to speak, and before that `last_gap`."""
+    return gap * min(1.0, _DOUBT * np.sqrt(gap / last_gap)) if 0.0 < last_gap < np.inf else gap
+
+
+@njit(cache=True, nogil=True)
+def best_bias(
+    values: Array, columns: Array, starts: Array, constants: Array, bias_feature: float, w: Array, rows: Array
+) -> float:
+    """The b that is best beside w if these rows stand for all of their class: where the slope in b changes its sign."""
+    d, dense = w.size - 1, starts.size == 0
+    costs, of_rows = np.zeros(2), np.full(2, 1e-300)
+    for i in range(constants.shape[0]):
+        costs[int(constants[i, 0] > 0.0)] += constants[i, 1]
+    scores, farthest = np.empty(rows.size), 0.0
+    for s in range(rows.size):
+        i = rows[s]
+        first = i * d if dense else starts[i]
+        past = first + d if dense else starts[i + 1]
+        row = values[first:past]
+        scores[s] = _dot_dense(row, w) if dense else _dot_sparse(row, columns[first:past], w)
+        farthest = max(farthest, abs(scores[s]))
+        of_rows[int(constants[i, 0] > 0.0)] += constants[i, 1]
+    low, high = -1.0 - farthest, 1.0 + farthest
+    for _ in range(_BISECTIONS):
+        b, pushes = 0.5 * (low + high), np.zeros(2)
+        for s in range(rows.size):
+            y, C, D = constants[rows[s], 0], constants[rows[s], 1], constants[rows[s], 2]
+            slack = 1.0 - y * (scores[s] + b)
+            if slack > 0.0:
+                pushes[int(y > 0.0)] += C * (2.0 * slack if D > 0.0 else 1.0)
+        pushes *= costs / of_rows
+        if b / (bias_feature * bias_feature) > pushes[1] - pushes[0]:
+            high = b
+        else:
+            low = b
+    return 0.5 * (low + high)
 
 
 @njit(cache=True, nogil=True)
@@ -231,12 +283,14 @@ def wake_all(wake: Array, now: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def gather_pool(wake: Array, now: int, pool: Array, size: int, until_scan: int, random_state: Array) -> tuple[int, int]:
+def gather_pool(
+    wake: Array, now: int, pool: Array, size: int, until_scan: int, together: int, random_state: Array
+) -> tuple[int, int]:
     """(rows to visit, now first in the pool and in random order; rows until the sleepers are looked through again)"""
     if size == 0 or until_scan <= 0:
         size = _gather_awake(wake, now, pool)
         until_scan = pool.size // _SCAN_SHARE
-    _shuffle(pool, size, random_state)
+    _shuffle(pool, size, together, random_state)
     return size, until_scan
 
 
@@ -267,16 +321,18 @@ def _keep_awake(wake: Array, now: int, pool: Array, size: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _shuffle(rows: Array, size: int, random_state: Array) -> None:
-    """A uniform permutation of rows[:size] (splitmix64; numbers are scaled without division)."""
-    state = random_state[0]
-    for s in range(size):
+def _shuffle(rows: Array, size: int, together: int, random_state: Array) -> None:
+    """A uniform permutation of the stretches of so many rows that make up rows[:size], but for a shorter one at the end
+    (splitmix64; numbers are scaled without division)."""
+    state, stretches = random_state[0], size // together
+    for s in range(stretches):
         state += np.uint64(0x9E3779B97F4A7C15)
         z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z = (z ^ (z >> np.uint64(31))) >> np.uint64(32)
-        j = s + np.int64((z * np.uint64(size - s)) >> np.uint64(32))
-        rows[s], rows[j] = rows[j], rows[s]
+        other = s + np.int64((z * np.uint64(stretches - s)) >> np.uint64(32))
+        for k in range(together):
+            rows[s * together + k], rows[other * together + k] = rows[other * together + k], rows[s * together + k]
     random_state[0] = state
 
 

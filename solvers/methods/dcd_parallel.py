@@ -55,8 +55,9 @@ class ParallelDualDescent(DualDescent):
 
     def _run_epoch(self, state: State) -> tuple[int, bool, float, float, int, float]:
         alpha, w, pool, balance, pull = (state[key] for key in ("alpha", "w", "pool", "balance", "pull"))
+        pool_size, until_scan, random_state = state["pool_size"], state["until_scan"], state["random_state"]
         size, until_scan = gather_pool(
-            state["wake"], state["now"], pool, state["pool_size"], state["until_scan"], state["random_state"]
+            state["wake"], state["now"], pool, pool_size, until_scan, self.together, random_state
         )
         naps = 1.0 / state["usual"] if self.chosen["shrinking"] and state["usual"] > 0.0 else 0.0
         share = bias_share(self.problem.bias_feature, pull)
