@@ -1,5 +1,6 @@
 """Tensors to rows, answers to tensors; what a model says about itself in the protocol's words."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ from app.predictions.served import ServedModel
 from app.predictions.service import headers_of, score
 
 MATRIX = "X"
+IN_MATRIX = Places(MATRIX)
 NOT_A_TENSOR = frozenset({"contributions"})
 OF_A_CERTIFICATE = frozenset({"score_error_bound", "label_certain"})
 
 
 def infer_with(model: ServedModel, body: bytes, header_length: str | None) -> Reply:
     request = read_request(body, header_length)
-    wanted = _wanted(request, outputs_of(model))
+    wanted = _wanted(request, _offered(model.outputs, is_certified=model.is_certified))
     scored = score(model, to_rows(request.inputs, model.features))
     columns = scored.columns([name for name, _ in wanted])
     outputs = [(_tensor(model, name, columns[name]), is_binary) for name, is_binary in wanted]
@@ -63,12 +65,16 @@ def to_rows(inputs: list[Tensor], features: Features) -> Rows:
 def outputs_of(model: ServedModel) -> dict[str, tuple[str, list[int]]]:
     """Every output that has a tensor: its datatype and shape."""
     found = {}
-    for name in model.outputs:
-        if name in NOT_A_TENSOR or (name in OF_A_CERTIFICATE and not model.is_certified):
-            continue
+    for name in _offered(model.outputs, is_certified=model.is_certified):
         shape = [-1, len(model.file.header.classes)] if name in ("scores", "probabilities") else [-1]
         found[name] = (_datatype(model, name), shape)
     return found
+
+
+@cache
+def _offered(outputs: tuple[str, ...], *, is_certified: bool) -> tuple[str, ...]:
+    without = NOT_A_TENSOR if is_certified else NOT_A_TENSOR | OF_A_CERTIFICATE
+    return tuple(name for name in outputs if name not in without)
 
 
 def metadata(model: ServedModel, versions: list[str]) -> dict[str, Any]:
@@ -91,16 +97,15 @@ def metadata(model: ServedModel, versions: list[str]) -> dict[str, Any]:
 
 
 def _matrix(tensor: Tensor) -> Rows:
-    places = Places(MATRIX)
     n_rows, width = tensor.shape
     check_count(n_rows, MATRIX)
     if isinstance(tensor.values, list):
         texts = tensor.values
-        return ListRows([texts[first : first + width] for first in range(0, n_rows * width, width or 1)], places)
-    return MatrixRows(np.ascontiguousarray(tensor.values, dtype=np.float64), places)
+        return ListRows([texts[first : first + width] for first in range(0, n_rows * width, width or 1)], IN_MATRIX)
+    return MatrixRows(np.ascontiguousarray(tensor.values, dtype=np.float64), IN_MATRIX)
 
 
-def _wanted(request: InferRequest, offered: dict[str, Any]) -> list[tuple[str, bool]]:
+def _wanted(request: InferRequest, offered: tuple[str, ...]) -> list[tuple[str, bool]]:
     """The outputs, and whether each is to come as raw bytes."""
     if request.outputs is None:
         return [(name, request.binary_output) for name in DEFAULT_OUTPUTS if name in offered]

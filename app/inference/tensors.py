@@ -8,9 +8,8 @@ its length, 4 bytes, and then itself.
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,19 +18,19 @@ from app.errors import Unparsable, invalid_field
 from app.predictions.json_rows import decoded
 from app.predictions.linear import Array
 
-DTYPES = {
-    "BOOL": "?",
-    "UINT8": "<u1",
-    "UINT16": "<u2",
-    "UINT32": "<u4",
-    "UINT64": "<u8",
-    "INT8": "<i1",
-    "INT16": "<i2",
-    "INT32": "<i4",
-    "INT64": "<i8",
-    "FP16": "<f2",
-    "FP32": "<f4",
-    "FP64": "<f8",
+DTYPES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype("?"),
+    "UINT8": np.dtype("<u1"),
+    "UINT16": np.dtype("<u2"),
+    "UINT32": np.dtype("<u4"),
+    "UINT64": np.dtype("<u8"),
+    "INT8": np.dtype("<i1"),
+    "INT16": np.dtype("<i2"),
+    "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
+    "FP16": np.dtype("<f2"),
+    "FP32": np.dtype("<f4"),
+    "FP64": np.dtype("<f8"),
 }
 LISTS: dict[str, Any] = {"b": list[bool], "u": list[int], "i": list[int], "f": list[float]}  # by numpy's kind
 MAX_ELEMENTS = 1 << 31
@@ -60,8 +59,7 @@ class InferBody(msgspec.Struct, forbid_unknown_fields=True):
     parameters: Parameters = {}
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """Values of one type in one shape: an array, or texts in the order of rows."""
 
     name: str
@@ -70,8 +68,7 @@ class Tensor:
     values: Array | list[str]
 
 
-@dataclass(frozen=True)
-class InferRequest:
+class InferRequest(NamedTuple):
     inputs: list[Tensor]
     outputs: list[WantedTensor] | None
     id: str | None
@@ -148,7 +145,7 @@ def _from_json(described: InputTensor, place: str) -> Tensor:
     try:
         if dtype is None:
             return Tensor(described.name, "BYTES", shape, msgspec.convert(flat, list[str]))
-        values = np.array(msgspec.convert(flat, LISTS[np.dtype(dtype).kind]), dtype=dtype)
+        values = np.array(msgspec.convert(flat, LISTS[dtype.kind]), dtype=dtype)
     except (msgspec.ValidationError, OverflowError):
         detail = f"must hold elements of the type {described.datatype}"
         raise invalid_field(f"{place}.data", "wrong_type", detail) from None
@@ -172,8 +169,8 @@ def _from_bytes(described: InputTensor, place: str, body: bytes, offset: int, si
     dtype = DTYPES.get(described.datatype)
     if dtype is None:
         return Tensor(described.name, "BYTES", shape, _texts(body[offset : offset + size], count, place))
-    if count * np.dtype(dtype).itemsize != size:
-        detail = f"the shape says {count * np.dtype(dtype).itemsize} bytes, and there are {size}"
+    if count * dtype.itemsize != size:
+        detail = f"the shape says {count * dtype.itemsize} bytes, and there are {size}"
         raise invalid_field(f"{place}.parameters.binary_data_size", "wrong_size", detail)
     values = np.frombuffer(body, dtype=dtype, count=count, offset=offset)
     return Tensor(described.name, described.datatype, shape, values.reshape(shape))

@@ -78,8 +78,7 @@ def _weight(parameters: Sequence[str]) -> float:
 
 
 def records(columns: Mapping[str, Column]) -> list[dict[str, Any]]:
-    names = tuple(columns)
-    return [dict(zip(names, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)]
 
 
 def _json(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
