@@ -6,6 +6,7 @@ the port closes; every open connection may still say what it has to say, is answ
 """
 
 import asyncio
+import gc
 import socket
 import time
 from contextlib import suppress
@@ -43,6 +44,7 @@ class Server(uvicorn.Server):
     def serve_until_stopped(self, listening: list[socket.socket]) -> bool:
         """Whether it came as far as serving."""
         self._listeners = [one.dup() for one in listening]  # ports stay open when the loop stops listening
+        gc.freeze()  # what was loaded stays for good: a full collection that went through it would stop all requests
         self.run(sockets=listening)
         return self.started
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -21,9 +22,11 @@ from app.predictions.routing import choose
 from app.storage import BlobStore
 
 # For so long an answer of the database about a reference is believed, which spares most requests a look: an id can
-# only be deleted elsewhere meanwhile, a name can also get a new version, an alias be moved.
+# only be deleted elsewhere meanwhile, a name can also get a new version, an alias be moved. A reference that is asked
+# for in the last part of that time is looked up again meanwhile, so that no request of a steady flow waits for a look.
 ID_TRUST_SECONDS = 1.0
 NAME_TRUST_SECONDS = 0.1
+LAST_PART = 0.5
 MAX_TRUSTED = 10_000
 MOST_LOOKS = 5
 
@@ -52,6 +55,7 @@ class _Trusted(NamedTuple):
 
     targets: tuple[tuple[str, float], ...]  # ids with their shares
     shadow: Location | None
+    aging_from: float
     until: float
 
 
@@ -66,17 +70,24 @@ class ServedModels:
         self._models: OrderedDict[str, ServedModel] = OrderedDict()
         self._trusted: dict[str, _Trusted] = {}  # by reference
         self._lock = threading.Lock()
+        self._changes = 0  # that were told to us: an answer from before one is not believed
+        self._confirming: set[str] = set()
+        self._confirmer = ThreadPoolExecutor(1, "confirm")
 
     def recall(self, reference: str, routing_key: str | None = None) -> ServedModel | None:
         """The model if that takes no I/O: it is open, and what the reference means was confirmed a moment ago."""
-        trusted = self._trusted.get(reference)
-        if trusted is None or time.monotonic() >= trusted.until:
+        trusted, now = self._trusted.get(reference), time.monotonic()
+        if trusted is None or now >= trusted.until:
             return None
+        if now >= trusted.aging_from and reference not in self._confirming:
+            self._confirming.add(reference)
+            self._confirmer.submit(self._confirm, reference)
         return self._opened(choose(reference, trusted.targets, routing_key))
 
     def find(self, reference: str, routing_key: str | None = None) -> ServedModel:
         """The model, from the database and disk if need be (blocking). Raises NotFound."""
         for _ in range(MOST_LOOKS):
+            asked_at, changes = time.monotonic(), self._changes
             with self._database.read() as session:
                 route = service.route(session, reference)
             targets = tuple((location.id, share) for location, share in route.targets)
@@ -86,7 +97,9 @@ class ServedModels:
                 model = self._opened(chosen) or self._open(location)
             except FileNotFoundError:
                 continue  # purged since: whoever did it had moved the alias, or the next look finds nothing
-            self._trust(reference, _Trusted(targets, route.shadow, time.monotonic() + _trust_seconds(reference)))
+            seconds = _trust_seconds(reference)
+            aging_from, until = asked_at + LAST_PART * seconds, asked_at + seconds
+            self._trust(reference, _Trusted(targets, route.shadow, aging_from, until), changes)
             return model
         raise NotFound("There is no such model.")
 
@@ -102,6 +115,7 @@ class ServedModels:
     def forget(self, model_id: str) -> None:
         """Stop answering from it at once, by whatever reference."""
         with self._lock:
+            self._changes += 1
             self._trusted = {
                 reference: trusted
                 for reference, trusted in self._trusted.items()
@@ -112,10 +126,20 @@ class ServedModels:
     def forget_reference(self, reference: str) -> None:
         """Ask the database again what it means."""
         with self._lock:
+            self._changes += 1
             self._trusted.pop(reference, None)
 
-    def _trust(self, reference: str, trusted: "_Trusted") -> None:
+    def _confirm(self, reference: str) -> None:
+        """If it fails, what is known runs out, and whoever asks then is told why."""
+        try:
+            self.find(reference)
+        finally:
+            self._confirming.discard(reference)
+
+    def _trust(self, reference: str, trusted: _Trusted, changes: int) -> None:
         with self._lock:
+            if changes != self._changes:
+                return
             if len(self._trusted) >= MAX_TRUSTED:
                 self._trusted.clear()
             self._trusted[reference] = trusted

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.orm import Session
 
 from app.db import Database
 from app.errors import NotFound
@@ -12,6 +13,7 @@ from app.predictions import served
 from app.predictions.served import ServedModels
 from app.storage import BlobStore
 from tests.builders import migrated_database, model_bytes, model_row, queued_jobs
+from tests.serving import wait_until
 
 MODEL_BYTES = len(model_bytes([0.0]))
 
@@ -72,6 +74,42 @@ def test_a_reference_is_recalled_for_a_moment_without_the_database(
     monkeypatch.setattr(served, trust, 0.0)
     assert ready.find(reference) is found, "opened a second time"
     assert ready.recall(reference) is None
+
+
+def test_a_reference_in_steady_use_is_confirmed_before_its_time_is_over(
+    database: Database, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(database, blobs, "a", 1.0)
+    ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
+    monkeypatch.setattr(served, "NAME_TRUST_SECONDS", 60.0)
+    monkeypatch.setattr(served, "LAST_PART", 0.0)
+    assert ready.find("a").version == 1
+    add(database, blobs, "a", 2.0)
+    old = ready.recall("a")
+    assert old is not None
+    assert old.version == 1, "a request waited for the database"
+    wait_until(lambda: ready._trusted["a"].targets[0][0] != old.id, 10, "the reference to be looked up again")
+    new = ready.recall("a")
+    assert new is not None
+    assert new.version == 2
+
+
+def test_an_answer_from_before_a_change_is_not_believed(
+    database: Database, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(database, blobs, "a", 1.0)
+    ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
+    monkeypatch.setattr(served, "NAME_TRUST_SECONDS", 60.0)
+    look = models.route
+
+    def look_and_be_late(session: Session, reference: str) -> models.Route:
+        found = look(session, reference)
+        ready.forget_reference("a")
+        return found
+
+    monkeypatch.setattr(models, "route", look_and_be_late)
+    assert ready.find("a").version == 1
+    assert ready.recall("a") is None
 
 
 def test_a_deleted_model_no_longer_answers(database: Database, blobs: BlobStore) -> None:
