@@ -91,15 +91,26 @@ def _ndjson(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
 
 def _csv(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
     """Numbers as in JSON, with all their digits; nothing where a value is null, JSON where a value has parts."""
+    if len(columns) > 1 and all(map(_is_plain, columns.values())):
+        rows = _encoder.encode(list(zip(*map(plain, columns.values()), strict=True)))
+        lines = rows[2:-2].replace(b"],[", b"\n").replace(b"null", b"")
+        return b"%s\n%s\n" % (",".join(map(_quoted, columns)).encode(), lines)
     cells = [_cells(column) for column in columns.values()]
     if len(cells) == 1:
         cells = [[cell or '""' for cell in cells[0]]]  # a line without anything would be no row
     return "\n".join([",".join(map(_quoted, columns)), *map(",".join, zip(*cells, strict=True)), ""]).encode()
 
 
+def _is_plain(column: Column) -> bool:
+    """Whether there are values, and all of them are PLAIN."""
+    if isinstance(column, np.ndarray):
+        return column.ndim == 1 and column.dtype.kind in "fiub" and len(column) > 0
+    return len(column) > 0 and PLAIN.issuperset(map(type, column))
+
+
 def _cells(column: Column) -> list[str]:
     values = plain(column)
-    if len(values) and PLAIN.issuperset(map(type, values)):
+    if _is_plain(column):
         return _encoder.encode(values).decode()[1:-1].replace("null", "").split(",")
     return [_quoted(value if isinstance(value, str) else _cell(value)) for value in values]
 

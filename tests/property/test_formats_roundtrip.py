@@ -42,7 +42,9 @@ def spellings(draw: st.DrawFn, value: float) -> str:
 
 
 def same_bits(ours: np.ndarray[Any, Any], expected: list[float]) -> bool:
-    return ours.view(np.int64).tolist() == np.array(expected, dtype=np.float64).view(np.int64).tolist()
+    return (
+        ours.astype(np.float64).view(np.int64).tolist() == np.array(expected, dtype=np.float64).view(np.int64).tolist()
+    )
 
 
 @many

@@ -52,6 +52,19 @@ def test_no_header_and_numeric_labels(tmp_path: Path) -> None:
     assert "'1'" in table.warnings[0].detail
 
 
+@pytest.mark.parametrize("odd_row", [None, 0, 40_000, 99_999])
+def test_numbers_are_kept_in_single_precision_as_long_as_it_has_them_exactly(
+    tmp_path: Path, odd_row: int | None
+) -> None:
+    X = np.random.default_rng(0).integers(-(2**24), 2**24, (100_000, 3)) / 4.0
+    if odd_row is not None:
+        X[odd_row, 1] = 0.1
+    table = read_text(tmp_path, "".join(f"{a},{b},{c},{k % 2}\n" for k, (a, b, c) in enumerate(X.tolist())))
+    assert table.arrays["X"].dtype == (np.float32 if odd_row is None else np.float64)
+    np.testing.assert_array_equal(table.arrays["X"], X)
+    assert table.nnz == np.count_nonzero(X)
+
+
 @pytest.mark.parametrize(
     ("labels", "hint", "n_classes"),
     [

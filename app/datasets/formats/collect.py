@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -120,6 +120,7 @@ class Collector:
         self.n_rows = 0
         self.nnz = 0
         self._sparse = False
+        self._dtype: np.dtype[np.floating[Any]] | None = None
         self._labels: NumberCounts | WordCounts | None = None
         self._groups = Codes()
         self.features.clear()
@@ -145,8 +146,19 @@ class Collector:
             self.features.add(X, block.words, block.missing, block.marks)
             self.nnz -= int(np.count_nonzero(np.isnan(X)))
         if not self.features.spoilt:
-            self._sink.append("X", X)
+            self._sink.append("X", self._as_before(X))
             self.nnz += int(np.count_nonzero(X))
+
+    def _as_before(self, X: Array) -> Array:
+        """Rows in the precision of those before. If these need double precision, those are written anew in it."""
+        if self._dtype is None:
+            self._dtype = X.dtype
+        if X.dtype == self._dtype:
+            return X
+        if self._dtype == np.float32:
+            self._dtype = np.dtype(np.float64)
+            self._sink.rewrite("X", lambda rows: rows.astype(np.float64))
+        return X.astype(np.float64)
 
     def _add_sparse(self, rows: SparseRows) -> None:
         if not self._sparse:

@@ -1,6 +1,8 @@
 """CSV, piece by piece: plain numbers by our kernel, all else by pyarrow; where both refuse, Python's own reader finds
 the places of the faults.
 
+Rows of plain numbers are kept in single precision for as long as that has each of them exactly.
+
 Column names come from the header or not at all. Features are finite decimal numbers as long as nothing else is
 seen; a column with words in it is read anew as words, and `guess` tells what they are. Labels are numbers if all
 of them are, else strings exactly as given; groups are strings. Blank lines are skipped. Spaces and tabs around a
@@ -28,7 +30,7 @@ from .csv_kernels import TARGET, WEIGHT, parse_numbers
 from .csv_layout import Layout, find_layout
 from .labels import Encoded
 from .mapped import Mapped, map_file
-from .table import ErrorLog, FileError, FileWarning, InvalidFile, InvalidOption, ReadOptions, Summary, excerpt
+from .table import Array, ErrorLog, FileError, FileWarning, InvalidFile, InvalidOption, ReadOptions, Summary, excerpt
 from .text import LineCounter, Piece, check_text, is_sound, map_in_order, piece_bytes, pieces, skip_byte_order_mark
 from .words import encode_cells
 
@@ -37,6 +39,7 @@ __all__ = ["read_csv", "read_tsv", "warm"]
 WIDE = 10_000  # columns; from about here on pyarrow's cost of a column in a piece outweighs its speed
 PEEKED_BYTES = 16 << 10
 IGNORED = -3
+LOOKED_AT_ROWS = 32  # of a piece, before all of it is: decimal fractions show soon
 
 
 @cache
@@ -158,10 +161,12 @@ def _walk(
 
 def _find_record_end(mapped: Mapped, first: int, past: int) -> int:
     """The place behind the last line end that no quotes enclose, or 0. A CR at the very end may lack its LF."""
-    buffer = np.frombuffer(mapped, dtype=np.uint8, count=past - first, offset=first)
+    text = mapped[first:past]  # to copy it and search the copy is faster than to search the file
+    if b'"' not in text:
+        end = (text.rfind(b"\n") + 1) or (text.rfind(b"\r", 0, -1) + 1)
+        return first + end if end else 0
+    buffer = np.frombuffer(text, dtype=np.uint8)
     is_quote = buffer == ord('"')
-    if not is_quote.any():
-        return (mapped.rfind(b"\n", first, past) + 1) or (mapped.rfind(b"\r", first, past - 1) + 1)
     is_end = buffer == ord("\n")
     is_end[:-1] |= (buffer[:-1] == ord("\r")) & (buffer[1:] != ord("\n"))
     ends = np.flatnonzero(is_end)
@@ -226,7 +231,17 @@ def _parse_plain(piece: Piece, layout: Layout) -> Block | None:
     weight = np.empty(0 if roles.weight is None else n_rows)
     if parse_numbers(text, ord(layout.delimiter), places, X, target, weight) != n_rows or (weight < 0).any():
         return None
-    return Block(X, target, None if roles.weight is None else weight)
+    return Block(_narrowed(X), target, None if roles.weight is None else weight)
+
+
+def _narrowed(X: Array) -> Array:
+    """The same numbers in half of the memory, if single precision has all of them: whole numbers, mostly."""
+    for rows in (X[:LOOKED_AT_ROWS], X):
+        with np.errstate(over="ignore"):  # what is too large is not equal
+            narrow = rows.astype(np.float32)
+        if not np.array_equal(narrow, rows):
+            return X
+    return narrow
 
 
 def _take_out_marks(columns: dict[int, Any], j: int, layout: Layout) -> Counter[str]:
