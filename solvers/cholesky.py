@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .rows import Floats
 
-__all__ = ["cholesky_factor", "cholesky_solve"]
+__all__ = ["cholesky_factor", "cholesky_solve", "factor_in_place", "solve_in_place"]
 
 Array = NDArray[Any]
 
@@ -31,7 +31,7 @@ def cholesky_factor(upper: Floats, ridge: float) -> Floats:
     factor[:k, :k] = np.triu(upper).T
     factor[np.arange(k), np.arange(k)] += ridge
     factor[np.arange(k, padded), np.arange(k, padded)] = 1.0
-    if not _factor_in_place(factor, BLOCK):
+    if not factor_in_place(factor, BLOCK):
         raise np.linalg.LinAlgError("the matrix is not positive definite")
     return factor
 
@@ -40,7 +40,7 @@ def cholesky_solve(factor: Floats, rhs: Floats) -> Floats:
     """x with LL'x = rhs."""
     x = np.zeros(factor.shape[0])
     x[: rhs.size] = rhs
-    _solve_in_place(factor, x)
+    solve_in_place(factor, x)
     return x[: rhs.size]
 
 
@@ -50,7 +50,7 @@ _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carr
 
 
 @njit(cache=True, nogil=True)
-def _factor_in_place(L: Array, block: int) -> bool:
+def factor_in_place(L: Array, block: int) -> bool:
     order = L.shape[0]
     for first in range(0, order, block):
         past = first + block
@@ -87,7 +87,7 @@ def _subtract_tile(L: Array, i: int, j: int, columns: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _solve_in_place(L: Array, x: Array) -> None:
+def solve_in_place(L: Array, x: Array) -> None:
     order = L.shape[0]
     for i in range(order):
         x[i] = (x[i] - _dot(L[i, :i], x[:i])) / L[i, i]

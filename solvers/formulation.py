@@ -62,7 +62,8 @@ def _row_costs(setting: Setting, multipliers: Floats, weights: Floats) -> tuple[
     """C_i of every row, and their sum."""
     scale = setting.C / float(multipliers.sum()) if setting.c_scale == "mean" else setting.C
     with np.errstate(over="ignore"):
-        costs = scale * weights * multipliers
+        costs = scale * weights
+        costs *= multipliers
         total_cost = float(costs.sum())
     _reject_useless_costs(total_cost, "class_weight", "leaves no row with a weight above zero")
     return read_only(costs), total_cost
@@ -84,7 +85,7 @@ def _ordinal_problem(
         setting=setting,
         data=data,
         classes=labels.classes,
-        costs=read_only(multipliers),
+        costs=read_only(np.ascontiguousarray(multipliers)),
         total_cost=total_cost,
         ranks=read_only(labels.codes.astype(np.int32)),
         groups=read_only(codes.astype(np.int32)),
@@ -126,7 +127,7 @@ def _weight_of_pairs(ranks: NDArray[np.intp], groups: NDArray[np.intp], multipli
 
 def _sample_multipliers(sample_weight: object, n_rows: int) -> Floats:
     if sample_weight is None:
-        return np.ones(n_rows)
+        return np.broadcast_to(1.0, (n_rows,))  # takes no memory, nor the time to fill it
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):

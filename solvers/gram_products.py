@@ -5,7 +5,7 @@ from typing import Any
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["GRAM_ROWS", "add_gram_csr", "add_gram_dense"]
+__all__ = ["GRAM_ROWS", "add_gram_csr", "add_gram_dense", "add_gram_rows"]
 
 Array = NDArray[Any]
 
@@ -46,6 +46,47 @@ def add_gram_dense(values: Array, v: Array, constant: float, plain: Array, weigh
                 for b in range(a // 4 * 4, d + 1, 4):
                     _add_tile(weighted, plain, filled, a, b, out)
             filled = 0
+
+
+@njit(cache=True, nogil=True)
+def add_gram_rows(
+    values: Array, columns: Array, starts: Array, rows: Array, v: Array, constant: float, plain: Array, weighted: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """The same for these rows of either kind of data, each with its v; sparse ones that are gathered must not be too
+    sparse. Without room in `plain` they are not: each pair of entries is then added by itself."""
+    d, is_dense = out.shape[0] - 1, starts.size == 0
+    for first in range(0, rows.size if plain.shape[1] > 0 else 0, max(1, plain.shape[1])):
+        filled = min(plain.shape[1], rows.size - first)
+        if not is_dense:
+            plain[:] = 0.0
+        for r in range(filled):
+            i = rows[first + r]
+            if is_dense:
+                row = values[i * d : i * d + d]
+                for j in range(d):
+                    plain[j, r] = row[j]
+            else:
+                for e in range(starts[i], starts[i + 1]):
+                    plain[columns[e], r] = values[e]
+            plain[d, r] = constant
+        for j in range(d + 1):
+            for r in range(filled):
+                weighted[j, r] = plain[j, r] * v[first + r]
+        for a in range(0, d + 1, 3):
+            for b in range(a // 4 * 4, d + 1, 4):
+                _add_tile(weighted, plain, filled, a, b, out)
+    if plain.shape[1] > 0:
+        return
+    for m in range(rows.size):
+        i = rows[m]
+        out[d, d] += v[m] * constant * constant
+        for k in range(starts[i], starts[i + 1]):
+            column, scaled = columns[k], v[m] * values[k]
+            out[column, d] += scaled * constant
+            for other in range(k, starts[i + 1]):
+                low, high = min(column, columns[other]), max(column, columns[other])
+                out[low, high] += scaled * values[other]
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

@@ -21,12 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from .cholesky import cholesky_factor, cholesky_solve
 from .errors import InvalidOptions, UnsupportedProblem
-from .newton_rows import Sums, evaluate_rows, mark_changes, search_line, shares_of
+from .gram_products import GRAM_ROWS, add_gram_rows
+from .newton_matrix import newton_direction
+from .newton_rows import Sums, alphas_of, evaluate_rows, mark_changes, search_line, sum_with_places
 from .problem import BinaryProblem
 from .protocol import Method, Point, Progress, Start
 from .result import State, Status
+from .row_samples import RowSample, take_sample
 from .rows import Floats, read_only
 from .setting import Setting
 
@@ -36,9 +38,11 @@ MAX_FEATURES = 4096  # the matrix, its factor and a copy of the state are then 4
 FIRST_ROWS, FIRST_ROWS_A_FEATURE = 1000, 32
 """Of the first sample: with 8 a feature its minimum was of no use for more rows."""
 GROWTH = 8  # of the sample: its steps cost little beside those on the next
+LEAST_STRIDE = 4  # a sample is copied: no more than a quarter of the rows
 BLOCK_ENTRIES = 1 << 20  # of X in a block of rows: blocks are added in their order, by any number of threads
 LEAST_SHARE = 0.1  # of the usual curvature of a column: covtype, C = 100, 1e-3: 6 steps on all rows without, 4 with it
 SAMPLE_STEPS = 4  # with a sample's matrix: so many reads take as long as the matrix of all rows
+PAIR_WORK = 4  # an entry of the matrix added by itself, at any place, takes as long as so many of a tile
 PATIENCE = 8  # so many steps on all rows without a smaller gap mean that rounding rules
 DRIFT = 1e-3  # the error of a downdated matrix, beside the identity in it, at which it is summed up anew
 _EPS = float(np.finfo(float).eps)
@@ -61,7 +65,13 @@ class RowNewton(Method[BinaryProblem]):
         self.ridge = np.ones(data.n_features + 1)
         self.ridge[-1] = 0.0 if self.is_free else 1.0
         self.row_entries = max(1.0, data.stored_entries / data.n_rows)
-        self.changes = np.empty(data.n_rows)
+        self.changed, self.changes = np.empty(data.n_rows + 1, dtype=np.int64), np.empty(data.n_rows + 1)
+        k = data.n_features + 1
+        # Rows are gathered for tiles of the matrix, unless they are so sparse that adding pairs of entries is less.
+        room = GRAM_ROWS if not data.sparse or k * k <= PAIR_WORK * self.row_entries**2 else 0
+        padded = -(-k // 12) * 12  # whole tiles of 3 x 4
+        self._taken: RowSample | None = None
+        self.gathered = np.zeros((padded, room)), np.zeros((padded, room))
 
     @classmethod
     def missing(cls, setting: Setting) -> UnsupportedProblem | None:
@@ -79,7 +89,7 @@ class RowNewton(Method[BinaryProblem]):
         """
 
     def init(self, seed: int, start: Start) -> State:
-        n, k = self.problem.data.n_rows, self.problem.data.n_features + 1
+        k = self.problem.data.n_features + 1
         state: State = {
             "phase": "moved",  # of the trial: "moved", "searched" are taken as they are, "trial" is judged; "aim": none
             "w": np.zeros(k),
@@ -88,11 +98,12 @@ class RowNewton(Method[BinaryProblem]):
             "squares": np.zeros(k),  # sums of C_i h_i^2: squared hinge: of the rows that curve; hinge: of all rows
             "squares_known": False,
             "least_share": LEAST_SHARE,  # see _damp
-            "slack": np.zeros(n),
-            "trial_slack": np.zeros(n),
+            "slack": np.zeros(0),  # like the other numbers of rows, of those in the sample
+            "trial_slack": np.zeros(0),
             "before": np.zeros(0),
             "gram": np.zeros((k, k)),  # of the rows in `summed`, upper triangle
-            "summed": np.zeros(n, dtype=bool),
+            "summed": np.zeros(0, dtype=bool),
+            "summed_stride": 0,
             "peak": 0.0,  # the largest trace of `gram` since it was summed up anew
             "stride": self._first_stride(),
             "gram_stride": 1,
@@ -108,18 +119,30 @@ class RowNewton(Method[BinaryProblem]):
             "lowest": math.inf,  # the smooth objective before, if it was the same one
             "idle": 0,
             # The place counts: weights may be the same numbers in another order.
-            "costs_seen": float((self.problem.costs * np.arange(1, n + 1)).sum()),
+            "costs_seen": sum_with_places(self.problem.costs),
             **dict.fromkeys(("iterations", "rows_read"), 0),
         }
-        state["gram_stride"] = state["stride"]
+        self._enter(state, state["stride"])
         self._prepare(state, is_warm=start.coef is not None)
         if start.state is not None:
             self._resume(state, start.state)
         elif start.coef is not None:
             scale = self.constant
             state["trial"] = np.append(start.coef, start.intercept / scale if scale > 0.0 else 0.0)
-            state["stride"] = state["gram_stride"] = 1
+            self._enter(state, 1)
+            state["gram_stride"] = 1
         return state
+
+    def _enter(self, state: State, stride: int) -> None:
+        """Go on with a sample of this stride, at the trial."""
+        n = self.problem.data.n_rows // stride
+        state["stride"], state["summed_stride"] = stride, 0
+        if stride > 1 or not self._is_long():
+            state["gram_stride"] = stride
+        state["slack"], state["trial_slack"] = np.empty(n), np.empty(n)
+        state["summed"] = np.zeros(n, dtype=bool)
+        if self.top == 1.0:
+            state["before"] = np.zeros(n)
 
     def _prepare(self, state: State, *, is_warm: bool) -> None:
         """Set what defines the smooth problem at the start."""
@@ -167,8 +190,8 @@ class RowNewton(Method[BinaryProblem]):
         w, alpha = state["w"], None
         if state["stride"] == 1:
             alpha = np.empty(self.problem.data.n_rows)
-            shares_of(state["slack"], state["h"], self.top, read_only(state["before"]), alpha)
-            alpha *= state["stretch"] * self.problem.costs
+            smoothing = state["h"], self.top, read_only(state["before"]), state["stretch"]
+            alphas_of(read_only(state["slack"]), self.problem.costs, *smoothing, alpha)
         return Point(w[:-1].copy(), float(self.constant * w[-1]), alpha)
 
     # --- where to go -------------------------------------------------------------------------------------------------
@@ -184,57 +207,44 @@ class RowNewton(Method[BinaryProblem]):
         n = self.problem.data.n_rows
         error = state["w"].size * (state["stride"] - 1) / n  # of the sample's minimum: off by some k rows' losses
         if state["stride"] > 1 and gain <= 0.5 * error:
-            state["stride"] = 1 if state["stride"] < 2 * GROWTH else state["stride"] // GROWTH
-            if state["stride"] > 1 or not self._is_long():
-                state["gram_stride"] = state["stride"]
+            self._enter(state, self._next_stride(state["stride"]))
             state["phase"], state["squares_known"], gain = "moved", False, 0.0
         if self._advance(state, gain, max(target, error)):
             state["phase"], state["lowest"] = "moved", math.inf
 
     def _direction(self, state: State) -> Floats:
         self._update_gram(state)
-        curvature = self._scale(state["gram_stride"]) / state["h"]
-        matrix, gram = curvature * state["gram"], state["gram"]
-        if state["gram_stride"] > state["stride"]:
-            seen = gram.diagonal() > 0.0
-            whole = state["squares"] / state["h"]
-            stretch = np.sqrt(np.divide(whole, matrix.diagonal(), out=np.zeros_like(whole), where=seen))
-            matrix *= stretch[:, None] * stretch
-            matrix[np.diag_indices_from(matrix)] = whole
-        if self.top == 1.0:
-            self._damp(state, matrix)
-        matrix[np.diag_indices_from(matrix)] += self.ridge
-        if self.is_free and matrix[-1, -1] <= 0.0:
-            matrix[-1, -1] = 1.0
         gradient = state["w"] * self.ridge - state["u"]
-        return -cholesky_solve(cholesky_factor(matrix, 0.0), gradient)
-
-    def _damp(self, state: State, matrix: Floats) -> None:
-        """Give columns that lack rows between the kinks a part of the usual curvature: a step that knows nothing of the
-        kinks of all their other rows would leap over them."""
-        squares, diagonal = state["squares"], matrix.diagonal()
-        has_rows = squares > 0.0
-        usual = float(np.median(diagonal[has_rows] / squares[has_rows])) if has_rows.any() else 0.0
-        matrix[np.diag_indices_from(matrix)] = np.maximum(diagonal, state["least_share"] * usual * squares)
+        direction: Floats = np.empty(gradient.size)
+        curvature, of_sample = self._scale(state["gram_stride"]) / state["h"], state["gram_stride"] > state["stride"]
+        least_share = state["least_share"] if self.top == 1.0 else 0.0
+        damping = state["h"], state["squares"], least_share, of_sample
+        if not newton_direction(state["gram"], curvature, *damping, self.ridge, gradient, direction):
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+        return direction
 
     def _update_gram(self, state: State) -> None:
-        gram, changes = state["gram"], self.changes
-        has_drifted = state["peak"] * _EPS > DRIFT
-        arguments = self.problem.costs, state["h"], self.top, read_only(state["before"]), state["gram_stride"]
-        count, changed = mark_changes(
-            read_only(state["slack"]), *arguments, state["seed"], state["summed"], changes, has_drifted
+        gram, sample = state["gram"], self._sample(state)
+        stride = 1 if state["gram_stride"] == state["stride"] else state["gram_stride"]  # within the sample
+        anew = state["peak"] * _EPS > DRIFT or state["summed_stride"] != stride
+        if state["summed_stride"] != stride:
+            state["summed"][:], state["summed_stride"] = False, stride
+        arguments = sample.costs, state["h"], self.top, read_only(state["before"]), stride, state["seed"]
+        count, anew = mark_changes(
+            read_only(state["slack"]), *arguments, state["summed"], self.changed, self.changes, anew
         )
-        if changed < 0:
+        if anew:
             gram[:], state["peak"] = 0.0, 0.0
-        self.problem.data.add_gram(changes, self.constant, gram)
-        state["rows_read"] += count if changed < 0 else changed
+        changed = read_only(self.changed[:count]), read_only(self.changes[:count])
+        add_gram_rows(*sample.data.flat(), *changed, self.constant, *self.gathered, gram)
+        state["rows_read"] += count
         state["peak"] = max(state["peak"], float(gram.trace()))
 
     def _search(self, state: State, direction: Floats) -> None:
         """The least point of the line through w and the trial becomes the trial."""
-        stride, w = state["stride"], state["w"]
-        arguments = self.problem.costs, state["h"], self.top, read_only(state["before"]), stride, state["seed"]
-        slopes = self._scale(stride), self._dot(w, direction), self._dot(direction, direction), state["slope"]
+        w, costs = state["w"], self._sample(state).costs
+        arguments = costs, state["h"], self.top, read_only(state["before"])
+        slopes = self._scale(state["stride"]), self._dot(w, direction), self._dot(direction, direction), state["slope"]
         t = search_line(read_only(state["slack"]), read_only(state["trial_slack"]), *arguments, *slopes)
         state["trial"], state["phase"] = w + t * direction, "searched"
         # Too long a step, or one that the columns' least curvature made too short.
@@ -244,16 +254,16 @@ class RowNewton(Method[BinaryProblem]):
 
     def _evaluate(self, state: State) -> tuple[Sums, Floats]:
         """Read the sample at the trial: sums as if it were all rows."""
-        problem, stride = self.problem, state["stride"]
-        rows = problem.data.n_rows // stride
+        sample, stride = self._sample(state), state["stride"]
+        rows = sample.data.n_rows
         n_blocks = max(1, int(rows * self.row_entries) // BLOCK_ENTRIES)
         edges = [rows * block // n_blocks for block in range(n_blocks + 1)]
         vectors = np.zeros((n_blocks, 2, state["w"].size))
         weights = read_only(state["trial"])
-        smoothing: tuple[Any, ...] = state["h"], self.top, read_only(state["before"]), stride, state["seed"]
+        smoothing: tuple[Any, ...] = state["h"], self.top, read_only(state["before"])
         with_squares = state["gram_stride"] > stride if self.top > 1.0 else not state["squares_known"]
         kernel: Callable[..., tuple[float, ...]] = evaluate_rows
-        constants: tuple[Any, ...] = (*problem.data.flat(), problem.signs, problem.costs, self.constant, weights)
+        constants: tuple[Any, ...] = (*sample.data.flat(), sample.signs, sample.costs, self.constant, weights)
 
         def read(block: int) -> tuple[float, ...]:
             into: tuple[Any, ...] = edges[block], edges[block + 1], state["trial_slack"], vectors[block]
@@ -312,7 +322,15 @@ class RowNewton(Method[BinaryProblem]):
     def _first_stride(self) -> int:
         n, k = self.problem.data.n_rows, self.problem.data.n_features + 1
         stride = n // max(FIRST_ROWS, FIRST_ROWS_A_FEATURE * k)
-        return stride if stride >= 4 else 1
+        return stride if stride >= LEAST_STRIDE else 1
+
+    def _next_stride(self, stride: int) -> int:
+        return 1 if stride < LEAST_STRIDE * GROWTH else stride // GROWTH
+
+    def _sample(self, state: State) -> RowSample:
+        if self._taken is None or self._taken.stride != state["stride"]:
+            self._taken = take_sample(self.problem, state["stride"], state["seed"])
+        return self._taken
 
     def _is_long(self) -> bool:
         """Whether adding up the matrix of all rows takes so much longer than a read that a sample is worth trying."""
@@ -332,16 +350,16 @@ class RowNewton(Method[BinaryProblem]):
             raise InvalidOptions(
                 "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"
             )
-        arrays = [name for name, value in state.items() if isinstance(value, np.ndarray)]
-        is_own = all(np.shape(earlier.get(name, 0.0)) == state[name].shape for name in arrays)
-        if is_own and earlier.get("costs_seen") == state["costs_seen"]:
-            rows_read = self.problem.data.n_rows
-            state.update({name: np.array(earlier[name]) for name in arrays})
-            state.update({name: earlier[name] for name in state if name not in arrays})
-            state["iterations"], state["rows_read"] = 0, rows_read
+        is_own = earlier.get("costs_seen") == state["costs_seen"] and state.keys() <= earlier.keys()
+        n = self.problem.data.n_rows
+        if is_own and np.shape(earlier["slack"]) == (n // earlier["stride"],):
+            for name, value in state.items():
+                state[name] = np.array(earlier[name]) if isinstance(value, np.ndarray) else earlier[name]
+            state["iterations"], state["rows_read"] = 0, n
         else:
             state["trial"] = np.array(earlier["w"])
-            state["stride"] = state["gram_stride"] = 1
+            self._enter(state, 1)
+            state["gram_stride"] = 1
             self._prepare(state, is_warm=True)
 
 

@@ -8,9 +8,6 @@ with h = 1/2, q = 0 and no top for squared hinge; top = 1 for hinge smoothed ove
 that the row had before (0 at first; the multipliers of an augmented Lagrangian). The smooth objective's term is
 C_i (r_i s_i - h (r_i - q_i)^2 / 2), its slope in s_i is alpha_i, and its curvature is C_i / h on the rows "between":
 0 < q_i + s_i / h < top.
-
-A sample is one row of every `stride`, at a place in each stretch that a hash decides: rows that are sorted or periodic
-do no harm, and no list of rows is kept.
 """
 
 from typing import Any, NamedTuple
@@ -19,13 +16,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["Sums", "evaluate_rows", "mark_changes", "search_line", "shares_of"]
+from .row_samples import row_of
+
+__all__ = ["Sums", "alphas_of", "evaluate_rows", "mark_changes", "search_line", "shares_of", "sum_with_places"]
 
 Array = NDArray[Any]
 
 
 class Sums(NamedTuple):
-    """What a read of the sample adds up, beside the vectors."""
+    """What a read adds up, beside the vectors."""
 
     loss: float
     """C_i max(0, s_i), squared for squared hinge."""
@@ -44,15 +43,6 @@ _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carr
 _AT_ONCE = 64  # rows that are gone through together: of 100 numbers each they fit into the nearest cache
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _row_of(m: int, stride: int, seed: int) -> int:
-    """Where in its stretch of rows the m-th of a sample is."""
-    if stride == 1:
-        return m
-    mixed = (m + seed) * 0x9E3779B1 & 0xFFFFFFFF
-    return m * stride + (mixed ^ mixed >> 15) % stride
-
-
 @njit(cache=True, nogil=True)
 def evaluate_rows(
     values: Array,
@@ -65,50 +55,44 @@ def evaluate_rows(
     h: float,
     top: float,
     before: Array,
-    stride: int,
-    seed: int,
     first: int,
     past: int,
     slack: Array,
     sums: Array,
     with_squares: bool,
 ) -> tuple[float, float, float, float, float]:
-    """Rows `first` to `past` of a sample: slacks; alpha_i y_i h_i added up in sums[0], C_i h_i^2 in sums[1] if
-    asked for, with squared hinge of the rows between, with hinge of all; returns the fields of Sums.
+    """Rows `first` to `past`: slacks; alpha_i y_i h_i added up in sums[0], C_i h_i^2 in sums[1] if asked for,
+    with squared hinge of the rows between, with hinge of all; returns the fields of Sums.
 
-    Some rows at a time, whose entries then stay in the cache, in three loops: short ones keep the processor busy.
+    Some rows at a time, whose entries then stay in the cache, in short loops: they keep the processor busy.
     """
     d = w.size - 1
     has_before, is_all = before.size > 0, top == 1.0
     loss, smooth, mismatch, total, conjugate = 0.0, 0.0, 0.0, 0.0, 0.0
-    rows, part = np.empty(_AT_ONCE, np.int64), np.zeros((5, _AT_ONCE))
+    nothing, shares = np.zeros(_AT_ONCE), np.empty(_AT_ONCE)
     used, weights = np.empty(_AT_ONCE + 3, np.int64), np.empty(_AT_ONCE + 3)
     bias, at_once = constant * w[d], _AT_ONCE
     for begin in range(first, past, at_once):
         count = min(at_once, past - begin)
-        for k in range(count):
-            i = _row_of(begin + k, stride, seed)
-            rows[k], part[1, k] = i, costs[i]
-            if has_before:
-                part[2, k] = before[i]
-        _score_rows(values, columns, starts, rows[:count], w, part[0])
-        for k in range(count):
-            part[0, k] = 1.0 - signs[rows[k]] * (part[0, k] + bias)
-        sums_here = _add_up(part[0, :count], part[1, :count], part[2, :count], h, top, part[3, :count])
+        end = begin + count
+        _score_rows(values, columns, starts, begin, signs[begin:end], bias, w, slack[begin:end])
+        if has_before:
+            sums_here = _add_up(slack[begin:end], costs[begin:end], before[begin:end], h, top, shares[:count])
+        else:
+            sums_here = _add_up(slack[begin:end], costs[begin:end], nothing[:count], h, top, shares[:count])
         loss, smooth, mismatch = loss + sums_here[0], smooth + sums_here[1], mismatch + sums_here[2]
         total, conjugate = total + sums_here[3], conjugate + sums_here[4]
         n_used = 0
         for k in range(count):
-            i = rows[k]
-            slack[i] = part[0, k]
-            weights[n_used], used[n_used] = part[1, k] * part[3, k] * signs[i], i
-            n_used += part[3, k] > 0.0
+            i = begin + k
+            weights[n_used], used[n_used] = costs[i] * shares[k] * signs[i], i
+            n_used += shares[k] > 0.0
         _add_rows(values, columns, starts, constant, used, weights, n_used, sums[0])
         if with_squares:
             n_used = 0
             for k in range(count):
-                weights[n_used], used[n_used] = part[1, k], rows[k]
-                n_used += is_all or (part[3, k] > 0.0 and part[3, k] < top)
+                weights[n_used], used[n_used] = costs[begin + k], begin + k
+                n_used += is_all or (shares[k] > 0.0 and shares[k] < top)
             _add_squares(values, columns, starts, constant, used, weights, n_used, sums[1])
     return loss, smooth, mismatch, total, conjugate
 
@@ -140,28 +124,31 @@ def _add_up(
 
 
 @njit(cache=True, nogil=True)
-def _score_rows(values: Array, columns: Array, starts: Array, rows: Array, w: Array, out: Array) -> None:
-    """Apart from the loops around it, which would otherwise keep this one from being compiled well."""
+def _score_rows(
+    values: Array, columns: Array, starts: Array, begin: int, signs: Array, bias: float, w: Array, out: Array
+) -> None:
+    """The slacks of consecutive rows."""
     d = w.size - 1
     if starts.size == 0:
-        for k in range(rows.size):
-            out[k] = _dot_dense(values[rows[k] * d : rows[k] * d + d], w)
+        block = values[begin * d : (begin + out.size) * d].reshape((out.size, d))
+        _score_dense(block, signs, bias, w, out)
         return
-    for k in range(rows.size):
-        begin, end = starts[rows[k]], starts[rows[k] + 1]
-        row, at = values[begin:end], columns[begin:end]
+    for k in range(out.size):
+        row, at = values[starts[begin + k] : starts[begin + k + 1]], columns[starts[begin + k] : starts[begin + k + 1]]
         score = 0.0
         for e in range(row.size):
             score += row[e] * w[at[e]]
-        out[k] = score
+        out[k] = 1.0 - signs[k] * (score + bias)
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _dot_dense(row: Array, w: Array) -> float:
-    total = 0.0
-    for j in range(row.size):
-        total += row[j] * w[j]
-    return total
+def _score_dense(block: Array, signs: Array, bias: float, w: Array, out: Array) -> None:
+    """As a table: a slice for each row would take longer than a short row itself."""
+    for k in range(block.shape[0]):
+        score = 0.0
+        for j in range(block.shape[1]):
+            score += block[k, j] * w[j]
+        out[k] = 1.0 - signs[k] * (score + bias)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -221,40 +208,34 @@ def mark_changes(
     stride: int,
     seed: int,
     summed: Array,
+    rows: Array,
     changes: Array,
     anew: bool,
-) -> tuple[int, int]:
-    """The rows between that a sample of this stride has: their number, and how many differ from those in `summed`.
+) -> tuple[int, bool]:
+    """The rows of a sample whose weights in the Gram matrix change, and by how much, in front of `rows` and `changes`.
 
-    Unless there are more that differ than that are between, and always with `anew` as a sum from nothing, `summed` is
-    brought up to date, and `changes` holds what each row's weight in the Gram matrix changes by.
+    `summed` says which rows of the sample are in the matrix, and is brought up to date. If there are more that change
+    than that are between, and always with `anew`, it is a sum from nothing. Returns how many there are, and whether it
+    is such a sum.
     """
-    has_before = before.size > 0
+    has_before, steep = before.size > 0, 1.0 / h
     n_between, n_changed = 0, 0
-    changes[:] = 0.0
     for m in range(slack.size // stride):
-        i = _row_of(m, stride, seed)
-        r = (before[i] if has_before else 0.0) + slack[i] / h
-        if costs[i] > 0.0 and 0.0 < r < top:
-            changes[i] = costs[i]
-            n_between += 1
-    n_summed = 0
-    for i in range(slack.size):
-        is_between = changes[i] > 0.0
-        n_summed += summed[i]
+        i = row_of(m, stride, seed)
+        r = (before[i] if has_before else 0.0) + slack[i] * steep
+        is_between = costs[i] > 0.0 and r > 0.0 and r < top
+        n_between += is_between
         n_changed += is_between != summed[i]
-    if anew or n_changed > n_between:
-        for i in range(slack.size):
-            summed[i] = changes[i] > 0.0
-        return n_between, -1
-    for i in range(slack.size):
-        is_between = changes[i] > 0.0
-        if is_between == summed[i]:
-            changes[i] = 0.0
-        elif not is_between:
-            changes[i] = -costs[i]
+    anew = anew or n_changed > n_between
+    count = 0
+    for m in range(slack.size // stride):
+        i = row_of(m, stride, seed)
+        r = (before[i] if has_before else 0.0) + slack[i] * steep
+        is_between = costs[i] > 0.0 and r > 0.0 and r < top
+        rows[count], changes[count] = i, costs[i] if is_between else -costs[i]
+        count += is_between if anew else is_between != summed[i]
         summed[i] = is_between
-    return n_between, n_changed
+    return count, anew
 
 
 @njit(cache=True, nogil=True)
@@ -265,8 +246,6 @@ def search_line(
     h: float,
     top: float,
     before: Array,
-    stride: int,
-    seed: int,
     scale: float,
     start_slope: float,
     norm: float,
@@ -279,19 +258,15 @@ def search_line(
     `whole_slope` the derivative of all at 0.
     """
     low, high, t = 0.0, np.inf, 1.0
-    has_before = before.size > 0
+    has_before, steep = before.size > 0, 1.0 / h
     steepest = abs(whole_slope)
+    n = slack.size
+    starts, rates, weights = np.empty(n), np.empty(n), np.empty(n)  # of the shares along the line
+    for i in range(n):
+        starts[i] = (before[i] if has_before else 0.0) + slack[i] * steep
+        rates[i], weights[i] = (trial[i] - slack[i]) * steep, costs[i] * h
     for _ in range(60):
-        slope, curvature = 0.0, 0.0
-        for m in range(slack.size // stride):
-            i = _row_of(m, stride, seed)
-            change = trial[i] - slack[i]
-            r = (before[i] if has_before else 0.0) + (slack[i] + t * change) / h
-            if costs[i] == 0.0 or r <= 0.0:
-                continue
-            if r < top:
-                curvature += costs[i] * change * change / h
-            slope += costs[i] * min(r, top) * change
+        slope, curvature = _derivatives(starts, rates, weights, top, t)
         slope = start_slope + t * norm + scale * slope
         curvature = norm + scale * curvature
         if slope > 0.0:
@@ -309,6 +284,17 @@ def search_line(
     return t
 
 
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _derivatives(starts: Array, rates: Array, weights: Array, top: float, t: float) -> tuple[float, float]:
+    """Of the rows' terms along the line, at t: first and second."""
+    slope, curvature = 0.0, 0.0
+    for m in range(starts.size):
+        r, rate = starts[m] + t * rates[m], rates[m] * weights[m]
+        slope += min(max(r, 0.0), top) * rate
+        curvature += rate * rates[m] if r > 0.0 and r < top else 0.0
+    return slope, curvature
+
+
 @njit(cache=True, nogil=True)
 def shares_of(slack: Array, h: float, top: float, before: Array, out: Array) -> None:
     """out[i] = r_i"""
@@ -316,3 +302,21 @@ def shares_of(slack: Array, h: float, top: float, before: Array, out: Array) -> 
     for i in range(slack.size):
         q = before[i] if has_before else 0.0
         out[i] = min(max(q + slack[i] / h, 0.0), top)
+
+
+@njit(cache=True, nogil=True)
+def alphas_of(slack: Array, costs: Array, h: float, top: float, before: Array, stretch: float, out: Array) -> None:
+    """out[i] = stretch alpha_i"""
+    has_before, steep = before.size > 0, 1.0 / h
+    for i in range(slack.size):
+        q = before[i] if has_before else 0.0
+        out[i] = stretch * costs[i] * min(max(q + slack[i] * steep, 0.0), top)
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def sum_with_places(costs: Array) -> float:
+    """A number that tells one problem's costs from another's; the place counts."""
+    total = 0.0
+    for i in range(costs.size):
+        total += costs[i] * (i + 1.0)
+    return total

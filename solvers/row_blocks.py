@@ -46,6 +46,9 @@ class RowBlocks(Rows):
         for part, rows in self._placed():
             part.margins_and_column_sums(w, v[rows], margins[rows], sums)
 
+    def taken(self, rows: Array) -> Rows:
+        raise UnsupportedProblem("X", "comes in blocks of rows, which are only read in their order")
+
     def squared_norms(self) -> Floats:
         return np.concatenate([part.squared_norms() for part in self.blocks])
 

@@ -68,6 +68,10 @@ class Rows(ABC):
         """margins[i] = x_i . w, and sums += sum_i v_i x_i, in one read."""
 
     @abstractmethod
+    def taken(self, rows: Array) -> "Rows":
+        """A copy of these rows, in this order."""
+
+    @abstractmethod
     def squared_norms(self) -> Floats:
         """|x_i|^2 for every row."""
 
@@ -138,6 +142,14 @@ class CsrRows(Rows):
         _both_products_csr(self.values, self.columns, self.starts, read_only(v), pairs, margins)
         sums += pairs[:, 1]
 
+    def taken(self, rows: Array) -> Rows:
+        starts = np.zeros(rows.size + 1, dtype=np.int64)
+        np.cumsum(self.starts[rows + 1] - self.starts[rows], out=starts[1:])
+        values = np.empty(starts[-1], dtype=self.values.dtype)
+        columns = np.empty(starts[-1], dtype=self.columns.dtype)
+        _take_rows_csr(self.values, self.columns, self.starts, read_only(rows), starts, values, columns)
+        return CsrRows(values, columns, starts, (rows.size, self.n_features))
+
     def squared_norms(self) -> Floats:
         if self._norms is None:
             norms = np.empty(self.n_rows)
@@ -196,6 +208,9 @@ class DenseRows(Rows):
             part, place = DenseRows(self.values[first : first + size]), slice(first, first + size)
             part.margins(w, margins[place])
             part.add_weighted_column_sums(v[place], sums)
+
+    def taken(self, rows: Array) -> Rows:
+        return DenseRows(self.values[rows])
 
     def squared_norms(self) -> Floats:
         out = np.empty(self.n_rows)
@@ -335,6 +350,16 @@ def _add_column_sums_csr(values: Array, columns: Array, starts: Array, v: Array,
             row, row_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
             for k in range(row.size):
                 out[row_columns[k]] += multiplier * row[k]
+
+
+@njit(cache=True, nogil=True)
+def _take_rows_csr(
+    values: Array, columns: Array, starts: Array, rows: Array, new_starts: Array, new_values: Array, new_columns: Array
+) -> None:
+    for m in range(rows.size):
+        first, shift = starts[rows[m]], new_starts[m]
+        for k in range(new_starts[m + 1] - shift):
+            new_values[shift + k], new_columns[shift + k] = values[first + k], columns[first + k]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})

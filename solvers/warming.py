@@ -14,14 +14,17 @@ from . import class_duals as class_duals_module
 from . import columns as columns_module
 from . import dual_descent_rows as dual_descent_rows_module
 from . import dual_refinement as dual_refinement_module
+from . import gram_products as gram_products_module
 from . import lagrangian_rows as lagrangian_rows_module
 from . import line_search as line_search_module
+from . import newton_matrix as newton_matrix_module
 from . import newton_rows as newton_rows_module
 from . import oca as oca_module
 from . import one_dimension as one_dimension_module
 from . import pair_counts as pair_counts_module
 from . import risks as risks_module
 from . import row_products as row_products_module
+from . import row_samples as row_samples_module
 from . import rows as rows_module
 from . import smoothed_losses as smoothed_losses_module
 from .kernel_cache import kernels_of, remove_damaged, warm
@@ -44,6 +47,7 @@ def warm_up(names: Collection[str] | None = None) -> None:
         columns_module,
         cholesky_module,
         class_duals_module,
+        gram_products_module,
         lagrangian_rows_module,
         one_dimension_module,
         dual_descent_rows_module,
@@ -52,9 +56,11 @@ def warm_up(names: Collection[str] | None = None) -> None:
         bundle_module,
         risks_module,
         line_search_module,
+        newton_matrix_module,
         newton_rows_module,
         oca_module,
         row_products_module,
+        row_samples_module,
         smoothed_losses_module,
     ]
     modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]

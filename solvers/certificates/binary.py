@@ -39,9 +39,11 @@ def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha
     for first in range(0, problem.data.n_rows, ROWS_AT_ONCE):
         place = slice(first, first + ROWS_AT_ONCE)
         slack = _slack(scores[place], problem.signs[place], intercept)
-        losses = problem.costs[place] * _power(np.maximum(slack, 0.0), setting.exponent)
+        over = np.maximum(slack, 0.0)
+        losses = problem.costs[place] * _power(over, setting.exponent)
         primal += float(losses.sum())
-        terms += float(_fenchel_young(setting.exponent, problem.costs[place], slack, losses, alpha[place]).sum())
+        distances = over, over - slack, losses
+        terms += float(_fenchel_young(setting.exponent, problem.costs[place], *distances, alpha[place]).sum())
     bias_weight = problem.bias_feature * float(signed.sum())
     gap = 0.5 * squared_norm(coef - weights) + 0.5 * (scaled_bias - bias_weight) ** 2 + terms
     return certificate_of(problem, primal, gap, source)
@@ -129,9 +131,8 @@ def feasible_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
     return alpha
 
 
-def _fenchel_young(p: float, costs: Floats, slack: Floats, losses: Floats, alpha: Floats) -> Floats:
-    """C_i xi_i^p + conj_i(alpha_i) - alpha_i slack_i for every row, each term >= 0."""
-    over, under = np.maximum(slack, 0.0), np.maximum(-slack, 0.0)
+def _fenchel_young(p: float, costs: Floats, over: Floats, under: Floats, losses: Floats, alpha: Floats) -> Floats:
+    """C_i xi_i^p + conj_i(alpha_i) - alpha_i slack_i for every row, each term >= 0; slack = over - under."""
     if p == 1.0:
         return np.asarray((costs - alpha) * over + alpha * under)
     share = np.divide(alpha, p * costs, out=np.zeros_like(alpha), where=costs > 0.0)

@@ -13,8 +13,6 @@ with a Newton step where that has a gradient step or least squares. At its solut
 
 import math
 
-import numpy as np
-
 from solvers.estimates import Footprint, Pace
 from solvers.newton import MAX_FEATURES, RowNewton
 from solvers.newton_rows import shares_of
@@ -51,7 +49,6 @@ class SmoothNewton(RowNewton):
 
     def _prepare(self, state: State, *, is_warm: bool) -> None:
         state["h"] = WARM_WIDTH if is_warm else FIRST_WIDTH
-        state["before"] = np.zeros(self.problem.data.n_rows)
         state["last_blur"] = 0.0  # when multipliers were taken last
 
     def _advance(self, state: State, gain: float, wanted: float) -> bool:
