@@ -298,7 +298,8 @@ class _StallWatch:
 class _Patience:
     """Foretells how many passes a method still needs, from how fast its gap fell in the second half of those it had.
 
-    It is over if they are more than `enough`.
+    It is over if they are more than `enough`. The least gap so far counts: one that rises for a pass, a step before
+    the end, says nothing.
     """
 
     def __init__(self, tol: float, enough: float) -> None:
@@ -310,6 +311,7 @@ class _Patience:
         gap = progress.gap_estimate
         if gap is None or gap <= 0.0 or not progress.is_complete:
             return False
+        gap = min(gap, self._gaps[-1][1]) if self._gaps else gap
         self._gaps.append((progress.passes, gap))
         half = next((passes, before) for passes, before in self._gaps if 2 * passes >= progress.passes)
         had = progress.passes - half[0]
