@@ -42,6 +42,7 @@ LEAST_STRIDE = 4  # a sample is copied: no more than a quarter of the rows
 BLOCK_ENTRIES = 1 << 20  # of X in a block of rows: blocks are added in their order, by any number of threads
 LEAST_SHARE = 0.1  # of the usual curvature of a column: covtype, C = 100, 1e-3: 6 steps on all rows without, 4 with it
 SAMPLE_STEPS = 4  # with a sample's matrix: so many reads take as long as the matrix of all rows
+LEAST_KNOWN = 1e-3  # part of a line from which on its end's slacks tell those between
 PAIR_WORK = 4  # an entry of the matrix added by itself, at any place, takes as long as so many of a tile
 PATIENCE = 8  # so many steps on all rows without a smaller gap mean that rounding rules
 DRIFT = 1e-3  # the error of a downdated matrix, beside the identity in it, at which it is summed up anew
@@ -91,7 +92,8 @@ class RowNewton(Method[BinaryProblem]):
     def init(self, seed: int, start: Start) -> State:
         k = self.problem.data.n_features + 1
         state: State = {
-            "phase": "moved",  # of the trial: "moved", "searched" are taken as they are, "trial" is judged; "aim": none
+            # Of the trial: "moved", "searched", and "known" with its slacks, are taken as they are; "trial" is judged.
+            "phase": "moved",
             "w": np.zeros(k),
             "trial": np.zeros(k),
             "u": np.zeros(k),
@@ -141,8 +143,7 @@ class RowNewton(Method[BinaryProblem]):
             state["gram_stride"] = stride
         state["slack"], state["trial_slack"] = np.empty(n), np.empty(n)
         state["summed"] = np.zeros(n, dtype=bool)
-        if self.top == 1.0:
-            state["before"] = np.zeros(n)
+        state["before"] = np.zeros(0)  # none yet
 
     def _prepare(self, state: State, *, is_warm: bool) -> None:
         """Set what defines the smooth problem at the start."""
@@ -245,8 +246,11 @@ class RowNewton(Method[BinaryProblem]):
         w, costs = state["w"], self._sample(state).costs
         arguments = costs, state["h"], self.top, read_only(state["before"])
         slopes = self._scale(state["stride"]), self._dot(w, direction), self._dot(direction, direction), state["slope"]
-        t = search_line(read_only(state["slack"]), read_only(state["trial_slack"]), *arguments, *slopes)
-        state["trial"], state["phase"] = w + t * direction, "searched"
+        n = costs.size
+        room = self.changes[:n], self.changed[:n].view(np.float64)
+        t = search_line(read_only(state["slack"]), state["trial_slack"], *arguments, *slopes, *room)
+        # Slacks on a line need no read; unless its end was so far away that little of their digits is left.
+        state["trial"], state["phase"] = w + t * direction, "known" if t > LEAST_KNOWN else "searched"
         # Too long a step, or one that the columns' least curvature made too short.
         state["least_share"] = LEAST_SHARE if t < 0.2 else state["least_share"] * (0.1 if t > 1.0 else 1.0)
 
@@ -262,12 +266,13 @@ class RowNewton(Method[BinaryProblem]):
         weights = read_only(state["trial"])
         smoothing: tuple[Any, ...] = state["h"], self.top, read_only(state["before"])
         with_squares = state["gram_stride"] > stride if self.top > 1.0 else not state["squares_known"]
+        with_scores = state["phase"] != "known"
         kernel: Callable[..., tuple[float, ...]] = evaluate_rows
         constants: tuple[Any, ...] = (*sample.data.flat(), sample.signs, sample.costs, self.constant, weights)
 
         def read(block: int) -> tuple[float, ...]:
             into: tuple[Any, ...] = edges[block], edges[block + 1], state["trial_slack"], vectors[block]
-            return kernel(*constants, *smoothing, *into, with_squares)
+            return kernel(*constants, *smoothing, *into, with_squares, with_scores)
 
         if self.threads > 1 and n_blocks > 1:
             with ThreadPoolExecutor(min(self.threads, n_blocks)) as pool:

@@ -60,9 +60,10 @@ def evaluate_rows(
     slack: Array,
     sums: Array,
     with_squares: bool,
+    with_scores: bool,
 ) -> tuple[float, float, float, float, float]:
-    """Rows `first` to `past`: slacks; alpha_i y_i h_i added up in sums[0], C_i h_i^2 in sums[1] if asked for,
-    with squared hinge of the rows between, with hinge of all; returns the fields of Sums.
+    """Rows `first` to `past`: slacks, unless they are known; alpha_i y_i h_i added up in sums[0], C_i h_i^2 in sums[1]
+    if asked for, with squared hinge of the rows between, with hinge of all; returns the fields of Sums.
 
     Some rows at a time, whose entries then stay in the cache, in short loops: they keep the processor busy.
     """
@@ -75,7 +76,8 @@ def evaluate_rows(
     for begin in range(first, past, at_once):
         count = min(at_once, past - begin)
         end = begin + count
-        _score_rows(values, columns, starts, begin, signs[begin:end], bias, w, slack[begin:end])
+        if with_scores:
+            _score_rows(values, columns, starts, begin, signs[begin:end], bias, w, slack[begin:end])
         if has_before:
             sums_here = _add_up(slack[begin:end], costs[begin:end], before[begin:end], h, top, shares[:count])
         else:
@@ -250,25 +252,25 @@ def search_line(
     start_slope: float,
     norm: float,
     whole_slope: float,
+    starts: Array,
+    rates: Array,
 ) -> float:
     """Where on the line from slacks `slack` (at 0) to `trial` (at 1) the smooth objective is least: Newton's method on
     its derivative, which is continuous and rises piece by piece, kept inside a bracket.
 
     `start_slope` is the derivative of the regulariser at 0, `norm` the square of the direction's length and
-    `whole_slope` the derivative of all at 0.
+    `whole_slope` the derivative of all at 0. The slacks there become `trial`; starts and rates are room for the shares.
     """
     low, high, t = 0.0, np.inf, 1.0
     has_before, steep = before.size > 0, 1.0 / h
     steepest = abs(whole_slope)
-    n = slack.size
-    starts, rates, weights = np.empty(n), np.empty(n), np.empty(n)  # of the shares along the line
-    for i in range(n):
+    for i in range(slack.size):
         starts[i] = (before[i] if has_before else 0.0) + slack[i] * steep
-        rates[i], weights[i] = (trial[i] - slack[i]) * steep, costs[i] * h
+        rates[i] = (trial[i] - slack[i]) * steep
     for _ in range(60):
-        slope, curvature = _derivatives(starts, rates, weights, top, t)
-        slope = start_slope + t * norm + scale * slope
-        curvature = norm + scale * curvature
+        slope, curvature = _derivatives(starts, rates, costs, top, t)
+        slope = start_slope + t * norm + scale * h * slope
+        curvature = norm + scale * h * curvature
         if slope > 0.0:
             high = t
         else:
@@ -281,15 +283,17 @@ def search_line(
         elif not low < guess < high:
             guess = 0.5 * (low + high)
         t = guess
+    for i in range(slack.size):
+        trial[i] = slack[i] + t * (trial[i] - slack[i])
     return t
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _derivatives(starts: Array, rates: Array, weights: Array, top: float, t: float) -> tuple[float, float]:
-    """Of the rows' terms along the line, at t: first and second."""
+def _derivatives(starts: Array, rates: Array, costs: Array, top: float, t: float) -> tuple[float, float]:
+    """Of the rows' terms along the line, at t and over h: first and second."""
     slope, curvature = 0.0, 0.0
     for m in range(starts.size):
-        r, rate = starts[m] + t * rates[m], rates[m] * weights[m]
+        r, rate = starts[m] + t * rates[m], rates[m] * costs[m]
         slope += min(max(r, 0.0), top) * rate
         curvature += rate * rates[m] if r > 0.0 and r < top else 0.0
     return slope, curvature

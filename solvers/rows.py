@@ -143,12 +143,10 @@ class CsrRows(Rows):
         sums += pairs[:, 1]
 
     def taken(self, rows: Array) -> Rows:
-        starts = np.zeros(rows.size + 1, dtype=np.int64)
-        np.cumsum(self.starts[rows + 1] - self.starts[rows], out=starts[1:])
-        values = np.empty(starts[-1], dtype=self.values.dtype)
-        columns = np.empty(starts[-1], dtype=self.columns.dtype)
-        _take_rows_csr(self.values, self.columns, self.starts, read_only(rows), starts, values, columns)
-        return CsrRows(values, columns, starts, (rows.size, self.n_features))
+        lengths = self.starts[rows + 1] - self.starts[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
+        return CsrRows(self.values[entries], self.columns[entries], starts, (rows.size, self.n_features))
 
     def squared_norms(self) -> Floats:
         if self._norms is None:
@@ -350,16 +348,6 @@ def _add_column_sums_csr(values: Array, columns: Array, starts: Array, v: Array,
             row, row_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
             for k in range(row.size):
                 out[row_columns[k]] += multiplier * row[k]
-
-
-@njit(cache=True, nogil=True)
-def _take_rows_csr(
-    values: Array, columns: Array, starts: Array, rows: Array, new_starts: Array, new_values: Array, new_columns: Array
-) -> None:
-    for m in range(rows.size):
-        first, shift = starts[rows[m]], new_starts[m]
-        for k in range(new_starts[m + 1] - shift):
-            new_values[shift + k], new_columns[shift + k] = values[first + k], columns[first + k]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})

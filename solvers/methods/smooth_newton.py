@@ -13,10 +13,13 @@ with a Newton step where that has a gradient step or least squares. At its solut
 
 import math
 
+import numpy as np
+
 from solvers.estimates import Footprint, Pace
 from solvers.newton import MAX_FEATURES, RowNewton
 from solvers.newton_rows import shares_of
 from solvers.result import State
+from solvers.rows import read_only
 
 __all__ = ["SmoothNewton"]
 
@@ -62,8 +65,8 @@ class SmoothNewton(RowNewton):
             return True
         if state["misfit"] > max(blur, SMOOTH_SHARE * wanted):
             return False  # shares of a point where alpha and w disagree are no multipliers: it then went in circles
-        before = state["before"].copy()
-        shares_of(state["slack"], state["h"], self.top, before, state["before"])
+        before, state["before"] = state["before"], np.empty(state["slack"].size)
+        shares_of(read_only(state["slack"]), state["h"], self.top, read_only(before), state["before"])
         if blur > SHRINK * state["last_blur"]:
             state["h"] *= max(SHRINK_WITH_MULTIPLIERS, needed)
         state["last_blur"] = blur
