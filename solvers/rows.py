@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .class_products import add_pair_sums_csr, add_pair_sums_dense, class_scores_csr, class_scores_dense
 from .errors import InvalidProblem
 from .gram_products import GRAM_ROWS, add_gram_csr, add_gram_dense
+from .row_copies import copy_rows_csr
 from .row_inspection import (
     BAD_COLUMN,
     BAD_STARTS,
@@ -145,8 +146,9 @@ class CsrRows(Rows):
     def taken(self, rows: Array) -> Rows:
         lengths = self.starts[rows + 1] - self.starts[rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        entries = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], lengths)
-        return CsrRows(self.values[entries], self.columns[entries], starts, (rows.size, self.n_features))
+        values, columns = (np.empty(starts[-1], dtype=one.dtype) for one in (self.values, self.columns))
+        copy_rows_csr(self.values, self.columns, self.starts, read_only(rows), read_only(starts), values, columns)
+        return CsrRows(values, columns, starts, (rows.size, self.n_features))
 
     def squared_norms(self) -> Floats:
         if self._norms is None:

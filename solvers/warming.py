@@ -23,6 +23,7 @@ from . import oca as oca_module
 from . import one_dimension as one_dimension_module
 from . import pair_counts as pair_counts_module
 from . import risks as risks_module
+from . import row_copies as row_copies_module
 from . import row_products as row_products_module
 from . import row_samples as row_samples_module
 from . import rows as rows_module
@@ -59,6 +60,7 @@ def warm_up(names: Collection[str] | None = None) -> None:
         newton_matrix_module,
         newton_rows_module,
         oca_module,
+        row_copies_module,
         row_products_module,
         row_samples_module,
         smoothed_losses_module,
