@@ -129,6 +129,12 @@ def test_a_method_at_a_good_pace_or_the_last_in_line_goes_on():
     assert play(falling(1e-1, 0.98, 1000), max_passes=200)[1].passes == 200
 
 
+def test_a_gap_that_rises_for_a_pass_just_before_the_end_is_no_reason_to_hand_over():
+    end = [(0.9, {"gap_estimate": gap}) for gap in (*[1.05e-6] * 8, 2e-6)]
+    script = [*falling(1e-1, 0.3, 10), *end, (1.0, {"gap_estimate": 1e-9})]
+    assert play(script, successor=DCD)[1].solver == "scripted"
+
+
 def test_a_method_that_is_stuck_hands_over_too():
     script = [(0.9, {"finished": Status.STALLED})]
     assert play(script)[1].status == "stalled"

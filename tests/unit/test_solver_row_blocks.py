@@ -66,6 +66,20 @@ def test_every_pass_gives_what_one_table_gives(storage):
     assert np.triu(grams[1]) == pytest.approx(np.triu(grams[0]), abs=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_rows_that_are_taken_are_copies_in_the_order_asked_for(make, dtype):
+    X = table()[0].astype(dtype)
+    X[3] = 0.0
+    rows = np.array([7, 3, 3, X.shape[0] - 1, 0])
+    taken = as_rows(make(X)).taken(rows)
+    values, columns, starts = taken.flat()
+    assert (taken.n_rows, taken.n_features, values.dtype) == (5, X.shape[1], dtype)
+    got = sp.csr_array((values, columns, starts), shape=(5, X.shape[1])).toarray() if starts.size else taken.values
+    np.testing.assert_array_equal(got, X[rows])
+    assert not np.shares_memory(values, as_rows(make(X)).flat()[0])
+
+
 @pytest.mark.parametrize("storage", ["dense", "csr", "mixed"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("k", [2, 3, 4, 7, 9])
