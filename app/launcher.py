@@ -161,12 +161,16 @@ def _follow_parent() -> None:
 
 def _load() -> None:
     """All that the children need, but for what they compile. Nothing of it may start a thread of Python's."""
+    from numba.core.registry import cpu_target
+
     import app.datasets.child
     import app.main
     import app.server
     import app.worker.process
     import app.worker.supervisor  # noqa: F401
 
+    cpu_target.typing_context.refresh()  # what numba knows of types and functions: else each forkserver would load it
+    cpu_target.target_context.refresh()
     settle()
 
 

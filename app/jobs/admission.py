@@ -19,8 +19,8 @@ from app.jobs.task import choose_task
 from app.storage import BlobStore
 from app.storage import repository as ownership
 
-PROCESS_BYTES = 80 * MIB
-"""Private memory of a training process with nothing to do: interpreter, libraries, compiled kernels."""
+PROCESS_BYTES = 40 * MIB
+"""Private memory of a training process beside its work: what it has loaded or written since it was forked."""
 JUDGED_NUMBERS_A_ROW = 17
 """Of 8 bytes each: scores, their order and counts, while a model is judged."""
 JUDGED_NUMBERS_A_CLASS = 2
