@@ -16,8 +16,8 @@ __all__ = ["cholesky_factor", "cholesky_solve", "factor_in_place", "solve_in_pla
 
 Array = NDArray[Any]
 
-BLOCK = 48
-"""Columns of the factor that are finished at once; whole tiles of 3 x 4, and rows of them stay in the cache."""
+BLOCK = 12
+"""Columns of the factor that are finished at once: whole tiles of 3 x 4, and few: what tiles do not do is slow."""
 
 
 def cholesky_factor(upper: Floats, ridge: float) -> Floats:
@@ -28,9 +28,7 @@ def cholesky_factor(upper: Floats, ridge: float) -> Floats:
     k = upper.shape[0]
     padded = -(-k // BLOCK) * BLOCK
     factor = np.zeros((padded, padded))
-    factor[:k, :k] = np.triu(upper).T
-    factor[np.arange(k), np.arange(k)] += ridge
-    factor[np.arange(k, padded), np.arange(k, padded)] = 1.0
+    _fill_lower(upper, ridge, factor)
     if not factor_in_place(factor, BLOCK):
         raise np.linalg.LinAlgError("the matrix is not positive definite")
     return factor
@@ -47,6 +45,17 @@ def cholesky_solve(factor: Floats, rhs: Floats) -> Floats:
 # --- kernels. L: the matrix, overwritten by its factor block of columns by block of columns ---------------------------
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+
+
+@njit(cache=True, nogil=True)
+def _fill_lower(upper: Array, ridge: float, L: Array) -> None:
+    k = upper.shape[0]
+    for i in range(k):
+        for j in range(i):
+            L[i, j] = upper[j, i]
+        L[i, i] = upper[i, i] + ridge
+    for i in range(k, L.shape[0]):
+        L[i, i] = 1.0
 
 
 @njit(cache=True, nogil=True)

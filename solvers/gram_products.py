@@ -15,17 +15,33 @@ GRAM_ROWS = 120  # rows gathered for one block of a Gram matrix; no power of two
 
 @njit(cache=True, nogil=True)
 def add_gram_csr(values: Array, columns: Array, starts: Array, v: Array, constant: float, out: Array) -> None:
-    d = out.shape[0] - 1
     for i in range(starts.size - 1):
-        if v[i] == 0.0:
-            continue
-        out[d, d] += v[i] * constant * constant
-        for k in range(starts[i], starts[i + 1]):
-            column, scaled = columns[k], v[i] * values[k]
-            out[column, d] += scaled * constant
-            for other in range(k, starts[i + 1]):
-                low, high = min(column, columns[other]), max(column, columns[other])
-                out[low, high] += scaled * values[other]
+        if v[i] != 0.0:
+            _add_pairs(values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]], v[i], constant, out)
+
+
+@njit(cache=True, nogil=True)
+def _add_pairs(row: Array, at: Array, weight: float, constant: float, out: Array) -> None:
+    """Each pair of a row's entries; if their columns rise, as they nearly always do, without comparing them again."""
+    d = out.shape[0] - 1
+    out[d, d] += weight * constant * constant
+    rises = True
+    for k in range(1, at.size):
+        rises &= at[k] > at[k - 1]
+    for k in range(row.size):
+        scaled = weight * row[k]
+        out[at[k], d] += scaled * constant
+        if rises:
+            _add_scaled(row[k:], at[k:], scaled, out[at[k]])
+        else:
+            for other in range(k, row.size):
+                out[min(at[k], at[other]), max(at[k], at[other])] += scaled * row[other]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_scaled(row: Array, at: Array, scaled: float, out: Array) -> None:
+    for k in range(row.size):
+        out[at[k]] += scaled * row[k]
 
 
 @njit(cache=True, nogil=True)
@@ -79,14 +95,8 @@ def add_gram_rows(
     if plain.shape[1] > 0:
         return
     for m in range(rows.size):
-        i = rows[m]
-        out[d, d] += v[m] * constant * constant
-        for k in range(starts[i], starts[i + 1]):
-            column, scaled = columns[k], v[m] * values[k]
-            out[column, d] += scaled * constant
-            for other in range(k, starts[i + 1]):
-                low, high = min(column, columns[other]), max(column, columns[other])
-                out[low, high] += scaled * values[other]
+        first, past = starts[rows[m]], starts[rows[m] + 1]
+        _add_pairs(values[first:past], columns[first:past], v[m], constant, out)
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

@@ -41,7 +41,7 @@ class SmoothNewton(RowNewton):
         hardness=0.14,
         precision=0.12,
         tallness=-0.23,
-        sparsity=0.49,
+        sparsity=0.38,
         entry_seconds=2.5e-9,
         row_seconds=1.2e-7,
         gram_seconds=7.5e-11,
