@@ -240,7 +240,10 @@ class RowNewton(Method[BinaryProblem]):
         changed = read_only(self.changed[:count]), read_only(self.changes[:count])
         add_gram_rows(*sample.data.flat(), *changed, self.constant, *self.gathered, gram)
         state["rows_read"] += count
-        state["peak"] = max(state["peak"], float(gram.trace()))
+        trace = float(gram.trace())
+        if not math.isfinite(trace):
+            raise np.linalg.LinAlgError("the matrix overflows")
+        state["peak"] = max(state["peak"], trace)
 
     def _search(self, state: State, direction: Floats) -> None:
         """The least point of the line through w and the trial becomes the trial."""
