@@ -19,8 +19,9 @@ from app.jobs.task import choose_task
 from app.storage import BlobStore
 from app.storage import repository as ownership
 
-PROCESS_BYTES = 40 * MIB
-"""Private memory of a training process beside its work: what it has loaded or written since it was forked."""
+PROCESS_BYTES = 64 * MIB
+"""Private memory of a training process beside its work, what it has loaded or written since it was forked: 30 MB after
+its first job, 60 to 80 after some, 130 once a large one has compiled a kernel that nobody needed before."""
 JUDGED_NUMBERS_A_ROW = 17
 """Of 8 bytes each: scores, their order and counts, while a model is judged."""
 JUDGED_NUMBERS_A_CLASS = 2

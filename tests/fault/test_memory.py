@@ -18,7 +18,7 @@ from tests.builders import checked_problem, migrated_database, queued_jobs, temp
 from tests.serving import Service, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
 
-BUDGET = 80 * MIB  # of two jobs on the data below, each about 50 MiB, it holds one
+BUDGET = 120 * MIB  # of two jobs on the data below, each about 75 MiB, it holds one
 SLOW = {"solver": "dcd", "C": 1000.0, "tol": 1e-12}
 
 
