@@ -29,6 +29,7 @@ from . import row_samples as row_samples_module
 from . import rows as rows_module
 from . import smoothed_losses as smoothed_losses_module
 from .kernel_cache import kernels_of, remove_damaged, warm
+from .newton import RowNewton
 from .protocol import Method
 from .registry import registered
 from .rows import as_rows
@@ -93,3 +94,7 @@ def _run_every_kernel(methods: Mapping[str, type[Method[Any]]]) -> None:
                 p = 1.5 if loss == "hinge_p" else None
                 for tol in (1e-2, 1e-8):
                     train(X, labels[task], solver=name, p=p, tol=tol, max_passes=1000, **definition)
+        many, of_many = np.tile(dense, (80, 1)), np.tile(labels["binary"], 80)  # so many that samples are taken
+        for X, (name, method) in itertools.product((many, scipy.sparse.csr_array(many)), methods.items()):
+            if issubclass(method, RowNewton):
+                train(X, of_many, solver=name, loss=method.losses[0])

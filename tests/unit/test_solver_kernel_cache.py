@@ -113,3 +113,31 @@ def test_warm_up_mends_its_own_cache(tmp_path):
     assert second.returncode == 0, second.stderr
     assert second.stdout == first.stdout
     assert all(victim.stat().st_size > 100 for victim in victims)
+
+
+WARMED = """
+import sys
+import numpy as np
+import scipy.sparse
+import solvers
+from solvers.kernel_cache import kernels_of
+
+def signatures():
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("solvers")]
+    return {(kernel.py_func.__qualname__, str(one)) for module in modules for kernel in kernels_of(module)
+            for one in kernel.signatures}
+
+solvers.warm_up(["dcd", "newton", "smooth_newton"])
+warmed = signatures()
+X = np.random.default_rng(0).standard_normal((6000, 5))
+for rows in (X, X.astype(np.float32), scipy.sparse.csr_array(X), scipy.sparse.csr_array(X.astype(np.float32))):
+    for loss in ("hinge", "squared_hinge"):
+        for solver in ("dcd", "newton" if loss == "squared_hinge" else "smooth_newton"):
+            solvers.train(rows, X[:, 0] > 0.3 * X[:, 1], solver=solver, loss=loss, tol=1e-6, max_passes=50)
+print(*sorted(signatures() - warmed), sep="\\n")
+"""
+
+
+def test_a_process_that_was_warmed_up_compiles_nothing_for_many_rows():
+    done = subprocess.run([sys.executable, "-c", WARMED], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
