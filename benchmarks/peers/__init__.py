@@ -49,8 +49,8 @@ def run(options: argparse.Namespace) -> None:
     print(report.summary(found))
     if options.methods:
         print(report.fastest_methods(found))
-    folder = problems.CACHE / "page" if options.quick or options.sets else report.FOLDER
-    report.write(folder, [record for record in ledger if record["of"]["data"] in wanted], clock)
+    folder, sets = (problems.CACHE / "page", problems.QUICK) if options.quick else (report.FOLDER, problems.FULL)
+    report.write(folder, [record for record in ledger if record["of"]["data"] in sets], clock)
     print(f"written: {folder}/peers.md")
 
 

@@ -65,6 +65,8 @@ class Group(NamedTuple):
     """Seconds of each of our methods that was tried alone, for each gap."""
     known_to: float
     """How near the bound is to the best objective that anybody reached."""
+    when: str | None = None
+    """The day, of a match that was played before and is shown as it was published."""
 
 
 def groups(records: Iterable[Record], threads: int, clock: str) -> list[Group]:

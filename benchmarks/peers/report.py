@@ -11,6 +11,7 @@ from benchmarks.peers.cells import Cell, Group, geometric_mean, groups
 from benchmarks.peers.ledger import Record
 from benchmarks.peers.match import GAPS
 from benchmarks.peers.plots import write_curves, write_heat_map
+from benchmarks.peers.published import completed, published, stored_match
 from benchmarks.peers.reference import GOOD_ENOUGH
 
 __all__ = ["FOLDER", "fastest_methods", "line", "summary", "write"]
@@ -34,7 +35,8 @@ scikit-learn and Snap ML convert inside `fit`, which cannot be taken apart. Dens
 non-zero is handed to them as CSR. Ours and the peers take turns; the least of 3 runs counts (7 if they are shorter than
 0.05 s, 1 if longer than a second). Once a peer has reached a gap, others have twice its seconds, and are not repeated
 if they need more: they are not the fastest. LinearSVC is tried at the tolerances that were right for LIBLINEAR, whose
-code it contains, and at tighter ones.
+code it contains, and at tighter ones. A set with a date behind it was not run again since that day: its row is of a run
+of its own, ours and the peers in turn like the others, by the code of then.
 """
 
 
@@ -78,9 +80,14 @@ def fastest_methods(found: list[Group]) -> str:
 
 
 def write(folder: Path, records: list[Record], clock: str) -> None:
-    """peers.md, peers.json, methods.json if methods were tried, and the plots."""
+    """peers.md, peers.json, methods.json if methods were tried, and the plots; what is not measured stays as it was."""
     folder.mkdir(parents=True, exist_ok=True)
-    one, two = groups(records, 1, clock), groups(records, 2, clock)
+    path = folder / "peers.json"
+    one, two = (
+        completed(groups(records, threads, clock), published(path, section, clock))
+        for section, threads in (("one_thread", 1), ("two_threads", 2))
+    )
+    conversions = _conversions(records, path)
     when = datetime.now(UTC).strftime("%d %B %Y")
     named_clock = "of the processor" if clock == "cpu" else "by the clock"
     head = HOW.format(
@@ -104,14 +111,18 @@ def write(folder: Path, records: list[Record], clock: str) -> None:
             "",
             *_section(two),
         ]
-    parts += ["", "## Conversion of the data, seconds, not in the above", "", *_conversions(records)]
+    parts += ["", "## Conversion of the data, seconds, not in the above", "", *_table(conversions)]
     (folder / "peers.md").write_text("\n".join(parts).rstrip() + "\n")
     cells = {
         name: [cell.as_json() for group in found for cell in group.cells]
         for name, found in (("one_thread", one), ("two_threads", two))
     }
-    curves = {f"{g.data}, {g.loss}, C={g.C:g}": _rounded(g) for g in one}
-    _write_json(folder / "peers.json", {"when": when, "clock": clock, **cells, "curves": curves})
+    matches = {
+        name: {f"{g.data}, {g.loss}, C={g.C:g}": stored_match(g, when) for g in found}
+        for name, found in (("one_thread", one), ("two_threads", two))
+    }
+    page = {"when": when, "clock": clock, **cells, "matches": matches, "conversions": conversions}
+    _write_json(path, page)
     tried = [
         {"data": g.data, "loss": g.loss, "C": g.C, "gap": gap, "method": name, "seconds": seconds}
         for g in one
@@ -130,7 +141,8 @@ def _section(found: list[Group]) -> Iterator[str]:
     yield "|" + "---|" * (4 + len(GAPS))
     for group in found:
         cells = " | ".join(f"{_seconds(cell.ours)} / {_peer(cell)} = **{_ratio(cell)}**" for cell in group.cells)
-        yield f"| {group.data} | {group.loss} | {group.C:g} | {_solvers(group)} | {cells} |"
+        name = group.data + (f" ({group.when})" if group.when else "")
+        yield f"| {name} | {group.loss} | {group.C:g} | {_solvers(group)} | {cells} |"
     slow = [cell for group in found for cell in group.cells if cell.ratio is not None and cell.ratio > 0.5]
     yield ""
     yield f"Above 0.5: {len(slow)} cells" + (":" if slow else ".")
@@ -145,12 +157,19 @@ def _section(found: list[Group]) -> Iterator[str]:
         yield ", ".join(f"{g.data} {g.loss} C = {g.C:g} ({g.known_to:.0e})" for g in loose) + "."
 
 
-def _conversions(records: list[Record]) -> Iterator[str]:
+def _conversions(records: list[Record], published: Path) -> dict[str, dict[str, float]]:
+    """Seconds by set and peer."""
     found: dict[str, dict[str, float]] = {}
+    if published.exists():
+        found = json.loads(published.read_text())["conversions"]
     for record in records:
         of = record["of"]
         if "conversion" in of:
             found.setdefault(of["data"], {})[of["conversion"]] = record["seconds"]
+    return found
+
+
+def _table(found: dict[str, dict[str, float]]) -> Iterator[str]:
     names = sorted({name for times in found.values() for name in times})
     yield "| set | " + " | ".join(names) + " |"
     yield "|" + "---|" * (1 + len(names))
@@ -173,12 +192,6 @@ def _peer(cell: Cell) -> str:
 
 def _ratio(cell: Cell) -> str:
     return "neither" if cell.ratio is None else f"{cell.mark}{cell.ratio:.2f}"
-
-
-def _rounded(group: Group) -> dict[str, list[tuple[float, float]]]:
-    return {
-        name: [(float(f"{s:.3g}"), float(f"{gap:.3g}")) for s, gap in curve] for name, curve in group.curves.items()
-    }
 
 
 def _write_json(path: Path, content: object) -> None:

@@ -122,6 +122,34 @@ def test_ratios_are_ours_over_the_fastest_peer_that_reached_the_gap(
     assert "| tiny | hinge | 0.5 |" in (tmp_path / "page" / "peers.md").read_text()
 
 
+def test_a_published_match_stays_on_the_page_until_it_is_played_again(
+    data: BinarySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(match_module, "MOST_OCAS_NONZEROS", 0)
+
+    def played(name: str) -> list[Any]:
+        ledger = Ledger(tmp_path / name / "runs.jsonl")
+        trainer = _Trainer(data, "hinge", None)
+        Match(data._replace(name=name), "hinge", C, 1, "seconds", ledger, trainer).play()  # type: ignore[arg-type]
+        return list(ledger)
+
+    first, second = played("tiny"), played("other")
+    page = tmp_path / "page"
+    report.write(page, first, "seconds")
+    once = json.loads((page / "peers.json").read_text())
+    report.write(page, second, "seconds")
+    both = json.loads((page / "peers.json").read_text())
+    text = (page / "peers.md").read_text()
+    assert [cell for cell in both["one_thread"] if cell["data"] == "tiny"] == once["one_thread"]
+    assert {cell["data"] for cell in both["one_thread"]} == {"tiny", "other"}
+    assert f"| tiny ({once['when']}) | hinge | 0.5 |" in text
+    assert "| other | hinge | 0.5 |" in text
+    report.write(page, first, "seconds")
+    assert "| tiny | hinge | 0.5 |" in (page / "peers.md").read_text()
+    report.write(page, second, "cpu")  # seconds of another clock are no neighbours
+    assert {cell["data"] for cell in json.loads((page / "peers.json").read_text())["one_thread"]} == {"other"}
+
+
 def test_who_does_not_arrive_is_counted_with_the_limit() -> None:
     def cell(ours: float | None, peers: dict[str, float]) -> Cell:
         return Cell("a", "hinge", 1.0, 1e-3, ours, "dcd", peers, 2.0)
