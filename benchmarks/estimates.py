@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.data import SHARED, load, ndc
+from benchmarks.data import SHARED, is_sparse, load, ndc
 from tests.serving import Service, checked, running_service
 
 LOOK_SECONDS = 0.005
@@ -138,7 +138,7 @@ def _npz(X: Any, y: Any) -> bytes:
     target, file = np.asarray(y), io.BytesIO()
     if target.dtype.kind not in "fiu":
         target = np.unique(target, return_inverse=True)[1]
-    if sp.issparse(X):
+    if is_sparse(X):
         parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
     else:
         parts = {"X": X}

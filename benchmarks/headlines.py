@@ -5,6 +5,7 @@
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,7 +115,7 @@ def run(options: argparse.Namespace) -> None:
             continue
         for name, how in one.runs.items():
             given = {**one.problem, "threads": 1, "max_seconds": LIMIT_SECONDS, **how}
-            result, growth = with_growth(lambda X=X, y=y, given=given: solvers.train(X, y, **given))
+            result, growth = with_growth(partial(solvers.train, X, y, **given))
             ended = result.converged or result.status is solvers.Status.STOPPED
             used = f" ({result.solver})" if how["solver"] == "auto" else ""
             lines.append(

@@ -42,7 +42,7 @@ def write_plot(
         parts.append(f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
         parts.append(text_element(WIDTH - RIGHT - 130 * number, TOP - 4, name, anchor="end", colour=colour))
     body = "\n".join(parts)
-    path.writetext_element(
+    path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">\n'
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>\n{body}\n</svg>\n'
     )

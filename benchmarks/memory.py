@@ -68,7 +68,7 @@ def _allowed(data: problems.BinarySet, solver: str) -> float:
     n_rows, n_features = data.X.shape
     pairs = n_features**2 if footprint is not None and footprint.square > 0.0 else 0
     linear = ROW_BYTES * n_rows + FEATURE_BYTES * n_features + PAIR_BYTES * pairs
-    return share * data.nbytes + linear + LEAST_BYTES
+    return float(share * data.nbytes + linear + LEAST_BYTES)
 
 
 def _in_child(data: problems.BinarySet, loss: str, solver: str) -> tuple[int, str, str] | None:

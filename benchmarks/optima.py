@@ -1,13 +1,14 @@
 """dcd beside LIBLINEAR's optimum on every shared set: is our bound below theirs, our objective as low?"""
 
 import time
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from liblinear.liblinearutil import parameter, problem, train
 
 import solvers
-from benchmarks.data import SHARED, load
+from benchmarks.data import SHARED, is_sparse, load
 
 TOL = 1e-4
 SECONDS = 15.0
@@ -21,7 +22,7 @@ def run() -> None:
     for folder in sorted(path.parent for path in SHARED.glob("*/train.npz")):
         X, y = load(folder.name)
         values, counts = np.unique(y, return_counts=True)
-        entries = X.nnz if sp.issparse(X) else X.size
+        entries = X.nnz if is_sparse(X) else X.size
         if len(values) > 100 or entries > MAX_ENTRIES:
             print(f"{folder.name:22} left out: {'real-valued labels' if len(values) > 100 else f'{entries} entries'}")
             continue
@@ -29,22 +30,22 @@ def run() -> None:
         _compare(folder.name, _scaled(X), signs)
 
 
-def _scaled(X: object) -> object:
+def _scaled(X: Any) -> Any:
     """Each column divided by its largest absolute value."""
-    largest = np.asarray(abs(X).max(axis=0).todense() if sp.issparse(X) else np.abs(X).max(axis=0)).ravel()  # type: ignore[operator,attr-defined]
+    largest = np.asarray(abs(X).max(axis=0).todense() if is_sparse(X) else np.abs(X).max(axis=0)).ravel()
     factors = np.divide(1.0, largest, out=np.ones_like(largest), where=largest > 0.0)
-    return sp.csr_matrix(X @ sp.diags(factors)) if sp.issparse(X) else X * factors  # type: ignore[operator]
+    return sp.csr_matrix(X @ sp.diags(factors)) if is_sparse(X) else X * factors
 
 
-def _compare(name: str, X: object, signs: np.ndarray) -> None:
-    theirs_data = problem(signs, X if sp.issparse(X) else sp.csr_matrix(X), 1)
+def _compare(name: str, X: Any, signs: np.ndarray) -> None:
+    theirs_data = problem(signs, X if is_sparse(X) else sp.csr_matrix(X), 1)
     for loss, flags in LIBLINEAR.items():
         began = time.perf_counter()
         ours = solvers.train(X, signs, solver="dcd", loss=loss, tol=TOL, max_seconds=SECONDS)
         seconds = time.perf_counter() - began
         model = train(theirs_data, parameter(f"{flags} -c 1 -B 1 -q"))
-        w = np.array(model.w[: X.shape[1] + 1]) * model.label[0]  # type: ignore[attr-defined]
-        slack = np.maximum(0.0, 1.0 - signs * (X @ w[:-1] + w[-1]))  # type: ignore[operator]
+        w = np.array(model.w[: X.shape[1] + 1]) * model.label[0]
+        slack = np.maximum(0.0, 1.0 - signs * (X @ w[:-1] + w[-1]))
         theirs = 0.5 * w @ w + float((slack if loss == "hinge" else slack**2).sum())
         certificate = ours.certificate
         assert certificate.dual_bound is not None

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from benchmarks.data import SHARED, load, ndc, rcv1_like
+from benchmarks.data import SHARED, is_sparse, load, ndc, rcv1_like
 
 __all__ = ["CACHE", "FULL", "QUICK", "BinarySet", "objective", "opened", "store", "why_missing"]
 
@@ -37,12 +37,12 @@ class BinarySet(NamedTuple):
 
     @property
     def nonzeros(self) -> int:
-        return int(self.X.nnz if sp.issparse(self.X) else np.count_nonzero(self.X))
+        return int(self.X.nnz if is_sparse(self.X) else np.count_nonzero(self.X))
 
     @property
     def nbytes(self) -> int:
         X = self.X
-        return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sp.issparse(X) else X.nbytes)
+        return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if is_sparse(X) else X.nbytes)
 
 
 def objective(X: Any, signs: Floats, loss: str, C: float, w: Floats) -> float:
@@ -155,7 +155,7 @@ def why_missing(name: str) -> str | None:
 def store(folder: Path, X: Any, labels: NDArray[Any]) -> None:
     """As arrays that other processes can map."""
     folder.mkdir(parents=True, exist_ok=True)
-    if sp.issparse(X):
+    if is_sparse(X):
         X.sort_indices()
         arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "labels": labels}
     else:

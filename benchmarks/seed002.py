@@ -1,6 +1,7 @@
 """The two tables of the ASVM paper (Mangasarian and Musicant 2000), measured here with solver asvm."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,7 @@ def large_table(rows: int = ROWS) -> str:
         ("certified relative gap 1e-9", 1e-9, None),
     ):
         result, growth = with_growth(
-            lambda tol=tol, options=options: solvers.train(
-                X, y, solver="asvm", loss="squared_hinge", C=NU / 2, tol=tol, options=options
-            )
+            partial(solvers.train, X, y, solver="asvm", loss="squared_hinge", C=NU / 2, tol=tol, options=options)
         )
         train, test = (
             100.0 * float((result.predict(A) == b).mean())

@@ -213,7 +213,7 @@ def _run_msvmocas(X: Any, y: NDArray[np.int64], gap: float) -> tuple[float, Floa
         return None
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.light"
-        with_bias = sp.hstack([X, np.ones((X.shape[0], 1))], format="csr")
+        with_bias = sp.csr_matrix(sp.hstack([X, sp.csr_matrix(np.ones((X.shape[0], 1)))]))
         ocas.write_rows(rows, with_bias, y + 1)
         run = ocas.run_ocas("msvmocas", rows, with_bias.shape[1], C=MNIST_C, gap=gap, limit=LIMIT_SECONDS, bias=False)
     return (run.seconds * run.cpu_share, run.weights) if run.seconds < LIMIT_SECONDS else None
@@ -253,11 +253,12 @@ def _accuracy_table() -> str:
         cells = []
         with _liblinear(X[training], codes[training].astype(float)) as liblinear:
             contest = _Contest({"C": 1.0}, X, codes, liblinear, lambda W: 0.0)
-            for definition, kind in (
+            definitions: tuple[tuple[dict[str, Any], int], ...] = (
                 ({"loss": "hinge"}, 3),
                 ({"loss": "squared_hinge"}, 2),
                 ({"solver": "crammer_singer"}, 4),
-            ):
+            )
+            for definition, kind in definitions:
                 result = solvers.train(X[training], codes[training], tol=1e-3, max_seconds=LIMIT_SECONDS, **definition)
                 outcome = _run_liblinear(contest, kind, 0.01 if kind == 2 else 0.1)
                 theirs = "-"

@@ -29,7 +29,8 @@ SPARSE_BELOW = 0.5
 def main(kind: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the libraries print is no answer
-    peer = {"liblinear": _Liblinear, "sklearn": _ScikitLearn, "snapml": _SnapMl}[kind]()
+    peers: dict[str, Callable[[], Any]] = {"liblinear": _Liblinear, "sklearn": _ScikitLearn, "snapml": _SnapMl}
+    peer = peers[kind]()
     for line in sys.stdin:
         request = json.loads(line)
         if request["do"] == "load":
@@ -77,7 +78,8 @@ def _train(peer: Any, settings: dict[str, Any], is_over: Callable[[int, float], 
         while not receiver.poll(LOOK_SECONDS):
             if is_over(trainer.pid or 0, began):
                 return {}
-        return receiver.recv()
+        answer: dict[str, Any] = receiver.recv()
+        return answer
     except EOFError:
         return {"error": f"ended with {trainer.exitcode}"}
     finally:
@@ -118,12 +120,15 @@ def _as_csr(X: Any) -> Any:
 class _Estimator:
     """What scikit-learn and Snap ML have in common: they take arrays, and convert them inside `fit`."""
 
+    make: Callable[..., Any]
+
     def convert(self, X: Any, y: Any) -> None:
         self.X, self.y = _as_given(X), y
 
     def touch(self) -> None:
         """Map what the fork did not bring along, before the clock runs."""
-        for array in (self.X.data, self.X.indices) if sp.issparse(self.X) else (self.X.reshape(-1),):
+        parts = (self.X.data, self.X.indices) if hasattr(self.X, "indices") else (self.X.reshape(-1),)
+        for array in parts:
             array[::512].sum()
 
     def fit(self, settings: dict[str, Any]) -> Any:

@@ -94,8 +94,8 @@ def _panel(group: Group, left: float, top: float) -> Iterable[str]:
         if len(points) > 1:
             yield f'<path d="M{"L".join(points)}" {_stroke(name)}/>'
         elif points:
-            x, y = points[0].split()
-            yield f'<circle cx="{x}" cy="{y}" r="2.5" fill="{_colour(name)}"/>'
+            across, down = points[0].split()
+            yield f'<circle cx="{across}" cy="{down}" r="2.5" fill="{_colour(name)}"/>'
 
 
 def _improving(curve: Curve) -> Curve:
