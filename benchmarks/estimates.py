@@ -24,6 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.data import SHARED, is_sparse, load, ndc
+from benchmarks.page import Page
 from tests.serving import Service, checked, running_service
 
 LOOK_SECONDS = 0.005
@@ -31,6 +32,8 @@ LIMIT_SECONDS = 10.0
 SECONDS = 300.0
 NEAR_BYTES, NEAR_SHARE = 64 << 20, 0.1
 NEAR_FACTOR = 3.0
+HOW = """Jobs through a real service with one training process: a random sample of every set with every plan. Seconds
+are the processor's, memory is what the training process holds of its own at most."""
 PLANS: tuple[dict[str, Any], ...] = (
     {},
     {"preprocess": {}},
@@ -67,7 +70,8 @@ def run() -> None:
     pairs = [(name, plan) for name in sets for plan in PLANS]
     random.Random(0).shuffle(pairs)
     outcomes = []
-    print(f"{'data':22} {'job':50} {'seconds':>9} {'took':>9} {'MB':>8} {'held':>8}")
+    page = Page("estimates", "What jobs were thought to need, and what they needed", HOW)
+    page.table("data", "job", "seconds thought", "took", "MB thought", "held", "ended", "misses")
     with tempfile.TemporaryDirectory() as folder, running_service(Path(folder), workers=1) as service:
         _load_kernels(service)
         deadline = time.monotonic() + float(os.environ.get("HYPERPLANE_ESTIMATE_SECONDS", SECONDS))
@@ -84,13 +88,19 @@ def run() -> None:
             outcome = _measure(service, uploaded(name), plan)
             if outcome is not None:
                 outcomes.append(outcome)
-                _print(name, plan, outcome)
-    print(f"{done} of {len(pairs)} jobs were drawn, {len(outcomes)} of them fit their data")
+                _add_row(page, name, plan, outcome)
+    page.end_table()
     timed = [outcome for outcome in outcomes if outcome.seconds is not None]
     near = sum(outcome.is_near_in_seconds for outcome in timed)
-    print(f"{near} of {len(timed)} jobs within {NEAR_FACTOR:.0f} times the seconds; of {len(outcomes)} jobs")
     held = sum(outcome.is_near_in_bytes for outcome in outcomes)
-    print(f"{held} of {len(outcomes)} within {NEAR_SHARE:.0%} or {NEAR_BYTES >> 20} MiB of the bytes")
+    page.say(
+        f"{done} of {len(pairs)} jobs were drawn, {len(outcomes)} of them fit their data. "
+        f"{near} of {len(timed)} are within {NEAR_FACTOR:.0f} times the seconds, "
+        f"{held} of {len(outcomes)} within {NEAR_SHARE:.0%} or "
+        f"{NEAR_BYTES >> 20} MiB of the bytes."
+    )
+    if not wanted:
+        page.write()
 
 
 def _load_kernels(service: Service) -> None:
@@ -191,9 +201,10 @@ def _processor_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _print(name: str, plan: dict[str, Any], outcome: _Outcome) -> None:
+def _add_row(page: Page, name: str, plan: dict[str, Any], outcome: _Outcome) -> None:
     job = ", ".join(f"{key} {value}" for key, value in plan.items()) or "defaults"
     seconds = "-" if outcome.seconds is None else f"{outcome.seconds:.2f}"
-    marks = f"{'' if outcome.is_near_in_seconds else 's'}{'' if outcome.is_near_in_bytes else 'b'}"
-    memory = f"{outcome.peak_bytes / 1e6:8.0f} {outcome.measured / 1e6:8.0f}"
-    print(f"{name:22} {job:50.50} {seconds:>9} {outcome.took:9.2f} {memory} {outcome.ended} {marks}", flush=True)
+    near = {"seconds": outcome.is_near_in_seconds, "bytes": outcome.is_near_in_bytes}
+    missed = ", ".join(name for name, is_near in near.items() if not is_near)
+    memory = f"{outcome.peak_bytes / 1e6:.0f}", f"{outcome.measured / 1e6:.0f}"
+    page.row(name, job, seconds, f"{outcome.took:.2f}", *memory, outcome.ended, missed)

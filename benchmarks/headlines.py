@@ -6,7 +6,6 @@
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +14,10 @@ import solvers
 from benchmarks import problems
 from benchmarks.data import load
 from benchmarks.growth import with_growth
+from benchmarks.page import Page
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks" / "headlines.md"
+HOW = """One thread, seconds by the clock from arrays in memory, certificate included. The printed figures are of
+machines of 2000 to 2014."""
 LIMIT_SECONDS = 300.0
 NEVER = 1e-300
 """A tolerance out of reach: the paper's own rule ends the run."""
@@ -98,15 +99,8 @@ def _headlines(*, quick: bool) -> Iterator[_Headline]:
 
 def run(options: argparse.Namespace) -> None:
     solvers.warm_up()
-    lines = [
-        "# The papers' headline runs, measured here",
-        "",
-        "Written by `make bench ARGS=headlines`, one thread, seconds by the clock from arrays in memory, certificate "
-        "included. The printed figures are of machines of 2000 to 2014.",
-        "",
-        "| run | printed | here | seconds | iterations | relative gap | memory beside the data |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    page = Page("headlines", "The papers' headline runs, measured here", HOW)
+    page.table("run", "printed", "here", "seconds", "iterations", "relative gap", "memory beside the data")
     for one in _headlines(quick=options.quick):
         try:
             X, y = one.data()
@@ -118,11 +112,8 @@ def run(options: argparse.Namespace) -> None:
             result, growth = with_growth(partial(solvers.train, X, y, **given))
             ended = result.converged or result.status is solvers.Status.STOPPED
             used = f" ({result.solver})" if how["solver"] == "auto" else ""
-            lines.append(
-                f"| {one.title} | {one.printed} | {name}{used} | {'' if ended else '> '}{result.seconds:.2f} "
-                f"| {result.iterations} | {result.certificate.relative_gap:.1e} | {growth / 1e6:.0f} MB |"
-            )
-            print(lines[-1], flush=True)
+            seconds, gap = f"{'' if ended else '> '}{result.seconds:.2f}", f"{result.certificate.relative_gap:.1e}"
+            page.row(one.title, one.printed, name + used, seconds, result.iterations, gap, f"{growth / 1e6:.0f} MB")
         del X, y
     if not options.quick:
-        PAGE.write_text("\n".join(lines) + "\n")
+        page.write()

@@ -13,6 +13,7 @@ from typing import Any
 import solvers
 from benchmarks import problems
 from benchmarks.growth import with_growth
+from benchmarks.page import Page
 from benchmarks.peers import LOSSES
 from solvers.registry import registered
 
@@ -23,15 +24,18 @@ SECONDS = 5.0
 SHARE, COLUMNS_SHARE = 0.3, 1.3
 ROW_BYTES, FEATURE_BYTES, PAIR_BYTES = 200, 200, 24
 """Of 25 numbers each; three matrices of Newton's: the Gram, its factor, and one that is being summed."""
+HOW = f"""What a process grows by while it trains, each run in one of its own that has the data already, to a gap of
+1e-3 or for {SECONDS:.0f} s, on one thread. The aim: data and growth are at most {1 + SHARE} times the data,
+{1 + COLUMNS_SHARE} times for methods that read columns, plus {ROW_BYTES} bytes a row and a feature, plus {PAIR_BYTES}
+for each pair of features for those with a matrix of them."""
 LEAST_BYTES = 8 << 20
 """Less is what Python's own objects and a thread's stack take."""
 
 
 def run(options: argparse.Namespace) -> None:
     solvers.warm_up()
-    print(
-        f"{'data':16} {'MB':>6} {'loss':14} {'solver':12} {'growth MB':>9} {'of data':>8} {'bytes a row':>11}  status"
-    )
+    page = Page("memory", "The memory of training beside its data", HOW)
+    page.table("set", "its MB", "loss", "solver", "growth, MB", "of the data", "bytes a row", "ended", "")
     kept = total = 0
     for name in QUICK_SETS if options.quick else SETS:
         if (why := problems.why_missing(name)) is not None:
@@ -46,15 +50,16 @@ def run(options: argparse.Namespace) -> None:
                 growth, status, used = answer
                 allowed = _allowed(data, used)
                 total, kept = total + 1, kept + (growth <= allowed)
-                print(
-                    f"{name:16} {data.nbytes / 1e6:6.0f} {loss:14} {solver:12} {growth / 1e6:9.1f} "
-                    f"{growth / data.nbytes:8.2f} {growth / data.signs.size:11.0f}  {status}"
-                    f"{'' if growth <= allowed else f'  ABOVE {allowed / 1e6:.0f} MB'}",
-                    flush=True,
-                )
+                ran = f"auto ({used})" if solver == "auto" else solver
+                figures = f"{growth / 1e6:.1f}", f"{growth / data.nbytes:.2f}", f"{growth / data.signs.size:.0f}"
+                remark = "" if growth <= allowed else f"above {allowed / 1e6:.0f} MB"
+                page.row(name, f"{data.nbytes / 1e6:.0f}", loss, ran, *figures, status, remark)
         del data
         gc.collect()
-    print(f"within the aim: {kept} of {total}")
+    page.end_table()
+    page.say(f"Within the aim: {kept} of {total}.")
+    if not options.quick:
+        page.write()
 
 
 def _able(loss: str) -> list[str]:

@@ -11,6 +11,8 @@ import numpy as np
 
 import solvers
 from benchmarks import problems
+from benchmarks.line_plot import write_plot
+from benchmarks.page import FOLDER, Page
 from benchmarks.timing import least_seconds, timed
 
 C, TOL = 1e4, 1e-3
@@ -22,11 +24,16 @@ SIZES = {
 }
 QUICK_SIZES = {"NDC 1M": (100_000, 300_000, 1_000_000), "rcv1_like 200k": (50_000, 100_000, 200_000)}
 LIMIT_SECONDS = 300.0
+HOW = f"""`auto` on one thread, C = {C:g} as a mean over the rows, to a certified relative gap of {TOL:g}; the
+least of three runs (one if it takes longer than a second). The slope is
+that of log seconds against log rows; the aim is at most {AIM}."""
 
 
 def run(options: argparse.Namespace) -> None:
     solvers.warm_up()
-    print(f"solver auto, C = {C:g} (mean), relative gap {TOL:g}, {options.clock} seconds; aim: at most {AIM}")
+    page = Page("scaling", "Seconds against rows", HOW)
+    page.table("data", "loss", "slope", "seconds", "solver")
+    curves: dict[str, list[tuple[float, float]]] = {}
     for name, sizes in (QUICK_SIZES if options.quick else SIZES).items():
         data = problems.opened(name)
         for loss in ("hinge", "squared_hinge"):
@@ -34,10 +41,14 @@ def run(options: argparse.Namespace) -> None:
             calls = {str(n): _call(data, n, loss, used, of_cpu=options.clock == "cpu") for n in sizes}
             seconds = least_seconds(calls)
             cells = [f"{n:,}: {seconds[str(n)]:.3f} s" if str(n) in seconds else f"{n:,}: not certified" for n in sizes]
-            print(
-                f"{name.split()[0]:10} {loss:14} {_slope(seconds)}  {'; '.join(cells)}  ({_distinct(used)})", flush=True
-            )
+            page.row(name.split()[0], loss, _slope(seconds), "; ".join(cells), _distinct(used))
+            curves[f"{name.split()[0]}, {loss}"] = [(int(n) / 1e6, time) for n, time in seconds.items()]
         del data
+    page.end_table()
+    if not options.quick:
+        page.say("![seconds against rows](scaling.svg)")
+        write_plot(FOLDER / "scaling.svg", "auto, certified 1e-3", ("million rows", "seconds"), curves, {})
+        page.write()
 
 
 def _call(
@@ -58,7 +69,7 @@ def _slope(seconds: dict[str, float]) -> str:
         return "no slope"
     logarithms = np.log([(int(n), time) for n, time in seconds.items()])
     slope = float(np.polyfit(logarithms[:, 0], logarithms[:, 1], 1)[0])
-    return f"slope {slope:.2f}{'' if slope <= AIM else ' ABOVE THE AIM'}"
+    return f"{slope:.2f}{'' if slope <= AIM else ' (above the aim)'}"
 
 
 def _distinct(used: dict[str, str]) -> str:
