@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 760, 320, 60, 40, 34, 16
-COLOURS = ("#1f6f8b", "#c8553d", "#588157")
+COLOURS = ("#1f6f8b", "#c8553d", "#588157", "#8a5a9e")
+NAME_WIDTH = 160
 
 Points = Sequence[tuple[float, float]]
 
@@ -25,8 +26,8 @@ def write_plot(
         x, y = place(most_x * step / 4, most_y * step / 4)
         ground = HEIGHT - BOTTOM
         parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="#ddd"/>')
-        parts.append(text_element(LEFT - 6, y + 4, f"{most_y * step / 4:.0f}", anchor="end"))
-        parts.append(text_element(x, ground + 16, f"{most_x * step / 4:.0f}", anchor="middle"))
+        parts.append(text_element(LEFT - 6, y + 4, _short(most_y * step / 4), anchor="end"))
+        parts.append(text_element(x, ground + 16, _short(most_x * step / 4), anchor="middle"))
     parts.append(text_element(WIDTH / 2, HEIGHT - 6, axes[0], anchor="middle"))
     parts.append(text_element(LEFT, TOP - 4, axes[1]))
     for number, (name, moment) in enumerate(marks.items()):
@@ -40,12 +41,16 @@ def write_plot(
         colour = COLOURS[number % len(COLOURS)]
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in points))
         parts.append(f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        parts.append(text_element(WIDTH - RIGHT - 130 * number, TOP - 4, name, anchor="end", colour=colour))
+        parts.append(text_element(WIDTH - RIGHT - NAME_WIDTH * number, TOP - 4, name, anchor="end", colour=colour))
     body = "\n".join(parts)
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">\n'
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>\n{body}\n</svg>\n'
     )
+
+
+def _short(number: float) -> str:
+    return f"{number:.0f}" if number >= 100.0 else f"{number:.3g}"
 
 
 def text_element(x: float, y: float, text: str, size: int = 11, anchor: str = "start", colour: str = "#333") -> str:
