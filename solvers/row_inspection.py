@@ -14,6 +14,7 @@ __all__ = [
     "first_nonfinite_entry",
     "inspect_csr",
     "squared_norms_csr",
+    "squared_norms_dense",
 ]
 
 Array = NDArray[Any]
@@ -75,6 +76,15 @@ def _sum_of_squares(row: Array) -> float:
     for k in range(row.size):
         total += np.float64(row[k]) * row[k]
     return total
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def squared_norms_dense(values: Array, out: Array) -> None:
+    for i in range(values.shape[0]):
+        total = 0.0
+        for j in range(values.shape[1]):
+            total += np.float64(values[i, j]) * values[i, j]
+        out[i] = total
 
 
 @njit(cache=True, nogil=True)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .class_products import add_pair_sums_csr, add_pair_sums_dense, class_scores_csr, class_scores_dense
 from .errors import InvalidProblem
 from .gram_products import GRAM_ROWS, add_gram_csr, add_gram_dense
+from .row_compression import compressed
 from .row_copies import copy_rows_csr
 from .row_inspection import (
     BAD_COLUMN,
@@ -27,6 +28,7 @@ from .row_inspection import (
     first_nonfinite_entry,
     inspect_csr,
     squared_norms_csr,
+    squared_norms_dense,
 )
 
 __all__ = ["CsrRows", "DenseRows", "Floats", "Rows", "as_rows", "read_only"]
@@ -214,7 +216,7 @@ class DenseRows(Rows):
 
     def squared_norms(self) -> Floats:
         out = np.empty(self.n_rows)
-        _squared_norms_dense(self.values, out)
+        squared_norms_dense(self.values, out)
         return out
 
     def mean_squared_norm(self) -> float:
@@ -243,14 +245,20 @@ def read_only(array: Array) -> Array:
     return view
 
 
-def as_rows(X: object) -> Rows:
-    """The view of a numpy array, a scipy sparse matrix, or a view itself; every value is checked."""
+def as_rows(X: object, *, compress: bool = False) -> Rows:
+    """The view of a numpy array, a scipy sparse matrix, or a view itself; every value is checked.
+
+    With `compress` a table most of whose numbers are zero is copied without them: for who reads it many times.
+    """
     if isinstance(X, Rows):
         rows = X
     elif scipy.sparse.issparse(X):
         rows = _csr_rows(X)
     else:
         rows = _dense_rows(X)
+    if compress and isinstance(rows, DenseRows) and rows.stored_entries > 0:
+        parts = compressed(rows.values)
+        rows = rows if parts is None else CsrRows(*parts, (rows.n_rows, rows.n_features))
     if rows.n_rows == 0:
         raise InvalidProblem("X", "has no rows; at least one row of each of two classes is needed")
     if rows.n_features == 0:
@@ -384,12 +392,3 @@ def _add_column_sums_dense(values: Array, v: Array, out: Array) -> None:
         if multiplier != 0.0:
             for j in range(values.shape[1]):
                 out[j] += multiplier * values[i, j]
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _squared_norms_dense(values: Array, out: Array) -> None:
-    for i in range(values.shape[0]):
-        total = 0.0
-        for j in range(values.shape[1]):
-            total += np.float64(values[i, j]) * values[i, j]
-        out[i] = total

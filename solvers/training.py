@@ -23,6 +23,7 @@ from .protocol import Method, Start
 from .registry import registered, with_implied_strategy
 from .result import Counts, SolveResult, State
 from .row_blocks import RowBlocks
+from .row_compression import compressed_bytes, is_compressible
 from .rows import Rows, as_rows
 from .setting import Setting, check_class_weight, resolve_setting
 
@@ -75,7 +76,7 @@ def train(
     returns its best point.
     """
     started = time.perf_counter()
-    data = as_rows(X)
+    data = as_rows(X, compress=True)
     labels = read_labels(y, task)
     if labels.n_rows != data.n_rows:
         raise InvalidProblem("y", f"has {labels.n_rows} labels for {data.n_rows} rows of X")
@@ -206,6 +207,7 @@ def check(
 def estimate(
     *,
     entries: int,
+    nonzeros: int | None = None,
     value_bytes: int = 8,
     squared_norm: float | None = None,
     threads: int = 1,
@@ -217,13 +219,17 @@ def estimate(
 ) -> Estimate:
     """What `train` would need on data of this shape, with the arguments of `check`.
 
-    `entries` are the stored numbers of X, of `value_bytes` each; `squared_norm` is the mean of |x_i|^2, without
-    which nothing is said about seconds.
+    `entries` are the stored numbers of X, of `value_bytes` each, and `nonzeros` those of dense rows that are not zero,
+    if they were counted; `squared_norm` is the mean of |x_i|^2, without which nothing is said about seconds.
     """
+    copied = 0
+    if not sparse and nonzeros is not None and is_compressible(n_rows, n_features, nonzeros, value_bytes):
+        copied = compressed_bytes(n_rows, nonzeros, value_bytes)
+        sparse, entries = True, nonzeros
     shape = {"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse}
     size = Size(entries, value_bytes, squared_norm)
     plan = _plan(**{**_defaults(check), **shape, **arguments, "threads": threads, "size": size})
-    return estimate_run(
+    of_run = estimate_run(
         plan.setting,
         size,
         plan.choice.method.footprint,
@@ -233,6 +239,7 @@ def estimate(
         max_passes=plan.limits.max_passes,
         threads=threads,
     )
+    return of_run._replace(peak_bytes=of_run.peak_bytes + copied)
 
 
 def available() -> dict[str, dict[str, Any]]:

@@ -23,6 +23,7 @@ from . import oca as oca_module
 from . import one_dimension as one_dimension_module
 from . import pair_counts as pair_counts_module
 from . import risks as risks_module
+from . import row_compression as row_compression_module
 from . import row_copies as row_copies_module
 from . import row_products as row_products_module
 from . import row_samples as row_samples_module
@@ -61,6 +62,7 @@ def warm_up(names: Collection[str] | None = None) -> None:
         newton_matrix_module,
         newton_rows_module,
         oca_module,
+        row_compression_module,
         row_copies_module,
         row_products_module,
         row_samples_module,
@@ -84,6 +86,7 @@ def _run_every_kernel(methods: Mapping[str, type[Method[Any]]]) -> None:
     for dtype in (np.float64, np.float32):
         dense: Any = wide.astype(dtype)
         sparse = scipy.sparse.csr_array(dense)
+        as_rows(np.eye(60, dtype=dtype), compress=True)
         # Rows whose columns are in no order have an inspection of their own.
         as_rows(scipy.sparse.csr_array((sparse.data, sparse.indices[::-1], sparse.indptr), shape=sparse.shape))
         for X, (name, method) in itertools.product((dense, sparse), methods.items()):

@@ -95,12 +95,14 @@ class Admission:
     ) -> solvers.Estimate:
         # Of preprocessed features, scaled or 0 and 1, each number that is stored has a square of about 1.
         is_raw = resolve(request, dataset) is None
+        share = n_rows / max(1, dataset.n_rows)
         return solvers.estimate(
             n_rows=n_rows,
             n_features=seen.n_features,
             n_classes=len(dataset.classes) or None,
             sparse=seen.sparse,
-            entries=max(1, seen.entries * n_rows // max(1, dataset.n_rows)),
+            entries=max(1, int(seen.entries * share)),
+            nonzeros=None if seen.nonzeros is None else int(seen.nonzeros * share),
             value_bytes=matrix.value_bytes if is_raw else seen.value_bytes(n_rows, request.tol),
             squared_norm=mean_squared_norm(self.blobs, dataset) if is_raw else seen.entries / max(1, dataset.n_rows),
             threads=self.settings.threads_a_worker,

@@ -69,6 +69,8 @@ class Expected(NamedTuple):
     """What is held while a vocabulary is learnt, beside the features."""
     is_plain: bool = False
     """Whether every feature is a column of numbers, and none is missing."""
+    nonzeros: int | None = None
+    """Of the entries, if zeros stay zeros, or may: dense rows of few others are trained on as sparse ones."""
 
     def value_bytes(self, n_rows: int, tol: float) -> int:
         """Of each number, as a solver sees so many rows of them."""
@@ -80,7 +82,8 @@ def expected(spec: Preprocess | None, dataset: DatasetRow, text_bytes: Mapping[i
     columns, sparse, n_rows = _features(dataset), dataset.storage == "csr", dataset.n_rows
     if spec is None or not columns:
         entries = dataset.nnz if sparse else n_rows * dataset.n_features
-        return Expected(dataset.n_features, entries, sparse, is_plain=True)
+        nonzeros = None if spec is not None and spec.scale == "standard" else dataset.nnz
+        return Expected(dataset.n_features, entries, sparse, is_plain=True, nonzeros=nonzeros)
     width = entries = learning = 0
     for number, column in enumerate(columns):
         choice = spec.of(column["name"])
@@ -98,7 +101,9 @@ def expected(spec: Preprocess | None, dataset: DatasetRow, text_bytes: Mapping[i
             entries += n_rows * (3 if kind == "date" else 1)
     is_sparse = sparse or 12 * entries + 8 * n_rows < 8 * n_rows * width
     is_plain = all(_stays_as_it_is(column, spec.of(column["name"])) for column in columns)
-    return Expected(max(1, width), max(1, entries if is_sparse else n_rows * width), is_sparse, learning, is_plain)
+    keeps_zeros = is_plain and all(spec.of(column["name"]).scale != "standard" for column in columns)
+    entries = max(1, entries if is_sparse else n_rows * width)
+    return Expected(max(1, width), entries, is_sparse, learning, is_plain, dataset.nnz if keeps_zeros else None)
 
 
 def _features(dataset: DatasetRow) -> list[dict[str, Any]]:

@@ -187,10 +187,10 @@ def assert_same_optimum(first, second, method):
         assert second.converged
 
 
-def medium_problem(task, storage="csr", n=400, d=30, seed=5):
+def medium_problem(task, storage="csr", n=400, d=30, seed=5, density=0.4):
     """Not separable and not trivial: every method needs several passes."""
     random = np.random.default_rng(seed)
-    X = random.standard_normal((n, d)) * (random.random((n, d)) < 0.4)
+    X = random.standard_normal((n, d)) * (random.random((n, d)) < density)
     score = X @ random.standard_normal(d) + random.standard_normal(n)
     X = sp.csr_array(X) if storage == "csr" else X
     if task == "regression":
@@ -210,6 +210,24 @@ def test_the_same_seed_gives_the_same_bits(choice, storage):
     assert np.array_equal(first.intercept, second.intercept)
     assert first.certificate == second.certificate
     assert (first.iterations, first.passes, first.seed) == (second.iterations, second.passes, 3)
+
+
+@every_choice_of_many_steps
+@every_dtype
+def test_a_table_of_mostly_zeros_is_trained_on_like_its_sparse_rows(choice, dtype):
+    X, labels = medium_problem(choice.task, "dense", density=0.08)
+    X = X.astype(dtype)
+    arguments = {**choice.arguments, "tol": 1e-5, "max_passes": 60}
+    taken = []
+    dense = solvers.train(X, labels, callback=lambda report: taken.append(report.snapshot()), **arguments)
+    sparse = solvers.train(sp.csr_array(X), labels, **arguments)
+    assert dense.coef.tobytes() == sparse.coef.tobytes()
+    assert dense.certificate == sparse.certificate
+    assert (dense.iterations, dense.passes) == (sparse.iterations, sparse.passes)
+    resumed = [
+        solvers.train(one, labels, warm_start=taken[0], resume=True, **arguments) for one in (X, sp.csr_array(X))
+    ]
+    assert resumed[0].coef.tobytes() == resumed[1].coef.tobytes(), "a checkpoint of either goes on with either"
 
 
 @every_choice

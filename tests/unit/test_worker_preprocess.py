@@ -227,7 +227,8 @@ def test_what_training_will_see_is_estimated_before_the_rows_are_read() -> None:
         assert 1 / most < guess.n_features / pipeline.n_features < most
         assert guess.sparse == pipeline.sparse
     numbers = dataset_row(n_rows=3, n_features=2, columns=[])
-    assert expected(Preprocess(), numbers) == (2, 6, False, 0, True)
+    assert expected(Preprocess(), numbers) == (2, 6, False, 0, True, numbers.nnz)
+    assert expected(Preprocess(scale="standard"), numbers).nonzeros is None, "zeros do not stay zeros"
 
 
 def test_a_share_stays_a_share_in_both_databases(database_url: str) -> None:
