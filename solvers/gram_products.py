@@ -11,6 +11,7 @@ Array = NDArray[Any]
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 GRAM_ROWS = 120  # rows gathered for one block of a Gram matrix; no power of two, which would collide in the cache
+_NEAR = 24  # columns of the matrix, whose GRAM_ROWS numbers each fill most of the nearest cache
 
 
 @njit(cache=True, nogil=True)
@@ -58,9 +59,7 @@ def add_gram_dense(values: Array, v: Array, constant: float, plain: Array, weigh
             weighted[d, filled] = v[i] * constant
             filled += 1
         if filled == plain.shape[1] or (i == n - 1 and filled > 0):
-            for a in range(0, d + 1, 3):
-                for b in range(a // 4 * 4, d + 1, 4):
-                    _add_tile(weighted, plain, filled, a, b, out)
+            _add_tiles(weighted, plain, filled, out)
             filled = 0
 
 
@@ -89,9 +88,7 @@ def add_gram_rows(
         for j in range(d + 1):
             for r in range(filled):
                 weighted[j, r] = plain[j, r] * v[first + r]
-        for a in range(0, d + 1, 3):
-            for b in range(a // 4 * 4, d + 1, 4):
-                _add_tile(weighted, plain, filled, a, b, out)
+        _add_tiles(weighted, plain, filled, out)
     if plain.shape[1] > 0:
         return
     for m in range(rows.size):
@@ -99,17 +96,29 @@ def add_gram_rows(
         _add_pairs(values[first:past], columns[first:past], v[m], constant, out)
 
 
+@njit(cache=True, nogil=True)
+def _add_tiles(left: Array, right: Array, filled: int, out: Array) -> None:
+    """The upper triangle of left right', some columns after the others: their part of `right` stays in the cache."""
+    k = out.shape[0]
+    for first in range(0, k, _NEAR):
+        past = min(first + _NEAR, k)
+        for a in range(0, past, 3):
+            for b in range(max(a, first), past, 3):
+                _add_tile(left, right, filled, a, b, out)
+
+
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _add_tile(left: Array, right: Array, filled: int, a: int, b: int, out: Array) -> None:
-    """3 x 4 entries at once: twelve sums and their operands are as many as the registers hold."""
-    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = s20 = s21 = s22 = s23 = 0.0
+    """3 x 3 entries at once: nine sums and their operands fit into 16 registers. With twelve sums two were kept in
+    memory, and a tile took twice as long."""
+    l0, l1, l2, r0, r1, r2 = left[a], left[a + 1], left[a + 2], right[b], right[b + 1], right[b + 2]
+    s00 = s01 = s02 = s10 = s11 = s12 = s20 = s21 = s22 = 0.0
     for r in range(filled):
-        x0, x1, x2 = left[a, r], left[a + 1, r], left[a + 2, r]
-        y0, y1, y2, y3 = right[b, r], right[b + 1, r], right[b + 2, r], right[b + 3, r]
-        s00, s01, s02, s03 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2, s03 + x0 * y3
-        s10, s11, s12, s13 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2, s13 + x1 * y3
-        s20, s21, s22, s23 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2, s23 + x2 * y3
-    tile = ((s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23))
+        x0, x1, x2, y0, y1, y2 = l0[r], l1[r], l2[r], r0[r], r1[r], r2[r]
+        s00, s01, s02 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2
+        s10, s11, s12 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2
+        s20, s21, s22 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2
+    tile = ((s00, s01, s02), (s10, s11, s12), (s20, s21, s22))
     for row in range(min(3, out.shape[0] - a)):
-        for column in range(min(4, out.shape[1] - b)):
+        for column in range(min(3, out.shape[1] - b)):
             out[a + row, b + column] += tile[row][column]

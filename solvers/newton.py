@@ -44,7 +44,7 @@ BLOCK_ENTRIES = 1 << 20  # of X in a block of rows: blocks are added in their or
 LEAST_SHARE = 0.1  # of the usual curvature of a column: covtype, C = 100, 1e-3: 6 steps on all rows without, 4 with it
 SAMPLE_STEPS = 4  # with a sample's matrix: so many reads take as long as the matrix of all rows
 LEAST_KNOWN = 1e-3  # part of a line from which on its end's slacks tell those between
-PAIR_WORK = 4  # an entry of the matrix added by itself, at any place, takes as long as so many of a tile
+PAIR_WORK = 12  # an entry of the matrix added by itself, at any place, takes as long as so many of a tile
 PATIENCE = 8  # so many steps on all rows without a smaller gap mean that rounding rules
 DRIFT = 1e-3  # the error of a downdated matrix, beside the identity in it, at which it is summed up anew
 _EPS = float(np.finfo(float).eps)
@@ -71,7 +71,7 @@ class RowNewton(Method[BinaryProblem]):
         k = data.n_features + 1
         # Rows are gathered for tiles of the matrix, unless they are so sparse that adding pairs of entries is less.
         room = GRAM_ROWS if not data.sparse or k * k <= PAIR_WORK * self.row_entries**2 else 0
-        padded = -(-k // 12) * 12  # whole tiles of 3 x 4
+        padded = -(-k // 3) * 3  # whole tiles of 3 x 3
         self._taken: RowSample | None = None
         self.gathered = np.zeros((padded, room)), np.zeros((padded, room))
 

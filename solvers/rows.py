@@ -223,7 +223,7 @@ class DenseRows(Rows):
         return _mean_square(self.values.reshape(-1)) * self.stored_entries / self.n_rows
 
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
-        padded = -(-out.shape[0] // 12) * 12  # whole tiles of 3 x 4
+        padded = -(-out.shape[0] // 3) * 3  # whole tiles of 3 x 3
         plain, weighted = np.zeros((padded, GRAM_ROWS)), np.zeros((padded, GRAM_ROWS))
         add_gram_dense(self.values, read_only(v), constant, plain, weighted, out)
 
