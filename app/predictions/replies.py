@@ -16,6 +16,7 @@ OFFERED = (JSON, CSV, NDJSON, ARROW, NPY)
 
 Column = Sequence[Any] | Array
 QUOTE = '"'
+COMMA, LINE_FEED = b",\n"
 NEEDS_QUOTES = re.compile('[,"\r\n]')
 PLAIN = frozenset((int, float, bool, type(None)))  # one after another as JSON, they hold no comma and need no quotes
 
@@ -92,13 +93,25 @@ def _ndjson(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
 def _csv(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
     """Numbers as in JSON, with all their digits; nothing where a value is null, JSON where a value has parts."""
     if len(columns) > 1 and all(map(_is_plain, columns.values())):
-        rows = _encoder.encode(list(zip(*map(plain, columns.values()), strict=True)))
-        lines = rows[2:-2].replace(b"],[", b"\n").replace(b"null", b"")
-        return b"%s\n%s\n" % (",".join(map(_quoted, columns)).encode(), lines)
+        return _plain_csv(",".join(map(_quoted, columns)).encode(), list(columns.values()))
     cells = [_cells(column) for column in columns.values()]
     if len(cells) == 1:
         cells = [[cell or '""' for cell in cells[0]]]  # a line without anything would be no row
     return "\n".join([",".join(map(_quoted, columns)), *map(",".join, zip(*cells, strict=True)), ""]).encode()
+
+
+def _plain_csv(heading: bytes, columns: Sequence[Column]) -> bytes:
+    """All cells as one list, row by row: a list of rows takes twice the time. Every so many commas a line ends."""
+    width = len(columns)
+    cells: list[Any] = [None] * (width * len(columns[0]))
+    for place, column in enumerate(columns):
+        cells[place::width] = plain(column)
+    text = bytearray()
+    _encoder.encode_into(cells, text)
+    text[0], text[-1] = LINE_FEED, COMMA  # in place of the brackets
+    letters = np.frombuffer(text, np.uint8)
+    letters[np.flatnonzero(letters == COMMA)[width - 1 :: width]] = LINE_FEED
+    return heading + text.replace(b"null", b"")
 
 
 def _is_plain(column: Column) -> bool:

@@ -24,7 +24,8 @@ def warm() -> None:
 
 
 def _use_every_kernel() -> None:
-    measure(np.array([[1e308], [1e308]]), np.arange(1))
+    for rows in (np.array([[1e308], [1e308], [np.nan]]), np.array([[1.0], [np.nan]], dtype=np.float32)):
+        measure(rows, np.arange(1))
 
 
 def measure(X: Any, columns: Array) -> Figures:
@@ -37,7 +38,8 @@ def _measure_dense(X: Array, columns: Array) -> Figures:
     missing, first = np.zeros(width, dtype=np.int64), np.full(width, -1, dtype=np.int64)
     low, high, sums = np.full(width, np.inf), np.full(width, -np.inf), np.zeros(width)
     for start, block in _blocks(X, columns):
-        sums += _look_at(block, start, missing, first, low, high)
+        part = _look_at(block, low, high)
+        sums += _without_missing(block, start, missing, first) if np.isnan(part).any() else part
     low, high = (np.where(missing == n_rows, 0.0, bound) for bound in (low, high))
     present, unit = np.maximum(n_rows - missing, 1), _unit(low, high)
     if np.isfinite(sums).all():
@@ -87,10 +89,12 @@ def _unit(low: Floats, high: Floats) -> Floats:
     return np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] - 1), 1.0)
 
 
-def _blocks(X: Array, columns: Array) -> Iterator[tuple[int, Floats]]:
+def _blocks(X: Array, columns: Array) -> Iterator[tuple[int, Array]]:
+    """In single or in double precision, as the rows are stored."""
     whole = len(columns) == X.shape[1]
+    dtype = np.float32 if X.dtype == np.float32 else np.float64
     for start, block in blocks_of(X, rows_at_once(len(columns))):
-        numbers = np.ascontiguousarray(block if whole else block[:, columns], dtype=np.float64)[:]
+        numbers = np.ascontiguousarray(block if whole else block[:, columns], dtype=dtype)[:]
         numbers.flags.writeable = False  # as mapped tables are: numba compiles for that apart
         yield start, numbers
 
@@ -101,9 +105,32 @@ def _entries(X: Any) -> Iterator[tuple[Array, Floats]]:
         yield X.indices[part], np.asarray(X.data[part], dtype=np.float64)
 
 
+# A column's numbers are added up in double precision from the first row to the last. Each loop walks along the rows and
+# changes one array, and no division asks whether it is by zero: then the compiler takes several columns at once.
+
+
 @njit(cache=True, nogil=True)
-def _look_at(block: Floats, start: int, missing: Array, first: Array, low: Floats, high: Floats) -> Floats:
-    """Counts and ranges of some more rows; returns their sums."""
+def _look_at(block: Array, low: Floats, high: Floats) -> Floats:
+    """Ranges of some more rows; returns their sums, NaN where a number is missing."""
+    n_rows, width = block.shape
+    sums = np.zeros(width)
+    for i in range(n_rows):
+        for j in range(width):
+            x = block[i, j]
+            low[j] = x if x < low[j] else low[j]
+    for i in range(n_rows):
+        for j in range(width):
+            x = block[i, j]
+            high[j] = x if x > high[j] else high[j]
+    for i in range(n_rows):
+        for j in range(width):
+            sums[j] += block[i, j]
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _without_missing(block: Array, start: int, missing: Array, first: Array) -> Floats:
+    """Counts of some more rows; returns the sums of what they have."""
     sums = np.zeros(block.shape[1])
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
@@ -113,13 +140,12 @@ def _look_at(block: Floats, start: int, missing: Array, first: Array, low: Float
                     first[j] = start + i
                 missing[j] += 1
             else:
-                low[j], high[j] = min(low[j], x), max(high[j], x)
                 sums[j] += x
     return sums
 
 
-@njit(cache=True, nogil=True)
-def _add_up(block: Floats, unit: Floats) -> Floats:
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_up(block: Array, unit: Floats) -> Floats:
     sums = np.zeros(block.shape[1])
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
@@ -128,8 +154,8 @@ def _add_up(block: Floats, unit: Floats) -> Floats:
     return sums
 
 
-@njit(cache=True, nogil=True)
-def _add_squares(block: Floats, unit: Floats, mean: Floats) -> Floats:
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_squares(block: Array, unit: Floats, mean: Floats) -> Floats:
     sums = np.zeros(block.shape[1])
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):

@@ -9,25 +9,22 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from app.frame import Array, Kind, let_go
+from app.frame import Array, Kind
 from app.preprocess.errors import PreprocessError, called
 from app.preprocess.features import Encoder, Feature, Floats, csr, is_sparse, row_sums, side_by_side
-from app.preprocess.figures import rows_at_once
 from app.preprocess.numeric import Numbers
 from app.preprocess.text import count_terms
 from app.preprocess.values import given_numbers, given_values, missing_rows
 
 Warning = dict[str, str]
 MAX_NAMED = 5
-SCALED_BLOCKS = 8
-"""Scaled together: two megabytes, so that telling the system of each costs nothing."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """Features lie in the order of the columns that they come from.
 
-    They are in raw units (`transform` in `training`, `apply` here). What the solver saw are `solver_rows` of them;
+    They are in raw units (`transform` in `training`, `apply` here). What the solver saw are `scaled_rows` of them;
     `fold` turns its weights into weights of raw units.
     """
 
@@ -118,7 +115,8 @@ class Pipeline:
             _refuse_missing(missing_rows(values), self.name(encoder.column))
 
     @cached_property
-    def _solver_units(self) -> tuple[Floats, Floats]:
+    def solver_units(self) -> tuple[Floats, Floats]:
+        """(shift, scale) of each feature: what the solver saw is (feature - shift) / scale."""
         numbers = self.numbers.solver_units()
         shifts, scales = [np.zeros(0)], [np.zeros(0)]
         for encoder, first, past in self._parts:
@@ -127,34 +125,9 @@ class Pipeline:
             scales.append(scale[first:past])
         return np.concatenate(shifts), np.concatenate(scales)
 
-    @property
-    def _solver_dtype(self) -> type[np.floating[Any]]:
-        return np.float32 if self.single else np.float64
-
-    def solver_rows(self, features: Any, *, in_place: bool = False) -> Any:
-        """The rows as the solver saw them; features that need no scaling are given back as they are."""
-        shift, scale = self._solver_units
-        if not shift.any() and (scale == 1.0).all():
-            return features
-        if not is_sparse(features):
-            out = features if in_place and not self.single else np.empty(features.shape, self._solver_dtype)
-            rows = SCALED_BLOCKS * rows_at_once(features.shape[1])
-            shifted = np.empty((min(rows, len(out)), features.shape[1]))
-            for start in range(0, len(out), rows):  # one walk through memory, not three; rounded once, at the end
-                raw, block = features[start : start + rows], out[start : start + rows]
-                np.subtract(raw, shift, out=shifted[: len(raw)])
-                np.divide(shifted[: len(raw)], scale, out=block, casting="same_kind")
-                let_go(raw)
-            return out
-        data = features.data if in_place else np.array(features.data, dtype=np.float64)
-        if shift.any():
-            data -= shift[features.indices]
-        data /= scale[features.indices]
-        return sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
-
     def solver_norms(self, features: Any) -> Floats:
         """|x| of each row as the solver saw it, without the constant of the bias."""
-        shift, scale = self._solver_units
+        shift, scale = self.solver_units
         if not is_sparse(features):
             rows = (features - shift) / scale
             return _norms(rows)
@@ -167,18 +140,18 @@ class Pipeline:
 
     def fold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
         """The solver's weights in raw units; of several classes: a row of weights and an intercept each."""
-        shift, scale = self._solver_units
+        shift, scale = self.solver_units
         folded = coef / scale
         return folded, intercept - folded @ shift
 
     def unfold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
         """Weights in raw units as the solver would have them."""
-        shift, scale = self._solver_units
+        shift, scale = self.solver_units
         return coef * scale, intercept + coef @ shift
 
     def strength(self, coef: Floats) -> Floats:
         """The weights by which features of different units can be compared: those that the solver saw."""
-        strengths: Floats = coef * self._solver_units[1]
+        strengths: Floats = coef * self.solver_units[1]
         return strengths
 
     def feature(self, number: int) -> Feature:

@@ -17,6 +17,7 @@ from app.preprocess.figures import Figures, rows_in_single
 from app.preprocess.measure import measure
 from app.preprocess.numeric import Numbers, choose_scale, disparity, units
 from app.preprocess.pipeline import Pipeline, Warning
+from app.preprocess.scaling import scaled_rows
 from app.preprocess.spec import Choice, DatePart, Preprocess
 from app.preprocess.text import Terms
 from app.preprocess.text_fit import fit_terms
@@ -68,7 +69,7 @@ def transform(pipeline: Pipeline, frame: Frame) -> Any:
 def solver_rows(pipeline: Pipeline, frame: Frame) -> Any:
     """The rows as a solver is to see them."""
     features = transform(pipeline, frame)
-    return pipeline.solver_rows(features, in_place=_is_own(features, frame))
+    return scaled_rows(pipeline, features, in_place=_is_own(features, frame))
 
 
 def aligned(frame: Frame, columns: Sequence[Column]) -> Frame:

@@ -15,6 +15,7 @@ from app.jobs.schemas import SplitByShare, TrainRequest
 from app.models.file import ModelFile
 from app.preprocess.document import from_document
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.scaling import scaled_rows
 from app.preprocess.spec import Preprocess
 from app.preprocess.training import fit
 from app.worker.split import split_rows
@@ -79,7 +80,7 @@ def test_the_certificate_is_that_of_the_rows_as_the_solver_saw_them(bench: Bench
     job = bench.run(bench.store_frame(frame_of(table), y), tol=1e-8, loss="hinge", C=0.5)
     card, stored = bench.model(job)
     pipeline = pipeline_of(stored)
-    seen = pipeline.solver_rows(pipeline.apply(raw_columns(table), 80)[0])
+    seen = scaled_rows(pipeline, pipeline.apply(raw_columns(table), 80)[0])
     coef, intercept = pipeline.unfold(stored.coef, stored.intercept)
     slack = np.maximum(0, 1 - np.where(y == "rich", 1, -1) * (seen @ coef + intercept))
     assert 0.5 * (coef @ coef + intercept**2) + 0.5 * slack.sum() == pytest.approx(
