@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import FileResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
@@ -33,6 +32,7 @@ from app.datasets.service import Received
 from app.db.tables import DatasetRow
 from app.deps import Context, InContext, InPage, Listing, label_parameters, listing
 from app.errors import BadRange, problems
+from app.files import StoredFile
 from app.idempotency.once import InStreamedOnce, Once
 from app.names import Name
 from app.waiting import Wait, preferred_wait, wait_until_done
@@ -185,14 +185,14 @@ async def get_dataset_issues(dataset_id: str, request: Request) -> Issues:
 @router.get(
     "/{dataset_id}/content",
     operation_id="get_dataset_content",
-    response_class=FileResponse,
+    response_class=StoredFile,
     responses={
         200: {"description": "The file", "content": FILE_CONTENT},
         206: {"description": "The part of it that `Range` asks for", "content": FILE_CONTENT},
         **problems(404, 409, 416),
     },
 )
-def get_dataset_content(dataset_id: str, context: InContext, request: Request) -> FileResponse:
+def get_dataset_content(dataset_id: str, context: InContext, request: Request) -> StoredFile:
     """The bytes as they were uploaded, with their type and encoding; `Range` gives a part of them."""
     with context.database.read() as session:
         dataset = service.get_stored(session, dataset_id)
@@ -200,7 +200,7 @@ def get_dataset_content(dataset_id: str, context: InContext, request: Request) -
     headers = {"ETag": f'"{dataset.sha256}"', "X-Content-Type-Options": "nosniff"}
     if (encoding := service.options_from(dataset.options).encoding) != "identity":
         headers["Content-Encoding"] = encoding
-    return FileResponse(
+    return StoredFile(
         context.blobs.path(dataset.sha256),
         headers=headers,
         media_type=MEDIA_TYPE_OF[dataset.format],

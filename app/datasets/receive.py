@@ -1,5 +1,6 @@
 """From the wire to the disk: which file a request brings, and its bytes as a stream."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -76,12 +77,18 @@ async def receive_file(request: Request, staged: StagedBlob) -> FileKind:
 
 
 async def _write(stream: AsyncIterator[bytes], staged: StagedBlob) -> None:
-    """Large writes, each in a thread, so that the event loop never waits for the disk."""
-    buffer = bytearray()
-    async for chunk in stream:
-        buffer += chunk
-        if len(buffer) >= WRITE_BYTES:
-            await run_in_threadpool(staged.write, bytes(buffer))
-            buffer.clear()
-    await run_in_threadpool(staged.write, bytes(buffer))
+    """Large writes, each in a thread while the next one's bytes come in: the event loop never waits for the disk."""
+    buffer, writing = bytearray(), None
+    try:
+        async for chunk in stream:
+            buffer += chunk
+            if len(buffer) >= WRITE_BYTES:
+                if writing is not None:
+                    await writing
+                writing = asyncio.create_task(run_in_threadpool(staged.write, buffer))
+                buffer = bytearray()
+    finally:  # also if the body ends early: nobody may close the file under a thread that writes
+        if writing is not None:
+            await writing
+    await run_in_threadpool(staged.write, buffer)
     await run_in_threadpool(staged.flush)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Response
-from fastapi.responses import FileResponse
 from sqlalchemy.orm import Session
 
 from app.deps import Context, InContext, json_only
 from app.errors import problems
+from app.files import StoredFile
 from app.idempotency.once import InOnce
 from app.jobs import on_model
 from app.jobs.endpoints import queue_job
@@ -67,14 +67,14 @@ async def evaluate_model(
     return await queue_job(request, context, response, once, prefer, _existing(ref))
 
 
-@router.get("/jobs/{job_id}/output", operation_id="get_job_output", response_class=FileResponse, responses=FILE_ANSWERS)
-def get_job_output(job_id: str, context: InContext) -> FileResponse:
+@router.get("/jobs/{job_id}/output", operation_id="get_job_output", response_class=StoredFile, responses=FILE_ANSWERS)
+def get_job_output(job_id: str, context: InContext) -> StoredFile:
     """The predictions of a batch job, one line or record a row of the dataset; `row` is its number from 0."""
     return _file(context, job_id, "output")
 
 
-@router.get("/jobs/{job_id}/errors", operation_id="get_job_errors", response_class=FileResponse, responses=FILE_ANSWERS)
-def get_job_errors(job_id: str, context: InContext) -> FileResponse:
+@router.get("/jobs/{job_id}/errors", operation_id="get_job_errors", response_class=StoredFile, responses=FILE_ANSWERS)
+def get_job_errors(job_id: str, context: InContext) -> StoredFile:
     """The rows that a batch job could not predict: a line `{row, code, detail}` each; 409 if there are none."""
     return _file(context, job_id, "errors")
 
@@ -87,12 +87,12 @@ def delete_job_output(job_id: str, context: InContext) -> None:
     reclaim(context.database, context.blobs, freed)
 
 
-def _file(context: Context, job_id: str, which: Which) -> FileResponse:
+def _file(context: Context, job_id: str, which: Which) -> StoredFile:
     with context.database.read() as session:
         found = on_model.file_of(session, job_id, which)
     headers = {"ETag": f'"{found.sha256}"', "X-Content-Type-Options": "nosniff"}
     path = context.blobs.path(found.sha256)
-    return FileResponse(path, headers=headers, media_type=MEDIA_TYPE_OF[found.format], filename=found.name)
+    return StoredFile(path, headers=headers, media_type=MEDIA_TYPE_OF[found.format], filename=found.name)
 
 
 def _existing(ref: str) -> Callable[[Session], Any]:

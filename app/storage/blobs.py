@@ -71,7 +71,7 @@ class StagedBlob(StagedFile):
         self._hash = hashlib.sha256()
         self.size = 0
 
-    def write(self, chunk: bytes | memoryview) -> int:
+    def write(self, chunk: bytes | bytearray | memoryview) -> int:
         self._hash.update(chunk)
         self._file.write(chunk)
         self.size += len(chunk)

@@ -377,7 +377,8 @@ def test_the_bundled_example_is_the_public_data_set(shared_data: Path) -> None:
 
 
 PLAIN_CELLS = ["0", "-0", "7", "007", "-12", "3.25", "1.", "1e5", "-2.5E-7", "0.1", "123456789012345678901", "5e-300"]
-OTHER_CELLS = ["+1", ".5", " 1", "1\t", "1e-400", "2.2250738585072011e-308", '"3"', "1e22222"]
+PLAIN_CELLS += ["16777217", "999999999999999", "9007199254740994", "00000000000000012", "92233720368547758079", "4e38"]
+OTHER_CELLS = ["9007199254740993", "+1", ".5", " 1", "1\t", "1e-400", "2.2250738585072011e-308", '"3"', "1e22222"]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -398,7 +399,8 @@ def test_plain_numbers_are_read_by_the_kernel_and_others_beside_them_as_before(
             patched.setattr(csv_reader, "_parse", ask)
         table = read(path, "csv", ReadOptions(target="y", weight="weight"))
     assert table.arrays["X"].tolist() == [[float(cell) for cell in row[:2]] for row in plain]
-    assert np.signbit(table.arrays["X"][12:24, 0]).all(), "minus zero stays what it is"
+    minus_zeros = table.arrays["X"][len(PLAIN_CELLS) : 2 * len(PLAIN_CELLS), 0]
+    assert np.signbit(minus_zeros).all(), "they stay what they are"
     assert table.arrays["y"].tolist() == [k % 2 for k in range(len(plain))]
     for other in OTHER_CELLS[:-1]:
         path.write_bytes((text.removesuffix(end) + end + f"{other},1,2,0" + end).encode())

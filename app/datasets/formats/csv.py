@@ -26,11 +26,11 @@ from .collect import Block, Collector, is_clean
 from .columns import Roles, Source
 from .compressed import Ceiling
 from .csv_cells import Plan, first_plan, read_cells
-from .csv_kernels import TARGET, WEIGHT, parse_numbers
+from .csv_kernels import TARGET, TOO_PRECISE, WEIGHT, parse_numbers
 from .csv_layout import Layout, find_layout
 from .labels import Encoded
 from .mapped import Mapped, map_file
-from .table import Array, ErrorLog, FileError, FileWarning, InvalidFile, InvalidOption, ReadOptions, Summary, excerpt
+from .table import ErrorLog, FileError, FileWarning, InvalidFile, InvalidOption, ReadOptions, Summary, excerpt
 from .text import LineCounter, Piece, check_text, is_sound, map_in_order, piece_bytes, pieces, skip_byte_order_mark
 from .words import encode_cells
 
@@ -39,7 +39,6 @@ __all__ = ["read_csv", "read_tsv", "warm"]
 WIDE = 10_000  # columns; from about here on pyarrow's cost of a column in a piece outweighs its speed
 PEEKED_BYTES = 16 << 10
 IGNORED = -3
-LOOKED_AT_ROWS = 32  # of a piece, before all of it is: decimal fractions show soon
 
 
 @cache
@@ -49,7 +48,7 @@ def warm() -> None:
 
     kernels = kernel_cache.kernels_of(csv_kernels) + kernel_cache.kernels_of(decimal_kernels)
     layout = Layout(",", None, 2, Roles(1, None, None, [0]), frozenset(), 4, 0, 1)
-    kernel_cache.warm(kernels, lambda: _parse_plain(Piece(b"1,2\n", 0, 4), layout))
+    kernel_cache.warm(kernels, lambda: _parse_plain(Piece(b"0.1,2\n", 0, 6), layout))  # for both precisions
 
 
 class _Unsound(Exception):
@@ -227,21 +226,15 @@ def _parse_plain(piece: Piece, layout: Layout) -> Block | None:
     if IGNORED in places or text[-1] != ord("\n"):  # an ignored cell may hold anything, also a line feed in quotes
         return None
     n_rows = int(np.count_nonzero(text == ord("\n")))
-    X, target = np.empty((n_rows, len(roles.features))), np.empty(n_rows)
-    weight = np.empty(0 if roles.weight is None else n_rows)
-    if parse_numbers(text, ord(layout.delimiter), places, X, target, weight) != n_rows or (weight < 0).any():
+    target, weight = np.empty(n_rows), np.empty(0 if roles.weight is None else n_rows)
+    for dtype in (np.float32, np.float64):  # single precision has whole numbers, mostly; decimal fractions show soon
+        X = np.empty((n_rows, len(roles.features)), dtype)
+        found = parse_numbers(text, ord(layout.delimiter), places, X, target, weight)
+        if found != TOO_PRECISE:
+            break
+    if found != n_rows or (weight < 0).any():
         return None
-    return Block(_narrowed(X), target, None if roles.weight is None else weight)
-
-
-def _narrowed(X: Array) -> Array:
-    """The same numbers in half of the memory, if single precision has all of them: whole numbers, mostly."""
-    for rows in (X[:LOOKED_AT_ROWS], X):
-        with np.errstate(over="ignore"):  # what is too large is not equal
-            narrow = rows.astype(np.float32)
-        if not np.array_equal(narrow, rows):
-            return X
-    return narrow
+    return Block(X, target, None if roles.weight is None else weight)
 
 
 def _take_out_marks(columns: dict[int, Any], j: int, layout: Layout) -> Counter[str]:

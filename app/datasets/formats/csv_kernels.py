@@ -1,50 +1,67 @@
 """The compiled half of the CSV reader: lines of plain numbers, which is what most large tables are."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
 from .decimal_kernels import ROUNDED, scan_number
 
-__all__ = ["TARGET", "WEIGHT", "parse_numbers"]
+__all__ = ["REFUSED", "TARGET", "TOO_PRECISE", "WEIGHT", "parse_numbers"]
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 TARGET, WEIGHT = -1, -2
+REFUSED, TOO_PRECISE = -1, -2
 
 _LF, _CR, _MINUS, _ZERO, _NINE = b"\n\r-09"
+_SURE_DIGITS = 15  # so many make an integer that is a float
 
 
 @njit(cache=True, nogil=True)
-def parse_numbers(text: Bytes, delimiter: int, places: Ints, X: Floats, target: Floats, weight: Floats) -> int:
+def parse_numbers(
+    text: Bytes, delimiter: int, places: Ints, X: npt.NDArray[np.floating[Any]], target: Floats, weight: Floats
+) -> int:
     """Read lines, the last of which ends with a line feed, into arrays that have a row for each; returns the rows.
 
-    `places` says of each column which of X it is, or TARGET or WEIGHT. -1: there is something else than numbers that
-    begin with a digit or a minus and are rounded for sure, or another number of them; another reader has to look.
+    `places` says of each column which of X it is, or TARGET or WEIGHT. REFUSED: there is something else than numbers
+    that begin with a digit or a minus and are rounded for sure, or another number of them; another reader has to look.
+    TOO_PRECISE: X is of single precision, and a number that is to go there is not.
     """
     p, row, last = 0, 0, len(places) - 1
     while p < text.size:
         for j in range(len(places)):
+            end = _LF if j == last else delimiter
             c = text[p]
             if not (_ZERO <= c <= _NINE or (c == _MINUS and _ZERO <= text[p + 1] <= _NINE)):
-                return -1
-            if text[p + 1] == delimiter or text[p + 1] == _LF:  # one digit: most cells of tables of flags
+                return REFUSED
+            if text[p + 1] == end:  # one digit: most cells of tables of flags
                 value = float(int(c) - _ZERO)
                 p += 1
             else:
-                status, value, p = scan_number(text, p)
-                if status != ROUNDED:
-                    return -1
-            if j == last and text[p] == _CR:
-                p += 1
-            if text[p] != (_LF if j == last else delimiter):
-                return -1
+                first, w = p, 0
+                while _ZERO <= text[p] <= _NINE:
+                    w = w * 10 + (int(text[p]) - _ZERO)
+                    p += 1
+                if text[p] == end and p - first <= _SURE_DIGITS:
+                    value = float(w)
+                else:
+                    status, value, p = scan_number(text, first)
+                    if status != ROUNDED:
+                        return REFUSED
+                    if j == last and text[p] == _CR:
+                        p += 1
+                    if text[p] != end:
+                        return REFUSED
             p += 1
             place = places[j]
             if place >= 0:
                 X[row, place] = value
+                if X[row, place] != value:
+                    return TOO_PRECISE
             elif place == TARGET:
                 target[row] = value
             else:
