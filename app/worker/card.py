@@ -33,7 +33,7 @@ def write_card(
     params = request.model_dump(mode="json", exclude=NOT_PARAMETERS)
     chosen = {"task": result.task, "strategy": result.strategy, "solver": result.solver, "loss": result.loss}
     parts = {"train": work.train} if work.test is None else {"train": work.train, "test": work.test}
-    judged = {name: Judged(rows, result) for name, rows in parts.items()}
+    judged = {name: Judged(rows, result, work.train) for name, rows in parts.items()}
     last_part = list(parts)[-1]
     drawn = judged[last_part].curves()
     return {

@@ -70,7 +70,7 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
         fold = prepare(replace(work, train=training, test=held_out))
         assert fold.test is not None
         result = trainer.train(fold.train)
-        outcome = Judged(fold.test, result)
+        outcome = Judged(fold.test, result, fold.train)
         note = Note(
             {
                 "fold": number + 1,

@@ -25,8 +25,10 @@ def labels_of(rows: DatasetArrays, result: solvers.LinearModel) -> list[Label]:
 class Judged:
     """A result on labelled rows: its scores, and what they say of it. Nothing is computed twice."""
 
-    def __init__(self, rows: DatasetArrays, result: solvers.SolveResult) -> None:
+    def __init__(self, rows: DatasetArrays, result: solvers.SolveResult, trained: DatasetArrays) -> None:
+        """`trained`: rows that the result's classes are values of; another dataset may number its labels otherwise."""
         self._rows, self._result = rows, result
+        self._labels = [trained.label(value) for value in result.classes]
         self.scores = score(rows, result)
 
     def figures(self) -> dict[str, Any]:
@@ -38,10 +40,9 @@ class Judged:
             if result.thresholds is not None:
                 predicted = result.classes[np.searchsorted(result.thresholds, self.scores, side="left")]
             return metrics.ordinal_metrics(rows.y, self.scores, predicted, rows.group, rows.weight)
-        classes = labels_of(rows, result)
         if result.task == "binary":
-            return metrics.binary_metrics(classes, self.codes, self.scores, rows.weight, self._ranking)
-        return metrics.multiclass_metrics(classes, self.codes, self.scores, rows.weight)
+            return metrics.binary_metrics(self._labels, self.codes, self.scores, rows.weight, self._ranking)
+        return metrics.multiclass_metrics(self._labels, self.codes, self.scores, rows.weight)
 
     def curves(self) -> dict[str, Any] | None:
         """ROC and precision-recall of the higher of two labels; None for tasks with more or other labels."""
@@ -55,7 +56,7 @@ class Judged:
     @cached_property
     def codes(self) -> Array:
         """For each row the place of its label among those of the result."""
-        return self._rows.codes([self._rows.label(value) for value in self._result.classes])
+        return self._rows.codes(self._labels)
 
     @cached_property
     def _ranking(self) -> metrics.Ranking:

@@ -178,6 +178,26 @@ def test_a_test_dataset_may_have_other_numbers_but_no_other_classes(bench: Bench
         bench.submit(numbers, split={"test_dataset_id": bench.store(X, three_words(signal))})
 
 
+def test_a_test_dataset_may_lack_classes_and_number_its_words_otherwise(bench: Bench) -> None:
+    X, signal = noisy(90)
+    words = three_words(signal)
+    train, all_three = bench.store(X, words), bench.store(X, words)
+    part = words != "high"  # the first word of three: every other has another number without it
+    lacking = bench.store(X[part], words[part])
+    whole = bench.run(train, split={"test_dataset_id": all_three}, tol=1e-2)["result"]["metrics"]["test"]
+    some = bench.run(train, split={"test_dataset_id": lacking}, tol=1e-2)["result"]["metrics"]["test"]
+    labels = whole["confusion"]["labels"]
+    assert some["confusion"]["labels"] == labels
+    assert some["confusion"]["matrix"] == [
+        row if label != "high" else [0, 0, 0] for label, row in zip(labels, whole["confusion"]["matrix"], strict=True)
+    ]
+    two = bench.store(X, np.where(signal > 0, "yes", "no"))
+    only_yes = bench.store(X[signal > 0], np.full(int((signal > 0).sum()), "yes"))
+    test = bench.run(two, split={"test_dataset_id": only_yes}, tol=1e-2)["result"]["metrics"]["test"]
+    assert test["error"] < 0.3
+    assert test["roc_auc"] is None
+
+
 def test_progress_counts_the_folds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.worker.progress.WRITE_EVERY_SECONDS", 0.0)
     X, signal = noisy(100)
@@ -192,12 +212,12 @@ def test_progress_counts_the_folds(bench: Bench, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("split", "field"),
     [
-        ({"test": 1.5}, "split.share.test"),
-        ({"test_dataset_id": "ds_x", "test": 0.5}, "split.dataset.test"),
-        ({"fold_column": "fold", "test": 0.5}, "split.folds.test"),
-        ({"fold_column": 3}, "split.folds.fold_column"),
-        ({"shuffle": True}, "split.share.shuffle"),
-        ("half", "split.share"),
+        ({"test": 1.5}, "split.type=share.test"),
+        ({"test_dataset_id": "ds_x", "test": 0.5}, "split.type=dataset.test"),
+        ({"fold_column": "fold", "test": 0.5}, "split.type=folds.test"),
+        ({"fold_column": 3}, "split.type=folds.fold_column"),
+        ({"shuffle": True}, "split.type=share.shuffle"),
+        ("half", "split.type=share"),
     ],
 )
 def test_a_mistake_in_a_split_is_told_once(split: Any, field: str) -> None:
