@@ -4,11 +4,12 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Query, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from app.config import Settings
 from app.db import Database
@@ -84,6 +85,18 @@ def label_parameters(request: Request) -> dict[str, str]:
         raise invalid_field("label", "invalid_label", str(error)) from error
 
 
+def _in_utc(moment: datetime | None) -> datetime | None:
+    try:
+        if moment is None or moment.tzinfo is None:
+            return moment if moment is None else moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is not a year from 1 to 9999 in UTC") from None
+
+
+CreatedAfter = Annotated[datetime | None, AfterValidator(_in_utc), Query(description="RFC 3339; without a zone: UTC")]
+
+
 async def json_only(request: Request) -> None:
     """A route that reads JSON refuses any other body before it is parsed."""
     if request.method not in ("POST", "PUT", "PATCH"):
@@ -92,6 +105,12 @@ async def json_only(request: Request) -> None:
     has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
     if media_type != "application/json" and (has_body or media_type):
         raise UnsupportedMediaType("This route reads application/json; send that as Content-Type.")
+
+
+async def no_body(request: Request) -> None:
+    """A route that has nothing to be told says so, or what a body asks for would seem to be done."""
+    if (await request.body()).strip() not in (b"", b"{}"):
+        raise Invalid("body: this route takes none", code="unexpected_body")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,12 @@ log = logging.getLogger(__name__)
 UNION_TAG = "type="
 """How the places of errors mark the member of a union that was meant: it is not a field."""
 
+OUR_WORDS = {
+    "extra_forbidden": "is not a field of this request",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be an object"),
+}
+"""For what the library says in terms of Python."""
+
 FAILING_STORAGE = frozenset({errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT})
 RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 
@@ -231,7 +237,7 @@ def _from_validation(error: RequestValidationError) -> AppError:
     first = items[0]
     if first.code == "json_invalid":
         return Unparsable(f"The body is not JSON: {first.detail}.")
-    detail = f"{first.field}: {first.detail}" if first.field else first.detail
+    detail = f"{first.field or 'body'}: {first.detail}"
     if len(items) > 1:
         detail += f" (and {len(items) - 1} more)"
     return Invalid(detail, errors=items)
@@ -244,9 +250,10 @@ def _item_from_pydantic(raw: Any) -> ErrorItem:
     if code == "json_invalid":
         offset = raw["loc"][-1] if raw["loc"] else "?"
         return ErrorItem(code=code, detail=f"{raw.get('ctx', {}).get('error', message)} at character {offset}")
-    if code == "extra_forbidden":
-        message = "is not a field of this request"
-    return ErrorItem(field=".".join(place) or None, code=code, detail=message.removeprefix("Value error, "))
+    if code == "missing" and not place:
+        message = "is missing"
+    message = OUR_WORDS.get(code, message.removeprefix("Value error, "))
+    return ErrorItem(field=".".join(place) or None, code=code, detail=message)
 
 
 def _from_http(error: HTTPException) -> AppError:

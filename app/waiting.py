@@ -14,6 +14,8 @@ from starlette.concurrency import run_in_threadpool
 MAX_WAIT_SECONDS = 60.0
 FIRST_LOOK_SECONDS = 0.02
 SLOWEST_LOOK_SECONDS = 0.5
+PREFERENCE = re.compile(r'(?:^|,)\s*([^\s=;,"]+)\s*(?:=\s*"?([^\s;,"]*)"?)?')
+SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 LATE_BY = 0.05  # of what was waited for: nobody minds, and looks become rarer
 
 Wait = Annotated[
@@ -50,7 +52,8 @@ async def wait_until_done(look: Callable[[], dict[str, Any]], seconds: float) ->
 
 
 def preferred_wait(prefer: str | None, default: float = 0.0) -> float:
-    """The seconds that `Prefer: wait=N` or `Prefer: respond-async` asks for."""
-    if match := re.search(r"\bwait=(\d{1,9})\b", prefer or ""):
-        return min(float(match[1]), MAX_WAIT_SECONDS)
-    return 0.0 if re.search(r"\brespond-async\b", prefer or "") else default
+    """The seconds that `Prefer: wait=N` or `respond-async` asks for. What makes no sense is ignored (RFC 7240)."""
+    asked = dict(reversed(PREFERENCE.findall((prefer or "").lower())))  # the first of equal ones counts
+    if seconds := SECONDS.fullmatch(asked.get("wait", "")):
+        return min(float(seconds[0]), MAX_WAIT_SECONDS)
+    return 0.0 if "respond-async" in asked else default

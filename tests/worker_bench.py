@@ -97,7 +97,7 @@ class Bench:
 
     def run_on_model(self, request: OnModelRequest, stop_reason: Callable[[], Any] = lambda: None) -> Json:
         with self.database.write() as session:
-            job_id = on_model.submit(session, request).id
+            job_id = on_model.submit(session, request, Admission(self.blobs, Settings())).id
         return self.execute(job_id, stop_reason)
 
     def execute(self, job_id: str, stop_reason: Callable[[], Any] = lambda: None) -> Json:

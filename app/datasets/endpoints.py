@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +29,7 @@ from app.datasets.schemas import (
 )
 from app.datasets.service import Received
 from app.db.tables import DatasetRow
-from app.deps import Context, InContext, InPage, Listing, label_parameters, listing
+from app.deps import Context, CreatedAfter, InContext, InPage, Listing, label_parameters, listing
 from app.errors import BadRange, problems
 from app.files import StoredFile
 from app.idempotency.once import InStreamedOnce, Once
@@ -124,11 +123,9 @@ def list_datasets(
     status: Status | None = None,
     name: Name | None = None,
     task: Annotated[TaskHint | None, Query(description="what its labels suggest: `task_hint`")] = None,
-    created_after: Annotated[datetime | None, Query(description="RFC 3339; without a zone: UTC")] = None,
+    created_after: CreatedAfter = None,
 ) -> Listing[DatasetSummary]:
     """Datasets, newest first. Filter by `status`, `name`, `task`, `created_after` and by `label.k=v`."""
-    if created_after is not None and created_after.tzinfo is None:
-        created_after = created_after.replace(tzinfo=UTC)
     filters = Filters(status, name, task, created_after, label_parameters(request))
     with context.database.read() as session:
         rows = service.list_newest(session, page.limit + 1, page.cursor_id, filters)

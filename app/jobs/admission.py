@@ -80,12 +80,12 @@ class Admission:
             seconds = None if seconds is None or part.seconds is None else seconds + folds * part.seconds
         return Needs(self._whole_seconds(request, seconds, dataset, classes), PROCESS_BYTES + copied + int(max(stages)))
 
-    def admit(self, needs: Needs) -> None:
-        """Raises Invalid for a job that would not fit even if it ran alone."""
+    def admit(self, peak_bytes: int) -> None:
+        """Raises Invalid for a job that would not fit even if it ran alone: no worker would ever take it."""
         budget = self.settings.memory_budget_bytes
-        if needs.peak_bytes > budget:
+        if peak_bytes > budget:
             detail = (
-                f"training on it needs about {needs.peak_bytes:,} bytes of memory, and jobs may use {budget:,}; "
+                f"the job needs about {peak_bytes:,} bytes of memory, and jobs may use {budget:,}; "
                 "fewer rows or features, another solver, or a larger memory_budget_bytes would do"
             )
             raise invalid_field("dataset_id", "too_large_for_memory", detail)

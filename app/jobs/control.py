@@ -89,7 +89,7 @@ def _queue(session: Session, job: JobRow, reason: str) -> None:
 
 def _check_outranks(wanted: Request, job: JobRow) -> None:
     if not outranks(wanted, job.request):
-        raise Conflict(f"The job is to {job.request} already.", code="job_is_ending")
+        raise Conflict(f"The job has already been asked to {job.request}.", code="job_is_ending")
 
 
 def _check_not_ended(job: JobRow) -> None:

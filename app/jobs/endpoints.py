@@ -9,7 +9,17 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from app.db.tables import EventRow, JobRow
-from app.deps import Context, InContext, InPage, Listing, json_only, label_parameters, listing
+from app.deps import (
+    Context,
+    CreatedAfter,
+    InContext,
+    InPage,
+    Listing,
+    json_only,
+    label_parameters,
+    listing,
+    no_body,
+)
 from app.errors import AppError, invalid_field, problems
 from app.idempotency.once import InOnce, Once
 from app.ids import is_id
@@ -17,13 +27,17 @@ from app.jobs import control, on_model, service
 from app.jobs.admission import Admission
 from app.jobs.events import EVENTS_ANSWER, EventFeed, wants_stream
 from app.jobs.model_requests import JobRequest
-from app.jobs.schemas import Event, Job, JobSummary, Trace, TrainRequest, Validation
+from app.jobs.repository import Filters
+from app.jobs.schemas import Event, Job, JobSummary, JobType, Task, Trace, TrainRequest, Validation
 from app.jobs.state import JobStatus
+from app.names import Name
 from app.waiting import Wait, preferred_wait, wait_until_done
 from app.webhooks import service as webhooks
 from app.webhooks.schemas import NewWebhook
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(json_only)])
+
+ASKED = problems(404, 409, 413, 415)
 
 
 @router.post(
@@ -57,15 +71,16 @@ async def queue_job(
     check: Callable[[Session], Any] | None = None,
 ) -> Job:
     """What every route that makes a job does; `check` may refuse it first."""
+    admission = Admission(context.blobs, context.settings)
 
     def submit() -> Job:
         with once.write() as session:
             if check is not None:
                 check(session)
             if isinstance(body, TrainRequest):
-                job = service.submit(session, body, Admission(context.blobs, context.settings))
+                job = service.submit(session, body, admission)
             else:
-                job = on_model.submit(session, body)
+                job = on_model.submit(session, body, admission)
             session.flush()
             response.headers["Location"] = f"/v1/jobs/{job.id}"
             shown = _show(session, job)
@@ -83,11 +98,20 @@ async def queue_job(
 
 @router.get("", operation_id="list_jobs", responses=problems())
 def list_jobs(
-    context: InContext, page: InPage, request: Request, response: Response, status: JobStatus | None = None
+    context: InContext,
+    page: InPage,
+    request: Request,
+    response: Response,
+    status: JobStatus | None = None,
+    type: JobType | None = None,
+    name: Annotated[Name | None, Query(description="of its model")] = None,
+    task: Annotated[Task | None, Query(description="of its training, asked for or found")] = None,
+    created_after: CreatedAfter = None,
 ) -> Listing[JobSummary]:
-    """Jobs, newest first. Filter by `status` and by `label.k=v`."""
+    """Jobs, newest first. Filter by `status`, `type`, `name`, `task`, `created_after` and by `label.k=v`."""
+    filters = Filters(status, type, name, task, created_after, label_parameters(request))
     with context.database.read() as session:
-        rows = service.list_newest(session, page.limit + 1, page.cursor_id, status, label_parameters(request))
+        rows = service.list_newest(session, page.limit + 1, page.cursor_id, filters)
         return Listing[JobSummary].model_validate(listing(request, response, page, rows, service.summarize))
 
 
@@ -97,28 +121,28 @@ async def get_job(job_id: str, context: InContext, wait: Wait = 0) -> Job:
     return Job.model_validate(await wait_until_done(_look(context, job_id), wait))
 
 
-@router.post("/{job_id}/cancel", operation_id="cancel_job", responses=problems(404, 409, 415))
+@router.post("/{job_id}/cancel", operation_id="cancel_job", responses=ASKED, dependencies=[Depends(no_body)])
 def cancel_job(job_id: str, once: InOnce) -> Job:
     """Stop a job and keep nothing of it. A running one ends within about a second."""
     with once.write() as session:
         return once.answer(_show(session, control.cancel(session, job_id)))
 
 
-@router.post("/{job_id}/finish", operation_id="finish_job", responses=problems(404, 409, 415))
+@router.post("/{job_id}/finish", operation_id="finish_job", responses=ASKED, dependencies=[Depends(no_body)])
 def finish_job(job_id: str, once: InOnce) -> Job:
     """Stop a job and keep its best model so far: it succeeds with the status `stopped`."""
     with once.write() as session:
         return once.answer(_show(session, control.finish(session, job_id)))
 
 
-@router.post("/{job_id}/pause", operation_id="pause_job", responses=problems(404, 409, 415))
+@router.post("/{job_id}/pause", operation_id="pause_job", responses=ASKED, dependencies=[Depends(no_body)])
 def pause_job(job_id: str, once: InOnce) -> Job:
     """Let other jobs have its worker, until it is resumed. A running one is paused after the pass that it is in."""
     with once.write() as session:
         return once.answer(_show(session, control.pause(session, job_id)))
 
 
-@router.post("/{job_id}/resume", operation_id="resume_job", responses=problems(404, 409, 415))
+@router.post("/{job_id}/resume", operation_id="resume_job", responses=ASKED, dependencies=[Depends(no_body)])
 def resume_job(job_id: str, once: InOnce) -> Job:
     """Queue a paused job again. It goes on from where it was."""
     with once.write() as session:
@@ -174,11 +198,12 @@ def _show_event(row: Any) -> dict[str, Any]:
 
 
 def _validate(context: Context, body: JobRequest) -> dict[str, Any]:
+    admission = Admission(context.blobs, context.settings)
     with context.database.read() as session:
         if isinstance(body, TrainRequest):
-            judged = service.validate(session, body, Admission(context.blobs, context.settings))
+            judged = service.validate(session, body, admission)
         else:
-            judged = on_model.validate(session, body)
+            judged = on_model.validate(session, body, admission)
     try:
         if body.webhook is not None:
             webhooks.check_address(context.settings, body.webhook, "webhook.url")

@@ -79,6 +79,6 @@ JobRequest = Annotated[
     Discriminator(
         _type_of,
         custom_error_type="unknown_type",
-        custom_error_message="type must be one of train, verify, evaluate, predict",
+        custom_error_message="its type must be one of train, verify, evaluate, predict",
     ),
 ]

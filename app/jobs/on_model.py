@@ -11,7 +11,7 @@ from app.db.tables import DatasetRow, JobRow, ModelRow
 from app.errors import AppError, Conflict, NotFound, invalid_field
 from app.ids import new_id
 from app.jobs import repository, service
-from app.jobs.admission import JUDGED_NUMBERS_A_ROW, PROCESS_BYTES
+from app.jobs.admission import JUDGED_NUMBERS_A_ROW, PROCESS_BYTES, Admission
 from app.jobs.model_requests import EvaluateRequest, OnModelRequest, VerifyRequest
 from app.jobs.state import JobStatus
 from app.jobs.task import CLASS_TASKS, check_labels
@@ -30,9 +30,11 @@ class OutputFile(NamedTuple):
     name: str
 
 
-def submit(session: Session, request: OnModelRequest) -> JobRow:
+def submit(session: Session, request: OnModelRequest, admission: Admission) -> JobRow:
     """Queue it for the version that the reference means now; a moved alias does not change the job."""
     model, dataset = _settled(session, request)
+    peak_bytes = _peak_bytes(session, request, model, dataset)
+    admission.admit(peak_bytes)
     job = JobRow(
         id=new_id("job"),
         type=request.type,
@@ -43,17 +45,17 @@ def submit(session: Session, request: OnModelRequest) -> JobRow:
         spec=request.model_dump(mode="json", by_alias=True, exclude={"labels", "webhook"}),
         labels=request.labels,
         priority=request.priority,
-        peak_bytes=_peak_bytes(session, request, model, dataset),
+        peak_bytes=peak_bytes,
         created_at=current_time(session),
     )
     service.enqueue(session, job)
     return job
 
 
-def validate(session: Session, request: OnModelRequest) -> dict[str, Any]:
+def validate(session: Session, request: OnModelRequest, admission: Admission) -> dict[str, Any]:
     """What `submit` would say, as `schemas.Validation` lists it."""
     try:
-        _settled(session, request)
+        admission.admit(_peak_bytes(session, request, *_settled(session, request)))
     except AppError as refusal:
         return {"valid": False, "estimate": None, "errors": service.error_items(refusal)}
     return {"valid": True, "estimate": None, "errors": []}

@@ -36,6 +36,18 @@ class Room:
     free: int
 
 
+@dataclass(frozen=True)
+class Filters:
+    """What a list may be narrowed by; None and empty mean all."""
+
+    status: str | None = None
+    type: str | None = None
+    name: str | None = None
+    task: str | None = None
+    created_after: datetime | None = None
+    labels: dict[str, str] | None = None
+
+
 def insert(session: Session, job: JobRow) -> None:
     session.add(job)
     session.flush()
@@ -49,15 +61,18 @@ def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool =
     return session.get(JobRow, job_id, options=options, with_for_update=lock or None, populate_existing=lock)
 
 
-def list_newest(
-    session: Session, limit: int, before_id: str | None, status: str | None, labels: dict[str, str]
-) -> Sequence[JobRow]:
+def list_newest(session: Session, limit: int, before_id: str | None, filters: Filters) -> Sequence[JobRow]:
     query = select(JobRow).order_by(JobRow.id.desc()).limit(limit)
     if before_id is not None:
         query = query.where(JobRow.id < before_id)
-    if status is not None:
-        query = query.where(JobRow.status == status)
-    for key, value in labels.items():
+    equal = {JobRow.status: filters.status, JobRow.type: filters.type, JobRow.model_name: filters.name}
+    query = query.where(*(column == value for column, value in equal.items() if value is not None))
+    if filters.task is not None:
+        named = [column["task"].as_string() == filters.task for column in (JobRow.spec, JobRow.result)]
+        query = query.where(or_(*named))
+    if filters.created_after is not None:
+        query = query.where(JobRow.created_at > filters.created_after)
+    for key, value in (filters.labels or {}).items():
         query = query.where(JobRow.labels[key].as_string() == value)
     return session.scalars(query).all()
 

@@ -5,11 +5,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from app.errors import UNION_TAG
 from app.names import Labels, Name, Text
 from app.preprocess.spec import Preprocess
 from app.webhooks.schemas import NewWebhook, WebhookRequest
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+JobType = Literal["train", "verify", "evaluate", "predict"]
+Task = Literal["binary", "multiclass", "ordinal", "regression"]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 
 
@@ -48,15 +51,31 @@ def _kind_of_split(value: Any) -> str:
     """By what a split names, so that a mistake in it is told as one of that kind and not of all three."""
     named = value if isinstance(value, dict) else vars(value) if isinstance(value, BaseModel) else {}
     if named.get("test_dataset_id") is not None:
-        return "dataset"
-    return "share" if named.get("fold_column") is None else "folds"
+        return f"{UNION_TAG}dataset"
+    return f"{UNION_TAG}share" if named.get("fold_column") is None else f"{UNION_TAG}folds"
 
 
 Split = Annotated[
-    Annotated[SplitByShare, Tag("share")]
-    | Annotated[SplitByDataset, Tag("dataset")]
-    | Annotated[SplitByFolds, Tag("folds")],
+    Annotated[SplitByShare, Tag("type=share")]
+    | Annotated[SplitByDataset, Tag("type=dataset")]
+    | Annotated[SplitByFolds, Tag("type=folds")],
     Discriminator(_kind_of_split),
+]
+
+
+def _kind_of_weights(value: Any) -> str | None:
+    if value == "balanced":
+        return f"{UNION_TAG}balanced"
+    return f"{UNION_TAG}by_class" if isinstance(value, dict) else None
+
+
+ClassWeight = Annotated[
+    Annotated[Literal["balanced"], Tag("type=balanced")] | Annotated[dict[str, Positive], Tag("type=by_class")],
+    Discriminator(
+        _kind_of_weights,
+        custom_error_type="unknown_weights",
+        custom_error_message='must be "balanced", or an object of a weight for each class',
+    ),
 ]
 
 MAX_FOLDS = 50
@@ -92,7 +111,7 @@ class TrainRequest(Body):
     bias: Text = "regularized"
     bias_scale: Positive = 1.0
     epsilon: Annotated[float, Field(ge=0)] = 0.1
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = None
+    class_weight: ClassWeight | None = None
     preprocess: Preprocess | None = Field(
         None,
         description="null: numbers are used as they are; columns of other kinds or with missing cells as if it were {}",
@@ -101,7 +120,7 @@ class TrainRequest(Body):
     cross_validation: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = Field(
         None, description="so many folds of the training rows are judged before the model is trained on all of them"
     )
-    calibrate: bool | Literal["platt", "isotonic"] = Field(
+    calibrate: Literal[False, True, "platt", "isotonic"] = Field(
         False,
         description="probabilities beside scores, fitted to scores of held-out rows (the folds of cross_validation, or "
         f"{CALIBRATION_FOLDS}). true: isotonic if every class has 1000 rows, else platt",

@@ -28,7 +28,7 @@ def submit(session: Session, request: TrainRequest, admission: Admission) -> Job
         raise refusal
     request = warm_start.settled(session, request)
     needs = admission.needs(session, request, dataset)
-    admission.admit(needs)
+    admission.admit(needs.peak_bytes)
     job_id = new_id("job")
     job = JobRow(
         id=job_id,
@@ -68,7 +68,7 @@ def validate(session: Session, request: TrainRequest, admission: Admission) -> d
         refusals = list(_refusals(session, request, dataset, admission.blobs))
         if not refusals:
             needs = admission.needs(session, request, dataset)
-            admission.admit(needs)
+            admission.admit(needs.peak_bytes)
     except AppError as refusal:
         refusals = [refusal]
     errors = [item for refusal in refusals for item in error_items(refusal)]
@@ -94,10 +94,8 @@ def summarize(job: JobRow) -> dict[str, Any]:
     return {**columns, "model": job.model_name, "done": JobStatus(job.status).done}
 
 
-def list_newest(
-    session: Session, limit: int, before_id: str | None, status: JobStatus | None, labels: dict[str, str]
-) -> Sequence[JobRow]:
-    return repository.list_newest(session, limit, before_id, status, labels)
+def list_newest(session: Session, limit: int, before_id: str | None, filters: repository.Filters) -> Sequence[JobRow]:
+    return repository.list_newest(session, limit, before_id, filters)
 
 
 def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:

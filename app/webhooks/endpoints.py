@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.db.tables import DeliveryRow, WebhookRow
-from app.deps import InContext, InPage, Listing, json_only, listing
+from app.deps import InContext, InPage, Listing, json_only, listing, no_body
 from app.errors import problems
 from app.idempotency.once import InOnce
 from app.names import Text
@@ -51,7 +51,13 @@ def delete_webhook(webhook_id: str, context: InContext) -> None:
         service.delete(session, webhook_id)
 
 
-@router.post("/{webhook_id}/test", status_code=201, operation_id="test_webhook", responses=problems(404, 409, 415))
+@router.post(
+    "/{webhook_id}/test",
+    status_code=201,
+    operation_id="test_webhook",
+    responses=problems(404, 409, 413, 415),
+    dependencies=[Depends(no_body)],
+)
 def test_webhook(webhook_id: str, once: InOnce) -> Delivery:
     """Send a message of type `webhook.test`; `…/deliveries` tells what came of it."""
     with once.write() as session:

@@ -4,6 +4,8 @@ How jobs are claimed and ended is the queue's contract: test_queue.py.
 """
 
 import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import StatementError
@@ -22,15 +24,10 @@ def store(database: Database, *rows: JobRow) -> list[str]:
     return [row.id for row in rows]
 
 
-def listed(
-    database: Database,
-    limit: int = 100,
-    before_id: str | None = None,
-    status: str | None = None,
-    labels: dict[str, str] | None = None,
-) -> list[str]:
+def listed(database: Database, limit: int = 100, before_id: str | None = None, **filters: Any) -> list[str]:
     with database.read() as session:
-        return [row.id for row in repository.list_newest(session, limit, before_id, status, labels or {})]
+        found = repository.list_newest(session, limit, before_id, repository.Filters(**filters))
+        return [row.id for row in found]
 
 
 def test_a_row_comes_back_as_it_was_stored_with_its_defaults(database: Database) -> None:
@@ -90,6 +87,24 @@ def test_a_list_is_filtered_by_status_and_label_together(database: Database) -> 
     assert listed(database, labels={"team.x": "a"}) == [ids[1], ids[0]]
     assert listed(database, status="failed", labels={"team.x": "a"}) == [ids[1]]
     assert listed(database, status="succeeded") == []
+
+
+def test_a_list_is_filtered_by_what_a_job_is_and_when_it_came(database: Database) -> None:
+    noon = datetime(2026, 11, 16, 12, tzinfo=UTC)
+    ids = store(
+        database,
+        job_row(created_at=noon, model_name="a", spec={"task": "auto"}, result={"task": "binary"}),
+        job_row(created_at=noon + timedelta(seconds=1), model_name="b", spec={"task": "regression"}),
+        job_row(created_at=noon + timedelta(seconds=2), model_name="b", type="predict", spec={}),
+    )
+    assert listed(database, type="train") == [ids[1], ids[0]]
+    assert listed(database, name="b") == [ids[2], ids[1]]
+    assert listed(database, name="b", type="predict") == [ids[2]]
+    assert listed(database, task="binary") == [ids[0]]
+    assert listed(database, task="regression") == [ids[1]]
+    assert listed(database, task="ordinal") == []
+    assert listed(database, created_after=noon) == [ids[2], ids[1]]
+    assert listed(database, created_after=noon + timedelta(seconds=2)) == []
 
 
 def test_the_queue_position_counts_what_is_served_before(database: Database) -> None:

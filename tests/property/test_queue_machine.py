@@ -180,7 +180,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def the_table_agrees(self) -> None:
         with self.database.read() as session:
-            rows = repository.list_newest(session, 1000, None, None, {})
+            rows = repository.list_newest(session, 1000, None, repository.Filters())
         stored = {row.id: (row.status, row.fence, row.worker_deaths, row.request) for row in rows}
         assert stored == {job_id: (job.status, job.fence, job.deaths, job.request) for job_id, job in self.jobs.items()}
         for row in rows:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from sqlalchemy import update
 
+from app.config import Settings
 from app.db.tables import DatasetRow, ModelRow
 from app.errors import AppError
 from app.jobs import on_model
+from app.jobs.admission import Admission
 from app.jobs.model_requests import VerifyRequest
 from app.models import file
 from app.models import service as models
@@ -150,7 +152,7 @@ def test_a_model_deleted_meanwhile_fails_the_job(bench: Bench) -> None:
     _, job = trained(bench)
     request = VerifyRequest(type="verify", model="m")
     with bench.database.write() as session:
-        job_id = on_model.submit(session, request).id
+        job_id = on_model.submit(session, request, Admission(bench.blobs, Settings())).id
         models.delete(session, "m")
     failed = bench.execute(job_id)
     assert (failed["status"], failed["error"]["code"]) == ("failed", "model_deleted")
