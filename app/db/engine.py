@@ -1,8 +1,8 @@
 """One engine a process and one unit of work an edge: `with database.write() as session: ...` commits once.
 
 SQLite: writers take the lock when they begin (`BEGIN IMMEDIATE`), so two of them wait instead of
-deadlocking, and `synchronous=FULL` makes a committed answer durable. WAL is used only from SQLite
-3.51.3 on: older versions can corrupt a WAL that several processes write or checkpoint at once.
+deadlocking; those of one process take turns (turns.py). `synchronous=FULL` makes a committed answer durable. WAL is
+used only from SQLite 3.51.3 on: older versions can corrupt a WAL that several processes write or checkpoint at once.
 """
 
 import json
@@ -15,10 +15,12 @@ from typing import Any
 
 from sqlalchemy import DateTime, Dialect, create_engine, event, func, select
 from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.types import TypeDecorator
 
 from app.db.announcements import ANNOUNCED
+from app.db.turns import Turns
 
 SAFE_WAL_VERSION = (3, 51, 3)
 LOCK_WAIT_MS = 30_000
@@ -51,6 +53,7 @@ class Database:
         self.url = make_url(url)
         self.engine = _create_engine(str(url))
         self._readers = self.engine.execution_options(sqlite_begin="BEGIN")
+        self._turns = Turns() if self.url.get_backend_name() == "sqlite" else None
         self.on_announced: Callable[[], None] | None = None
         """Called after a commit that was announced, where the database itself cannot tell (announcements.py)."""
 
@@ -62,10 +65,23 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         with Session(self.engine, expire_on_commit=False) as session:
-            with session.begin():
+            with self._turn(), session.begin():
                 yield session
             if self.on_announced is not None and session.info.get(ANNOUNCED):
                 self.on_announced()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Alone among the writers of this process, where the database would let them fight for it."""
+        if self._turns is None:
+            yield
+            return
+        if not self._turns.take(LOCK_WAIT_MS / 1000):
+            raise OperationalError("BEGIN IMMEDIATE", None, sqlite3.OperationalError("database is locked"))
+        try:
+            yield
+        finally:
+            self._turns.give()
 
     def close(self) -> None:
         self.engine.dispose()
