@@ -107,7 +107,7 @@ def _matrix(tensor: Tensor) -> Rows:
 
 def _wanted(request: InferRequest, offered: tuple[str, ...]) -> list[tuple[str, bool]]:
     """The outputs, and whether each is to come as raw bytes."""
-    if request.outputs is None:
+    if not request.outputs:
         return [(name, request.binary_output) for name in DEFAULT_OUTPUTS if name in offered]
     wanted = []
     for number, output in enumerate(request.outputs):

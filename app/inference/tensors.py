@@ -32,7 +32,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "FP32": np.dtype("<f4"),
     "FP64": np.dtype("<f8"),
 }
-LISTS: dict[str, Any] = {"b": list[bool], "u": list[int], "i": list[int], "f": list[float]}  # by numpy's kind
+# By numpy's kind; null is a missing value, of which numpy makes NaN.
+LISTS: dict[str, Any] = {"b": list[bool], "u": list[int], "i": list[int], "f": list[float | None]}
 MAX_ELEMENTS = 1 << 31
 LENGTH = struct.Struct("<I")
 
@@ -145,7 +146,8 @@ def _from_json(described: InputTensor, place: str) -> Tensor:
     try:
         if dtype is None:
             return Tensor(described.name, "BYTES", shape, msgspec.convert(flat, list[str]))
-        values = np.array(msgspec.convert(flat, LISTS[dtype.kind]), dtype=dtype)
+        with np.errstate(over="ignore"):  # what a narrow type cannot hold is infinite, and refused as such
+            values = np.array(msgspec.convert(flat, LISTS[dtype.kind]), dtype=dtype)
     except (msgspec.ValidationError, OverflowError):
         detail = f"must hold elements of the type {described.datatype}"
         raise invalid_field(f"{place}.data", "wrong_type", detail) from None

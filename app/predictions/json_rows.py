@@ -4,8 +4,9 @@ Most bodies have rows of one kind, which are decoded straight to lists of number
 fit is decoded again as it is; that way also decides what is wrong with a body.
 """
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -166,13 +167,21 @@ def _named(rows: Sequence[Any], features: Features, places: Places) -> Rows:
 
 def _sparse(rows: Sequence[Any], features: Features, places: Places) -> Rows:
     try:
-        return MatrixRows(_csr(msgspec.convert(rows, list[SparseRow]), features, places), places)
+        read = msgspec.convert([_with_gaps(row) for row in rows], list[SparseRow])
+        return MatrixRows(_csr(read, features, places), places)
     except msgspec.ValidationError as error:
         found = PLACE.search(str(error))
         number = int(found[1]) if found else 0
     except OverflowError:
         number = next(i for i, row in enumerate(rows) if any(abs(index) >= 2**63 for index in row["indices"]))
     raise places.refuse(number, "wrong_type", "indices must be integers and values numbers")
+
+
+def _with_gaps(row: Mapping[str, Any]) -> dict[str, Any]:
+    """null is a missing value; the other way to read a body, see above, takes no nulls."""
+    values = row["values"]
+    filled = [math.nan if value is None else value for value in values] if type(values) is list else values
+    return {"indices": row["indices"], "values": filled}
 
 
 def _csr(rows: Sequence[SparseRow], features: Features, places: Places) -> Matrix:

@@ -26,6 +26,7 @@ from app.predictions.rows import (
 from app.preprocess.document import from_document
 from app.preprocess.errors import PreprocessError, called
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.values import EXPECTED
 
 
 def features_of(model: ModelFile) -> Features:
@@ -87,12 +88,27 @@ class PreparedFeatures(Features):
             columns = {name: dense[:, number] for number, name in enumerate(self.names)}
             return self._apply(columns, len(dense), rows.places)
         numbers = matrix if len(pipeline.numbers.columns) == self.width else matrix[:, pipeline.numbers.columns]
+        self._check_truths(numbers, rows.places)
         if not linear.is_sparse(numbers):
             try:
                 pipeline.check_numbers(numbers)
             except PreprocessError as error:
                 raise _refusal(error, rows.places) from None
         return Prepared(pipeline.joined(pipeline.numbers.encode(numbers), []))
+
+    def _check_truths(self, numbers: Matrix, places: Places) -> None:
+        """In a column of truth values 1 and 0 are the only numbers, in a matrix as in a named row."""
+        truths = np.flatnonzero(self.pipeline.numbers.boolean)
+        if not len(truths):
+            return
+        cells = numbers[:, truths].tocoo() if linear.is_sparse(numbers) else numbers[:, truths]
+        values = cells.data if linear.is_sparse(numbers) else cells
+        wrong = (values != 0.0) & (values != 1.0) & ~np.isnan(values)
+        if wrong.any():
+            where = cells.coords if linear.is_sparse(numbers) else np.indices(cells.shape)
+            row, place = (int(axis[wrong][0]) for axis in where)
+            column = int(self.pipeline.numbers.columns[truths[place]])
+            raise places.refuse(row, "bad_value", f"{EXPECTED['boolean']} is needed", self.pipeline.name(column))
 
     def _apply(self, columns: Mapping[str, Sequence[Any]], n_rows: int, places: Places) -> Prepared:
         try:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from app.frame import blocks_of
 from app.preprocess.features import MISSING, Feature, Floats, is_sparse, untouched
@@ -47,7 +48,9 @@ class Numbers:
 
     def encode(self, X: Any) -> Any:
         """The features of a table that has exactly these columns; the table itself if nothing is to be changed."""
-        if is_sparse(X) or (_without_missing(X) and not self.indicates.any()):
+        if is_sparse(X):
+            return self._encode_sparse(X) if self.indicates.any() or np.isnan(X.data).any() else X
+        if _without_missing(X) and not self.indicates.any():
             return X
         n_rows, n = X.shape
         out = np.empty((n_rows, self.width))
@@ -58,6 +61,19 @@ class Numbers:
             target[:, self._places] = np.where(absent, self.fill, block)
             target[:, self._places[self.indicates] + 1] = absent[:, self.indicates]
         return out
+
+    def _encode_sparse(self, X: Any) -> sp.csr_array:
+        """As above, entry by entry: what is not stored is a zero and no gap. A gap that is refused stays one."""
+        absent = np.isnan(X.data)
+        fill = np.where(self.refuses_missing, np.nan, self.fill)
+        told = absent & self.indicates[X.indices]
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        places = self._places[X.indices]
+        values = np.concatenate([np.where(absent, fill[X.indices], X.data), np.ones(told.sum())])
+        cells = np.concatenate([rows, rows[told]]), np.concatenate([places, places[told] + 1])
+        features = sp.csr_array((values, cells), shape=(X.shape[0], self.width))
+        features.sort_indices()
+        return features
 
     def solver_units(self) -> tuple[Floats, Floats]:
         shift, scale = untouched(self.width)

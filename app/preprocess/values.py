@@ -30,6 +30,11 @@ CONVERSIONS = {
     ("text", "categorical"),
 }
 """(how a column is stored, as what it may be taken); what is as it is stored is always allowed."""
+EXPECTED: dict[str, str] = {
+    "numeric": "a finite number",
+    "boolean": "true or false",
+    "date": "a date such as 2024-05-31 or 2024-05-31T12:00:00Z",
+}
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ def given_numbers(values: Any, n_rows: int, name: str, stored: Kind) -> Floats:
     return numbers
 
 
-def _read_number(value: Any, name: str, row: int) -> float:
+def _read_number(value: Any, name: str, row: int, expected: str = EXPECTED["numeric"]) -> float:
     if isinstance(value, int | float):
         try:
             return float(value)
@@ -134,12 +139,12 @@ def _read_number(value: Any, name: str, row: int) -> float:
         return math.nan
     if isinstance(value, str) and spelling.NUMBER.fullmatch(value):
         return float(value)
-    raise _bad_value(name, row, EXPECTED["numeric"])
+    raise _bad_value(name, row, expected)
 
 
 def _read_boolean(value: Any, name: str, row: int) -> float:
     truth = spelling.read_boolean(value) if isinstance(value, str) else None
-    return _read_number(value, name, row) if truth is None else truth
+    return _read_number(value, name, row, EXPECTED["boolean"]) if truth is None else truth
 
 
 def _read_date(value: Any, name: str, row: int) -> float:
@@ -163,11 +168,6 @@ READERS: dict[str, Callable[[Any, str, int], float]] = {
     "numeric": _read_number,
     "boolean": _read_boolean,
     "date": _read_date,
-}
-EXPECTED: dict[str, str] = {
-    "numeric": "a finite number",
-    "boolean": "true or false",
-    "date": "a date such as 2024-05-31 or 2024-05-31T12:00:00Z",
 }
 
 

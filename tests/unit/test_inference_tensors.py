@@ -2,6 +2,7 @@
 
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import AppError, Invalid, Unparsable
+from app.frame import Column, Frame
 from app.inference.service import infer_with, metadata, to_rows
 from app.inference.tensors import read_request
 from app.predictions.features import Features
 from app.predictions.rows import Columns
 from app.predictions.served import ServedModel
+from app.preprocess.document import to_document
+from app.preprocess.spec import Preprocess
+from app.preprocess.training import fit
 from tests.builders import SOAK, served_model
 
 NAMES = ["a", "b", "c"]
@@ -58,6 +63,7 @@ def test_data_may_be_flat_or_nested(model: ServedModel) -> None:
     answer = infer(model, [tensor(FLAT, datatype="INT32")], id="7")
     assert (answer["id"], answer["model_name"], answer["model_version"]) == ("7", "m", "1")
     assert data_of(answer) == {"label": ["yes", "yes"], "score": SCORES}
+    assert data_of(infer(model, [tensor(FLAT)], outputs=[])) == data_of(answer)  # nothing in particular is asked for
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "i8", "f2", "f4", "f8"])
@@ -98,7 +104,9 @@ REFUSED: list[tuple[Any, bytes, str]] = [
     ([tensor([[1, 2, 3], [4, 5]])], b"", "inputs[0].data"),
     ([tensor([[1, 2, 3], 4])], b"", "inputs[0].data"),
     ([tensor(["a"] * 6)], b"", "inputs[0].data"),
-    ([tensor([None] * 6)], b"", "inputs[0].data"),
+    ([tensor([None] * 6)], b"", "X[0].a"),
+    ([tensor([None] * 6, datatype="INT64")], b"", "inputs[0].data"),
+    ([tensor([1e39] * 6, datatype="FP32")], b"", "X[0].a"),
     ([tensor([True] * 6, datatype="INT8")], b"", "inputs[0].data"),
     ([tensor([300] * 6, datatype="INT8")], b"", "inputs[0].data"),
     ([tensor([1.5] * 6, datatype="INT64")], b"", "inputs[0].data"),
@@ -130,6 +138,16 @@ def test_a_tensor_that_cannot_be_is_refused_by_field(model: ServedModel, inputs:
     with pytest.raises(Invalid) as caught:
         infer_with(model, *body_of(inputs, raw))
     assert caught.value.errors[0].field == field
+
+
+def test_null_is_a_missing_value(tmp_path: Path) -> None:
+    table = Frame(np.array([[1.0, 10.0], [3.0, -20.0]]), [Column("a"), Column("b")])
+    document, arrays = to_document(fit(Preprocess.model_validate({"missing": "mean"}), table).pipeline)
+    filling = served_model(tmp_path, [1.0, 2.0], 0.0, preprocess=document, arrays=arrays)
+    for datatype in ("FP64", "FP32"):
+        assert data_of(infer(filling, [tensor([None, 1, 5, None], [2, 2], datatype)]))["score"] == [4.0, -5.0]
+    columns = [tensor([None, 5], [2], name="a"), tensor([1, None], [2], name="b")]
+    assert data_of(infer(filling, columns))["score"] == [4.0, -5.0]
 
 
 def test_outputs_that_there_are_not_are_refused(model: ServedModel) -> None:

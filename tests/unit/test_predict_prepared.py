@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 
 from app.errors import Invalid
 from app.frame import Column, Frame, Strings
-from app.media_types import ARROW, CSV, JSON, NDJSON, NPY
+from app.media_types import ARROW, CSV, JSON, NDJSON, NPY, NPZ
 from app.predictions import linear
 from app.predictions.served import ServedModel
 from app.predictions.service import predict_with
@@ -189,3 +190,50 @@ def test_vectors_are_scaled_by_the_weights_alone(tmp_path_factory: pytest.TempPa
     np.save(stream, np.array([[np.nan, 1.0]]))
     assert ask(model, stream.getvalue(), NPY)["predictions"] == [{"score": 4.0}]
     assert refusal(model, in_json([{"a": 1}])).code == "unnamed_features"
+
+
+@pytest.mark.parametrize("missing", ["mean", "zero", "indicator"])
+def test_a_sparse_row_with_a_gap_is_the_dense_one(tmp_path_factory: pytest.TempPathFactory, missing: str) -> None:
+    table = Frame(np.array([[1.0, 10.0, 2.0], [2.0, np.nan, np.nan], [np.nan, 7.0, 1.0]]), list(map(Column, "abc")))
+    fitted = fit(Preprocess.model_validate({"missing": missing}), table).pipeline
+    document, arrays = to_document(fitted)
+    coef = np.random.default_rng(4).normal(size=fitted.n_features)
+    model = served_model(tmp_path_factory.mktemp("gaps"), coef, 0.3, preprocess=document, arrays=arrays)
+    dense: list[list[Any]] = [[1.5, 0, 4], [None, 0, 4], [0, None, None], [0, 0, 0]]
+    expected = ask(model, in_json(dense), JSON)["predictions"]
+    sparse = [
+        {"indices": [2, 0], "values": [4, 1.5]},
+        {"indices": [0, 2], "values": [None, 4]},
+        {"indices": [1, 2], "values": [None, None]},
+        {"indices": [], "values": []},
+    ]
+    assert ask(model, in_json(sparse), JSON)["predictions"] == expected
+    assert [ask(model, in_json([row]), JSON)["predictions"][0] for row in sparse] == expected
+    mixed = [dense[0], sparse[1], dict(zip("abc", dense[2], strict=True)), sparse[3]]
+    assert ask(model, in_json(mixed), JSON)["predictions"] == expected
+    stream = io.BytesIO()
+    sp.save_npz(stream, sp.csr_array(np.array(dense, dtype=np.float64)))
+    assert ask(model, stream.getvalue(), NPZ)["predictions"] == expected
+    stored = transform(fitted, Frame(sp.csr_array(np.array(dense, dtype=np.float64)), []))
+    scores = linear.scores(stored, coef, 0.3, model.features.column_of)
+    assert scores.tolist() == [one["score"] for one in expected]
+
+
+def test_a_gap_of_a_sparse_row_is_refused_where_the_model_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+    table = Frame(np.array([[1.0, 10.0], [2.0, -500.0], [3.0, 7.0]]), [Column("a"), Column("b")])
+    fitted = fit(Preprocess.model_validate({"missing": "error"}), table).pipeline
+    document, arrays = to_document(fitted)
+    model = served_model(tmp_path_factory.mktemp("strict"), [1.0, 2.0], 0.0, preprocess=document, arrays=arrays)
+    error = refusal(model, in_json([[1, 2], {"indices": [1], "values": [None]}]))
+    assert (error.code, error.errors[0].field) == ("missing_value", "instances[1].b")
+
+
+def test_truth_values_are_judged_alike_in_every_format(tmp_path_factory: pytest.TempPathFactory) -> None:
+    table = Frame(np.array([[1.0, 1.0], [2.0, 0.0], [30.0, 1.0]]), [Column("a"), Column("owner", "boolean")])
+    document, arrays = to_document(fit(Preprocess.model_validate({}), table).pipeline)
+    model = served_model(tmp_path_factory.mktemp("truths"), [1.0, 2.0], 0.0, preprocess=document, arrays=arrays)
+    for row in ([3, 1], [3, True], [3, "yes"], {"a": 3, "owner": True}, {"indices": [0, 1], "values": [3, 1]}):
+        assert ask(model, in_json([row]), JSON)["predictions"] == [{"score": 5.0}]
+    for row in ([3, 0.5], [3, "maybe"], {"a": 3, "owner": 2}, {"indices": [0, 1], "values": [3, 0.5]}):
+        error = refusal(model, in_json([[1, 0], row]))
+        assert (error.errors[0].field, error.errors[0].detail) == ("instances[1].owner", "true or false is needed")

@@ -195,7 +195,7 @@ BAD_ROWS = [
     ('{"indices": [0.5], "values": [1]}', "wrong_type", ""),
     ('{"indices": ["0"], "values": [1]}', "wrong_type", ""),
     ('{"indices": [true], "values": [1]}', "wrong_type", ""),
-    ('{"indices": [0], "values": [null]}', "wrong_type", ""),
+    ('{"indices": [0], "values": [null]}', "missing_value", ".a"),
     ('{"indices": [0], "values": [true]}', "wrong_type", ""),
     ('{"indices": 0, "values": 1}', "wrong_type", ""),
     ('{"indices": [0], "values": [1' + "0" * 400 + "]}", "wrong_type", ""),
