@@ -3,7 +3,9 @@
 import base64
 import io
 import json
+import shutil
 import sqlite3
+import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -59,6 +61,7 @@ MODELS = {
     "order": model("ordinal", []),
     "regression": model("regression", []),
 }
+SEVERAL = [name for name, document in MODELS.items() if document["task"] == "multiclass"]
 WITH_LIBLINEAR = [name for name in MODELS if name != "ordinal"]
 
 
@@ -127,6 +130,30 @@ def test_liblinear(http: InProcess, name: str, tmp_path: Path) -> None:
     by_position = any(isinstance(label, str) or label != int(label) for label in classes)
     assert ("positions" in response.headers["x-labels"]) is by_position
     assert [classes[int(label)] if by_position else label for label in labels] == told
+
+
+@pytest.mark.skipif(shutil.which("liblinear-predict") is None, reason="LIBLINEAR's own command is not installed")
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("name", WITH_LIBLINEAR)
+def test_the_command_of_liblinear(http: InProcess, name: str, intercept: bool, tmp_path: Path) -> None:
+    document = MODELS[name]
+    if not intercept:
+        document = {**document, "intercept": 0.0 if name not in SEVERAL else [0.0] * len(document["coef"])}
+    imported = http.post("/v1/models/import", params={"name": f"command_{name}"}, json=document).json()["id"]
+    response = exported(http, imported, "liblinear")
+    (tmp_path / "model").write_bytes(response.content)
+    lines = (" ".join(f"{j}:{value!r}" for j, value in enumerate(row, 1) if value) for row in ROWS.tolist())
+    (tmp_path / "rows").write_text("".join(f"0 {line}\n" for line in lines))
+    subprocess.run(["liblinear-predict", "-q", "rows", "model", "answers"], cwd=tmp_path, check=True, timeout=60)
+    found = [float(word) for word in (tmp_path / "answers").read_text().split()]
+    rows = http.post(f"/v1/models/{imported}/predict", json={"instances": ROWS.tolist()}).json()["predictions"]
+    classes = document["classes"]
+    if not classes:
+        assert_close(found, np.array([row["score"] for row in rows]))
+    elif "positions" in response.headers["x-labels"]:
+        assert [classes[int(place)] for place in found] == [row["label"] for row in rows]
+    else:
+        assert found == [row["label"] for row in rows]
 
 
 def test_liblinear_saves_what_it_read(http: InProcess, tmp_path: Path) -> None:
@@ -277,8 +304,10 @@ def test_probabilities_in_onnx(http: InProcess, name: str) -> None:
     scores = told.get("scores", told["score"])
     expected = calibration.probabilities(scores)
     assert_close(told["probabilities"], expected)
-    chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-    assert_close(told["probability"], expected[np.arange(len(ROWS)), chosen])
+    body = {"instances": ROWS.tolist(), "return": ["probability", "probabilities"]}
+    predicted = http.post(f"/v1/models/{name}/predict", json=body).json()["predictions"]
+    for output in body["return"]:
+        assert_close(told[output], np.array([row[output] for row in predicted]))
 
 
 def packed_array(array: np.ndarray) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import pytest
 from app.frame import Column, Frame, Strings
 from app.main import create_app
 from app.models import file
-from app.models.exports import json_document
+from app.models.exports import json_document, liblinear
 from app.models.exports.subject import Subject
 from app.preprocess.document import to_document
 from app.preprocess.spec import Preprocess
@@ -247,13 +247,35 @@ def test_what_predict_refuses_has_no_score(http: InProcess) -> None:
         connection.close()
 
 
+def test_no_output_has_the_name_of_a_column(http: InProcess, tmp_path: Path) -> None:
+    names = ["score", "predicted_score"]
+    rows = Frame(frame().X[:, [0, 2]], [Column(names[0]), Column(names[1], "categorical", Strings.of(COLORS))])
+    send(http, "taken", document({}, rows, 1, tmp_path))
+    session = onnxruntime.InferenceSession(exported(http, "taken", "onnx"))
+    assert [one.name for one in session.get_outputs()] == ["label", "predicted_predicted_score"]
+    given = [{"score": 1.5, "predicted_score": COLORS[0]}]
+    (found,) = session.run(["predicted_predicted_score"], feeds(session, given))
+    np.testing.assert_allclose(found, predicted(http, "taken", given)[0], rtol=1e-9)
+
+
+def test_liblinear_takes_columns_that_are_only_scaled(http: InProcess, tmp_path: Path) -> None:
+    """Scales are in the weights; that predict would fill a gap is no matter to rows that have none."""
+    send(http, "scaled", document({"scale": "standard", "missing": "mean"}, NUMBERS, 1, tmp_path))
+    rows = [{c: generator.normal() for c in "abcd"} for _ in range(20)]
+    parts = liblinear.read(exported(http, "scaled", "liblinear"))
+    found = np.array([list(row.values()) for row in rows]) @ parts.arrays["coef"] + parts.arrays["intercept"]
+    np.testing.assert_allclose(found, predicted(http, "scaled", rows)[0], rtol=1e-9, atol=1e-9)
+    told = checked_problem(http.get("/v1/models/numbers-1/export", params={"format": "liblinear"}), 422)
+    assert (told["code"], "not the columns themselves" in told["detail"]) == ("not_exportable", True)
+
+
 @pytest.mark.parametrize(("name", "column"), [("text", "words"), ("date", "day"), ("hash", "colour")])
 @pytest.mark.parametrize("kind", ["onnx", "sql", "mlflow", "liblinear"])
 def test_a_column_that_needs_a_program_is_named(http: InProcess, name: str, column: str, kind: str) -> None:
     problem = checked_problem(http.get(f"/v1/models/{name}/export", params={"format": kind}), 422)
     assert problem["code"] == "not_exportable"
-    assert column in problem["detail"] or kind == "liblinear"
-    assert "json" in problem["detail"]
+    assert f"column {column!r}" in problem["detail"]
+    assert "take json, npz or safetensors." in problem["detail"]
 
 
 @pytest.mark.parametrize("name", ["mean-1", "indicator-3", "text", "date", "hash"])

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
+from app.models.exports.columns import Table
 from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.subject import Array, Subject, not_in
 from app.models.parts import Parts, checked_header
 
+OTHERS = "take json, npz, safetensors, onnx, mlflow or sql"
 LABEL_LIMIT = 2**31
 MAX_LINE = 1 << 20
 
@@ -62,11 +64,12 @@ def write(subject: Subject, difference: float | None) -> bytes:
 
 def _head(subject: Subject) -> list[str]:
     header, pipeline = subject.file.header, subject.pipeline
-    if pipeline is not None and not (pipeline.is_plain and pipeline.numbers.refuses_missing.all()):
-        raise not_in("liblinear", "its columns need preprocessing", "take json, npz, safetensors, onnx, mlflow or sql")
+    Table.of(subject, "liblinear")  # refuses what no format of columns can hold
+    if pipeline is not None and not pipeline.is_plain:  # gaps that predict would fill have no place in its rows
+        raise not_in("liblinear", "its features are not the columns themselves", OTHERS)
     loss = str(header.card.get("params", {}).get("loss"))
     if header.task == "ordinal" and header.classes:
-        raise not_in("liblinear", "it has no thresholds of ranks", "take json, npz, safetensors, onnx, mlflow or sql")
+        raise not_in("liblinear", "it has no thresholds of ranks", OTHERS)
     if header.task in ("ordinal", "regression"):
         return [f"solver_type {REGRESSORS.get(loss, 'L2R_L1LOSS_SVR_DUAL')}", "nr_class 2"]
     numbers, _ = label_numbers(header.classes)

@@ -1,7 +1,7 @@
 """ONNX, computed in double precision: input `X`, outputs `label`, `score`, and what else the model can tell.
 
 scores         several classes: all of them
-probabilities  calibrated models: of all classes; `probability` is the label's
+probabilities  calibrated models: of all classes; `probability` as in predict: of the second of two, else the label's
 """
 
 from dataclasses import dataclass, field
@@ -191,7 +191,8 @@ def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> lis
     outputs = []
 
     def tell(name: str, kind: int, value: str, *width: int) -> None:
-        name = f"predicted_{name}" if name in graph.inputs else name
+        while name in graph.inputs:
+            name = f"predicted_{name}"
         graph.add("Identity", value, output=name)
         outputs.append(helper.make_tensor_value_info(name, kind, [None, *width]))
 
@@ -214,9 +215,11 @@ def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> lis
         tell("scores", TensorProto.DOUBLE, scores, len(classes))
     if calibration := Calibration.of(model):
         shares = _add_probabilities(graph, calibration, scores)
-        column = graph.add("Unsqueeze", number, graph.whole(1))
-        of_label = graph.add("Squeeze", graph.add("GatherElements", shares, column, axis=1), graph.whole(1))
-        tell("probability", TensorProto.DOUBLE, of_label)
+        if task == "binary":
+            share = graph.add("Gather", shares, graph.whole(1), axis=1)
+        else:
+            share = graph.add("GatherElements", shares, graph.add("Unsqueeze", number, graph.whole(1)), axis=1)
+        tell("probability", TensorProto.DOUBLE, graph.add("Squeeze", share, graph.whole(1)))
         if wide:
             tell("probabilities", TensorProto.DOUBLE, shares, len(classes))
     return outputs
