@@ -218,7 +218,8 @@ def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def on_anything_else(request: Request, _: Exception) -> JSONResponse:
         request_id = _request_id(request)
-        error = AppError("Something failed on our side; the log has the request id.")
+        # The server closes the connection after a crash: who is told will not send the next request on it.
+        error = AppError("Something failed on our side; the log has the request id.", headers={"Connection": "close"})
         if request_id is not None:  # the answer to a crash does not pass the guard, which sets it on all others
             error.headers["X-Request-Id"] = request_id
         return problem_response(error, request_id)

@@ -53,8 +53,8 @@ def put_alias(
 ) -> Alias:
     """Point an alias at a version, or share its requests out by weight. Without a precondition the last one wins."""
     with context.database.write() as session:
-        row = service.put(session, name, alias, body, Precondition(if_match, if_none_match))
-    if row.revision == 1:
+        row, is_new = service.put(session, name, alias, body, Precondition(if_match, if_none_match))
+    if is_new:
         response.status_code = 201
     return _answer(request, response, row)
 

@@ -10,7 +10,7 @@ from app.jobs.schemas import Body
 MOST_TARGETS = 16
 MOST_VERSION = 10**15
 
-Version = Annotated[int, Field(ge=1, lt=MOST_VERSION)]
+Version = Annotated[int, Field(ge=1, lt=MOST_VERSION, strict=True)]  # neither true nor "3": a slip would move requests
 
 
 class Target(Body):

@@ -57,7 +57,11 @@ def list_of(session: Session, name: str, limit: int, after: str | None) -> Seque
     return repository.of_name(session, name, limit, after)
 
 
-def put(session: Session, name: str, alias: str, wanted: AliasRequest, when: Precondition) -> AliasRow:
+def put(session: Session, name: str, alias: str, wanted: AliasRequest, when: Precondition) -> tuple[AliasRow, bool]:
+    """The alias as it is now, and whether it is new.
+
+    What it is set to already is no change: a request that is sent again must not hide what to roll back to.
+    """
     if not _is_name(alias):
         raise invalid_field("alias", "invalid_name", "must be 1 to 128 letters, digits, '.', '_' or '-', and no id")
     current = _locked(session, name, alias)
@@ -70,7 +74,9 @@ def put(session: Session, name: str, alias: str, wanted: AliasRequest, when: Pre
     for one, place in [*((one["version"], field) for one in targets), (wanted.shadow, "shadow")]:
         if one is not None and models.locate_version(session, name, int(one)) is None:
             raise invalid_field(place, "unknown_version", f"the model has no version {one}")
-    return _write(session, name, alias, targets, wanted.shadow)
+    if current is not None and (current.targets, current.shadow) == (targets, wanted.shadow):
+        return current, False
+    return _write(session, name, alias, targets, wanted.shadow), current is None
 
 
 def delete(session: Session, name: str, alias: str, when: Precondition) -> None:

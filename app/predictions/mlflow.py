@@ -81,11 +81,18 @@ def _from_split(frame: DataframeSplit, features: Features) -> Rows:
     places = Places("dataframe_split.data")
     check_count(len(frame.data), places.name)
     names = frame.columns
-    if names is None or not features.names or all(isinstance(name, int) for name in names):
+    if names is None:
         return ListRows(frame.data, places)
     for number, row in enumerate(frame.data):
         if len(row) != len(names):
             raise places.refuse(number, "wrong_width", f"has {len(row)} values, columns has {len(names)}")
+    if names and all(isinstance(name, int) for name in names):
+        if names != list(range(len(names))):
+            detail = "columns that are numbers must be 0, 1, 2, … in this order"
+            raise invalid_field("dataframe_split.columns", "wrong_order", detail)
+        return ListRows(frame.data, places)
+    if not features.names:
+        return ListRows(frame.data, places)
     if len(set(names)) != len(names):
         raise invalid_field("dataframe_split.columns", "duplicate_column", "a column is there twice")
     columns = zip(*frame.data, strict=True)

@@ -20,6 +20,7 @@ MISSING_WORDS = [
     *(mark.capitalize() for mark in spelling.MARKS),
 ]
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+QUOTE = '"'
 HEADER_CHARACTERS = 1 << 20
 CONVERSION_ERROR = re.compile(r"column #(\d+): Row #(\d+)")
 
@@ -29,10 +30,13 @@ LIBSVM_LINE = re.compile(
 )
 QUERY_ID = re.compile(r"\s*qid:\d+", re.ASCII)
 
+csv.field_size_limit(1 << 40)  # of a cell; what may be sent at all is limited elsewhere
+
 
 def read_csv(body: bytes, features: Features, delimiter: str, header: str | None) -> Rows:
     """`header` is `present`, `absent`, or None: there is one if a cell of the first row is a name of the model."""
     text = decoded(body)
+    _check_quotes(text, delimiter)
     first = _first_record(text, delimiter)
     has_header = header == "present" if header else _looks_like_names(first, features)
     records = _Records(text, delimiter, has_header)
@@ -168,14 +172,27 @@ def _values(column: Any) -> Any:
     return column.to_numpy(zero_copy_only=False) if pa.types.is_floating(column.type) else column
 
 
+def _check_quotes(text: str, delimiter: str) -> None:
+    """A quote that is never closed would make one cell of all rows behind it."""
+    if text.count(QUOTE) % 2 == 0:
+        return
+    start = rf"(?:\A|(?<=[{delimiter}\r\n]))"  # of a cell; elsewhere a quote means nothing
+    if not re.fullmatch(rf'(?:[^"]++|{start}"(?:[^"]|"")*+"|(?!{start})")*+', text):
+        raise Unparsable("The body ends inside quotes.")
+
+
 def _first_record(text: str, delimiter: str) -> list[str]:
-    try:
-        for record in csv.reader(io.StringIO(text[:HEADER_CHARACTERS], newline=""), delimiter=delimiter):
-            if record:
-                return record
-    except csv.Error as error:
-        raise Unparsable(f"The first line is not CSV: {error}.") from None
-    raise invalid_field("body", "empty", "give at least one row")
+    for size in (HEADER_CHARACTERS, len(text)):  # mostly there is no need to copy all of it
+        stream = io.StringIO(text[:size], newline="")
+        try:
+            record = next(filter(None, csv.reader(stream, delimiter=delimiter)), None)
+        except csv.Error as error:
+            raise Unparsable(f"The first line is not CSV: {error}.") from None
+        if stream.tell() < size:
+            break
+    if record is None:
+        raise invalid_field("body", "empty", "give at least one row")
+    return record
 
 
 def _looks_like_names(record: list[str], features: Features) -> bool:

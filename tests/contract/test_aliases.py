@@ -146,7 +146,7 @@ def test_of_many_who_change_the_same_revision_one_wins(registry: Registry) -> No
     etag = registry.put("m/aliases/prod", 201, version=1).headers["etag"]
 
     def change(number: int) -> int:
-        body = {"version": 1 + number % 4}
+        body = {"version": 2 + number % 3}  # all of them other than what is set
         path = "/v1/models/m/aliases/prod"
         return registry.http.request("PUT", path, json=body, headers={"If-Match": etag}).status_code
 
@@ -154,6 +154,19 @@ def test_of_many_who_change_the_same_revision_one_wins(registry: Registry) -> No
         statuses = list(threads.map(change, range(8)))
     assert sorted(statuses) == [200] + [412] * 7
     assert registry.get("m/aliases/prod")["revision"] == 2
+
+
+def test_setting_what_is_set_is_no_change(registry: Registry) -> None:
+    registry.put("m/aliases/prod", 201, version=1)
+    shared = [{"version": 2, "weight": 9}, {"version": 3, "weight": 1}]
+    first = registry.put("m/aliases/prod", 200, targets=shared, shadow=4)
+    again = registry.put("m/aliases/prod", 200, {"If-Match": first.headers["etag"]}, targets=shared, shadow=4)
+    assert (again.json(), again.headers["etag"]) == (first.json(), first.headers["etag"])
+    registry.put("m/aliases/prod", 412, {"If-Match": '"1"'}, targets=shared, shadow=4)
+    assert registry.post("m/aliases/prod/rollback").json()["version"] == 1, "what was sent twice is one step"
+    registry.delete("m/aliases/prod")
+    assert registry.put("m/aliases/prod", 201, version=1).json()["revision"] == 5, "it is made anew"
+    registry.put("m/aliases/prod", 200, version=1)
 
 
 def test_history_and_rollback(registry: Registry) -> None:
@@ -215,6 +228,8 @@ def test_aliases_are_listed_by_name_in_pages(registry: Registry) -> None:
         ({"version": 1, "targets": [{"version": 2}]}, None),
         ({"version": 9}, "version"),
         ({"version": 0}, "version"),
+        ({"version": True}, "version"),
+        ({"version": "1"}, "version"),
         ({"version": 10**15}, "version"),
         ({"targets": []}, "targets"),
         ({"targets": [{"version": 1}, {"version": 1}]}, None),

@@ -371,6 +371,7 @@ def test_a_crash_is_told_without_its_inside(http: InProcess, monkeypatch: pytest
     monkeypatch.setattr(ServedModels, "recall", crash)
     for response in (http.get("/v1/jobs"), http.post("/v1/models/m/predict", json={"instances": [[1.0]]})):
         assert checked_problem(response, 500)["code"] == "internal"
+        assert response.headers["connection"] == "close"
         for word in ("secret", "Traceback", "RuntimeError", ".py"):
             assert word not in response.text
 

@@ -204,9 +204,10 @@ def test_mlflow_bodies_made_by_pandas_and_mistakes_in_them(service: Service) -> 
     frame = pd.DataFrame(X[:3], columns=NAMES)
     expected = [one["label"] for one in predict(service, "words", X[:3])]
     path = "/v1/models/words/invocations"
-    body = json.dumps({"dataframe_split": frame.to_dict(orient="split")})
-    answer = service.http.post(path, content=body, headers={"Content-Type": "application/json"})
-    assert answer.json() == {"predictions": expected}
+    for given in (frame, frame[NAMES[::-1]], pd.DataFrame(X[:3])):
+        body = json.dumps({"dataframe_split": given.to_dict(orient="split")})
+        answer = service.http.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.json() == {"predictions": expected}
     answer = service.http.post(path, content=frame.to_csv(index=False), headers={"Content-Type": "text/csv"})
     assert answer.json() == {"predictions": expected}
     wanted = {"params": {"return": ["score", "label"]}, "instances": X[:3].tolist()}
@@ -220,6 +221,8 @@ def test_mlflow_bodies_made_by_pandas_and_mistakes_in_them(service: Service) -> 
         ({"dataframe_split": {"columns": ["x0", "x0"], "data": [[1, 2]]}}, "dataframe_split.columns"),
         ({"dataframe_split": {"columns": NAMES, "data": [[1, 2]]}}, "dataframe_split.data[0]"),
         ({"dataframe_split": {"columns": NAMES, "data": [[1, 2, "x", 4, 5]]}}, "dataframe_split.data[0].x2"),
+        ({"dataframe_split": {"columns": [1, 0, 2, 3, 4], "data": [[0] * 5]}}, "dataframe_split.columns"),
+        ({"dataframe_split": {"columns": [0, 1], "data": [[0] * 5]}}, "dataframe_split.data[0]"),
         ({"dataframe_records": [{"x0": 1}]}, "dataframe_records[0]"),
         ({"instances": [[0] * 5], "params": {"temperature": 1}}, "params"),
     ):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from app.errors import Invalid
+from app.errors import Invalid, Unparsable
 from app.frame import Column, Frame, Strings
 from app.media_types import ARROW, CSV, JSON, NDJSON, NPY, NPZ
 from app.predictions import linear
@@ -237,3 +237,24 @@ def test_truth_values_are_judged_alike_in_every_format(tmp_path_factory: pytest.
     for row in ([3, 0.5], [3, "maybe"], {"a": 3, "owner": 2}, {"indices": [0, 1], "values": [3, 0.5]}):
         error = refusal(model, in_json([[1, 0], row]))
         assert (error.errors[0].field, error.errors[0].detail) == ("instances[1].owner", "true or false is needed")
+
+
+def test_a_quote_that_is_never_closed_swallows_no_row(model: ServedModel) -> None:
+    head = b"age,job,since,owner,note\n33,nurse,1970-02-03,1,"
+    rest = b"\n34,nurse,1970-02-03,1,lunch\n"
+    for cell in (b'free "money"', b'5" disk', b'"a ""quoted"" lunch"', b'"two\nlines"', b'""'):
+        assert len(ask(model, head + cell + rest, CSV)["predictions"]) == 2, cell
+    for cell in (b'"free money', b'"', b'"free ""money'):
+        with pytest.raises(Unparsable, match="ends inside quotes"):
+            predict_with(model, head + cell + rest, CSV, None)
+
+
+def test_a_cell_may_be_long(model: ServedModel) -> None:
+    """The csv module takes 131,072 characters by itself; the header is looked for in the first million."""
+    for words in (30_000, 300_000):
+        text = "lunch " * words
+        expected = ask(model, in_json([{**ROWS[0], "note": text}]), JSON)["predictions"]
+        line = f'33.5,nurse,"{text}",1970-02-03,true\n'.encode()
+        assert ask(model, line, CSV)["predictions"] == expected
+        error = refusal(model, line + b"x,nurse,lunch,1970-02-03,true\n", CSV)
+        assert (error.code, error.errors[0].line, error.errors[0].column) == ("not_a_number", 2, 1)
