@@ -53,7 +53,7 @@ check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter
 
 # Once, before many processes need them at the same time.
 kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing counts into numba's cache
-	@$(BIN)/python -c 'import solvers; from app.datasets import formats; from app.preprocess import measure, text_counts as texts; solvers.warm_up(); formats.warm(); measure.warm(); texts.warm()'
+	@$(BIN)/python -m app.kernels
 
 bench: $(DEV_STAMP) $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)

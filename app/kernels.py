@@ -1,0 +1,16 @@
+"""Compile all that is ever compiled, ahead of use: `make kernels` and the making of an image run this module."""
+
+import solvers
+from app.datasets import formats
+from app.preprocess import measure, scaling, text_counts
+
+
+def warm_all() -> None:
+    """Into numba's cache on disk."""
+    solvers.warm_up()
+    for kernels in (formats, measure, scaling, text_counts):
+        kernels.warm()
+
+
+if __name__ == "__main__":
+    warm_all()
