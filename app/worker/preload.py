@@ -9,9 +9,13 @@ Nothing here may start a thread: a fork would copy a process in the middle of so
 import solvers
 from app.forkserver import settle
 from app.preprocess import measure, scaling
-from app.worker import process  # noqa: F401
+from app.worker import (
+    dense_sums,
+    process,  # noqa: F401
+)
 
 solvers.warm_up(["dcd", "newton", "smooth_newton"])
 measure.warm()
 scaling.warm()
+dense_sums.warm()
 settle()

@@ -14,6 +14,7 @@ from app.predictions.prepared import PreparedFeatures, features_of
 from app.preprocess import training
 from app.preprocess.errors import PreprocessError, called
 from app.preprocess.pipeline import Pipeline
+from app.worker.dense_sums import dense_sums
 from app.worker.failures import PermanentFailure
 
 Array = np.ndarray[Any, Any]
@@ -87,7 +88,7 @@ class DatasetScorer:
             return Block(rows[:0], np.empty((0, 0)), np.empty(0), failures)
         rows, matrix = np.concatenate([part.rows for part in parts]), _stacked([part.matrix for part in parts])
         with np.errstate(over="ignore", invalid="ignore"):  # what has no score is told below
-            scores = linear.scores(matrix, self._model.coef, self._model.intercept, self._column_of)
+            scores = linear.scores(matrix, self._model.coef, self._model.intercept, self._column_of, dense_sums)
         finite = np.isfinite(scores.reshape(len(scores), -1)).all(axis=1)
         if finite.all():
             return Block(rows, matrix, scores, failures)

@@ -21,6 +21,7 @@ from app.predictions import linear, replies
 from app.predictions.replies import OFFERED, negotiated
 from app.predictions.served import ServedModel
 from app.predictions.service import predict_with
+from app.worker.dense_sums import dense_sums
 from tests.builders import SOAK, served_model
 
 JSON = "application/json"
@@ -120,6 +121,20 @@ def test_many_products_are_summed_in_blocks_to_the_same_bits(monkeypatch: pytest
     monkeypatch.setattr(linear, "BLOCK_PRODUCTS", 10)
     np.testing.assert_array_equal(linear.scores(matrix, coef, np.zeros(60)), whole)
     np.testing.assert_array_equal(linear.scores(matrix, coef[0], 0.0), whole[:, 0])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (2, 0), (7, 54), (3000, 54), (40, 3001)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_compiled_sums_are_the_same_bits(shape: tuple[int, int], dtype: Any) -> None:
+    random = np.random.default_rng(0)
+    matrix = (1e3 * random.normal(size=shape)).astype(dtype)
+    coef, intercept = random.normal(size=(3, shape[1])), random.normal(size=3)
+    for rows in (matrix, np.asfortranarray(matrix), -np.abs(matrix[:, ::-1]) * 0):
+        for weights, shift in ((coef[0], 0.25), (coef, intercept), (coef[1], -0.0)):
+            np.testing.assert_array_equal(
+                linear.scores(rows, weights, shift, dense_sums=dense_sums).view(np.int64),
+                linear.scores(rows, weights, shift).view(np.int64),
+            )
 
 
 @pytest.mark.parametrize("classes", [1, 5])

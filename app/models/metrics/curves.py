@@ -23,8 +23,11 @@ class Ranking:
     def of(cls, positive: Array, scores: Array, weight: Array | None = None) -> "Ranking":
         order = np.argsort(-scores)
         descending, is_hit = scores[order], positive[order]
-        counted = np.ones(len(scores)) if weight is None else weight[order]
         last = np.flatnonzero(np.append(descending[1:] != descending[:-1], True)[: len(scores)])  # of equal scores
+        if weight is None:  # counting rows is exact in either way, and this takes a third of the memory
+            hits = np.cumsum(is_hit, dtype=np.float64)[last]
+            return cls(descending[last], hits, last + 1.0 - hits)
+        counted = weight[order]
         hits, false_alarms = np.cumsum(np.where(is_hit, counted, 0.0)), np.cumsum(np.where(is_hit, 0.0, counted))
         return cls(descending[last], hits[last], false_alarms[last])
 
