@@ -4,8 +4,10 @@ All figures come from Linux's `/proc` and control groups; elsewhere there are no
 """
 
 import ctypes
+import hashlib
 import mmap
 import os
+import platform
 import re
 import resource
 from collections.abc import Iterator
@@ -16,17 +18,23 @@ PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
 M_MMAP_THRESHOLD, MAPPED_FROM_BYTES = -3, 1 << 20
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ *(.*)")
+NAME_LENGTH = 8
 KILL_FIRST = 500  # of 1000: what the kernel adds to a process's size when it looks for one to kill
 
 
 def memory_bytes() -> int:
     """What this process and its children may use: the machine's memory, or less if a control group says so."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for folder in _groups():
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            with suppress(OSError, ValueError):  # "max" is no number, and no limit
-                limits.append(int((folder / name).read_text()))
-    return min(limits)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *(limit for limit, _ in _limits())])
+
+
+def memory_name() -> str:
+    """Names the memory that `memory_bytes` tells of: processes for which it has the same name share it."""
+    shared = [_text(PROC / "sys/kernel/random/boot_id") or platform.node()]
+    least, group = min(((limit, folder) for limit, folder in _limits()), default=(0, None))
+    if group is not None and least == memory_bytes():
+        shared += [platform.node(), str(group)]  # containers see the same path, each under a name of its own
+    return hashlib.sha256("\n".join(shared).encode()).hexdigest()[:NAME_LENGTH]
 
 
 def out_of_memory_kills() -> int:
@@ -108,6 +116,21 @@ def _groups() -> Iterator[Path]:
             top = GROUPS / controllers
             own = top / path.lstrip("/")
             yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(top))
+
+
+def _limits() -> Iterator[tuple[int, Path]]:
+    """What control groups allow, each with its folder."""
+    for folder in _groups():
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with suppress(ValueError):  # "max" is no number, and no limit
+                yield int(_text(folder / name)), folder
+
+
+def _text(file: Path) -> str:
+    """What a file says; nothing if it is not there."""
+    with suppress(OSError):
+        return file.read_text()
+    return ""
 
 
 def _named_number(file: Path, name: str) -> int | None:

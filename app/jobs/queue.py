@@ -44,6 +44,20 @@ def is_waiting(session: Session, room: Room | None = None) -> bool:
     return repository.any_claimable(session, room)
 
 
+def owner_of(machine: str, supervisor_id: str) -> str:
+    """The name under which a supervisor holds leases."""
+    return f"{machine}{repository.OWNER_SEPARATOR}{supervisor_id}"
+
+
+def room(session: Session, owner: str, whole: int, held: Sequence[Claim], *, lock: bool = False) -> Room:
+    """The memory of the owner's machine, and what these claims and other supervisors there leave of it.
+
+    What is held is counted by the claims and not by their rows: work whose lease is lost takes its room until it ends.
+    """
+    taken = sum(claim.peak_bytes for claim in held) + repository.needed_beside(session, owner, lock=lock)
+    return Room(whole, whole - taken)
+
+
 def requests(session: Session, claims: Sequence[Claim]) -> dict[Claim, Request]:
     """What clients want of these running jobs."""
     return repository.requests(session, claims)
@@ -180,7 +194,6 @@ def _error(code: str, message: str) -> dict[str, Any]:
 
 def _requeue(session: Session, claim: Claim, reason: str, **values: Any) -> None:
     _leave(session, claim, JobStatus.QUEUED, {"reason": reason}, **values)
-    announce(session)
 
 
 def _end(session: Session, claim: Claim, status: JobStatus, **values: Any) -> list[str]:
@@ -198,9 +211,10 @@ def give_up_kept(session: Session, job: JobRow) -> list[str]:
 
 
 def _leave(session: Session, claim: Claim, status: JobStatus, told: dict[str, Any], **values: Any) -> None:
-    """Running no more: the lease ends, and what it was is told as an event."""
+    """Running no more: the lease ends, an event tells what it was, and whoever waits for its room may look."""
     free = {"lease_owner": None, "lease_expires_at": None, "eta_seconds": None}
     _write(session, claim, f"job.{status}", told, status=status, **free, **values)
+    announce(session)
 
 
 def _write(session: Session, claim: Claim, event: str, data: dict[str, Any], **values: Any) -> None:

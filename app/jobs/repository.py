@@ -15,6 +15,8 @@ from app.ids import following_id, new_id
 from app.jobs.state import EVENT_TYPES, JobStatus, Request, check_transition
 from app.webhooks import repository as outbox
 
+OWNER_SEPARATOR = "/"
+"""The owner of a lease is a machine, by the name of its memory, and a supervisor there."""
 ORS_A_QUERY = 200  # SQLite's expressions may not be deeper than 1000
 
 
@@ -127,6 +129,22 @@ def claim(session: Session, owner: str, lease_seconds: float, room: Room | None 
         return None
     append_event(session, row.id, "job.running", {"attempt": row.attempt})
     return Claim(row.id, row.fence, row.peak_bytes)
+
+
+def needed_beside(session: Session, owner: str, *, lock: bool = False) -> int:
+    """What the running jobs of other supervisors on the owner's machine are thought to need.
+
+    With `lock` no other supervisor of that machine can ask the same before this unit of work ends, so that two never
+    take the same room.
+    """
+    machine = owner.partition(OWNER_SEPARATOR)[0]
+    if lock and session.get_bind().dialect.name == "postgresql":  # on SQLite writers are alone anyway
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtext(machine))))
+    there = JobRow.lease_owner.startswith(f"{machine}{OWNER_SEPARATOR}", autoescape=True)
+    query = select(func.sum(JobRow.peak_bytes)).where(
+        JobRow.status == JobStatus.RUNNING, there, JobRow.lease_owner != owner
+    )
+    return int(session.scalar(query) or 0)
 
 
 def _next_queued(column: InstrumentedAttribute[Any], room: Room | None) -> Select[Any]:

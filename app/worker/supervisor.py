@@ -14,6 +14,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
 from app import machine
 from app.config import Settings
@@ -65,7 +66,7 @@ class Supervisor:
         self._database = Database(settings.resolved_database_url)
         self._doorbell = Doorbell(self._database, settings.poll_seconds, wake_fd)
         self._blobs = BlobStore(settings.data_dir)
-        self._id = new_id("wrk")
+        self._id = queue.owner_of(machine.memory_name(), new_id("wrk"))
         self._processes = multiprocessing.get_context("forkserver")
         self._threads = settings.threads_a_worker
         self._slots: list[Slot] = []
@@ -224,19 +225,19 @@ class Supervisor:
         if not self._doorbell.may_have_news() and not self._blind_look.due():
             return
         with self._database.read() as session:
-            if not queue.is_waiting(session, self._room()):
+            if not queue.is_waiting(session, self._room(session)):
                 return
         for slot in self._slots:
             if slot.idle:
                 with self._database.write() as session:
-                    claim = queue.claim_next(session, self._id, self._settings.lease_seconds, self._room())
+                    room = self._room(session, lock=True)
+                    claim = queue.claim_next(session, self._id, self._settings.lease_seconds, room)
                 if claim is None:
                     return
                 slot.start(claim)
 
-    def _room(self) -> Room:
-        whole = self._settings.memory_budget_bytes
-        return Room(whole, whole - sum(claim.peak_bytes for claim in self._claims()))
+    def _room(self, session: Session, *, lock: bool = False) -> Room:
+        return queue.room(session, self._id, self._settings.memory_budget_bytes, self._claims(), lock=lock)
 
     def _delete_unowned(self) -> None:
         with self._database.read() as session:

@@ -70,6 +70,17 @@ def test_it_rings_for_what_goes_back_to_the_queue_and_for_what_clients_ask(
         assert rings(doorbell), act.__name__
 
 
+def test_it_rings_when_a_job_ends_for_whoever_waits_for_its_room(database: Database, doorbell: Doorbell) -> None:
+    queued_jobs(database, [0])
+    with database.write() as session:
+        claim = queue.claim_next(session, "wrk_test", 60.0)
+    assert claim is not None
+    assert rings(doorbell)
+    with database.write() as session:
+        queue.fail(session, claim, {"code": "internal", "message": "", "param": None})
+    assert rings(doorbell)
+
+
 def test_a_signal_rings_too(doorbell: Doorbell) -> None:
     doorbell.ring()
     assert rings(doorbell)

@@ -3,7 +3,7 @@
 A lease of -1 seconds has run out the moment it is given, so no test waits for a clock.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from app.db import Database
 from app.db.engine import current_time
 from app.db.tables import BlobOwnerRow, JobRow, ModelNameRow, ModelRow
+from app.ids import new_id
 from app.jobs import control, queue, repository, service
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim, Room
@@ -118,6 +119,50 @@ def test_a_job_waits_for_room_and_is_not_overtaken(database: Database) -> None:
     assert [one and one.job_id for one in taken] == [middle, small, unknown]
     assert take(100) is None  # what is left needs a larger machine
     assert get(database, huge).status == "queued"
+
+
+def test_supervisors_of_one_machine_share_its_memory(database: Database) -> None:
+    one, other, elsewhere = (queue.owner_of(machine, new_id("wrk")) for machine in ("here", "here", "there"))
+    with database.write() as session:
+        for needed in (60, 30, 30):
+            repository.insert(session, job_row(peak_bytes=needed))
+
+    def free(owner: str, held: Sequence[Claim] = ()) -> int:
+        with database.read() as session:
+            return queue.room(session, owner, 100, held).free
+
+    def take(owner: str, held: Sequence[Claim] = ()) -> Claim | None:
+        with database.write() as session:
+            return queue.claim_next(session, owner, LEASE_SECONDS, queue.room(session, owner, 100, held, lock=True))
+
+    first = take(one)
+    assert first is not None
+    assert (free(one, [first]), free(other), free(elsewhere)) == (40, 40, 100)
+    second = take(other)
+    assert second is not None
+    assert (free(one, [first]), free(other, [second]), free(elsewhere)) == (10, 10, 100)
+    assert take(one, [first]) is None
+    third = take(elsewhere)
+    assert third is not None
+    with database.write() as session:
+        queue.worker_died(session, first)
+    assert free(one, [first]) == 10, "its process may still be at work"
+    assert (free(one), free(other, [second]), free(elsewhere, [third])) == (70, 70, 70)
+
+
+def test_supervisors_of_one_machine_that_claim_at_once_do_not_take_the_same_room(database: Database) -> None:
+    with database.write() as session:
+        for _ in range(8):
+            repository.insert(session, job_row(peak_bytes=40))
+
+    def take(number: int) -> Claim | None:
+        owner = queue.owner_of("here", f"wrk_{number}")
+        with database.write() as session:
+            return queue.claim_next(session, owner, LEASE_SECONDS, queue.room(session, owner, 100, [], lock=True))
+
+    with ThreadPoolExecutor(8) as pool:
+        taken = list(pool.map(take, range(8)))
+    assert len([claim for claim in taken if claim is not None]) == 2
 
 
 def test_a_claim_marks_the_job_as_running_under_a_lease(database: Database) -> None:

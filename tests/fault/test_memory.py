@@ -4,6 +4,8 @@ import itertools
 import os
 import resource
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from app.worker import supervisor
 from app.worker.slot import Slot
 from app.worker.supervisor import Supervisor
 from tests.builders import checked_problem, migrated_database, queued_jobs, temporary_settings
-from tests.serving import Service, running_service, wait_until
+from tests.serving import Service, children_of, running_service, wait_until
 from tests.tables import csv_text, noisy_rows
 
 BUDGET = 120 * MIB  # of two jobs on the data below, each about 75 MiB, it holds one
@@ -35,14 +37,35 @@ def dataset(service: Service) -> str:
     return uploaded
 
 
-def test_two_big_jobs_never_run_at_once(service: Service, dataset: str) -> None:
-    jobs = [service.submit(dataset, **SLOW, stop={"seconds": 1.0})["id"] for _ in range(3)]
-    ended = [service.wait(job_id) for job_id in jobs]
-    assert [job["status"] for job in ended] == ["succeeded"] * 3
+def assert_apart(ended: list[dict[str, Any]]) -> None:
+    """All succeeded, one after the other."""
+    assert {job["status"] for job in ended} == {"succeeded"}
     spans = sorted((job["started_at"], job["finished_at"]) for job in ended)
     for (_, end), (start, _) in itertools.pairwise(spans):
         assert end <= start
+
+
+def test_two_big_jobs_never_run_at_once(service: Service, dataset: str) -> None:
+    jobs = [service.submit(dataset, **SLOW, stop={"seconds": 1.0})["id"] for _ in range(3)]
+    assert_apart([service.wait(job_id) for job_id in jobs])
     assert len(service.training_processes()) == 2  # there was a process for a second one
+
+
+def test_nor_do_two_big_jobs_of_two_supervisors(service: Service, dataset: str) -> None:
+    """A second supervisor on this machine, of the same database and with the same budget."""
+    command = [sys.executable, "-m", "app.cli", "worker", "--workers", "1"]
+    second = subprocess.Popen(command, env=service.environment, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: len(trainers_of(second.pid)) == 1, 60, "its process")
+        jobs = [service.submit(dataset, **SLOW, stop={"seconds": 1.5})["id"] for _ in range(4)]
+        assert_apart([service.wait(job_id) for job_id in jobs])
+    finally:
+        second.terminate()
+        second.wait(30)
+
+
+def trainers_of(supervisor: int) -> list[int]:
+    return [pid for fork in children_of(supervisor) for pid in children_of(fork)]
 
 
 def test_a_job_that_no_machine_holds_is_refused_with_both_figures(service: Service) -> None:
@@ -122,7 +145,7 @@ def test_a_process_killed_for_memory_is_tried_once_more_alone(
             slot.__dict__ |= {"stop_reason": None, "stop_sent_at": 0.0}
             boss._slots = [slot]
             with database.write() as session:
-                slot.claim = supervisor.queue.claim_next(session, "wrk_test", 60.0, boss._room())
+                slot.claim = supervisor.queue.claim_next(session, "wrk_test", 60.0, boss._room(session))
             assert slot.claim is not None
             kills[0] += for_memory
             boss._collect()

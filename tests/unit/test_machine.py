@@ -48,6 +48,25 @@ def test_the_narrowest_group_counts_of_version_1(root: Path) -> None:
     assert machine.out_of_memory_kills() == 5
 
 
+def test_who_shares_a_memory_has_the_same_name_for_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root / "proc/sys/kernel/random/boot_id", "one\n")
+    whole = machine.memory_name()
+    monkeypatch.setattr(machine.platform, "node", lambda: "container")
+    assert machine.memory_name() == whole, "without a limit a container has what the machine has"
+    write(root / "proc/self/cgroup", "0::/mine\n")
+    write(root / "cgroup/mine/memory.max", f"{2**62}\n")
+    assert machine.memory_name() == whole, "a limit beyond the machine is none"
+    write(root / "cgroup/mine/memory.max", f"{GIB // 8}\n")
+    names = {whole, machine.memory_name()}
+    monkeypatch.setattr(machine.platform, "node", lambda: "other")
+    names.add(machine.memory_name())
+    write(root / "proc/self/cgroup", "0::/mine/inner\n")
+    assert machine.memory_name() in names, "the limit is that of the group around it"
+    write(root / "proc/sys/kernel/random/boot_id", "two\n")
+    names.add(machine.memory_name())
+    assert [len(name) for name in names] == [machine.NAME_LENGTH] * 4
+
+
 def test_the_kernel_counts_where_no_group_does(root: Path) -> None:
     write(root / "proc/vmstat", "nr_free_pages 12\noom_kill 4\n")
     assert machine.out_of_memory_kills() == 4
