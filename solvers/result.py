@@ -22,7 +22,8 @@ __all__ = ["Certificate", "Counts", "LinearModel", "SolveResult", "State", "Stat
 State = dict[str, Any]
 """A method's resumable state: arrays, numbers and text by name, nothing else."""
 
-ROWS_A_BLOCK = 4096
+CELLS_A_BLOCK, ROWS_MULTIPLE = 1 << 16, 64
+"""What is scored together stays in the processor's cache; heights that BLAS likes give each row the same bits."""
 
 
 class Status(enum.StrEnum):
@@ -140,9 +141,10 @@ class LinearModel:
         if is_sparse:
             return np.asarray(rows @ weights, dtype=np.float64) + self.intercept
         scores = np.empty((rows.shape[0], *weights.shape[1:]))
-        # In blocks: a float32 or integer table is widened a block at a time, and that stays in the processor's cache.
-        for start in range(0, rows.shape[0], ROWS_A_BLOCK):
-            block = slice(start, start + ROWS_A_BLOCK)
+        # In blocks: a float32 or integer table is widened a block at a time, not whole.
+        height = max(1, CELLS_A_BLOCK // max(1, rows.shape[1]) // ROWS_MULTIPLE) * ROWS_MULTIPLE
+        for start in range(0, rows.shape[0], height):
+            block = slice(start, start + height)
             scores[block] = rows[block] @ weights
         return scores + self.intercept
 
