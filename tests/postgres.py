@@ -61,10 +61,10 @@ def _own_server() -> Iterator[Any]:
 
 
 @contextmanager
-def fresh_database(server_url: str) -> Iterator[str]:
-    """The URL of a new, empty database on the server, dropped when the block ends."""
+def fresh_database(server_url: str, template: str | None = None) -> Iterator[str]:
+    """The URL of a new database on the server, empty or a copy of another, dropped when the block ends."""
     name = f"hyperplane_test_{uuid4().hex}"
-    _administer(server_url, "CREATE DATABASE {}", name)
+    _administer(server_url, "CREATE DATABASE {} TEMPLATE {}", name, template or "template1")
     try:
         yield _text(make_url(server_url).set(database=name))
     finally:
@@ -72,10 +72,10 @@ def fresh_database(server_url: str) -> Iterator[str]:
         _administer(server_url, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
 
-def _administer(server_url: str, statement: str, name: str) -> None:
+def _administer(server_url: str, statement: str, *names: str) -> None:
     plain = make_url(server_url).set(drivername="postgresql")
     with psycopg.connect(_text(plain), autocommit=True) as connection:
-        connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+        connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
 
 def _text(url: URL) -> str:

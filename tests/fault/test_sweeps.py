@@ -2,6 +2,7 @@
 
 Every trial begins with a fresh copy of the same folder and database. A child of this process is stopped before its act,
 strace takes hold of it and kills it at the chosen call: the first, the second, and so on until it survives.
+PostgreSQL syncs for itself; there the child is also killed at each message that it sends to the server.
 """
 
 import multiprocessing
@@ -10,12 +11,13 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import make_url, select
 
 from app.config import Settings
 from app.datasets import service as datasets
@@ -33,12 +35,26 @@ from app.storage import repository as ownership
 from app.verify import verify_storage
 from app.worker.desk import Desk
 from app.worker.execute import execute
-from tests.builders import migrated_database, temporary_settings
+from tests.builders import SOAK, migrated_database, temporary_settings
+from tests.postgres import fresh_database
 from tests.tables import csv_text, noisy_rows
 
-CALLS = {"sync": "fsync,fdatasync", "rename": "/^rename", "remove": "/^unlink"}
-LEAST_KILLS = {("upload", "sync"): 10, ("upload", "rename"): 3, ("finish", "sync"): 10, ("finish", "rename"): 2}
-LEAST_KILLS |= {("delete", "sync"): 4, ("delete", "remove"): 3}
+CALLS = {"sync": "fsync,fdatasync", "rename": "/^rename", "remove": "/^unlink", "message": "sendto"}
+FILE_KILLS = {("upload", "sync"): 10, ("upload", "rename"): 3, ("finish", "sync"): 4, ("finish", "rename"): 2}
+FILE_KILLS |= {("delete", "remove"): 3}
+LEAST_KILLS = {
+    "sqlite": {**FILE_KILLS, ("finish", "sync"): 10, ("delete", "sync"): 4},
+    "postgresql": {**FILE_KILLS, ("upload", "message"): 5, ("finish", "message"): 20, ("delete", "message"): 5},
+}
+STEP = 1 if SOAK > 1 else 5
+"""Messages are many: `make test` takes each fifth of them."""
+SWEEPS = [
+    (kind, name, calls)
+    for kind in ("sqlite", "postgresql")
+    for name in ("upload", "finish", "delete")
+    for calls in CALLS
+    if (kind, calls) != ("sqlite", "message")
+]
 CONTENT = csv_text(*noisy_rows(60, 3, seed=1))
 
 
@@ -111,33 +127,65 @@ def strace() -> str:
     return command
 
 
+@dataclass(frozen=True)
+class Template:
+    """A folder and a database in which everything is ready for an act."""
+
+    folder: Path
+    server_url: str | None
+    """Of PostgreSQL; None: the database is a file of the folder."""
+    database_url: str = ""
+
+    @contextmanager
+    def copy(self, folder: Path) -> Iterator[Settings]:
+        shutil.copytree(self.folder, folder)
+        if self.server_url is None:
+            yield temporary_settings(folder)
+            return
+        with fresh_database(self.server_url, template=make_url(self.database_url).database) as url:
+            yield temporary_settings(folder, database_url=url)
+
+
+MakeTemplate = Callable[[str, str], Template]
+
+
 @pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder for each act in which everything is ready for it. Each has run once, so that nothing compiles later."""
-    made = {}
-    for name, act in ACTS.items():
-        made[name] = tmp_path_factory.mktemp(name)
-        settings = temporary_settings(made[name] / "data")
-        with migrated_database(settings.resolved_database_url) as database:
-            for step in act.prepare:
-                step(database, settings)
-            trial = made[name] / "first"
-            shutil.copytree(made[name] / "data", trial)
-        run_once(act, trial)
-    return made
+def template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeTemplate]:
+    """Of a kind of database and an act. The act has run once, so that nothing compiles later."""
+    made: dict[tuple[str, str], Template] = {}
+    with ExitStack() as stack:
+
+        def make(kind: str, name: str) -> Template:
+            if (kind, name) in made:
+                return made[kind, name]
+            folder, server = tmp_path_factory.mktemp(name), None
+            url = f"sqlite:///{folder / 'data' / 'hyperplane.db'}"
+            if kind == "postgresql":
+                server = request.getfixturevalue("postgres_server")
+                url = stack.enter_context(fresh_database(server))
+            settings = temporary_settings(folder / "data", database_url=url)
+            settings.data_dir.mkdir()
+            with migrated_database(url) as database:
+                for step in ACTS[name].prepare:
+                    step(database, settings)
+            made[kind, name] = Template(folder / "data", server, url)
+            with made[kind, name].copy(folder / "first") as copied:
+                run_once(ACTS[name], copied)
+            return made[kind, name]
+
+        yield make
 
 
-def run_once(act: Act, folder: Path) -> None:
-    settings = temporary_settings(folder)
+def run_once(act: Act, settings: Settings) -> None:
     database = Database(settings.resolved_database_url)
     act.do(database, settings)
     assert act.is_done(database)
     database.close()
 
 
-def killed_at(strace: str, act: Act, folder: Path, calls: str, number: int) -> bool:
+def killed_at(strace: str, act: Act, settings: Settings, calls: str, number: int) -> bool:
     """Do the act in a child that is killed at its n-th of these calls; whether it was, or came to its end before."""
-    child = multiprocessing.get_context("fork").Process(target=_stopped_then, args=(act, folder))
+    child = multiprocessing.get_context("fork").Process(target=_stopped_then, args=(act, settings))
     child.start()
     assert child.pid is not None
     _wait_for_state(child.pid, "T")
@@ -154,9 +202,8 @@ def killed_at(strace: str, act: Act, folder: Path, calls: str, number: int) -> b
     return child.exitcode != 0
 
 
-def _stopped_then(act: Act, folder: Path) -> None:
+def _stopped_then(act: Act, settings: Settings) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
-    settings = temporary_settings(folder)
     act.do(Database(settings.resolved_database_url), settings)
     os._exit(0)
 
@@ -168,28 +215,25 @@ def _wait_for_state(pid: int, state: str) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("calls", CALLS)
-@pytest.mark.parametrize("name", ACTS)
+@pytest.mark.parametrize(("kind", "name", "calls"), SWEEPS)
 def test_a_kill_at_each_call_leaves_the_old_state_or_the_new(
-    strace: str, templates: dict[str, Path], name: str, calls: str, tmp_path: Path
+    strace: str, template: MakeTemplate, kind: str, name: str, calls: str, tmp_path: Path
 ) -> None:
     act, done = ACTS[name], [False]
-    for number in range(1, 200):
-        folder = tmp_path / str(number)
-        shutil.copytree(templates[name] / "data", folder)
-        was_killed = killed_at(strace, act, folder, CALLS[calls], number)
-        settings = temporary_settings(folder)
-        database, blobs = Database(settings.resolved_database_url), BlobStore(folder)
-        done.append(act.is_done(database))
-        assert verify_storage(settings).faults == []
-        with database.read() as session:
-            blobs.sweep(ownership.owners(session), grace_seconds=0.0)
-        assert verify_storage(settings).unowned == []
-        assert list(blobs.staging.iterdir()) == []
-        database.close()
+    for number in range(1, 200, STEP if calls == "message" else 1):
+        with template(kind, name).copy(tmp_path / str(number)) as settings:
+            was_killed = killed_at(strace, act, settings, CALLS[calls], number)
+            database, blobs = Database(settings.resolved_database_url), BlobStore(settings.data_dir)
+            done.append(act.is_done(database))
+            assert verify_storage(settings).faults == []
+            with database.read() as session:
+                blobs.sweep(ownership.owners(session), grace_seconds=0.0)
+            assert verify_storage(settings).unowned == []
+            assert list(blobs.staging.iterdir()) == []
+            database.close()
         if not was_killed:
             break
     assert not was_killed, "the act never came to its end"
     assert done == sorted(done), "what was done once was undone by a later kill"
     assert done[-1]
-    assert number > LEAST_KILLS.get((name, calls), 0), "the calls were not seen"
+    assert number > LEAST_KILLS[kind].get((name, calls), 0), "the calls were not seen"
