@@ -1,6 +1,7 @@
 """Typed ids that sort by time: `job_` + 48 bits of milliseconds + 80 random bits, in Crockford base 32."""
 
 import os
+import random
 import re
 import threading
 import time
@@ -15,13 +16,16 @@ _LOOKS_LIKE_ID = re.compile(rf"[a-z]+_[{_ALPHABET}]{{{_LENGTH}}}")
 
 _lock = threading.Lock()
 _last = 0
+# Not the system's for each id: asking it lets other threads go first, and every request has an id. Ids are no secrets.
+_random = random.Random()
+os.register_at_fork(after_in_child=_random.seed)
 
 
 def new_id(kind: Kind) -> str:
     """A fresh id; ids of one process are strictly increasing, also within a millisecond."""
     global _last
     with _lock:
-        number = max((time.time_ns() // 1_000_000 << 80) | int.from_bytes(os.urandom(10)), _last + 1)
+        number = max((time.time_ns() // 1_000_000 << 80) | _random.getrandbits(80), _last + 1)
         _last = number
     return f"{kind}_{_digits(number)}"
 

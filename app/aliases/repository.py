@@ -1,13 +1,31 @@
 """The SQL of aliases and of what they were before."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, bindparam, select
+from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
 from app.db.engine import current_time
 from app.db.tables import AliasChangeRow, AliasRow, ModelNameRow
+
+# Built once: predict by alias runs it all the time.
+_SETTING = select(AliasRow.targets, AliasRow.shadow).where(
+    AliasRow.name == bindparam("name"), AliasRow.alias == bindparam("alias")
+)
+
+
+class Setting(NamedTuple):
+    """What an alias points at: all that predict has to know of it."""
+
+    targets: list[Any]
+    shadow: int | None
+
+
+def setting(connection: Connection, name: str, alias: str) -> Setting | None:
+    row = connection.execute(_SETTING, {"name": name, "alias": alias}).first()
+    return Setting(*row) if row is not None else None
 
 
 def lock_name(session: Session, name: str) -> bool:

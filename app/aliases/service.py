@@ -72,7 +72,7 @@ def put(session: Session, name: str, alias: str, wanted: AliasRequest, when: Pre
     targets = [{"version": one.version, "weight": one.weight / total} for one in wanted.resolved_targets]
     field = "version" if wanted.targets is None else "targets"
     for one, place in [*((one["version"], field) for one in targets), (wanted.shadow, "shadow")]:
-        if one is not None and models.locate_version(session, name, int(one)) is None:
+        if one is not None and models.locate_version(session.connection(), name, int(one)) is None:
             raise invalid_field(place, "unknown_version", f"the model has no version {one}")
     if current is not None and (current.targets, current.shadow) == (targets, wanted.shadow):
         return current, False
@@ -103,7 +103,7 @@ def roll_back(session: Session, name: str, alias: str, revision: int | None, whe
             raise invalid_field("revision", "unknown_revision", "the alias was not set at such a revision")
     assert past.targets is not None
     for version in (*(one["version"] for one in past.targets), past.shadow):
-        if version is not None and models.locate_version(session, name, version) is None:
+        if version is not None and models.locate_version(session.connection(), name, version) is None:
             detail = f"Revision {past.revision} uses version {version}, which is deleted; restore it first."
             raise Conflict(detail, code="version_deleted")
     return _write(session, name, alias, past.targets, past.shadow)

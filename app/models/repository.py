@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Executable, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
 from app.db.tables import ModelNameRow, ModelRow
@@ -61,20 +62,20 @@ def name_exists(session: Session, name: str) -> bool:
     return session.get(ModelNameRow, name) is not None
 
 
-def locate_id(session: Session, model_id: str) -> Location | None:
-    return _location(session, _BY_ID, {"id": model_id})
+def locate_id(connection: Connection, model_id: str) -> Location | None:
+    return _location(connection, _BY_ID, {"id": model_id})
 
 
-def locate_version(session: Session, name: str, version: int) -> Location | None:
-    return _location(session, _BY_VERSION, {"name": name, "version": version})
+def locate_version(connection: Connection, name: str, version: int) -> Location | None:
+    return _location(connection, _BY_VERSION, {"name": name, "version": version})
 
 
-def locate_newest(session: Session, name: str) -> Location | None:
-    return _location(session, _NEWEST, {"name": name})
+def locate_newest(connection: Connection, name: str) -> Location | None:
+    return _location(connection, _NEWEST, {"name": name})
 
 
-def locate_versions(session: Session, name: str, versions: Sequence[int]) -> dict[int, Location]:
-    rows = session.connection().execute(_BY_VERSIONS, {"name": name, "versions": versions})
+def locate_versions(connection: Connection, name: str, versions: Sequence[int]) -> dict[int, Location]:
+    rows = connection.execute(_BY_VERSIONS, {"name": name, "versions": versions})
     return {row.version: Location(*row) for row in rows}
 
 
@@ -90,6 +91,6 @@ def list_newest(
     return session.scalars(query).all()
 
 
-def _location(session: Session, statement: Executable, values: dict[str, Any]) -> Location | None:
-    row = session.connection().execute(statement, values).first()
+def _location(connection: Connection, statement: Executable, values: dict[str, Any]) -> Location | None:
+    row = connection.execute(statement, values).first()
     return Location(*row) if row is not None else None

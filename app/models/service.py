@@ -6,6 +6,7 @@ A reference is `mdl_…`, `name` (its newest version), `name:3`, or `name@alias`
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
 from app.aliases import repository as aliases
@@ -18,6 +19,7 @@ from app.models.repository import Location
 from app.names import NAME_PATTERN
 from app.storage import repository as ownership
 
+MOST_LOOKS = 5
 MAX_VERSION_DIGITS = 15  # fits the column with room to spare
 
 
@@ -40,10 +42,10 @@ def register(session: Session, model: ModelRow, blob_bytes: int, proof_bytes: in
     ownership.own(session, model.id, sizes)
 
 
-def route(session: Session, reference: str) -> Route:
+def route(connection: Connection, reference: str) -> Route:
     """Find who answers for a reference."""
     name, at, alias = reference.partition("@")
-    found = _route_of_alias(session, name, alias) if at else _route_of_version(session, reference)
+    found = _route_of_alias(connection, name, alias) if at else _route_of_version(connection, reference)
     if found is None:
         raise NotFound("There is no such model.")
     return found
@@ -51,7 +53,7 @@ def route(session: Session, reference: str) -> Route:
 
 def locate(session: Session, reference: str) -> Location:
     """Find a version; of an alias with several the one that most requests go to."""
-    return route(session, reference).targets[0][0]
+    return route(session.connection(), reference).targets[0][0]
 
 
 def resolve(session: Session, reference: str) -> ModelRow:
@@ -130,26 +132,30 @@ def _check_unused(session: Session, model: ModelRow) -> None:
         raise Conflict(detail, code="version_in_use")
 
 
-def _route_of_alias(session: Session, name: str, alias: str) -> Route | None:
+def _route_of_alias(connection: Connection, name: str, alias: str) -> Route | None:
     if not (NAME_PATTERN.fullmatch(name) and NAME_PATTERN.fullmatch(alias)):
         return None
-    row = aliases.get(session, name, alias)
-    if row is None:
-        return None
-    versions = [one["version"] for one in row.targets]
-    found = repository.locate_versions(session, name, versions if row.shadow is None else [*versions, row.shadow])
-    ordered = sorted(row.targets, key=lambda one: -one["weight"])
-    targets = tuple((found[one["version"]], one["weight"]) for one in ordered if one["version"] in found)
-    return Route(targets, None if row.shadow is None else found.get(row.shadow)) if targets else None
+    for _ in range(MOST_LOOKS):
+        row = aliases.setting(connection, name, alias)
+        if row is None:
+            return None
+        versions = [one["version"] for one in row.targets]
+        versions += [] if row.shadow is None else [row.shadow]
+        found = repository.locate_versions(connection, name, versions)
+        ordered = sorted(row.targets, key=lambda one: -one["weight"])
+        targets = tuple((found[one["version"]], one["weight"]) for one in ordered if one["version"] in found)
+        if targets:  # else it was moved between the two looks, and what it pointed at deleted
+            return Route(targets, None if row.shadow is None else found.get(row.shadow))
+    return None
 
 
-def _route_of_version(session: Session, reference: str) -> Route | None:
+def _route_of_version(connection: Connection, reference: str) -> Route | None:
     if is_id("mdl", reference):
-        found = repository.locate_id(session, reference)
+        found = repository.locate_id(connection, reference)
     elif (version := _version_of(reference)) is not None:
-        found = repository.locate_version(session, *version)
+        found = repository.locate_version(connection, *version)
     elif NAME_PATTERN.fullmatch(reference):
-        found = repository.locate_newest(session, reference)
+        found = repository.locate_newest(connection, reference)
     else:
         found = None
     return None if found is None else Route(((found, 1.0),))

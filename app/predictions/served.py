@@ -88,8 +88,8 @@ class ServedModels:
         """The model, from the database and disk if need be (blocking). Raises NotFound."""
         for _ in range(MOST_LOOKS):
             asked_at, changes = time.monotonic(), self._changes
-            with self._database.read() as session:
-                route = service.route(session, reference)
+            with self._database.look() as connection:
+                route = service.route(connection, reference)
             targets = tuple((location.id, share) for location, share in route.targets)
             chosen = choose(reference, targets, routing_key)
             location = next(one for one, _ in route.targets if one.id == chosen)

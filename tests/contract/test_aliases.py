@@ -1,15 +1,17 @@
 """Aliases, deletion and purge over HTTP, in process, on every database."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy.engine import Connection
 
 from app.db import Database
 from app.main import create_app
+from app.models import repository
 from app.models import service as models
 from app.predictions.served import ServedModels
 from app.predictions.shadow import Shadows
@@ -275,6 +277,22 @@ def test_a_key_is_always_answered_by_the_same_version_and_keys_are_shared_by_wei
     registry.put("m/aliases/prod", targets=[{"version": 1, "weight": 0.5}, {"version": 2, "weight": 0.5}])
     moved = [registry.answered_by("m@prod", **{"X-Routing-Key": f"user-{n}"}) for n in range(60)]
     assert {(old, new) for old, new in zip(by_header, moved, strict=True)} == {(1, 1), (1, 2), (2, 2)}
+
+
+def test_an_alias_that_moves_while_it_is_looked_up_is_found(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.put("m/aliases/prod", 201, version=2)
+    look, moves = repository.locate_versions, iter([3])
+
+    def move_and_look(connection: Connection, name: str, versions: Sequence[int]) -> dict[int, repository.Location]:
+        for version in moves:
+            registry.put("m/aliases/prod", version=version)
+            registry.delete("m:2")
+        return look(connection, name, versions)
+
+    monkeypatch.setattr(repository, "locate_versions", move_and_look)
+    assert registry.answered_by("m@prod") == 3
 
 
 def test_without_a_key_each_request_is_drawn(registry: Registry) -> None:

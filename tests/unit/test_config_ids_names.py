@@ -1,5 +1,6 @@
 """Settings from the environment, ids that sort by time, and the words that clients may choose."""
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -115,6 +116,20 @@ def test_an_id_is_one_of_its_kind_only() -> None:
 )
 def test_what_is_not_quite_an_id_is_none(text: str) -> None:
     assert not is_id("mdl", text)
+
+
+def test_a_forked_process_has_ids_of_its_own() -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, new_id("job")[14:].encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as told:
+        random_part = told.read().decode()
+    assert len(random_part) == 16
+    assert new_id("job")[14:] != random_part
 
 
 def test_letters_that_ids_leave_out_are_not_ids() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy.orm import Session
+from sqlalchemy.engine import Connection
 
 from app.db import Database
 from app.errors import NotFound
@@ -102,8 +102,8 @@ def test_an_answer_from_before_a_change_is_not_believed(
     monkeypatch.setattr(served, "NAME_TRUST_SECONDS", 60.0)
     look = models.route
 
-    def look_and_be_late(session: Session, reference: str) -> models.Route:
-        found = look(session, reference)
+    def look_and_be_late(connection: Connection, reference: str) -> models.Route:
+        found = look(connection, reference)
         ready.forget_reference("a")
         return found
 

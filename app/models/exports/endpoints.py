@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.deps import Context, InContext
-from app.errors import problems
+from app.errors import NotFound, problems
 from app.idempotency.once import InOnce
 from app.models import file, imports, service
 from app.models.endpoints import show
@@ -91,5 +91,8 @@ async def import_model(
 def _export(context: Context, ref: str, format_name: FormatName, output: SqlOutput | None) -> Export:
     with context.database.read() as session:
         found = service.locate(session, ref)
-    stored = file.read(context.blobs.path(found.blob))
+    try:
+        stored = file.read(context.blobs.path(found.blob))
+    except FileNotFoundError:
+        raise NotFound("The model was purged a moment ago.") from None
     return export(Subject(found.id, found.name, found.version, stored), format_name, output)
