@@ -12,6 +12,7 @@ from app.errors import UnsupportedMediaType, problems
 from app.health.endpoints import readiness
 from app.inference import schemas, service
 from app.models import service as models
+from app.models.repository import Filters
 from app.predictions.bodies import split_type
 from app.predictions.edge import DirectRoute, Edge
 from app.predictions.schemas import ROUTING_PARAMETERS
@@ -98,7 +99,7 @@ async def _metadata(reference: str, edge: Edge, context: Context) -> schemas.Mod
 
     def versions() -> list[str]:
         with context.database.read() as session:
-            rows = models.list_newest(session, MAX_VERSIONS, None, found.name)
+            rows = models.list_newest(session, MAX_VERSIONS, None, Filters(found.name))
             return sorted((str(row.version) for row in rows), key=int)
 
     return schemas.ModelMetadata.model_validate(service.metadata(found, await run_in_threadpool(versions)))

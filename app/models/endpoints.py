@@ -1,5 +1,6 @@
 """`/v1/models`: trained models with their certificates and weights."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -10,6 +11,7 @@ from app.deps import InContext, InPage, Listing, listing
 from app.errors import NotFound, problems
 from app.idempotency.once import InOnce
 from app.models import file, service
+from app.models.repository import Filters
 from app.models.schemas import Model, ModelSummary, StrongestWeights, Weights
 from app.models.weights import all_weights, npy_weights, strongest_weights
 from app.names import Name
@@ -27,11 +29,16 @@ def list_models(
     request: Request,
     response: Response,
     name: Name | None = None,
+    task: file.Task | None = None,
+    created_after: Annotated[datetime | None, Query(description="RFC 3339; without a zone: UTC")] = None,
     deleted: Annotated[bool, Query(description="those that were deleted instead")] = False,
 ) -> Listing[ModelSummary]:
-    """Models, newest first. Filter by `name`."""
+    """Models, newest first. Filter by `name`, `task` and `created_after`."""
+    if created_after is not None and created_after.tzinfo is None:
+        created_after = created_after.replace(tzinfo=UTC)
+    filters = Filters(name, task, created_after, deleted)
     with context.database.read() as session:
-        rows = service.list_newest(session, page.limit + 1, page.cursor_id, name, deleted=deleted)
+        rows = service.list_newest(session, page.limit + 1, page.cursor_id, filters)
     return Listing[ModelSummary].model_validate(listing(request, response, page, rows, _summarize))
 
 

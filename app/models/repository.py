@@ -1,6 +1,7 @@
 """The SQL of models."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Executable, bindparam, select
@@ -19,6 +20,17 @@ class Location(NamedTuple):
     version: int
     blob: str
 
+
+class Filters(NamedTuple):
+    """Which models a list is of; null: any."""
+
+    name: str | None = None
+    task: str | None = None
+    created_after: datetime | None = None
+    deleted: bool = False
+
+
+NO_FILTERS = Filters()
 
 _ALIVE = select(ModelRow).where(ModelRow.deleted_at.is_(None))
 
@@ -80,14 +92,18 @@ def locate_versions(connection: Connection, name: str, versions: Sequence[int]) 
 
 
 def list_newest(
-    session: Session, limit: int, before_id: str | None, name: str | None, *, deleted: bool = False
+    session: Session, limit: int, before_id: str | None = None, filters: Filters = NO_FILTERS
 ) -> Sequence[ModelRow]:
-    query = select(ModelRow).where(ModelRow.deleted_at.is_not(None)) if deleted else _ALIVE
+    query = select(ModelRow).where(ModelRow.deleted_at.is_not(None)) if filters.deleted else _ALIVE
     query = query.order_by(ModelRow.id.desc()).limit(limit)
     if before_id is not None:
         query = query.where(ModelRow.id < before_id)
-    if name is not None:
-        query = query.where(ModelRow.name == name)
+    if filters.name is not None:
+        query = query.where(ModelRow.name == filters.name)
+    if filters.task is not None:
+        query = query.where(ModelRow.task == filters.task)
+    if filters.created_after is not None:
+        query = query.where(ModelRow.created_at > filters.created_after)
     return session.scalars(query).all()
 
 

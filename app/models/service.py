@@ -15,7 +15,7 @@ from app.db.tables import ModelRow
 from app.errors import Conflict, NotFound
 from app.ids import is_id
 from app.models import repository
-from app.models.repository import Location
+from app.models.repository import Filters, Location
 from app.names import NAME_PATTERN
 from app.storage import repository as ownership
 
@@ -76,10 +76,8 @@ def resolve_deleted(session: Session, reference: str) -> ModelRow:
     return model
 
 
-def list_newest(
-    session: Session, limit: int, before_id: str | None, name: str | None, *, deleted: bool = False
-) -> Sequence[ModelRow]:
-    return repository.list_newest(session, limit, before_id, name, deleted=deleted)
+def list_newest(session: Session, limit: int, before_id: str | None, filters: Filters) -> Sequence[ModelRow]:
+    return repository.list_newest(session, limit, before_id, filters)
 
 
 def aliases_of(session: Session, model: ModelRow) -> list[str]:

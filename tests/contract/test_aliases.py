@@ -343,6 +343,30 @@ def test_a_deleted_version_can_be_seen_and_restored(registry: Registry) -> None:
         checked_problem(registry.post(f"{ref}/restore", 404), 404)
 
 
+def test_models_are_listed_by_name_task_and_time(registry: Registry) -> None:
+    def listed(**query: str) -> list[int]:
+        response = registry.http.get("/v1/models", params=query)
+        assert response.status_code == 200, response.text
+        return [one["version"] for one in response.json()["data"]]
+
+    times = [registry.get(f"m:{version}")["created_at"] for version in (1, 2, 3, 4)]
+    assert listed(name="m", task="binary") == [4, 3, 2, 1]
+    assert listed(task="multiclass") == listed(name="other") == []
+    assert listed(created_after=times[0].removesuffix("Z")) == listed(created_after=times[0])
+    assert listed(created_after=times[0]) == [k + 1 for k in (3, 2, 1, 0) if times[k] > times[0]]
+    assert listed(created_after="2999-01-01T00:00:00Z") == []
+    for query in ({"task": "svm"}, {"created_after": "yesterday"}, {"tsak": "binary"}):
+        checked_problem(registry.http.get("/v1/models", params=query), 422)
+
+
+def test_bytes_that_are_gone_a_moment_after_the_look_are_not_found(registry: Registry) -> None:
+    with registry.database.read() as session:
+        registry.blobs.path(models.locate(session, "m:4").blob).unlink()
+    for path in ("weights", "export?format=json"):
+        checked_problem(registry.http.get(f"/v1/models/m:4/{path}"), 404)
+    checked_problem(registry.post("m:4/predict", 404, json={"instances": [[1.0]]}), 404)
+
+
 def test_purge_frees_the_bytes_and_keeps_the_page(registry: Registry) -> None:
     with registry.database.read() as session:
         paths = [registry.blobs.path(models.locate(session, f"m:{version}").blob) for version in (1, 2, 3, 4)]

@@ -10,6 +10,7 @@ from app.db.engine import current_time
 from app.db.tables import BlobOwnerRow, ModelNameRow, ModelRow
 from app.errors import NotFound
 from app.models import repository, service
+from app.models.repository import Filters
 from tests.builders import NOBODY, count_rows, interrupted_write, model_row, queued_jobs
 
 
@@ -38,7 +39,7 @@ def resolved(database: Database, reference: str) -> str | None:
 
 def listed(database: Database, limit: int = 100, before_id: str | None = None, name: str | None = None) -> list[str]:
     with database.read() as session:
-        return [row.id for row in repository.list_newest(session, limit, before_id, name)]
+        return [row.id for row in repository.list_newest(session, limit, before_id, Filters(name))]
 
 
 def test_a_row_comes_back_as_it_was_stored(database: Database) -> None:
