@@ -26,6 +26,8 @@ JUDGED_NUMBERS_A_ROW = 17
 """Of 8 bytes each: scores, their order and counts, while a model is judged."""
 JUDGED_NUMBERS_A_CLASS = 2
 """And of several classes for each row and class: scores, the dual point on its way to its file."""
+TESTED_NUMBERS_A_ROW = 3
+"""Of 8 bytes each: scores and classes of the test rows, while a model is trained."""
 FOLD_NUMBERS_A_ROW = 2
 """Of 8 bytes each: which row is in which fold; of several classes also the scores of the folds before."""
 MODEL_COPIES = 4
@@ -67,7 +69,7 @@ class Admission:
         prepared = 0 if spec is None else number * seen.entries  # the rows as the solver sees them, a copy
         stages = [
             prepared + seen.learning_bytes,
-            prepared + solve.peak_bytes,
+            prepared + solve.peak_bytes + 8 * (dataset.n_rows - train_rows) * (TESTED_NUMBERS_A_ROW + of_classes),
             prepared + solve.kept_bytes + judged + weights,
         ]
         seconds = solve.seconds

@@ -259,6 +259,9 @@ class TracePoint(BaseModel):
     primal: float | None
     dual_bound: float | None
     relative_gap: float | None
+    test_error: float | None = Field(
+        None, description="on the test rows, where it was looked at: the share of wrong labels; regression: rmse"
+    )
 
 
 class Trace(BaseModel):

@@ -63,7 +63,7 @@ class Judged:
         return metrics.Ranking.of(self.codes == 1, self.scores, self._rows.weight)
 
 
-def score(rows: DatasetArrays, result: solvers.SolveResult) -> Array:
+def score(rows: DatasetArrays, result: solvers.LinearModel) -> Array:
     # a sparse test file may end before the last feature: its missing columns are zeros
     width = rows.X.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):

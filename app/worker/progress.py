@@ -1,5 +1,6 @@
 """How far a solve is: reports thinned to a curve, and to a write every half second."""
 
+import itertools
 import logging
 import math
 import time
@@ -52,9 +53,11 @@ class Progress:
         self._progress = max(self._progress, recorded["progress"])
         self._first_gap, self._points = recorded["first_gap"], list(recorded["curve"])
 
-    def report(self, report: solvers.StepReport, seconds_left: float | None = None) -> None:
+    def report(
+        self, report: solvers.StepReport, seconds_left: float | None = None, test_error: float | None = None
+    ) -> None:
         """Take one report; `seconds_left` is what the job's limit leaves. Raises LeaseLost if the job is not ours."""
-        point = _point(report, report)
+        point = {**_point(report, report), "test_error": test_error}
         self._points.append(point)
         if len(self._points) > 2 * MAX_TRACE_POINTS:
             self._points = thinned(self._points)
@@ -78,11 +81,11 @@ class Progress:
         whole = of_this + to_come * (float(self._points[-1]["seconds"]) + of_this)
         return whole if seconds_left is None else min(whole, seconds_left)
 
-    def final_figures(self, result: solvers.SolveResult) -> dict[str, Any]:
+    def final_figures(self, result: solvers.SolveResult, test_error: float | None = None) -> dict[str, Any]:
         """The job's columns at its end; the last point of the curve is the certificate itself."""
         last = _point(result, result.certificate)
         figures = {name: value for name, value in last.items() if name != "seconds"}
-        return {**figures, "trace": [*thinned(self._points), last]}
+        return {**figures, "trace": [*thinned(self._points), {**last, "test_error": test_error}]}
 
     def _advance(self, gap: float | None) -> None:
         """The share of the way from the first gap to `tol`, on a logarithmic scale; it never goes back."""
@@ -118,11 +121,16 @@ def eta_seconds(points: Sequence[Mapping[str, Any]], tol: float) -> float | None
 
 
 def thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most MAX_TRACE_POINTS of them, evenly, first and last among them."""
+    """At most MAX_TRACE_POINTS of them, evenly, first and last among them; rather those that know a test error."""
     if len(points) <= MAX_TRACE_POINTS:
         return points
     step = (len(points) - 1) / (MAX_TRACE_POINTS - 1)
-    return [points[round(step * index)] for index in range(MAX_TRACE_POINTS)]
+    places = [round(step * index) for index in range(MAX_TRACE_POINTS)]
+    chosen = [points[0]]
+    for place, following in itertools.pairwise(places[1:]):
+        tested = (point for point in points[place:following] if point.get("test_error") is not None)
+        chosen.append(next(tested, points[place]))
+    return [*chosen, points[-1]]
 
 
 def _point(

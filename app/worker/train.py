@@ -17,6 +17,7 @@ from app.worker.checkpoints import Checkpoints
 from app.worker.cross_validation import Validation, choose_folds, cross_validate
 from app.worker.desk import Desk, StopAsked
 from app.worker.evaluate import labels_of
+from app.worker.held_out import final_error
 from app.worker.load import Work, load
 from app.worker.model import encode_model
 from app.worker.prepare import prepare
@@ -87,7 +88,8 @@ def _commit(
             "solver_reason": result.solver_reason,
             **{name: card[name] for name in OF_CARD},
         }
-        unneeded = queue.succeed(session, claim, model.id, outcome, **progress.final_figures(result))
+        figures = progress.final_figures(result, final_error(card["metrics"]))
+        unneeded = queue.succeed(session, claim, model.id, outcome, **figures)
         model.created_at = current_time(session)
         models.register(session, model, size, 0 if proof is None else proof[1])
     reclaim(desk.database, desk.blobs, unneeded)

@@ -14,6 +14,7 @@ from app.jobs.refusals import solver_refusal
 from app.worker.checkpoints import Checkpoints, Note
 from app.worker.desk import StopAsked
 from app.worker.failures import PermanentFailure, Stopped
+from app.worker.held_out import HeldOut
 from app.worker.load import Work
 from app.worker.problem import class_weight_of
 from app.worker.progress import Progress
@@ -41,6 +42,7 @@ class Trainer:
         self._stop_reason = stop_reason
         self._started: float | None = None
         self._model_of: Work | None = None
+        self._held_out = HeldOut(None)
         self._last: solvers.SolveResult | None = None
         self._found = checkpoints.find()
         self.seconds_before = 0.0 if self._found is None else self._found.header.seconds
@@ -77,7 +79,7 @@ class Trainer:
         """
         if self._started is None:
             self._started = time.monotonic()
-        self._model_of = model_of
+        self._model_of, self._held_out = model_of, HeldOut(model_of)
         self._progress.begin(self._number, self._trainings)
         try:
             result = self._solve(rows, start)
@@ -121,7 +123,7 @@ class Trainer:
         return solvers.train(rows.X, rows.y, **arguments, warm_start=start)
 
     def _on_step(self, report: solvers.StepReport) -> bool:
-        self._progress.report(report, self._seconds_left())
+        self._progress.report(report, self._seconds_left(), self._held_out.error(report))
         reason = self._stop_reason()
         if reason in ("pause", "drain") or self._checkpoints.is_due:
             self._checkpoints.save(report, self._described(), self._notes, self._model_of)

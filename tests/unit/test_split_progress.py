@@ -286,6 +286,15 @@ def test_reports_are_not_written_more_often_than_twice_a_second(database: Databa
     assert events.count("job.progress") <= 2 * (time.monotonic() - started)
 
 
+@pytest.mark.parametrize("count", [201, 350, 401])
+def test_a_thinned_curve_keeps_what_is_known_of_test_rows(count: int) -> None:
+    tested = {number: 1.0 / number for number in range(7, count - 1, 40)}
+    points = [{**point(number), "test_error": tested.get(number)} for number in range(count)]
+    kept = {one["passes"]: one["test_error"] for one in thinned(points)}
+    assert len(kept) == MAX_TRACE_POINTS
+    assert {number: error for number, error in kept.items() if error is not None} == tested
+
+
 def test_a_long_solve_keeps_a_short_curve_that_ends_in_the_certificate(database: Database, claim: Claim) -> None:
     X = np.random.default_rng(1).normal(size=(40, 3))
     result = solvers.train(X, np.where(X[:, 0] + 0.5 * X[:, 1] ** 2 > 0, 1, -1), tol=1e-3)

@@ -198,6 +198,28 @@ def test_a_test_dataset_may_lack_classes_and_number_its_words_otherwise(bench: B
     assert test["roc_auc"] is None
 
 
+@pytest.mark.parametrize("task", ["binary", "multiclass", "ordinal", "regression"])
+def test_the_curve_tells_the_error_on_test_rows(bench: Bench, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    monkeypatch.setattr("app.worker.held_out.LOOK_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("app.worker.held_out.MOST_COST", 1e9)
+    X, signal = noisy(200)
+    words, ranks = np.where(signal > 0, "yes", "no"), np.digitize(signal, [-1.0, 1.0])
+    y = {"binary": words, "multiclass": three_words(signal), "ordinal": ranks, "regression": signal}[task]
+    weight = np.linspace(1.0, 2.0, 200)
+    job = bench.run(bench.store(X, y, weight=weight), task=task, split={"test": 0.3}, tol=1e-6)
+    test = bench.model(job)[0]["metrics"]["test"]
+    with bench.database.read() as session:
+        trace = jobs.get(session, job["id"], with_trace=True).trace
+    told = [point["test_error"] for point in trace if point["test_error"] is not None]
+    assert len(told) > 1
+    final = test["rmse" if task == "regression" else "error"]
+    assert told[-1] == final
+    assert told[-2] == pytest.approx(final, abs=0.05), "the model before the last step is nearly the last one"
+    whole = bench.run(bench.store(X, y), task=task, tol=1e-2)
+    with bench.database.read() as session:
+        assert {point["test_error"] for point in jobs.get(session, whole["id"], with_trace=True).trace} == {None}
+
+
 def test_progress_counts_the_folds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.worker.progress.WRITE_EVERY_SECONDS", 0.0)
     X, signal = noisy(100)
