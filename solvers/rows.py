@@ -341,13 +341,16 @@ _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carr
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _margins_csr(values: Array, columns: Array, starts: Array, w: Array, out: Array) -> None:
-    """One sum in order: reordered for vectors of gathered weights it took more than twice as long."""
+    """Four sums, each in order: one waits for itself, and vectors of gathered weights took more than twice as long."""
     for i in range(starts.size - 1):
-        row, row_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
-        total = 0.0
-        for k in range(row.size):
-            total += row[k] * w[row_columns[k]]
-        out[i] = total
+        row, at = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
+        s0, s1, s2, s3, whole = 0.0, 0.0, 0.0, 0.0, row.size // 4 * 4
+        for k in range(0, whole, 4):
+            s0, s1 = s0 + row[k] * w[at[k]], s1 + row[k + 1] * w[at[k + 1]]
+            s2, s3 = s2 + row[k + 2] * w[at[k + 2]], s3 + row[k + 3] * w[at[k + 3]]
+        for k in range(whole, row.size):
+            s0 += row[k] * w[at[k]]
+        out[i] = (s0 + s1) + (s2 + s3)
 
 
 @njit(cache=True, nogil=True)
