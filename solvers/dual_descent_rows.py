@@ -11,17 +11,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from .dual_descent_samples import are_even, best_bias, dot_dense, dot_sparse, gap_term, sampled_gap
 from .prefetching import prefetch
 
 __all__ = ["NEVER", "Sweep", "bias_share", "descend", "dual_value", "end_epoch", "gather_pool", "run_pass", "wake_all"]
 
 Array = NDArray[Any]
-Sweep = tuple[float, float, float, float, float, int, int]
-"""Sum of the gap's terms, gain of the dual without its bias term, largest and smallest gradient that is not pushing
-against a bound, the sum of their squares, their number, number of updates."""
+Sweep = tuple[float, float, float, float, float, float, int, int]
+"""Sum of the gap's terms and of their squares, gain of the dual without its bias term, largest and smallest gradient
+that is not pushing against a bound, the sum of their squares, their number, number of updates."""
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_IN_ORDER = {"contract"}  # gathered weights: reordered for vectors the sum takes more than twice as long
 _FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
 _LINE = 64  # bytes that are loaded at once
 _AHEAD = 96  # entries of a row that are asked for; what follows, the processor foresees
@@ -34,10 +34,13 @@ _SCAN_SHARE = 4
 """Sleepers are looked through again after one part in so many of the rows was visited: a look is cheap, no visit is."""
 _SEGMENTS = 4
 """How often an epoch moves the centre of the bias."""
-_SAMPLE, _BISECTIONS = 1024, 20
+_SAMPLE = 1024
 """Rows by whose scores the centre of the bias is chosen in the first epoch: next to nothing in time."""
 _DOUBT = 1.5
 """Times what the fall of the gap foretells: a certificate that fails costs as much as half an epoch."""
+_CLOSE, _LEFT = 2.0, 0.15
+"""Times the gap that is wanted: where it is likely to be less, some rows are asked what it is. What is left of a row's
+term after an epoch, as a rule."""
 
 
 @njit(cache=True, nogil=True)
@@ -74,36 +77,44 @@ def run_pass(
     d = w.size - 1
     quadratic = dual_value(alpha, constants, w[:d])
     visited = 0
-    is_first = now == 0 and balance[1] == 0.0 and bias_feature > 0.0
+    is_first, from_zero = now == 0 and balance[1] == 0.0 and bias_feature > 0.0, quadratic == 0.0
     while True:
         pool_size, until_scan = gather_pool(wake, now, pool, pool_size, until_scan, together, random_state)
         is_whole = pool_size == pool.size
-        gap, largest, smallest, squares, pushed, updates = 0.0, 0.0, 0.0, 0.0, 0, 0
+        gap, sampled, past, largest, smallest, squares, pushed, updates = 0.0, np.inf, 0, 0.0, 0.0, 0.0, 0, 0
         naps = _NAP_SHARE / usual if may_nap and usual > 0.0 else 0.0
         share = bias_share(bias_feature, pull)
-        for k in range(_SEGMENTS):
-            first, past = pool_size * k // _SEGMENTS, pool_size * (k + 1) // _SEGMENTS
-            if is_first and now == 0:
+        for k in range(1, _SEGMENTS + 1):
+            first, past = past, pool_size * k // _SEGMENTS
+            balance[0] = share * (balance[1] + pull * balance[0])
+            if is_first and now == 0 and (k == 1 or from_zero):
                 sample = pool[first : min(past, first + _SAMPLE)]
                 balance[0] = best_bias(values, columns, starts, constants, bias_feature, w, sample)
-            terms, gain, high, low, more, count, changed = descend(
+            terms, term_squares, gain, high, low, more, count, changed = descend(
                 values, columns, starts, constants, share, naps, now,
                 pool[first:past], alpha, w, balance, wake,
             )  # fmt: skip
-            balance[0] = share * (balance[1] + pull * balance[0])
             gap, quadratic = gap + terms, quadratic + gain
             largest, smallest, squares = max(largest, high), min(smallest, low), squares + more
             pushed, updates = pushed + count, updates + changed
+            w[d] = bias_feature * balance[1]
+            dual = quadratic - 0.5 * w[d] * w[d]
+            # Of rows that were not visited the gap is as it was seen; of the others, some of it is left.
+            is_close = (_SEGMENTS - (1.0 - _LEFT) * k) * terms <= _CLOSE * target * max(dual, floor)
+            if is_close and 4 * pool_size >= pool.size and are_even(terms, term_squares, past - first, alpha.size):
+                sampled = sampled_gap(values, columns, starts, constants, balance[0], w, alpha, _SEGMENTS * now + k)
+                mismatch = bias_mismatch(bias_feature, balance)
+                if sampled + mismatch <= target * max(dual + sampled + mismatch, floor):
+                    break
         now += 1
-        visited += pool_size
-        until_scan -= pool_size
+        visited += past
+        until_scan -= past
         usual = np.sqrt(squares / pushed) if pushed > 0 else 0.0
-        w[d] = bias_feature * balance[1]
-        dual = quadratic - 0.5 * w[d] * w[d]
         pool_size = _keep_awake(wake, now, pool, pool_size)
+        is_whole = is_whole and past == pool.size
         pull, mismatch = settle_bias(bias_feature, pull, balance, gap, updates)
         foretold = foretell_gap(gap, last_gap) if is_whole else gap
-        last_gap, gap = gap, foretold + mismatch
+        last_gap, gap = gap, (sampled if sampled < np.inf else foretold) + mismatch
         violation = largest - smallest
         is_near = gap <= target * max(dual + gap, floor)
         is_done = updates == 0 or violation < violation_tol
@@ -122,43 +133,16 @@ def foretell_gap(gap: float, last_gap: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def best_bias(
-    values: Array, columns: Array, starts: Array, constants: Array, bias_feature: float, w: Array, rows: Array
-) -> float:
-    """The b that is best beside w if these rows stand for all of their class: where the slope in b changes its sign."""
-    d, dense = w.size - 1, starts.size == 0
-    costs, of_rows = np.zeros(2), np.full(2, 1e-300)
-    for i in range(constants.shape[0]):
-        costs[int(constants[i, 0] > 0.0)] += constants[i, 1]
-    scores, farthest = np.empty(rows.size), 0.0
-    for s in range(rows.size):
-        i = rows[s]
-        first = i * d if dense else starts[i]
-        past = first + d if dense else starts[i + 1]
-        row = values[first:past]
-        scores[s] = _dot_dense(row, w) if dense else _dot_sparse(row, columns[first:past], w)
-        farthest = max(farthest, abs(scores[s]))
-        of_rows[int(constants[i, 0] > 0.0)] += constants[i, 1]
-    low, high = -1.0 - farthest, 1.0 + farthest
-    for _ in range(_BISECTIONS):
-        b, pushes = 0.5 * (low + high), np.zeros(2)
-        for s in range(rows.size):
-            y, C, D = constants[rows[s], 0], constants[rows[s], 1], constants[rows[s], 2]
-            slack = 1.0 - y * (scores[s] + b)
-            if slack > 0.0:
-                pushes[int(y > 0.0)] += C * (2.0 * slack if D > 0.0 else 1.0)
-        pushes *= costs / of_rows
-        if b / (bias_feature * bias_feature) > pushes[1] - pushes[0]:
-            high = b
-        else:
-            low = b
-    return 0.5 * (low + high)
-
-
-@njit(cache=True, nogil=True)
 def bias_share(bias_feature: float, pull: float) -> float:
     """How far b moves with S: bias_feature^2, less where it is pulled to its centre."""
     return bias_feature * bias_feature / (1.0 + bias_feature * bias_feature * pull)
+
+
+@njit(cache=True, nogil=True)
+def bias_mismatch(bias_feature: float, balance: Array) -> float:
+    """What b and S add to the gap by being apart."""
+    apart = balance[0] / bias_feature - bias_feature * balance[1] if bias_feature > 0.0 else 0.0
+    return 0.5 * apart * apart
 
 
 @njit(cache=True, nogil=True)
@@ -166,11 +150,9 @@ def settle_bias(bias_feature: float, pull: float, balance: Array, gap: float, up
     """(pull from now on, what b and S add to the gap by being apart); the pull yields if that is the larger part."""
     if bias_feature == 0.0:
         return pull, 0.0
-    apart = balance[0] / bias_feature - bias_feature * balance[1]
-    mismatch = 0.5 * apart * apart
+    mismatch = bias_mismatch(bias_feature, balance)
     if mismatch > gap or updates == 0:
         pull = 0.25 * pull if updates > 0 else 0.0
-        balance[0] = bias_share(bias_feature, pull) * (balance[1] + pull * balance[0])
     return pull, mismatch
 
 
@@ -217,7 +199,7 @@ def descend(
     """
     dense = starts.size == 0
     d = w.size - 1
-    gap, gain, largest, smallest, squares, pushed, updates = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
+    gap, term_squares, gain, largest, smallest, squares, pushed, updates = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
     a_line = _LINE // values.itemsize
     for s in range(rows.size):
         # A random row is a cache miss in every array: ask for the rows ahead while this one is worked on.
@@ -243,11 +225,13 @@ def descend(
         first = i * d if dense else starts[i]
         past = first + d if dense else starts[i + 1]
         row = values[first:past]
-        score = _dot_dense(row, w) if dense else _dot_sparse(row, columns[first:past], w)
+        score = dot_dense(row, w) if dense else dot_sparse(row, columns[first:past], w)
         b = balance[0]
         margin = y * (score + b)
         g = margin - 1.0 + D * a
-        gap += _gap_term(margin, g, a, C, D)
+        term = gap_term(margin, g, a, C, D)
+        gap += term
+        term_squares += term * term
         if (a == 0.0 and g >= 0.0) or (a == U and g <= 0.0):
             nap = abs(g) * naps
             if nap >= 1.0:
@@ -272,7 +256,7 @@ def descend(
                         row_columns = columns[first:past]
                         for k in range(row.size):
                             w[row_columns[k]] += change * row[k]
-    return gap, gain, largest, smallest, squares, pushed, updates
+    return gap, term_squares, gain, largest, smallest, squares, pushed, updates
 
 
 @njit(cache=True, nogil=True)
@@ -334,30 +318,6 @@ def _shuffle(rows: Array, size: int, together: int, random_state: Array) -> None
         for k in range(together):
             rows[s * together + k], rows[other * together + k] = rows[other * together + k], rows[s * together + k]
     random_state[0] = state
-
-
-@njit(cache=True, nogil=True)
-def _gap_term(margin: float, g: float, a: float, C: float, D: float) -> float:
-    """This row's term of the gap: C xi^p + conj(alpha) - alpha (1 - margin)."""
-    if D > 0.0:
-        return g * g * C if margin < 1.0 else a * (0.5 * D * a + margin - 1.0)
-    return (C - a) * (1.0 - margin) if margin < 1.0 else a * (margin - 1.0)
-
-
-@njit(cache=True, nogil=True, fastmath=_IN_ORDER)
-def _dot_sparse(row: Array, columns: Array, w: Array) -> float:
-    total = 0.0
-    for k in range(row.size):
-        total += row[k] * w[columns[k]]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _dot_dense(row: Array, w: Array) -> float:
-    total = 0.0
-    for j in range(row.size):
-        total += row[j] * w[j]
-    return total
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .problem import BinaryProblem
 from .rows import Floats, Rows, read_only
 
-__all__ = ["RowSample", "row_of", "take_sample"]
+__all__ = ["RowSample", "row_numbers", "row_of", "take_sample"]
 
 Array = NDArray[Any]
 
@@ -29,9 +29,15 @@ class RowSample(NamedTuple):
 def take_sample(problem: BinaryProblem, stride: int, seed: int) -> RowSample:
     if stride == 1:
         return RowSample(1, problem.data, problem.signs, problem.costs)
-    rows = np.empty(problem.data.n_rows // stride, dtype=np.int64)
-    _list_rows(stride, seed, rows)
+    rows = row_numbers(problem.data.n_rows, stride, seed)
     return RowSample(stride, problem.data.taken(rows), read_only(problem.signs[rows]), read_only(problem.costs[rows]))
+
+
+def row_numbers(n_rows: int, stride: int, seed: int = 0) -> NDArray[np.int64]:
+    """Those of a sample, in order: one of every so many, and all if there are no more."""
+    rows = np.empty(max(1, n_rows // stride), dtype=np.int64)
+    _list_rows(min(stride, n_rows), seed, rows)
+    return rows
 
 
 @njit(cache=True, nogil=True, inline="always")

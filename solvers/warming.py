@@ -13,6 +13,7 @@ from . import cholesky as cholesky_module
 from . import class_duals as class_duals_module
 from . import columns as columns_module
 from . import dual_descent_rows as dual_descent_rows_module
+from . import dual_descent_samples as dual_descent_samples_module
 from . import dual_refinement as dual_refinement_module
 from . import gram_products as gram_products_module
 from . import lagrangian_rows as lagrangian_rows_module
@@ -29,6 +30,7 @@ from . import row_products as row_products_module
 from . import row_samples as row_samples_module
 from . import rows as rows_module
 from . import smoothed_losses as smoothed_losses_module
+from .dual_descent import DualDescent
 from .kernel_cache import kernels_of, remove_damaged, warm
 from .newton import RowNewton
 from .protocol import Method
@@ -54,6 +56,7 @@ def warm_up(names: Collection[str] | None = None) -> None:
         lagrangian_rows_module,
         one_dimension_module,
         dual_descent_rows_module,
+        dual_descent_samples_module,
         dual_refinement_module,
         pair_counts_module,
         bundle_module,
@@ -101,3 +104,5 @@ def _run_every_kernel(methods: Mapping[str, type[Method[Any]]]) -> None:
         for X, (name, method) in itertools.product((many, scipy.sparse.csr_array(many)), methods.items()):
             if issubclass(method, RowNewton):
                 train(X, of_many, solver=name, loss=method.losses[0])
+            elif issubclass(method, DualDescent):
+                train(X, of_many, solver=name, loss="hinge", C=1e-4)

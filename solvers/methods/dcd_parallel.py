@@ -76,7 +76,7 @@ class ParallelDualDescent(DualDescent):
                 sweeps += list(workers.map(work, range(first, first + self.threads)))
                 balance[1] = float((alpha * self.problem.signs).sum())
                 balance[0] = share * (balance[1] + pull * balance[0])
-        gaps, _, highs, lows, squares, pushed, updates = np.array(sweeps).T
+        gaps, _, _, highs, lows, squares, pushed, updates = np.array(sweeps).T
         state["usual"] = float(np.sqrt(squares.sum() / max(pushed.sum(), 1.0)))
         state["now"] += 1
         state["until_scan"] = until_scan - size

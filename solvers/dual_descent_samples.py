@@ -1,0 +1,147 @@
+"""What some of the rows tell dual coordinate descent about all: the best bias, and the gap as it is now.
+
+The gap that an epoch adds up row by row is one of the past: by its end each row's term was seen, on average, half an
+epoch ago. Some rows looked at again tell what it has become, for a small part of what a certificate costs. Symbols are
+those of dual_descent_rows.py.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .prefetching import prefetch
+from .row_samples import row_of
+
+__all__ = ["are_even", "best_bias", "dot_dense", "dot_sparse", "gap_term", "sampled_gap"]
+
+Array = NDArray[Any]
+
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_IN_ORDER = {"contract"}  # gathered weights: reordered for vectors the sum takes more than twice as long
+_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
+_LINE = 64  # bytes that are loaded at once
+_AHEAD = 96  # entries of a row that are asked for; what follows, the processor foresees
+_BISECTIONS = 20
+_FEWEST, _MOST, _SHARE = 512, 4096, 32
+"""Rows whose terms stand for the gap: one in so many, within these bounds."""
+_ENOUGH = 24
+"""Rows of equal terms that a sample has to hold: of few large ones among many it says nothing."""
+_CAUTION = 1.0
+"""Standard errors by which the gap may be more than its sample says: a certificate that fails costs half an epoch."""
+
+
+@njit(cache=True, nogil=True)
+def are_even(terms: float, squares: float, count: int, n: int) -> bool:
+    """Whether so many rows' terms, with this sum and sum of squares, are of a kind that a sample of n rows tells of."""
+    return terms * terms * _size(n) >= _ENOUGH * squares * count
+
+
+@njit(cache=True, nogil=True)
+def sampled_gap(
+    values: Array, columns: Array, starts: Array, constants: Array, b: float, w: Array, alpha: Array, seed: int
+) -> float:
+    """The sum of all rows' terms of the gap, as some of them suggest; other ones for each seed."""
+    n = alpha.size
+    size = _size(n)
+    stride = n // size
+    total, squares = 0.0, 0.0
+    for m in range(size):
+        if m + _FAR < size:
+            ahead = row_of(m + _FAR, stride, seed)
+            prefetch(alpha, ahead)
+            prefetch(constants, 4 * ahead)
+            if starts.size > 0:
+                prefetch(starts, ahead)
+        if m + _NEAR < size:
+            _prefetch_row(values, columns, starts, row_of(m + _NEAR, stride, seed), w.size - 1)
+        i = row_of(m, stride, seed)
+        y, C, D, a = constants[i, 0], constants[i, 1], constants[i, 2], alpha[i]
+        margin = y * (_score_of(values, columns, starts, i, w) + b)
+        term = gap_term(margin, margin - 1.0 + D * a, a, C, D) if C > 0.0 else 0.0
+        total += term
+        squares += term * term
+    spread = max(0.0, squares - total * total / size) * (1.0 - size / n)
+    return float((total + _CAUTION * np.sqrt(spread)) * n / size)
+
+
+@njit(cache=True, nogil=True)
+def _size(n: int) -> int:
+    size = max(_FEWEST, min(_MOST, n // _SHARE))
+    return n if n < 2 * size else size
+
+
+@njit(cache=True, nogil=True)
+def best_bias(
+    values: Array, columns: Array, starts: Array, constants: Array, bias_feature: float, w: Array, rows: Array
+) -> float:
+    """The b that is best beside w if these rows stand for all of their class: where the slope in b changes its sign."""
+    costs, of_rows = np.zeros(2), np.full(2, 1e-300)
+    for i in range(constants.shape[0]):
+        costs[int(constants[i, 0] > 0.0)] += constants[i, 1]
+    scores, farthest = np.empty(rows.size), 0.0
+    for s in range(rows.size):
+        i = rows[s]
+        scores[s] = _score_of(values, columns, starts, i, w)
+        farthest = max(farthest, abs(scores[s]))
+        of_rows[int(constants[i, 0] > 0.0)] += constants[i, 1]
+    low, high = -1.0 - farthest, 1.0 + farthest
+    for _ in range(_BISECTIONS):
+        b, pushes = 0.5 * (low + high), np.zeros(2)
+        for s in range(rows.size):
+            y, C, D = constants[rows[s], 0], constants[rows[s], 1], constants[rows[s], 2]
+            slack = 1.0 - y * (scores[s] + b)
+            if slack > 0.0:
+                pushes[int(y > 0.0)] += C * (2.0 * slack if D > 0.0 else 1.0)
+        pushes *= costs / of_rows
+        if b / (bias_feature * bias_feature) > pushes[1] - pushes[0]:
+            high = b
+        else:
+            low = b
+    return 0.5 * (low + high)
+
+
+@njit(cache=True, nogil=True)
+def _score_of(values: Array, columns: Array, starts: Array, i: int, w: Array) -> float:
+    """x_i . w, where w has the bias's weight at its end."""
+    if starts.size == 0:
+        d = w.size - 1
+        return dot_dense(values[i * d : (i + 1) * d], w)
+    return dot_sparse(values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]], w)
+
+
+@njit(cache=True, nogil=True)
+def gap_term(margin: float, g: float, a: float, C: float, D: float) -> float:
+    """This row's term of the gap: C xi^p + conj(alpha) - alpha (1 - margin)."""
+    if D > 0.0:
+        return g * g * C if margin < 1.0 else a * (0.5 * D * a + margin - 1.0)
+    return (C - a) * (1.0 - margin) if margin < 1.0 else a * (margin - 1.0)
+
+
+@njit(cache=True, nogil=True)
+def _prefetch_row(values: Array, columns: Array, starts: Array, i: int, d: int) -> None:
+    dense = starts.size == 0
+    first = i * d if dense else starts[i]
+    past = min(first + d if dense else starts[i + 1], first + _AHEAD)
+    for k in range(first, past, _LINE // values.itemsize):
+        prefetch(values, k)
+    if not dense:
+        for k in range(first, past, _LINE // columns.itemsize):
+            prefetch(columns, k)
+
+
+@njit(cache=True, nogil=True, fastmath=_IN_ORDER)
+def dot_sparse(row: Array, columns: Array, w: Array) -> float:
+    total = 0.0
+    for k in range(row.size):
+        total += row[k] * w[columns[k]]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def dot_dense(row: Array, w: Array) -> float:
+    total = 0.0
+    for j in range(row.size):
+        total += row[j] * w[j]
+    return total
