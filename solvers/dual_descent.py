@@ -223,6 +223,8 @@ class DualDescent(Method[BinaryProblem]):
         if problem.bias_feature > 0.0:
             both = problem.total_cost, float((problem.costs * problem.signs).sum())
             shares = 0.5 * np.array([both[0] - both[1], both[0] + both[1]])
+            if shares.min() <= 0.0:  # all weights are those of one class
+                return
             shares = shares.min() / shares
         signed = problem.costs * np.where(problem.signs > 0.0, shares[1], -shares[0])
         worth = SLACK * float((signed * problem.signs).sum())
