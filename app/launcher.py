@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from app import machine
 from app.config import Settings
 from app.forkserver import FOR_READING, FOR_TRAINING, copy_process, settle, start_forkserver
 
@@ -138,7 +139,7 @@ def run_api(settings: Settings, listening: list[int], wake_fd: int | None) -> No
 
 
 def run_worker(settings: Settings, wake_fd: int | None = None, *, has_parent: bool = False) -> None:
-    os.nice(LOWER_PRIORITY)
+    machine.lower_priority(LOWER_PRIORITY)
     start_forkserver(FOR_TRAINING, copied=True)  # before the import below: if it loads something, both do, side by side
     if has_parent:
         _follow_parent()

@@ -37,6 +37,18 @@ def memory_name() -> str:
     return hashlib.sha256("\n".join(shared).encode()).hexdigest()[:NAME_LENGTH]
 
 
+def lower_priority(niceness: int) -> None:
+    """Of this process and its future children, also beside processes of other sessions.
+
+    Linux may schedule the processes of a session as one group, whose priority is its own; that of a process then says
+    nothing to other sessions. The group's is changed only by who leads the session: a shell's is not ours.
+    """
+    os.nice(niceness)
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError):  # there are no such groups here
+            (PROC / "self/autogroup").write_text(str(niceness))
+
+
 def out_of_memory_kills() -> int:
     """How many processes the kernel has killed for memory, here or in groups below; only its growth means something."""
     for file in (*(folder / name for folder in _groups() for name in ("memory.events", "memory.oom_control")),):

@@ -1,5 +1,6 @@
 """What the machine has of memory: by control groups of both kinds, and a limit that bites within its block only."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,20 @@ print("free again")
 def test_memory_beyond_the_limit_is_refused_within_the_block_only() -> None:
     ended = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True)
     assert ended.stdout.split("\n") == ["refused", "free again", ""]
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_lower_priority_counts_beside_other_sessions_too(leads: bool) -> None:
+    group = Path("/proc/self/autogroup")
+    if not group.exists():
+        pytest.skip("this system does not schedule sessions as groups")
+    program = (
+        "import os, pathlib; from app import machine; machine.lower_priority(5); "
+        "print(os.nice(0), pathlib.Path('/proc/self/autogroup').read_text())"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, start_new_session=leads
+    )
+    before, after = group.read_text().split()[-1], ran.stdout.split()[-1]
+    assert int(ran.stdout.split()[0]) == os.nice(0) + 5
+    assert after == ("5" if leads else before)
