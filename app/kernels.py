@@ -3,12 +3,13 @@
 import solvers
 from app.datasets import formats
 from app.preprocess import measure, scaling, text_counts
+from app.worker import dense_sums
 
 
 def warm_all() -> None:
     """Into numba's cache on disk."""
     solvers.warm_up()
-    for kernels in (formats, measure, scaling, text_counts):
+    for kernels in (formats, measure, scaling, text_counts, dense_sums):
         kernels.warm()
 
 

@@ -57,7 +57,5 @@ def test_rows_that_repeat_do_not_make_descent_creep():
     labels = random.random(40) > 0.5
     arguments = {"solver": "dcd", "C": 10.0, "bias_scale": 4.0}
     assert solvers.train(table, labels, tol=1e-9, max_passes=5000, **arguments).converged
-    for limit in (100, 101, 110, 130):
-        limited = solvers.train(table, labels, tol=1e-12, max_passes=limit, **arguments)
-        assert limited.converged or limited.passes == limit
-        assert limited.passes <= limit
+    for limit in (100, 101, 110, 120):
+        assert solvers.train(table, labels, tol=1e-12, max_passes=limit, **arguments).passes == limit
