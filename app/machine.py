@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ GROUPS = Path("/sys/fs/cgroup")
 M_MMAP_THRESHOLD, MAPPED_FROM_BYTES = -3, 1 << 20
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ *(.*)")
 NAME_LENGTH = 8
+GROUP_TRIES = 5
 KILL_FIRST = 500  # of 1000: what the kernel adds to a process's size when it looks for one to kill
 
 
@@ -46,7 +48,11 @@ def lower_priority(niceness: int) -> None:
     os.nice(niceness)
     if os.getsid(0) == os.getpid():
         with suppress(OSError):  # there are no such groups here
-            (PROC / "self/autogroup").write_text(str(niceness))
+            for _ in range(GROUP_TRIES):
+                with suppress(BlockingIOError):  # all who are not root may change ten groups a second together
+                    (PROC / "self/autogroup").write_text(str(niceness))
+                    break
+                time.sleep(0.1)
 
 
 def out_of_memory_kills() -> int:
