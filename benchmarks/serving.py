@@ -24,8 +24,9 @@ from tests.tables import csv_text, noisy_rows
 ONE_ROW_FEATURES = 123
 BATCH_ROWS, BATCH_FEATURES = 1000, 50
 WIDE_FEATURES, NARROW_FEATURES, ENTRIES = 1_000_000, 1_000, 100
-ROUNDS = 20
-REQUESTS_A_ROUND = 200
+SECONDS = 12.0  # of each route: of a thousandth of a second's requests, the latest hundredth is then a hundred
+TURNS, PAUSED_TURNS = 240, 20
+"""A route's seconds are taken in so many parts, by turns with the others: whatever else the machine does meets all."""
 SETTLE_SECONDS = 0.5  # after trainings were paused or let go on
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -132,7 +133,7 @@ def _batch(service: Service, api: int, bare_port: int, bare_pid: int) -> Iterato
         Route("predict, JSON", api, _caller(service.port, "POST", path, as_json)),
     ]
     yield f"## {BATCH_ROWS} rows of {BATCH_FEATURES} numbers (aim: raw tensors at most 1.5 times the bare product)"
-    yield from _table(_measure(routes, share=5))
+    yield from _table(_measure(routes))
 
 
 def _mlflow(service: Service, api: int, folder: Path) -> Iterator[str]:
@@ -152,7 +153,7 @@ def _mlflow(service: Service, api: int, folder: Path) -> Iterator[str]:
             Route("MLflow scoring server", pid, _caller(port, "POST", "/invocations", body)),
             Route("invocations", api, _caller(service.port, "POST", "/v1/models/row/invocations", body)),
         ]
-        measured = _measure(routes, share=5)
+        measured = _measure(routes)
     yield from _table(measured)
     yield f"{measured[1].rate / measured[0].rate:.1f} times its requests a second."
     yield ""
@@ -199,7 +200,7 @@ def _while_training(service: Service, api: int) -> Iterator[str]:
     wait_until(lambda: all(service.job(job)["status"] == "running" for job in jobs), 60, "both jobs to run")
     idle = Route("idle: the jobs are paused", api, call, lambda: become("paused", "pause"))
     busy = Route("while two jobs train", api, call, lambda: become("running", "resume"))
-    measured = _measure([idle, busy])
+    measured = _measure([idle, busy], PAUSED_TURNS)
     still = [service.job(job)["status"] for job in jobs]
     for job in jobs:
         service.http.post(f"/v1/jobs/{job}/cancel")
@@ -208,24 +209,21 @@ def _while_training(service: Service, api: int) -> Iterator[str]:
     yield f"p99: {measured[1].p99 / measured[0].p99:.2f} times. The jobs were {' and '.join(still)} at the end."
 
 
-def _measure(routes: list[Route], share: int = 1) -> list[Measured]:
-    """A round of each route after the other, again and again; `share` takes that part of the requests."""
-    requests = max(1, REQUESTS_A_ROUND // share)
-    for route in routes:
-        route.before()
-        for _ in range(requests):
-            route.call()
+def _measure(routes: list[Route], turns: int = TURNS) -> list[Measured]:
+    """A turn of each route after the other, again and again. The first turns only warm up."""
     times: dict[str, list[float]] = {route.name: [] for route in routes}
     cpu = dict.fromkeys(times, 0.0)
-    for _ in range(ROUNDS):
+    for turn in range(-max(1, turns // 20), turns):
         for route in routes:
             route.before()
-            used = _cpu_seconds(route.pid)
-            for _ in range(requests):
-                began = time.perf_counter()
+            taken: list[float] = []
+            used, ends = _cpu_seconds(route.pid), time.perf_counter() + SECONDS / turns
+            while (began := time.perf_counter()) < ends:
                 route.call()
-                times[route.name].append(time.perf_counter() - began)
-            cpu[route.name] += _cpu_seconds(route.pid) - used
+                taken.append(time.perf_counter() - began)
+            if turn >= 0:
+                times[route.name] += taken
+                cpu[route.name] += _cpu_seconds(route.pid) - used
     measured = []
     for name, taken in times.items():
         late = statistics.quantiles(taken, n=100)[98]
