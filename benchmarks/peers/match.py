@@ -29,10 +29,10 @@ LIMIT_ALONE = 5.0
 """A peer's seconds where ours did not arrive: that it arrives at all says enough."""
 LIMIT_FACTOR, LONG_LIMIT, LONG_FACTOR = 5.0, 20.0, 2.0
 """A peer may take five times our seconds; where that is long, twice ours has to do."""
-ENOUGH_SECONDS, ROUNDS = 1.0, 3
-"""The least of so many runs counts; one that takes longer than this is not repeated."""
 SHORT_SECONDS, SHORT_ROUNDS = 0.05, 7
-"""A short run is repeated more often."""
+LONG_SECONDS, ROUNDS, LONG_ROUNDS = 1.0, 3, 2
+ENOUGH_SECONDS = 5.0
+"""The least of so many runs counts: more of short ones, and one that takes longer than the last is not repeated."""
 CLOSE, CLOSE_SECONDS = 2.0, 0.05
 """A peer that takes more than so many times the fastest one's seconds, and so many more, will not become the fastest:
 it is stopped then, and is not repeated."""
@@ -256,7 +256,7 @@ class Match(NamedTuple):
                 reached = [seconds for seconds, primal in record["trace"] if _gap(primal, bound) <= gap]
                 if reached:
                     arrivals[gap] = min(reached[0], arrivals.get(gap, reached[0]))
-            if record["seconds"] > ENOUGH_SECONDS:
+            if number + 1 >= _rounds(record["seconds"]):
                 break
         return arrivals
 
@@ -272,7 +272,7 @@ class Match(NamedTuple):
                     self.ours("auto", gap, self._our_limit(), number)
                 for (one, tolerance), time in close:
                     if number < _rounds(time):
-                        self._run_peer(one, tolerance, 10.0 * ENOUGH_SECONDS, number)
+                        self._run_peer(one, tolerance, 2.0 * ENOUGH_SECONDS, number)
 
     # --- what is written down ----------------------------------------------------------------------------------------
 
@@ -316,8 +316,8 @@ def _rungs(one: Contender, found: dict[str, dict[float, float]]) -> Iterable[flo
 
 
 def _rounds(seconds: float) -> int:
-    if seconds > ENOUGH_SECONDS:
-        return 1
+    if seconds > LONG_SECONDS:
+        return LONG_ROUNDS if seconds <= ENOUGH_SECONDS else 1
     return SHORT_ROUNDS if seconds < SHORT_SECONDS else ROUNDS
 
 
