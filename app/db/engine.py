@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import DateTime, Dialect, create_engine, event, func, select
-from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.types import TypeDecorator
@@ -24,6 +24,15 @@ from app.db.turns import Turns
 
 SAFE_WAL_VERSION = (3, 51, 3)
 LOCK_WAIT_MS = 30_000
+PATIENCE = {
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+"""Until a PostgreSQL whose machine has vanished is given up: seconds, the last one milliseconds. Without these, who
+waits for an answer would wait for a quarter of an hour. The URL may name others."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -50,8 +59,8 @@ class Database:
     """Hands out sessions. `read()` never writes; `write()` commits when its block ends without an error."""
 
     def __init__(self, url: str) -> None:
-        self.url = make_url(url)
-        self.engine = _create_engine(str(url))
+        self.url = _with_patience(make_url(url))
+        self.engine = _create_engine(self.url)
         self._readers = self.engine.execution_options(sqlite_begin="BEGIN")
         self._turns = Turns() if self.url.get_backend_name() == "sqlite" else None
         self._lookers = self.engine.execution_options(sqlite_begin=None)
@@ -103,10 +112,14 @@ def current_time(session: Session) -> datetime:
     return datetime.now(UTC)
 
 
-def _create_engine(url: str) -> Engine:
+def _with_patience(url: URL) -> URL:
+    return url if url.get_backend_name() == "sqlite" else url.set(query={**PATIENCE, **url.query})
+
+
+def _create_engine(url: URL) -> Engine:
     # NaN is not JSON: it must fail here, not in a client.
     serialize = partial(json.dumps, allow_nan=False, separators=(",", ":"))
-    if make_url(url).get_backend_name() != "sqlite":
+    if url.get_backend_name() != "sqlite":
         return create_engine(url, json_serializer=serialize, pool_pre_ping=True, pool_size=10, max_overflow=30)
     engine = create_engine(url, json_serializer=serialize, pool_size=10, max_overflow=30)
     event.listen(engine, "connect", _prepare_sqlite)
