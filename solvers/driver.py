@@ -1,6 +1,6 @@
 """The only outer loop: steps a method until it is certified, told to stop, out of budget or stuck.
 
-A method's cheap estimate of its gap only decides when a certificate is worth its two passes over the
+A method's cheap estimate of its gap only decides when a certificate is worth its read of the
 data; what is reported as converged has been certified.
 """
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numba import njit
 from numpy.typing import NDArray
 
 from .class_products import add_pair_sums_csr, add_pair_sums_dense, class_scores_csr, class_scores_dense
@@ -30,12 +29,18 @@ from .row_inspection import (
     squared_norms_csr,
     squared_norms_dense,
 )
+from .vector_products import (
+    add_column_sums_csr,
+    add_column_sums_dense,
+    both_products_csr,
+    both_products_dense,
+    margins_csr,
+    margins_dense,
+)
 
 __all__ = ["CsrRows", "DenseRows", "Floats", "Rows", "as_rows", "read_only"]
 
 _SAMPLED = 20_000
-_PART_BYTES = 1 << 19
-"""Of dense rows that are read twice: they stay in the second-level cache."""
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
@@ -133,16 +138,16 @@ class CsrRows(Rows):
         return self.values, self.columns, self.starts
 
     def margins(self, w: Floats, out: Floats) -> None:
-        _margins_csr(self.values, self.columns, self.starts, read_only(w), out)
+        margins_csr(self.values, self.columns, self.starts, read_only(w), out)
 
     def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
-        _add_column_sums_csr(self.values, self.columns, self.starts, read_only(v), out)
+        add_column_sums_csr(self.values, self.columns, self.starts, read_only(v), out)
 
     def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
         # Side by side, so that an entry looks up its weight and its sum in one place.
         pairs = np.zeros((self.n_features, 2))
         pairs[:, 0] = w
-        _both_products_csr(self.values, self.columns, self.starts, read_only(v), pairs, margins)
+        both_products_csr(self.values, self.columns, self.starts, read_only(v), pairs, margins)
         sums += pairs[:, 1]
 
     def taken(self, rows: Array) -> Rows:
@@ -199,17 +204,13 @@ class DenseRows(Rows):
         return self.values.reshape(-1), read_only(np.empty(0, np.uint32)), read_only(np.empty(0, np.int64))
 
     def margins(self, w: Floats, out: Floats) -> None:
-        _margins_dense(self.values, read_only(w), out)
+        margins_dense(self.values, read_only(w), out)
 
     def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
-        _add_column_sums_dense(self.values, read_only(v), out)
+        add_column_sums_dense(self.values, read_only(v), out)
 
     def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
-        size = max(64, int(self.n_rows * min(1.0, _PART_BYTES / max(1, self.values.nbytes))))
-        for first in range(0, self.n_rows, size):
-            part, place = DenseRows(self.values[first : first + size]), slice(first, first + size)
-            part.margins(w, margins[place])
-            part.add_weighted_column_sums(v[place], sums)
+        both_products_dense(self.values, read_only(w), read_only(v), margins, sums)
 
     def taken(self, rows: Array) -> Rows:
         return DenseRows(self.values[rows])
@@ -332,66 +333,3 @@ def _mean_square(values: Array) -> float:
 
 def _kept_dtype(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
     return np.float32 if dtype == np.float32 else np.float64
-
-
-# --- kernels. w: weights, v: row multipliers, out: written by the kernel ------------------------------
-
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _margins_csr(values: Array, columns: Array, starts: Array, w: Array, out: Array) -> None:
-    """Four sums, each in order: one waits for itself, and vectors of gathered weights took more than twice as long."""
-    for i in range(starts.size - 1):
-        row, at = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
-        s0, s1, s2, s3, whole = 0.0, 0.0, 0.0, 0.0, row.size // 4 * 4
-        for k in range(0, whole, 4):
-            s0, s1 = s0 + row[k] * w[at[k]], s1 + row[k + 1] * w[at[k + 1]]
-            s2, s3 = s2 + row[k + 2] * w[at[k + 2]], s3 + row[k + 3] * w[at[k + 3]]
-        for k in range(whole, row.size):
-            s0 += row[k] * w[at[k]]
-        out[i] = (s0 + s1) + (s2 + s3)
-
-
-@njit(cache=True, nogil=True)
-def _add_column_sums_csr(values: Array, columns: Array, starts: Array, v: Array, out: Array) -> None:
-    for i in range(starts.size - 1):
-        multiplier = v[i]
-        if multiplier != 0.0:
-            row, row_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
-            for k in range(row.size):
-                out[row_columns[k]] += multiplier * row[k]
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _both_products_csr(values: Array, columns: Array, starts: Array, v: Array, pairs: Array, out: Array) -> None:
-    """pairs[j] holds w_j and the sum of column j."""
-    for i in range(starts.size - 1):
-        row, row_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
-        multiplier, total = v[i], 0.0
-        if multiplier == 0.0:
-            for k in range(row.size):
-                total += row[k] * pairs[row_columns[k], 0]
-        else:
-            for k in range(row.size):
-                total += row[k] * pairs[row_columns[k], 0]
-                pairs[row_columns[k], 1] += multiplier * row[k]
-        out[i] = total
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _margins_dense(values: Array, w: Array, out: Array) -> None:
-    for i in range(values.shape[0]):
-        total = 0.0
-        for j in range(values.shape[1]):
-            total += values[i, j] * w[j]
-        out[i] = total
-
-
-@njit(cache=True, nogil=True)
-def _add_column_sums_dense(values: Array, v: Array, out: Array) -> None:
-    for i in range(values.shape[0]):
-        multiplier = v[i]
-        if multiplier != 0.0:
-            for j in range(values.shape[1]):
-                out[j] += multiplier * values[i, j]

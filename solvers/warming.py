@@ -30,6 +30,8 @@ from . import row_products as row_products_module
 from . import row_samples as row_samples_module
 from . import rows as rows_module
 from . import smoothed_losses as smoothed_losses_module
+from . import vector_products as vector_products_module
+from .certificates import binary as binary_certificate_module
 from .dual_descent import DualDescent
 from .kernel_cache import kernels_of, remove_damaged, warm
 from .newton import RowNewton
@@ -70,6 +72,8 @@ def warm_up(names: Collection[str] | None = None) -> None:
         row_products_module,
         row_samples_module,
         smoothed_losses_module,
+        vector_products_module,
+        binary_certificate_module,
     ]
     modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]
     kernels = [kernel for module in modules for kernel in kernels_of(module)]

@@ -86,6 +86,41 @@ def test_an_infeasible_dual_point_is_never_believed(loss, bias):
 
 
 @every_choice
+def test_what_is_not_finite_proves_nothing(loss, bias):
+    @examples(10)
+    @given(case=cases(loss=loss, bias=bias, c_scale="sum"), seed=st.integers(0, 2**32 - 1))
+    def check(case, seed):
+        random, dense, problem = np.random.default_rng(seed), case.dense(), problem_of(case)
+        w, alpha = random.standard_normal(case.X.shape[1]), feasible_alpha(dense, random)
+        broken = alpha.copy()
+        broken[random.integers(broken.size)] = random.choice([np.nan, np.inf])
+        certificate = certify(problem, w, 0.0, broken)
+        assert certificate.primal == certify(problem, w, 0.0, alpha).primal
+        if certificate.dual_bound is not None:
+            assert certificate.dual_bound <= reference_interval(dense).high * (1 + 1e-9)
+        w[random.integers(w.size)] = random.choice([np.nan, np.inf])
+        nothing = certify(problem, w, 0.0, alpha)
+        assert not np.isfinite(nothing.primal)
+        assert nothing.dual_bound is nothing.gap is nothing.relative_gap is None
+
+    check()
+
+
+def test_a_dual_point_of_other_rows_is_refused():
+    data = as_rows(np.eye(3))
+    setting = resolve_setting(
+        n_rows=3, n_features=3, n_classes=2, sparse=False, task="binary", strategy="ovr", loss="hinge",
+        p=None, C=1.0, c_scale="sum", bias="none", bias_scale=1.0, epsilon=0.1,
+    )  # fmt: skip
+    problem = build_problem(
+        setting, data, read_labels([0, 1, 1], "binary"), sample_weight=None, class_weight=None, groups=None
+    )
+    for size in (0, 2, 4, 1000):
+        with pytest.raises(ValueError, match="3 rows"):
+            certify(problem, np.zeros(3), 0.0, np.zeros(size))
+
+
+@every_choice
 def test_a_dual_point_is_found_for_weights_alone(loss, bias):
     @examples(15)
     @given(case=cases(loss=loss, bias=bias, c_scale="sum"), seed=st.integers(0, 2**32 - 1))

@@ -68,6 +68,25 @@ def test_every_pass_gives_what_one_table_gives(storage):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (3, 2), (4, 5), (7, 1), (9, 33), (64, 17)])
+def test_both_products_of_one_read_are_those_of_two(make, dtype, n, d):
+    X = table(n, d)[0].astype(dtype)
+    X[0] = 0.0
+    random = np.random.default_rng(2)
+    w, v = random.standard_normal(d), random.standard_normal(n) * (random.random(n) < 0.5)
+    rows, margins, sums = as_rows(make(X)), np.full(n, np.nan), np.ones(d)
+    rows.margins_and_column_sums(w, v, margins, sums)
+    exact = X.astype(np.float64)
+    assert margins == pytest.approx(exact @ w, abs=1e-13)
+    assert sums == pytest.approx(1.0 + exact.T @ v, abs=1e-13)
+    rows.margins(w, margins)
+    assert margins == pytest.approx(exact @ w, abs=1e-13)
+    rows.weighted_column_sums(v, sums)
+    assert sums == pytest.approx(exact.T @ v, abs=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 def test_rows_that_are_taken_are_copies_in_the_order_asked_for(make, dtype):
     X = table()[0].astype(dtype)
     X[3] = 0.0

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 
 import solvers
 from solvers.registry import registered
-from solvers.rows import _margins_dense, as_rows
+from solvers.rows import as_rows
+from solvers.vector_products import margins_dense
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [0.0, 3.0], [1.5, 0.2]])
 SHAPE = {"n_rows": 5, "n_features": 2, "n_classes": 2, "sparse": False}
@@ -170,10 +171,10 @@ def test_memory_mapped_rows_use_the_kernels_compiled_for_ordinary_ones(tmp_path)
     solvers.train(X, [0, 1, 1, 0, 1])
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    before = len(_margins_dense.signatures)
+    before = len(margins_dense.signatures)
     result = solvers.train(mapped, [0, 1, 1, 0, 1])
     assert result.coef.tobytes() == solvers.train(X, [0, 1, 1, 0, 1]).coef.tobytes()
-    assert len(_margins_dense.signatures) == before
+    assert len(margins_dense.signatures) == before
 
 
 def test_errors_are_value_errors_that_name_their_argument():

@@ -1,0 +1,95 @@
+"""The products of all rows with a vector, from either side and from both in one read: kernels of the data views.
+
+Places of sparse entries are unsigned: asking of each whether it counts from the end, or cutting out the row first, took
+as long as half of the product. A sum that takes turns with another one waits for itself half as long.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = [
+    "add_column_sums_csr",
+    "add_column_sums_dense",
+    "both_products_csr",
+    "both_products_dense",
+    "margins_csr",
+    "margins_dense",
+]
+
+Array = NDArray[Any]
+
+# --- kernels. w: weights, v: row multipliers, out: written by the kernel ------------------------------
+
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def margins_csr(values: Array, columns: Array, starts: Array, w: Array, out: Array) -> None:
+    for i in range(starts.size - 1):
+        total = 0.0
+        for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
+            total += values[e] * w[columns[e]]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def add_column_sums_csr(values: Array, columns: Array, starts: Array, v: Array, out: Array) -> None:
+    for i in range(starts.size - 1):
+        multiplier = v[i]
+        if multiplier != 0.0:
+            for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
+                out[columns[e]] += multiplier * values[e]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def both_products_csr(values: Array, columns: Array, starts: Array, v: Array, pairs: Array, out: Array) -> None:
+    """pairs[j] holds w_j and the sum of column j. Multipliers of 0 are not left out: a processor guesses wrong which
+    rows those are, and with a dozen entries a row that took longer than to add nothing."""
+    for i in range(starts.size - 1):
+        multiplier, total, other = v[i], 0.0, 0.0
+        for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
+            total, other = other, total + values[e] * pairs[columns[e], 0]
+            pairs[columns[e], 1] += multiplier * values[e]
+        out[i] = total + other
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def margins_dense(values: Array, w: Array, out: Array) -> None:
+    for i in range(values.shape[0]):
+        total = 0.0
+        for j in range(values.shape[1]):
+            total += values[i, j] * w[j]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def add_column_sums_dense(values: Array, v: Array, out: Array) -> None:
+    for i in range(values.shape[0]):
+        multiplier = v[i]
+        if multiplier != 0.0:
+            for j in range(values.shape[1]):
+                out[j] += multiplier * values[i, j]
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def both_products_dense(values: Array, w: Array, v: Array, out: Array, sums: Array) -> None:
+    """Four rows at once: the weights and sums are then read less often."""
+    n, d = values.shape
+    whole = n // 4 * 4
+    for i in range(0, whole, 4):
+        v0, v1, v2, v3 = v[i], v[i + 1], v[i + 2], v[i + 3]
+        t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+        for j in range(d):
+            x0, x1, x2, x3 = values[i, j], values[i + 1, j], values[i + 2, j], values[i + 3, j]
+            t0, t1, t2, t3 = t0 + x0 * w[j], t1 + x1 * w[j], t2 + x2 * w[j], t3 + x3 * w[j]
+            sums[j] += (v0 * x0 + v1 * x1) + (v2 * x2 + v3 * x3)
+        out[i], out[i + 1], out[i + 2], out[i + 3] = t0, t1, t2, t3
+    for i in range(whole, n):
+        total = 0.0
+        for j in range(d):
+            total += values[i, j] * w[j]
+            sums[j] += v[i] * values[i, j]
+        out[i] = total
