@@ -40,7 +40,7 @@ class Sums(NamedTuple):
 # --- kernels. m: row of the sample; i: row of X; s: slack; r: share; a: alpha ----------------------------------------
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_AT_ONCE = 64  # rows that are gone through together: of 100 numbers each they fit into the nearest cache
+_AT_ONCE = 256  # rows that are gone through together: of 200 numbers each they fit into the second-level cache
 
 
 @njit(cache=True, nogil=True)
@@ -152,12 +152,21 @@ def _score_sparse(
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _score_dense(block: Array, signs: Array, bias: float, w: Array, out: Array) -> None:
-    """As a table: a slice for each row would take longer than a short row itself."""
-    for k in range(block.shape[0]):
-        score = 0.0
-        for j in range(block.shape[1]):
+    """As a table: a slice for each row would take longer than a short row itself. Four rows at once read `w` less."""
+    n, d = block.shape
+    whole = n // 4 * 4
+    for k in range(0, whole, 4):
+        s0, s1, s2, s3 = bias, bias, bias, bias
+        for j in range(d):
+            s0, s1 = s0 + block[k, j] * w[j], s1 + block[k + 1, j] * w[j]
+            s2, s3 = s2 + block[k + 2, j] * w[j], s3 + block[k + 3, j] * w[j]
+        out[k], out[k + 1] = 1.0 - signs[k] * s0, 1.0 - signs[k + 1] * s1
+        out[k + 2], out[k + 3] = 1.0 - signs[k + 2] * s2, 1.0 - signs[k + 3] * s3
+    for k in range(whole, n):
+        score = bias
+        for j in range(d):
             score += block[k, j] * w[j]
-        out[k] = 1.0 - signs[k] * (score + bias)
+        out[k] = 1.0 - signs[k] * score
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
