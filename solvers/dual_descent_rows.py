@@ -11,7 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .dual_descent_samples import are_even, best_bias, dot_dense, dot_sparse, gap_term, sampled_gap
+from .dual_descent_samples import are_even, best_bias, gap_term, sampled_gap
+from .one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from .prefetching import prefetch
 
 __all__ = ["NEVER", "Sweep", "bias_share", "descend", "dual_value", "end_epoch", "gather_pool", "run_pass", "wake_all"]
@@ -221,12 +222,10 @@ def descend(
         i = rows[s]
         y, C, D, curvature = constants[i, 0], constants[i, 1], constants[i, 2], constants[i, 3] + share
         U = np.inf if D > 0.0 else C
-        a = alpha[i]
-        first = i * d if dense else starts[i]
-        past = first + d if dense else starts[i + 1]
-        row = values[first:past]
-        score = dot_dense(row, w) if dense else dot_sparse(row, columns[first:past], w)
-        b = balance[0]
+        a, b = alpha[i], balance[0]
+        first = np.uint64(i * d) if dense else np.uint64(starts[i])
+        past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
+        score = dot_dense(values[first:past], w) if dense else dot_sparse(values, columns, first, past, w)
         margin = y * (score + b)
         g = margin - 1.0 + D * a
         term = gap_term(margin, g, a, C, D)
@@ -250,12 +249,9 @@ def descend(
                     balance[0] = b + share * change
                     balance[1] += change
                     if dense:
-                        for j in range(d):
-                            w[j] += change * row[j]
+                        add_dense(values[first:past], change, w)
                     else:
-                        row_columns = columns[first:past]
-                        for k in range(row.size):
-                            w[row_columns[k]] += change * row[k]
+                        add_sparse(values, columns, first, past, change, w)
     return gap, term_squares, gain, largest, smallest, squares, pushed, updates
 
 

@@ -11,15 +11,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from .one_row import dot_dense, dot_sparse
 from .prefetching import prefetch
 from .row_samples import row_of
 
-__all__ = ["are_even", "best_bias", "dot_dense", "dot_sparse", "gap_term", "sampled_gap"]
+__all__ = ["are_even", "best_bias", "gap_term", "sampled_gap"]
 
 Array = NDArray[Any]
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_IN_ORDER = {"contract"}  # gathered weights: reordered for vectors the sum takes more than twice as long
 _FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
 _LINE = 64  # bytes that are loaded at once
 _AHEAD = 96  # entries of a row that are asked for; what follows, the processor foresees
@@ -108,7 +107,7 @@ def _score_of(values: Array, columns: Array, starts: Array, i: int, w: Array) ->
     if starts.size == 0:
         d = w.size - 1
         return dot_dense(values[i * d : (i + 1) * d], w)
-    return dot_sparse(values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]], w)
+    return dot_sparse(values, columns, np.uint64(starts[i]), np.uint64(starts[i + 1]), w)
 
 
 @njit(cache=True, nogil=True)
@@ -129,19 +128,3 @@ def _prefetch_row(values: Array, columns: Array, starts: Array, i: int, d: int) 
     if not dense:
         for k in range(first, past, _LINE // columns.itemsize):
             prefetch(columns, k)
-
-
-@njit(cache=True, nogil=True, fastmath=_IN_ORDER)
-def dot_sparse(row: Array, columns: Array, w: Array) -> float:
-    total = 0.0
-    for k in range(row.size):
-        total += row[k] * w[columns[k]]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def dot_dense(row: Array, w: Array) -> float:
-    total = 0.0
-    for j in range(row.size):
-        total += row[j] * w[j]
-    return total

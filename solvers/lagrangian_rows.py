@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from .one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from .problem import BinaryProblem
 from .rows import Floats, read_only
 
@@ -77,9 +78,6 @@ def dual_point(
 
 # --- kernels. y, C, mu: y_i, C_i, mu_i of the row at hand; s: its slack 1 - h_i v; a: its multiplier; t: s + a / mu ---
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_IN_ORDER = {"contract"}  # gathered weights: reordered for vectors the sum takes more than twice as long
-
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _update_rows(
@@ -93,10 +91,9 @@ def _update_rows(
         C, y, scale = costs[i], signs[i], scales[i]
         if C == 0.0:
             continue
-        first = i * d if dense else starts[i]
-        past = first + d if dense else starts[i + 1]
-        row = values[first:past]
-        score = _dot_dense(row, v) if dense else _dot_sparse(row, columns[first:past], v)
+        first = np.uint64(i * d) if dense else np.uint64(starts[i])
+        past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
+        score = dot_dense(values[first:past], v) if dense else dot_sparse(values, columns, first, past, v)
         s, before = 1.0 - y * (score + bias_feature * v[d]), z[i]
         move = multiplier_mu * scale * (s - before)
         a, mu = multipliers[i] + move, next_mu * scale
@@ -114,11 +111,9 @@ def _update_rows(
         multiplier = y * alpha
         sums[d] += multiplier * bias_feature
         if dense:
-            for j in range(d):
-                sums[j] += multiplier * row[j]
+            add_dense(values[first:past], multiplier, sums)
         else:
-            for k in range(row.size):
-                sums[columns[first + k]] += multiplier * row[k]
+            add_sparse(values, columns, first, past, multiplier, sums)
     return loss, terms, violation, split_loss, multiplier_change, z_change
 
 
@@ -131,18 +126,17 @@ def _add_product(
     for i in range(scales.size):
         if scales[i] == 0.0:
             continue
-        first = i * d if dense else starts[i]
-        past = first + d if dense else starts[i + 1]
-        row = values[first:past]
-        score = _dot_dense(row, direction) if dense else _dot_sparse(row, columns[first:past], direction)
+        first = np.uint64(i * d) if dense else np.uint64(starts[i])
+        past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
+        score = (
+            dot_dense(values[first:past], direction) if dense else dot_sparse(values, columns, first, past, direction)
+        )
         multiplier = mu * scales[i] * (score + bias_feature * direction[d])
         out[d] += multiplier * bias_feature
         if dense:
-            for j in range(d):
-                out[j] += multiplier * row[j]
+            add_dense(values[first:past], multiplier, out)
         else:
-            for k in range(row.size):
-                out[columns[first + k]] += multiplier * row[k]
+            add_sparse(values, columns, first, past, multiplier, out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -213,19 +207,3 @@ def _power(base: float, exponent: float) -> float:
     if exponent == 1.0:
         return base
     return base * base if exponent == 2.0 else float(base**exponent)
-
-
-@njit(cache=True, nogil=True, fastmath=_IN_ORDER)
-def _dot_sparse(row: Array, columns: Array, v: Array) -> float:
-    total = 0.0
-    for k in range(row.size):
-        total += row[k] * v[columns[k]]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _dot_dense(row: Array, v: Array) -> float:
-    total = 0.0
-    for j in range(row.size):
-        total += row[j] * v[j]
-    return total

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from .one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from .prefetching import prefetch
 from .problem import BinaryProblem
 from .rows import Floats
@@ -95,9 +96,8 @@ class RowProducts:
         _add_and_clear(self._sums, out)
 
 
-# --- kernels. weight: what a row is multiplied with. Slices of a row's entries spare the tests of each index ---------
+# --- kernels. weight: what a row is multiplied with. ---------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 _AHEAD = 2  # rows: where rows are left out the processor does not foresee where the next one begins
 _LINE = 64
 
@@ -108,11 +108,11 @@ def _score_rows(values: Array, columns: Array, starts: Array, bias: float, rows:
     for k in range(rows.size):
         i = rows[k]
         if starts.size == 0:
-            out[i] = _dot_dense(values[i * d : (i + 1) * d], w) + bias * w[d]
+            score = dot_dense(values[i * d : (i + 1) * d], w)
         else:
             _prefetch_row(values, columns, starts, rows, k + _AHEAD)
-            first, past = starts[i], starts[i + 1]
-            out[i] = _dot_sparse(values[first:past], columns[first:past], w) + bias * w[d]
+            score = dot_sparse(values, columns, np.uint64(starts[i]), np.uint64(starts[i + 1]), w)
+        out[i] = score + bias * w[d]
 
 
 @njit(cache=True, nogil=True)
@@ -126,10 +126,10 @@ def _sum_rows(
         if weight == 0.0:
             continue
         if starts.size == 0:
-            _add_dense(values[i * d : (i + 1) * d], weight, out)
+            add_dense(values[i * d : (i + 1) * d], weight, out)
         else:
             _prefetch_row(values, columns, starts, rows, k + _AHEAD)
-            _add_sparse(values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]], weight, out)
+            add_sparse(values, columns, np.uint64(starts[i]), np.uint64(starts[i + 1]), weight, out)
         out[d] += weight * bias
 
 
@@ -147,9 +147,8 @@ def _sum_squares(
                 out[j] += weight * x[j] * x[j]
         else:
             _prefetch_row(values, columns, starts, rows, k + _AHEAD)
-            x, x_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
-            for e in range(x.size):
-                out[x_columns[e]] += weight * x[e] * x[e]
+            for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
+                out[np.uint64(columns[e])] += weight * values[e] * values[e]
         out[d] += weight * bias * bias
 
 
@@ -163,13 +162,13 @@ def _multiply_rows(
         i = rows[k]
         if starts.size == 0:
             x = values[i * d : (i + 1) * d]
-            weight = scale * weights[i] * (_dot_dense(x, v) + bias * v[d])
-            _add_dense(x, weight, out)
+            weight = scale * weights[i] * (dot_dense(x, v) + bias * v[d])
+            add_dense(x, weight, out)
         else:
             _prefetch_row(values, columns, starts, rows, k + _AHEAD)
-            x, x_columns = values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]]
-            weight = scale * weights[i] * (_dot_sparse(x, x_columns, v) + bias * v[d])
-            _add_sparse(x, x_columns, weight, out)
+            first, past = np.uint64(starts[i]), np.uint64(starts[i + 1])
+            weight = scale * weights[i] * (dot_sparse(values, columns, first, past, v) + bias * v[d])
+            add_sparse(values, columns, first, past, weight, out)
         out[d] += weight * bias
 
 
@@ -181,34 +180,6 @@ def _prefetch_row(values: Array, columns: Array, starts: Array, rows: Array, k: 
             prefetch(values, e)
         for e in range(first, past, _LINE // columns.itemsize):
             prefetch(columns, e)
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _dot_sparse(x: Array, columns: Array, w: Array) -> float:
-    total = 0.0
-    for e in range(x.size):
-        total += x[e] * w[columns[e]]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_sparse(x: Array, columns: Array, weight: float, out: Array) -> None:
-    for e in range(x.size):
-        out[columns[e]] += weight * x[e]
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _dot_dense(x: Array, w: Array) -> float:
-    total = 0.0
-    for j in range(x.size):
-        total += x[j] * w[j]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_dense(x: Array, weight: float, out: Array) -> None:
-    for j in range(x.size):
-        out[j] += weight * x[j]
 
 
 @njit(cache=True, nogil=True)

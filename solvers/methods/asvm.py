@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from solvers.cholesky import cholesky_factor, cholesky_solve
 from solvers.errors import InvalidOptions, UnsupportedProblem
 from solvers.estimates import Footprint, Pace
+from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
@@ -52,8 +53,6 @@ SAME = 1e-13  # the relative difference below which two values of f are the same
 DRIFT = 1e-3  # the error of a downdated matrix, beside the identity in it, at which it is summed up anew
 _EPS = float(np.finfo(float).eps)
 _HELD = ("alpha", "basis", "w", "z", "rhs")  # all that it takes to go back to where rows last entered
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_IN_ORDER = {"contract"}  # gathered weights: reordered for vectors the sum takes more than twice as long
 
 
 class ActiveSupportVectorMachine(Method[BinaryProblem]):
@@ -311,10 +310,9 @@ def _evaluate(
         slack[i] = 0.0
         if W[i] == 0.0:
             continue
-        first = i * d if dense else starts[i]
-        past = first + d if dense else starts[i + 1]
-        row = values[first:past]
-        score = _dot_dense(row, z) if dense else _dot_sparse(row, columns[first:past], z)
+        first = np.uint64(i * d) if dense else np.uint64(starts[i])
+        past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
+        score = dot_dense(values[first:past], z) if dense else dot_sparse(values, columns, first, past, z)
         s = 1.0 - signs[i] * (score + bias_feature * z[d])
         slack[i] = s
         component = W[i] * s
@@ -338,28 +336,10 @@ def _evaluate(
         multiplier, out = component * signs[i], parts[part]
         out[d] += multiplier * bias_feature
         if dense:
-            for j in range(d):
-                out[j] += multiplier * row[j]
+            add_dense(values[first:past], multiplier, out)
         else:
-            for k in range(row.size):
-                out[columns[first + k]] += multiplier * row[k]
+            add_sparse(values, columns, first, past, multiplier, out)
     return n_clipped, clipped_energy, kept_energy, kept_total, distance, longest, enter_energy, enter_squares
-
-
-@njit(cache=True, nogil=True, fastmath=_IN_ORDER)
-def _dot_sparse(row: Array, columns: Array, z: Array) -> float:
-    total = 0.0
-    for k in range(row.size):
-        total += row[k] * z[columns[k]]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _dot_dense(row: Array, z: Array) -> float:
-    total = 0.0
-    for j in range(row.size):
-        total += row[j] * z[j]
-    return total
 
 
 @njit(cache=True, nogil=True)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from solvers.errors import InvalidOptions
 from solvers.estimates import Footprint, Pace
+from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
@@ -189,8 +190,6 @@ class Pegasos(Method[BinaryProblem]):
 
 # --- kernels. numbers: t, shrink, |u|^2, share, averaged; factor: shrink / t, so that w = factor u; T: total cost -----
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_IN_ORDER = {"contract"}  # gathered weights: reordered for vectors the sum takes more than twice as long
 _SMALL = 1e-4  # with less shrink, share * u and rest would cancel; the first steps can shrink w by 1e-100 and more
 
 
@@ -206,36 +205,33 @@ def _run_steps(
         factor = shrink / max(t, 1.0)
         for b in range(batch.size):
             i = _draw_row(random_state, cumulated, signs.size)
-            first = i * d if dense else starts[i]
-            past = first + d if dense else starts[i + 1]
-            row = values[first:past]
-            score = _dot_dense(row, u) if dense else _dot_sparse(row, columns[first:past], u)
+            first = np.uint64(i * d) if dense else np.uint64(starts[i])
+            past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
+            score = dot_dense(values[first:past], u) if dense else dot_sparse(values, columns, first, past, u)
             batch[b], scores[b] = i, score + bias_feature * u[d]
         t += 1.0
         for b in range(batch.size):
             i = batch[b]
             if not signs[i] * factor * scores[b] < 1.0:
                 continue
-            first = i * d if dense else starts[i]
-            past = first + d if dense else starts[i + 1]
-            row, move = values[first:past], signs[i] * T / (batch.size * shrink)
+            first = np.uint64(i * d) if dense else np.uint64(starts[i])
+            past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
+            move = signs[i] * T / (batch.size * shrink)
             if projection:
                 score = scores[b]
                 if b > 0:  # u has moved since
-                    score = _dot_dense(row, u) if dense else _dot_sparse(row, columns[first:past], u)
+                    score = dot_dense(values[first:past], u) if dense else dot_sparse(values, columns, first, past, u)
                     score += bias_feature * u[d]
                 length += move * (2.0 * score + move * norms[i])
             unseen = share * move  # what the sum of the earlier iterates has not of this change
             u[d] += move * bias_feature
             rest[d] -= unseen * bias_feature
             if dense:
-                for j in range(d):
-                    u[j] += move * row[j]
-                    rest[j] -= unseen * row[j]
+                add_dense(values[first:past], move, u)
+                add_dense(values[first:past], -unseen, rest)
             else:
-                for k in range(row.size):
-                    u[columns[first + k]] += move * row[k]
-                    rest[columns[first + k]] -= unseen * row[k]
+                add_sparse(values, columns, first, past, move, u)
+                add_sparse(values, columns, first, past, -unseen, rest)
         if projection and shrink * shrink * length > t * t * T:
             shrink = t * np.sqrt(T / length)
         if average:
@@ -269,19 +265,3 @@ def _draw_row(random_state: Array, cumulated: Array, n: int) -> int:
         else:
             low = middle + 1
     return low
-
-
-@njit(cache=True, nogil=True, fastmath=_IN_ORDER)
-def _dot_sparse(row: Array, columns: Array, u: Array) -> float:
-    total = 0.0
-    for k in range(row.size):
-        total += row[k] * u[columns[k]]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _dot_dense(row: Array, u: Array) -> float:
-    total = 0.0
-    for j in range(row.size):
-        total += row[j] * u[j]
-    return total

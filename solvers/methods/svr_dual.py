@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from solvers.dual_face import BoxFace, ascend
 from solvers.errors import InvalidOptions
 from solvers.estimates import Footprint, Pace
+from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.problem import RegressionProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
@@ -37,7 +38,6 @@ FACE_READS, FACE_ENTRIES = 80, 20_000_000
 """At most so many reads of X, and of its entries, for that: it is within a step."""
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_IN_ORDER = {"contract"}  # gathered weights: reordered for vectors the sum takes more than twice as long
 
 
 class SupportVectorRegression(Method[RegressionProblem]):
@@ -284,10 +284,9 @@ def _run_epoch(
         y, C, D, curvature = constants[i, 0], constants[i, 1], constants[i, 2], constants[i, 3]
         U = np.inf if D > 0.0 else C
         b = beta[i]
-        first = i * d if dense else starts[i]
-        past = first + d if dense else starts[i + 1]
-        row = values[first:past]
-        score = _dot_dense(row, w) if dense else _dot_sparse(row, columns[first:past], w)
+        first = np.uint64(i * d) if dense else np.uint64(starts[i])
+        past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
+        score = dot_dense(values[first:past], w) if dense else dot_sparse(values, columns, first, past, w)
         score += bias_feature * bias_weight
         g = score - y + D * b
         gap += _gap_term(y - score, b, C, D, epsilon)
@@ -312,11 +311,9 @@ def _run_epoch(
                 updates += 1
                 bias_weight += change * bias_feature
                 if dense:
-                    for j in range(d):
-                        w[j] += change * row[j]
+                    add_dense(values[first:past], change, w)
                 else:
-                    for k in range(row.size):
-                        w[columns[first + k]] += change * row[k]
+                    add_sparse(values, columns, first, past, change, w)
     w[d] = bias_weight
     return active, largest, violations, gap, updates
 
@@ -358,22 +355,6 @@ def _shuffle(order: Array, active: int, random_state: Array) -> None:
         j = s + np.int64((z * np.uint64(active - s)) >> np.uint64(32))
         order[s], order[j] = order[j], order[s]
     random_state[0] = state
-
-
-@njit(cache=True, nogil=True, fastmath=_IN_ORDER)
-def _dot_sparse(row: Array, columns: Array, w: Array) -> float:
-    total = 0.0
-    for k in range(row.size):
-        total += row[k] * w[columns[k]]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _dot_dense(row: Array, w: Array) -> float:
-    total = 0.0
-    for j in range(row.size):
-        total += row[j] * w[j]
-    return total
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from solvers.errors import InvalidOptions, InvalidProblem
 from solvers.estimates import Footprint, Pace
+from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
@@ -253,9 +254,6 @@ def _weighted(a: Floats, weights: Floats) -> float:
 # --- kernels. y, C: y_i and C_i of the row at hand; k counts the active rows. Row numbers and entries are unsigned, ---
 # --- because a signed index is tested for a negative value each time it is used ---------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_IN_ORDER = {"contract"}  # gathered weights: reordered for vectors the sum takes more than twice as long
-
 
 @njit(cache=True, nogil=True)
 def _evaluate_rows(
@@ -266,12 +264,11 @@ def _evaluate_rows(
     dense = starts.size == 0
     d = w.size - 1
     loss, alpha_sum, k = 0.0, 0.0, 0
-    for row in range(signs.size):
-        i = np.uint64(row)
+    for i in range(signs.size):
         C, y = costs[i], signs[i]
-        first = i * np.uint64(d) if dense else np.uint64(starts[i])
-        past = first + np.uint64(d) if dense else np.uint64(starts[i + np.uint64(1)])
-        score = _dot_dense(values[first:past], w) if dense else _dot_sparse(values, columns, first, past, w)
+        first = np.uint64(i * d) if dense else np.uint64(starts[i])
+        past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
+        score = dot_dense(values[first:past], w) if dense else dot_sparse(values, columns, first, past, w)
         xi = 1.0 - y * (score + bias_feature * w[d])
         slack[i] = xi
         if C == 0.0 or xi <= 0.0:
@@ -284,13 +281,13 @@ def _evaluate_rows(
         change = -y * alpha
         if dense:
             x = values[first:past]
+            add_dense(x, change, gradient)
             for j in range(d):
-                gradient[j] += change * x[j]
                 diagonal[j] += 2.0 * C * x[j] * x[j]
         else:
+            add_sparse(values, columns, first, past, change, gradient)
             for e in range(first, past):
-                gradient[columns[e]] += change * values[e]
-                diagonal[columns[e]] += 2.0 * C * values[e] * values[e]
+                diagonal[np.uint64(columns[e])] += 2.0 * C * values[e] * values[e]
         gradient[d] += change * bias_feature
         diagonal[d] += 2.0 * C * bias_feature * bias_feature
     return loss, alpha_sum, k
@@ -373,36 +370,16 @@ def _multiply_hessian(
     v: Array, out: Array,
 ) -> None:  # fmt: skip
     """out = H v, reading each active row once."""
-    dense = starts.size == 0
-    d = v.size - 1
+    dense, d = starts.size == 0, v.size - 1
     for j in range(v.size):
         out[j] = v[j]
-    for row in active_rows:
-        i = np.uint64(row)
+    for i in active_rows:
+        first = np.uint64(i * d) if dense else np.uint64(starts[i])
+        past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
+        score = dot_dense(values[first:past], v) if dense else dot_sparse(values, columns, first, past, v)
+        change = 2.0 * costs[i] * (score + bias_feature * v[d])
         if dense:
-            x = values[i * np.uint64(d) : (i + np.uint64(1)) * np.uint64(d)]
-            change = 2.0 * costs[i] * (_dot_dense(x, v) + bias_feature * v[d])
-            for j in range(d):
-                out[j] += change * x[j]
+            add_dense(values[first:past], change, out)
         else:
-            first, past = np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])
-            change = 2.0 * costs[i] * (_dot_sparse(values, columns, first, past, v) + bias_feature * v[d])
-            for e in range(first, past):
-                out[columns[e]] += change * values[e]
+            add_sparse(values, columns, first, past, change, out)
         out[d] += change * bias_feature
-
-
-@njit(cache=True, nogil=True, fastmath=_IN_ORDER)
-def _dot_sparse(values: Array, columns: Array, first: np.uint64, past: np.uint64, w: Array) -> float:
-    total = 0.0
-    for e in range(first, past):
-        total += values[e] * w[columns[e]]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _dot_dense(x: Array, w: Array) -> float:
-    total = 0.0
-    for j in range(x.size):
-        total += x[j] * w[j]
-    return total
