@@ -1,8 +1,9 @@
 """Parquet files and Arrow streams: typed columns, read in bounded blocks of rows.
 
 Features are float32 where all of them are and none is missing, else float64; integers and booleans become float64.
-Strings are words, whose kind is guessed; dates and times are seconds since 1970. Labels are numbers or strings, as
-their column's type says; groups are integers or strings. In the place of a fault the line is the row.
+Strings are words, whose kind is guessed; dates and times are seconds since 1970. Labels are numbers, strings or
+booleans (the classes `false` and `true`), as their column's type says; groups are integers or strings. In the place of
+a fault the line is the row.
 """
 
 from collections import Counter
@@ -175,7 +176,8 @@ class _ColumnReader:
                     marks[number] = Counter({NOT_A_NUMBER: n_missing - column.null_count})
         if missing and self._dtype != np.float64:
             raise _FoundMissing
-        is_words = is_string(self.columns.types[roles.target])
+        label_type = self.columns.types[roles.target]
+        is_words = is_string(label_type) or pa.types.is_boolean(label_type)
         convert: Callable[..., Any] = self._encode if is_words else self._float64
         labels = convert(next(arrays), roles.target, found)
         weight = None if roles.weight is None else self._float64(next(arrays), roles.weight, found)
@@ -227,6 +229,8 @@ class _ColumnReader:
             self._note_missing(column, j, found)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
+        elif pa.types.is_boolean(column.type):
+            column = column.cast(pa.string())
         encoded = column.dictionary_encode()
         values, places = encoded.dictionary.to_pylist(), encoded.indices.fill_null(-1).to_numpy()
         blank = [k for k, value in enumerate(values) if isinstance(value, str) and not value.strip(" \t")]

@@ -1,8 +1,9 @@
 """ndjson: one JSON object a line, with the keys of the first line, in any order.
 
-The first line names the columns and tells by its values whether labels (and groups) are numbers or strings. A feature
-holds numbers, booleans or strings, as its first value says; where it has none (null, or no such key) it is missing.
-pyarrow converts piece by piece; where it refuses, Python's own reader has a closer look. Blank lines are skipped.
+The first line names the columns and tells by its values whether labels are numbers, strings or booleans (the classes
+`false` and `true`), and whether groups are numbers or strings. A feature holds numbers, booleans or strings, as its
+first value says; where it has none (null, or no such key) it is missing. pyarrow converts piece by piece; where it
+refuses, Python's own reader has a closer look. Blank lines are skipped.
 """
 
 from collections.abc import Mapping
@@ -162,7 +163,7 @@ def _count_objects(text: bytes) -> int:
 def _parse(piece: Piece, layout: Layout, types: Mapping[int, Type]) -> Any:
     roles = layout.roles
     fields = {j: TYPES[types.get(j, "number")] for j in layout.used}
-    fields[roles.target] = pa.string() if layout.has_words else pa.float64()
+    fields[roles.target] = TYPES[layout.label_type]
     if roles.group is not None:
         fields[roles.group] = pa.string() if layout.has_word_groups else pa.int64()
     schema = pa.schema([(layout.names[j], kind) for j, kind in fields.items()])
@@ -176,5 +177,7 @@ def _parse(piece: Piece, layout: Layout, types: Mapping[int, Type]) -> Any:
 
 
 def _encode(column: Any) -> tuple[list[Any], Array]:
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.string())
     encoded = column.dictionary_encode()
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()

@@ -39,12 +39,17 @@ class Layout:
         self.names = [name for name, _ in first]
         self.roles: Roles = assign_roles(self.names, len(self.names), options)
         values = [value for _, value in first]
-        self.has_words = isinstance(values[self.roles.target], str)
+        self.label_type: Type = _label_type(values[self.roles.target])
         self.has_word_groups = self.roles.group is not None and isinstance(values[self.roles.group], str)
         self.line_bytes = line_bytes
         found = {j: type_of(values[j]) for j in self.roles.features}
         self.types: dict[int, Type] = {j: kind for j, kind in found.items() if kind is not None}
         """Of features, as soon as they are known; replaced and never changed, for other threads read it."""
+
+    @property
+    def has_words(self) -> bool:
+        """Whether labels are text: strings, or `false` and `true` for these."""
+        return self.label_type != "number"
 
     @property
     def used(self) -> list[int]:
@@ -53,6 +58,10 @@ class Layout:
 
     def learn(self, types: dict[int, Type]) -> None:
         self.types = {**types, **self.types}
+
+
+def _label_type(value: Any) -> Type:
+    return "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
 
 
 def type_of(value: Any) -> Type | None:
@@ -136,13 +145,20 @@ class _LineReader:
         """A value of the target, the weight or the group."""
         roles, name = self._layout.roles, self._layout.names[j]
         value = row.get(name)
-        is_words = self._layout.has_words if j == roles.target else j == roles.group and self._layout.has_word_groups
+        is_label = j == roles.target
+        is_words = (
+            self._layout.label_type == "string" if is_label else j == roles.group and self._layout.has_word_groups
+        )
         if value is None or (is_words and isinstance(value, str) and is_blank(value)):
             what = "is not there" if name not in row else "is null" if value is None else "is empty"
             return None, ("missing_value", f"{what}; fill it in or leave the row out")
         if is_words:
             fine = isinstance(value, str)
             return value, None if fine else ("not_a_string", "is not a string, but that of the first line is")
+        if is_label and self._layout.label_type == "boolean":
+            fine = isinstance(value, bool)
+            label = "true" if value else "false"
+            return label, None if fine else ("not_a_boolean", "is not true or false, but that of the first line is")
         if j == roles.group:
             fine = isinstance(value, int) and not isinstance(value, bool)
             return value, None if fine else ("not_an_integer", "is not an integer of at most 18 digits")

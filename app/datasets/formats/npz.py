@@ -1,7 +1,8 @@
 """npz archives: arrays X and y, or the CSR parts data, indices, indptr, shape and y; weight and group if there.
 
-float32 stays float32, other numbers become float64. Rows of a CSR whose indices do not ascend are
-sorted, with a warning. In the place of a fault the line is the row, and columns count from 1.
+float32 stays float32, other numbers become float64; labels that are booleans are the classes `false` and `true`. Rows
+of a CSR whose indices do not ascend are sorted, with a warning. In the place of a fault the line is the row, and
+columns count from 1.
 """
 
 from pathlib import Path
@@ -102,6 +103,8 @@ class _Others:
     def read(self, X: Array | SparseRows, n_rows: int, n_features: int, found: BlockFaults) -> Block:
         """The next rows together with their X; faults have the columns behind those of the features."""
         y = _as_text(self._y.read(n_rows), "y")
+        if y.dtype.kind == "b":
+            y = np.where(y, "true", "false")
         if y.dtype.kind == "U":
             detail = "The label is empty; fill it in or leave the row out."
             found.add_rows(np.char.strip(y, " \t") == "", n_features + 1, "missing_value", detail)
