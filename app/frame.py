@@ -83,6 +83,10 @@ class Frame:
     def n_features(self) -> int:
         return int(self.X.shape[1])
 
+    def is_empty(self, column: int) -> bool:
+        """Whether no row has a value there."""
+        return bool(np.isnan(self.X[:, column]).all())
+
     def rows(self, chosen: Array | slice) -> "Frame":
         return Frame(self.X[chosen], self.columns, {j: texts.take(chosen) for j, texts in self.texts.items()})
 

@@ -9,13 +9,20 @@ from app.datasets import service as datasets
 from app.db.engine import current_time
 from app.db.tables import DatasetRow, JobRow, ModelRow
 from app.errors import AppError, Conflict, NotFound, invalid_field
+from app.frame import Column
 from app.ids import new_id
 from app.jobs import repository, service
 from app.jobs.admission import JUDGED_NUMBERS_A_ROW, PROCESS_BYTES, Admission
-from app.jobs.model_requests import EvaluateRequest, OnModelRequest, VerifyRequest
+from app.jobs.model_requests import EvaluateRequest, OnModelRequest, PredictRequest, VerifyRequest
 from app.jobs.state import JobStatus
 from app.jobs.task import CLASS_TASKS, check_labels
+from app.models import file
 from app.models import service as models
+from app.predictions.answers import DEFAULT_OUTPUTS, chosen, offered
+from app.predictions.prepared import inputs_of
+from app.preprocess.errors import PreprocessError
+from app.preprocess.inputs import Inputs
+from app.storage import BlobStore
 from app.storage import repository as ownership
 
 BLOCK_BYTES = 128 * MIB
@@ -32,7 +39,7 @@ class OutputFile(NamedTuple):
 
 def submit(session: Session, request: OnModelRequest, admission: Admission) -> JobRow:
     """Queue it for the version that the reference means now; a moved alias does not change the job."""
-    model, dataset = _settled(session, request)
+    model, dataset = _settled(session, request, admission.blobs)
     peak_bytes = _peak_bytes(session, request, model, dataset)
     admission.admit(peak_bytes)
     job = JobRow(
@@ -55,24 +62,35 @@ def submit(session: Session, request: OnModelRequest, admission: Admission) -> J
 def validate(session: Session, request: OnModelRequest, admission: Admission) -> dict[str, Any]:
     """What `submit` would say, as `schemas.Validation` lists it."""
     try:
-        admission.admit(_peak_bytes(session, request, *_settled(session, request)))
+        admission.admit(_peak_bytes(session, request, *_settled(session, request, admission.blobs)))
     except AppError as refusal:
         return {"valid": False, "estimate": None, "errors": service.error_items(refusal)}
     return {"valid": True, "estimate": None, "errors": []}
 
 
-def _settled(session: Session, request: OnModelRequest) -> tuple[ModelRow, DatasetRow]:
-    """The model and the rows."""
+def _settled(session: Session, request: OnModelRequest, blobs: BlobStore) -> tuple[ModelRow, DatasetRow]:
+    """The model and the rows. Raises for all that is wrong with the two together and can be told without the rows."""
     try:
         model = models.resolve(session, request.model)
-    except NotFound:
+        header, arrays = file.read_header(blobs.path(model.blob))
+    except (NotFound, FileNotFoundError):  # the file is gone before the row says so
         raise invalid_field("model", "unknown_model", "there is no such model") from None
     if isinstance(request, VerifyRequest):
-        return model, _dataset_to_verify(session, request, model)
-    dataset = service.ready_dataset(session, "dataset_id", request.dataset_id)
-    if isinstance(request, EvaluateRequest):
+        dataset = _dataset_to_verify(session, request, model)
+    else:
+        dataset = service.ready_dataset(session, "dataset_id", request.dataset_id)
+    is_labelled = not isinstance(request, PredictRequest)
+    if isinstance(request, PredictRequest):
+        chosen(offered(header), request.wanted, DEFAULT_OUTPUTS)
+    else:
         _check_labels(dataset, model)
+    _check_columns(dataset, inputs_of(header, arrays), None if is_labelled else target_name(dataset))
     return model, dataset
+
+
+def target_name(dataset: DatasetRow) -> str | None:
+    """The target, if it has a name: in a file without labels that of a feature."""
+    return next((column["name"] for column in dataset.columns or () if column["role"] == "target"), None)
 
 
 def _peak_bytes(session: Session, request: OnModelRequest, model: ModelRow, dataset: DatasetRow) -> int:
@@ -132,3 +150,22 @@ def _check_labels(dataset: DatasetRow, model: ModelRow) -> None:
     unseen = {one["label"] for one in dataset.classes} - set(model.card["classes"])
     if unseen or not dataset.classes:
         raise invalid_field("dataset_id", "unknown_class", "it has labels that the model does not know")
+
+
+def _check_columns(dataset: DatasetRow, inputs: Inputs, target: str | None) -> None:
+    """Refuse a dataset without the model's columns. `target`: what may be one of them."""
+    stored = [column for column in dataset.columns or () if column["role"] == "feature"]
+    columns = [Column(column["name"], column.get("kind", "numeric")) for column in stored]
+    sparse, width = dataset.storage == "csr", dataset.n_features
+    if target is not None and inputs.stands_for(target, columns, sparse=sparse):
+        columns.append(inputs.read_labels(target, dataset.label_names)[0])
+        width += 1
+
+    def is_empty(place: int) -> bool:
+        return place < len(stored) and stored[place].get("missing") == dataset.n_rows
+
+    try:
+        inputs.places(columns, width, sparse=sparse, is_empty=is_empty)
+    except PreprocessError as error:
+        detail = f"the dataset does not fit the model: {error.message}"
+        raise invalid_field("dataset_id", "feature_mismatch", detail) from error

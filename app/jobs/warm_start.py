@@ -29,7 +29,7 @@ def check(session: Session, blobs: BlobStore, request: TrainRequest, dataset: Da
         raise _refusal("unknown_model", "there is no such model") from None
     if model.task != task:
         raise _refusal("task_mismatch", f"it is a model of task {model.task}, and this job's task is {task}")
-    header = file.read(blobs.path(model.blob)).header
+    header, _ = file.read_header(blobs.path(model.blob))
     if task in CLASS_TASKS and set(header.classes) != {one["label"] for one in dataset.classes}:
         raise _refusal("class_mismatch", "it was trained on other classes than the dataset has")
     if header.preprocess is None and resolve(request, dataset) is None:

@@ -103,29 +103,12 @@ def encode(header: Header, arrays: dict[str, Array]) -> bytes:
 
 def read(path: Path) -> ModelFile:
     """Map a model file. Everything that it says about itself is checked against its size first."""
-    with path.open("rb") as file:
-        try:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:
-            raise CorruptModel("the file is empty") from None
-    if content[: len(MAGIC)] != MAGIC or len(content) < PREFIX.size:
-        raise CorruptModel("the file does not start like a model")
-    _, length, digest = PREFIX.unpack_from(content)
-    if length > min(MAX_HEADER_BYTES, len(content) - PREFIX.size):
-        raise CorruptModel("the header is longer than the file")
+    content, length, digest = _mapped(path)
     with memoryview(content) as whole, whole[PREFIX.size :] as body:
         if hashlib.sha256(body).digest() != digest:
             raise CorruptModel("the bytes are not the ones that were written")
-    try:
-        header = Header.model_validate_json(content[PREFIX.size : PREFIX.size + length])
-    except ValidationError as error:
-        raise CorruptModel(f"the header is wrong in {error.error_count()} place(s)") from error
-    start = _start(length)
-    extra = {
-        name: _view(content, start, header, name, entry.shape, entry.dtype)
-        for name, entry in header.arrays.items()
-        if name.startswith(("preprocess.", "calibration."))
-    }
+    header, start = _header(content, length), _start(length)
+    extra = _views(content, start, header, ("preprocess.", "calibration."))
     if header.task == "multiclass":
         k = len(header.classes)
         coef = _view(content, start, header, "coef", [k, header.n_features])
@@ -138,6 +121,43 @@ def read(path: Path) -> ModelFile:
         if (np.diff(thresholds) < 0).any():
             raise CorruptModel("the thresholds are not in order")
     return ModelFile(header, coef, float(intercept[0]), thresholds, extra, len(content))
+
+
+def read_header(path: Path) -> tuple[Header, dict[str, Array]]:
+    """The header and the arrays of `preprocess`, fast however large the weights are: only `read` looks at those."""
+    content, length, _ = _mapped(path)
+    header = _header(content, length)
+    return header, _views(content, _start(length), header, ("preprocess.",))
+
+
+def _mapped(path: Path) -> tuple[mmap.mmap, int, bytes]:
+    """(content, length of the header, digest)."""
+    with path.open("rb") as file:
+        try:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:
+            raise CorruptModel("the file is empty") from None
+    if content[: len(MAGIC)] != MAGIC or len(content) < PREFIX.size:
+        raise CorruptModel("the file does not start like a model")
+    _, length, digest = PREFIX.unpack_from(content)
+    if length > min(MAX_HEADER_BYTES, len(content) - PREFIX.size):
+        raise CorruptModel("the header is longer than the file")
+    return content, length, digest
+
+
+def _header(content: mmap.mmap, length: int) -> Header:
+    try:
+        return Header.model_validate_json(content[PREFIX.size : PREFIX.size + length])
+    except ValidationError as error:
+        raise CorruptModel(f"the header is wrong in {error.error_count()} place(s)") from error
+
+
+def _views(content: mmap.mmap, start: int, header: Header, prefixes: tuple[str, ...]) -> dict[str, Array]:
+    return {
+        name: _view(content, start, header, name, entry.shape, entry.dtype)
+        for name, entry in header.arrays.items()
+        if name.startswith(prefixes)
+    }
 
 
 def _view(content: mmap.mmap, start: int, header: Header, name: str, shape: list[int], dtype: str = "<f8") -> Array:

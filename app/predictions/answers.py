@@ -9,7 +9,7 @@ import numpy as np
 
 from app.errors import invalid_field
 from app.models.calibration import Calibration
-from app.models.file import ModelFile
+from app.models.file import Header, ModelFile
 from app.predictions import linear
 from app.predictions.certainty import Certainty
 from app.predictions.features import Features
@@ -23,10 +23,9 @@ DEFAULT_OUTPUTS = ("label", "score")
 NEED_CLASSES = frozenset({"probabilities", "scores"})  # the answer has to say in which order
 
 
-def offered(model: ModelFile) -> tuple[str, ...]:
+def offered(header: Header) -> tuple[str, ...]:
     """What can be asked of a model."""
-    header = model.header
-    has_ranks = header.task == "ordinal" and model.thresholds is not None
+    has_ranks = header.task == "ordinal" and bool(header.classes)
     missing = set()
     if header.task == "ordinal" and not has_ranks:
         missing |= {"label"}  # it orders rows by real-valued relevance; there are no ranks to name

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import Invalid, invalid_field
-from app.models.file import ModelFile
+from app.models.file import Header, ModelFile
 from app.predictions import linear
 from app.predictions.features import Features, Prepared, interleaved
 from app.predictions.linear import Array, Matrix
@@ -23,8 +23,9 @@ from app.predictions.rows import (
     Rows,
     check_width,
 )
-from app.preprocess.document import from_document
+from app.preprocess.document import from_document, read_inputs
 from app.preprocess.errors import PreprocessError, called
+from app.preprocess.inputs import Inputs
 from app.preprocess.pipeline import Pipeline
 from app.preprocess.values import EXPECTED
 
@@ -36,6 +37,13 @@ def features_of(model: ModelFile) -> Features:
     pipeline = from_document(model.header.preprocess, model.extra)
     column_of = None if pipeline.is_plain else pipeline.column_of_features
     return PreparedFeatures(pipeline.n_columns, pipeline.names or (), column_of, pipeline=pipeline)
+
+
+def inputs_of(header: Header, arrays: Mapping[str, Array]) -> Inputs:
+    """The columns that the model reads; `arrays` are those of its preprocessing. Raises CorruptModel."""
+    if header.preprocess is None:
+        return Inputs(tuple(header.feature_names or ()) or None, header.n_features)
+    return read_inputs(header.preprocess, arrays)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,7 @@ class ServedModel:
 
     @classmethod
     def opened(cls, row: Location, stored: ModelFile) -> "ServedModel":
-        return cls(row.id, row.name, row.version, stored, features_of(stored), offered(stored))
+        return cls(row.id, row.name, row.version, stored, features_of(stored), offered(stored.header))
 
 
 class _Trusted(NamedTuple):

@@ -11,6 +11,7 @@ from app.models.file import CorruptModel
 from app.preprocess.categorical import HashedLevels, OneHot
 from app.preprocess.dates import Dates
 from app.preprocess.features import Encoder
+from app.preprocess.inputs import Inputs
 from app.preprocess.numeric import Numbers
 from app.preprocess.pipeline import Pipeline
 from app.preprocess.spec import DatePart, HashDims, TextSettings
@@ -19,6 +20,7 @@ from app.preprocess.text import Terms
 PREFIX = "preprocess."
 FLAGS = ("boolean", "refuses_missing", "indicates")
 FIGURES = ("fill", "shift", "scale")
+KINDS: dict[str, Kind] = {"onehot": "categorical", "hash": "categorical", "dates": "date", "text": "text"}
 
 
 class Entry(BaseModel):
@@ -101,13 +103,7 @@ def to_document(pipeline: Pipeline) -> tuple[dict[str, Any], dict[str, Array]]:
 
 def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Pipeline:
     """The pipeline that was stored. Raises CorruptModel if the parts do not fit each other."""
-    try:
-        read = Document.model_validate(document)
-    except ValidationError as error:
-        raise CorruptModel(f"the preprocessing is wrong in {error.error_count()} place(s)") from error
-    names = None
-    if read.named:
-        names = tuple(_strings(arrays, "names", read.n_columns).to_list())
+    read = _read(document)
     encoders = tuple(_encoder(entry, number, arrays) for number, entry in enumerate(read.encoders))
     taken = [*(encoder.column for encoder in encoders), *read.ignored]
     columns = _array(arrays, "numbers.columns", None, np.arange(read.n_columns))
@@ -115,7 +111,7 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> P
     if not _is_every(every, read.n_columns) or (np.diff(columns) <= 0).any():
         raise CorruptModel("the preprocessing does not use each column once")
     return Pipeline(
-        names=names,
+        names=_names(read, arrays),
         n_columns=read.n_columns,
         ignored=frozenset(read.ignored),
         numbers=_numbers(columns, arrays),
@@ -123,6 +119,27 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> P
         sparse=read.sparse,
         single=read.single,
     )
+
+
+def read_inputs(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Inputs:
+    """What the stored pipeline's `inputs` are, without a look at what it learnt. Raises CorruptModel."""
+    read = _read(document)
+    columns = _array(arrays, "numbers.columns", None, np.arange(read.n_columns))
+    boolean = _array(arrays, "numbers.boolean", len(columns), np.zeros(len(columns))).astype(bool)
+    kinds: dict[int, Kind] = dict.fromkeys(columns[boolean].tolist(), "boolean")
+    kinds |= {entry.column: KINDS[entry.type] for entry in read.encoders}
+    return Inputs(_names(read, arrays), read.n_columns, frozenset(read.ignored), kinds)
+
+
+def _read(document: Mapping[str, Any]) -> Document:
+    try:
+        return Document.model_validate(document)
+    except ValidationError as error:
+        raise CorruptModel(f"the preprocessing is wrong in {error.error_count()} place(s)") from error
+
+
+def _names(read: Document, arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
+    return tuple(_strings(arrays, "names", read.n_columns).to_list()) if read.named else None
 
 
 def _numbers(columns: Array, arrays: Mapping[str, Array]) -> Numbers:

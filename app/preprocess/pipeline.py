@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from app.frame import Array, Kind
 from app.preprocess.errors import PreprocessError, called
 from app.preprocess.features import Encoder, Feature, Floats, csr, is_sparse, row_sums, side_by_side
+from app.preprocess.inputs import Inputs
 from app.preprocess.numeric import Numbers
 from app.preprocess.text import count_terms
 from app.preprocess.values import given_numbers, given_values, missing_rows
@@ -47,6 +48,12 @@ class Pipeline:
     def is_plain(self) -> bool:
         """Whether the features are the raw columns themselves, in order: a row of numbers needs no encoding."""
         return not self.encoders and self.numbers.width == len(self.numbers.columns) == self.n_columns
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        kinds: dict[int, Kind] = dict.fromkeys(self.numbers.columns[self.numbers.boolean].tolist(), "boolean")
+        kinds |= {encoder.column: encoder.kind for encoder in self.encoders}
+        return Inputs(self.names, self.n_columns, self.ignored, kinds)
 
     def name(self, column: int) -> str:
         return str(column) if self.names is None else self.names[column]

@@ -14,6 +14,7 @@ from app.preprocess.dates import DAY, Dates, has_times
 from app.preprocess.errors import PreprocessError, called
 from app.preprocess.features import Encoder, is_sparse
 from app.preprocess.figures import Figures, rows_in_single
+from app.preprocess.inputs import Inputs
 from app.preprocess.measure import measure
 from app.preprocess.numeric import Numbers, choose_scale, disparity, units
 from app.preprocess.pipeline import Pipeline, Warning
@@ -43,21 +44,14 @@ def fit(spec: Preprocess, frame: Frame, tol: float = 0.0) -> Fitted:
 
 def transform(pipeline: Pipeline, frame: Frame) -> Any:
     """The features of stored rows in raw units, dense or CSR; columns are found by name. Raises PreprocessError."""
-    places = np.arange(pipeline.n_columns)
-    if pipeline.names is not None and frame.columns:
-        places = _places(pipeline.names, pipeline.ignored, frame)
-    elif frame.n_features > pipeline.n_columns or (frame.n_features < pipeline.n_columns and not is_sparse(frame.X)):
-        message = f"the rows have {frame.n_features} columns, the model {pipeline.n_columns}"
-        raise PreprocessError("column_mismatch", message)
+    places = _places(pipeline.inputs, frame)
     numbers = _numbers_of(frame, places[pipeline.numbers.columns], pipeline)
     if not is_sparse(numbers):
         pipeline.check_numbers(numbers)
     blocks = []
     for encoder in pipeline.encoders:
         place, name = int(places[encoder.column]), pipeline.name(encoder.column)
-        stored = _kind(frame, place)
-        if encoder.kind == "date" and np.isnan(frame.X[:, place]).all():
-            stored = "date"  # nothing is known of a column without values
+        stored: Kind = _kind(frame, place) if encoder.kind != "date" else "date"  # or it has no values
         values = stored_values(frame, place, name, stored, encoder.kind)
         if isinstance(values, Texts):
             text_counts.warm()
@@ -76,7 +70,7 @@ def aligned(frame: Frame, columns: Sequence[Column]) -> Frame:
     """Numeric rows with their columns in another order, if both have names. Raises PreprocessError."""
     if not columns or not frame.columns:
         return frame
-    places = _places([column.name for column in columns], frozenset(), frame)
+    places = _places(Inputs(tuple(column.name for column in columns), len(columns)), frame)
     return frame if _is_every(places, frame.n_features) else Frame(frame.X[:, places], columns)
 
 
@@ -285,15 +279,9 @@ def _stored_smaller(pipeline: Pipeline, frame: Frame, others: list[int]) -> Pipe
     return replace(pipeline, sparse=is_smaller)
 
 
-def _places(names: Sequence[str], ignored: frozenset[int], frame: Frame) -> Array:
-    """For each named column, where the rows have it; -1 for ignored ones that they lack."""
-    at = {column.name: place for place, column in enumerate(frame.columns)}
-    places = np.array([at.get(name, -1) for name in names], dtype=np.int64)
-    for column in np.flatnonzero(places < 0).tolist():
-        if column not in ignored:
-            message = f"the rows have no column {called(names[column])}"
-            raise PreprocessError("missing_column", message, names[column])
-    return places
+def _places(inputs: Inputs, frame: Frame) -> Array:
+    sparse = is_sparse(frame.X)
+    return inputs.places(frame.columns, frame.n_features, sparse=sparse, is_empty=frame.is_empty)
 
 
 def _numbers_of(frame: Frame, places: Array, pipeline: Pipeline) -> Any:
@@ -303,11 +291,6 @@ def _numbers_of(frame: Frame, places: Array, pipeline: Pipeline) -> Any:
         if X.shape[1] < pipeline.n_columns:  # a sparse file ends with its last entry: what is not there is zero
             X = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], pipeline.n_columns))
         return X if len(places) == X.shape[1] else X[:, places]
-    for place in places.tolist() if frame.columns else ():
-        if _kind(frame, place) not in ("numeric", "boolean") and not np.isnan(X[:, place]).all():
-            name = frame.columns[place].name
-            message = f"column {called(name)} is {_kind(frame, place)} here and numeric in the model"
-            raise PreprocessError("kind_mismatch", message, name)
     return X if _is_every(places, X.shape[1]) else np.asarray(X[:, places], dtype=np.float64)
 
 

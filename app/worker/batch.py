@@ -7,14 +7,14 @@ import msgspec
 from app.datasets.arrays import open_arrays
 from app.jobs import queue
 from app.jobs.model_requests import PredictRequest
+from app.jobs.on_model import target_name
 from app.jobs.repository import Claim
 from app.models.repository import Location
-from app.predictions.answers import DEFAULT_OUTPUTS, Scored
+from app.predictions.answers import DEFAULT_OUTPUTS, Scored, chosen
 from app.predictions.served import ServedModel
 from app.storage import repository as ownership
 from app.worker.batch_files import batch_file
 from app.worker.desk import Desk, StopAsked
-from app.worker.failures import PermanentFailure
 from app.worker.on_model import Passing, Subject, load_subject
 from app.worker.scoring import DatasetScorer
 
@@ -26,9 +26,8 @@ def predict_batch(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
     request = PredictRequest.model_validate(subject.job.spec)
     row = subject.model
     model = ServedModel.opened(Location(row.id, row.name, row.version, row.blob), subject.file)
-    outputs = _outputs(request, model)
-    target = next((column["name"] for column in subject.dataset.columns if column["role"] == "target"), None)
-    scorer = DatasetScorer(subject.file, open_arrays(desk.blobs, subject.dataset), target)
+    outputs = chosen(model.outputs, request.wanted, DEFAULT_OUTPUTS)
+    scorer = DatasetScorer(subject.file, open_arrays(desk.blobs, subject.dataset), target_name(subject.dataset))
     passing = Passing(desk.database, claim, scorer.n_rows, stop_reason)
     failed = 0
     with desk.blobs.stage() as staged, desk.blobs.stage() as refused:
@@ -70,12 +69,3 @@ def _commit(
         queue.succeed(session, claim, subject.model.id, outcome)
         ownership.lock(session)
         ownership.own(session, claim.job_id, {one["sha256"]: one["bytes"] for one in files.values()})
-
-
-def _outputs(request: PredictRequest, model: ServedModel) -> tuple[str, ...]:
-    if request.wanted is None:
-        return tuple(name for name in model.outputs if name in DEFAULT_OUTPUTS)
-    if unknown := [name for name in request.wanted if name not in model.outputs]:
-        message = f"this model cannot answer {unknown[0]}; it returns: {', '.join(model.outputs)}"
-        raise PermanentFailure("unknown_output", message, "return")
-    return tuple(name for name in model.outputs if name in request.wanted)

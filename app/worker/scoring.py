@@ -1,18 +1,19 @@
 """A stored model on a stored dataset: its rows become features and scores, a bounded number at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from app.datasets.arrays import DatasetArrays
-from app.frame import Column, Frame, Strings, let_go
+from app.frame import Frame, let_go
 from app.models.file import ModelFile
 from app.predictions import linear
-from app.predictions.prepared import PreparedFeatures, features_of
+from app.predictions.prepared import PreparedFeatures, features_of, inputs_of
 from app.preprocess import training
 from app.preprocess.errors import PreprocessError, called
+from app.preprocess.inputs import Inputs
 from app.preprocess.pipeline import Pipeline
 from app.worker.dense_sums import dense_sums
 from app.worker.failures import PermanentFailure
@@ -45,12 +46,17 @@ class DatasetScorer:
     def __init__(self, model: ModelFile, rows: DatasetArrays, target: str | None = None) -> None:
         """`target` is the name of the dataset's target: a file without labels has a feature in its place."""
         self._model = model
-        features = features_of(model)
+        features, inputs = features_of(model), inputs_of(model.header, model.extra)
         self._column_of = features.column_of
         self._pipeline = features.pipeline if isinstance(features, PreparedFeatures) else None
         self._frame, self._y = rows.frame, rows.y
-        self._target = self._feature_in_place_of(rows, target)
-        self._places = None if self._pipeline else _places(model, rows.frame, self._columns)
+        self._columns = list(rows.frame.columns)
+        self._has_target = inputs.stands_for(target, self._columns, sparse=linear.is_sparse(rows.X))
+        if self._has_target and target is not None:
+            column, numbers = inputs.read_labels(target, rows.label_names)
+            self._columns.append(column)
+            self._y = rows.y if numbers is None else numbers[rows.y]
+        self._places = self._find_places(inputs)
 
     @property
     def n_rows(self) -> int:
@@ -64,19 +70,19 @@ class DatasetScorer:
             yield self._score(np.arange(first, min(first + step, self.n_rows)))
             let_go(self._frame.X[first : first + step])
 
-    @property
-    def _columns(self) -> list[Column]:
-        return [*self._frame.columns, *([] if self._target is None else [self._target])]
+    def _find_places(self, inputs: Inputs) -> Array | None:
+        """Which columns of the dataset the model's are; None: all of them, in order."""
+        width = self._frame.n_features + self._has_target
 
-    def _feature_in_place_of(self, rows: DatasetArrays, target: str | None) -> Column | None:
-        """The target's column if the model knows it as a feature, and no other column has its name."""
-        names = self._model.header.feature_names if self._pipeline is None else self._pipeline.names
-        taken = {column.name for column in rows.frame.columns}
-        if target is None or target not in (names or ()) or target in taken or linear.is_sparse(rows.frame.X):
-            return None
-        if rows.label_names is None:
-            return Column(target)
-        return Column(target, "categorical", Strings.of(rows.label_names))
+        def is_empty(place: int) -> bool:
+            return place < self._frame.n_features and self._frame.is_empty(place)
+
+        try:
+            sparse = linear.is_sparse(self._frame.X)
+            places = inputs.places(self._columns, width, sparse=sparse, is_empty=is_empty)
+        except PreprocessError as error:
+            raise _other_features(error.message) from error
+        return None if sparse or np.array_equal(places, np.arange(width)) else places
 
     def _score(self, rows: Array) -> Block:
         failures: list[RowFailure] = []
@@ -98,7 +104,7 @@ class DatasetScorer:
     def _rows(self, rows: Array) -> Frame:
         """Consecutive rows; numbers are not copied."""
         part = self._frame.rows(slice(rows[0], rows[-1] + 1))
-        if self._target is None:
+        if not self._has_target:
             return part
         return Frame(np.column_stack([part.X, self._y[rows]]), self._columns, part.texts)
 
@@ -139,30 +145,6 @@ def _stacked(matrices: list[Any]) -> Any:
     if len(matrices) == 1:
         return matrices[0]
     return sp.vstack(matrices, format="csr") if linear.is_sparse(matrices[0]) else np.vstack(matrices)
-
-
-def _places(model: ModelFile, frame: Frame, columns: Sequence[Column]) -> Array | None:
-    """Which columns of the dataset the model's features are; None: all of them, in order."""
-    header, names = model.header, [column.name for column in columns]
-    if header.feature_names and names:
-        number_of = {name: number for number, name in enumerate(names)}
-        if missing := [name for name in header.feature_names if name not in number_of]:
-            raise _other_features(f"it has no column {called(missing[0])}, which is a feature of the model")
-        places = np.array([number_of[name] for name in header.feature_names])
-        _check_numeric([columns[place] for place in places])
-        return None if names == header.feature_names else places
-    _check_numeric(columns)
-    width = frame.n_features
-    if width > header.n_features or (width < header.n_features and not linear.is_sparse(frame.X)):
-        raise _other_features(f"it has {width} features, the model {header.n_features}")
-    return None
-
-
-def _check_numeric(columns: Sequence[Column]) -> None:
-    for column in columns:
-        if column.kind not in ("numeric", "boolean"):
-            message = f"its column {called(column.name)} holds no numbers, and the model knows only those"
-            raise _other_features(message)
 
 
 def _other_features(message: str) -> PermanentFailure:

@@ -9,8 +9,17 @@ import pytest
 from app.db import Database
 from app.main import create_app
 from app.models import service as models
+from app.storage import BlobStore
 from app.waiting import preferred_wait
-from tests.builders import InProcess, checked_problem, dataset_row, model_row, queued_jobs, temporary_settings
+from tests.builders import (
+    InProcess,
+    checked_problem,
+    dataset_row,
+    model_bytes,
+    model_row,
+    queued_jobs,
+    temporary_settings,
+)
 
 BUDGET_BYTES = 1 << 30
 
@@ -93,11 +102,12 @@ def test_lists_are_narrowed_and_moments_may_have_any_zone(http: InProcess, datab
             assert problem["errors"][0]["field"] == "created_after"
 
 
-def test_a_job_on_a_model_that_no_machine_holds_is_refused(http: InProcess, database: Database) -> None:
+def test_a_job_on_a_model_that_no_machine_holds_is_refused(http: InProcess, database: Database, tmp_path: Path) -> None:
     """No worker would ever claim it: it would be queued for good."""
     dataset = dataset_row(n_rows=BUDGET_BYTES // 100, classes=[{"label": -1, "count": 1}, {"label": 1, "count": 1}])
     (job_id,) = queued_jobs(database, [0])
-    model = model_row(job_id, name="m", card={"classes": [-1, 1], "lineage": {"dataset_id": dataset.id}})
+    blob = BlobStore(tmp_path).put(model_bytes([1.0], classes=[-1, 1], feature_names=["a"]))
+    model = model_row(job_id, name="m", blob=blob, card={"classes": [-1, 1], "lineage": {"dataset_id": dataset.id}})
     with database.write() as session:
         session.add(dataset)
         models.register(session, model, 1, 0)

@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn import metrics as reference
 
+from app import spelling
 from app.db.tables import BlobOwnerRow, EvaluationRow
 from app.errors import AppError
+from app.frame import Kind
 from app.jobs.model_requests import EvaluateRequest, PredictRequest
 from app.models.repository import Location
 from app.predictions.rows import Columns
@@ -105,10 +107,8 @@ def test_what_cannot_be_evaluated_is_refused(bench: Bench) -> None:
         evaluate(bench, bench.store(X, three_words(signal)))
     with pytest.raises(AppError, match="does not know"):
         evaluate(bench, bench.store(X, signal))
-    narrow = bench.store(X[:, :3], np.where(signal > 0, "up", "down"))
-    failed = bench.run_on_model(EvaluateRequest(type="evaluate", model="m", dataset_id=narrow))
-    assert (failed["status"], failed["error"]["code"]) == ("failed", "feature_mismatch")
-    assert "3 features, the model 4" in failed["error"]["message"]
+    with pytest.raises(AppError, match=r"dataset_id: .* 3 features, the model 4"):
+        evaluate(bench, bench.store(X[:, :3], np.where(signal > 0, "up", "down")))
     assert count_rows(bench.database, EvaluationRow) == 0
 
 
@@ -199,21 +199,8 @@ def test_a_sparse_dataset_may_be_narrower_and_columns_go_by_name(bench: Bench) -
     )
     lacking = bench.store(X, signal)
     bench.describe(lacking, columns=[*columns[:3], {"name": "z", "role": "feature", "kind": "numeric"}])
-    job = bench.run_on_model(PredictRequest(type="predict", model="m", dataset_id=lacking))
-    assert (job["status"], job["error"]["code"], job["error"]["param"]) == ("failed", "feature_mismatch", "dataset_id")
-    assert "'d'" in job["error"]["message"]
-
-
-def test_an_output_that_the_model_has_not_fails_by_name(bench: Bench) -> None:
-    X, signal = noisy(50)
-    dataset_id = bench.store(X, (signal > 0).astype(float))
-    bench.run(dataset_id)
-    job = bench.run_on_model(
-        PredictRequest.model_validate(
-            {"type": "predict", "model": "m", "dataset_id": dataset_id, "return": ["probability"]}
-        )
-    )
-    assert (job["status"], job["error"]["code"], job["error"]["param"]) == ("failed", "unknown_output", "return")
+    with pytest.raises(AppError, match=r"dataset_id: .* no column 'd'"):
+        predict(bench, lacking)
 
 
 def test_cancel_between_blocks_leaves_no_file(bench: Bench) -> None:
@@ -240,6 +227,23 @@ def test_a_file_without_labels_is_predicted(bench: Bench) -> None:
     np.testing.assert_allclose(
         np.array(table("csv", content)["score"], dtype=float), X @ model.coef + model.intercept, rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("labels", [["true", "False"], ["t", "f"], ["2024-05-31", "2024-06-01T12:00"], ["1.5", "NA"]])
+def test_a_file_without_labels_is_predicted_whatever_its_last_column_holds(bench: Bench, labels: list[str]) -> None:
+    """A feature is read as it was for training, also where its cells were taken for the names of classes."""
+    read = spelling.read_boolean if spelling.read_boolean(labels[0]) is not None else spelling.read_date
+    kind: Kind = "numeric" if labels[1] == "NA" else "boolean" if read is spelling.read_boolean else "date"
+    X, signal = noisy(50)
+    chosen = [label if label != "NA" else None for label in np.where(X[:, 3] > 0, *labels)]
+    values = [None if label is None else float(label) if kind == "numeric" else read(label) for label in chosen]
+    cells: Json = {"a": ("numeric", X[:, 0].tolist()), "b": (kind, values)}
+    whole = bench.store_frame(frame_of(cells), (signal > 0).astype(float))
+    bench.run(whole, preprocess={})
+    _, expected, _ = predict(bench, whole)
+    columns = [{"name": "a", "role": "feature", "kind": "numeric"}, {"name": "b", "role": "target"}]
+    _, content, _ = predict(bench, bench.store(X[:, :1], np.where(X[:, 3] > 0, *labels), columns))
+    assert content == expected
 
 
 def shop(rows: int) -> tuple[Json, Array]:

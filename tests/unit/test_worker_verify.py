@@ -124,10 +124,18 @@ def test_other_rows_are_found_out(bench: Bench) -> None:
     assert result["matches"] is False
     fields = [one["field"] for one in result["differences"]]
     assert fields == ["dataset.sha256", "certificate.primal", "certificate.dual_bound"]
-    narrow = bench.store(X[:, :2], (signal > 0).astype(float))
-    failed = bench.run_on_model(VerifyRequest(type="verify", model="m", dataset_id=narrow))
-    assert (failed["status"], failed["error"]["code"]) == ("failed", "other_data")
     assert dataset_id != other
+    labels = (signal > 0).astype(float)
+    for rows, code in (
+        (bench.store(X[:, :2], labels), "feature_mismatch"),
+        (bench.store(X, labels + 1.0), "unknown_class"),
+    ):
+        with pytest.raises(AppError) as refusal:
+            bench.run_on_model(VerifyRequest(type="verify", model="m", dataset_id=rows))
+        assert refusal.value.code == code
+    one_class = bench.store(X, np.ones(len(X)))
+    failed = bench.run_on_model(VerifyRequest(type="verify", model="m", dataset_id=one_class))
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "other_data")
 
 
 def test_what_cannot_be_verified_is_refused(bench: Bench) -> None:

@@ -1,0 +1,86 @@
+"""Which columns a model reads, and whether stored rows have them: known before any row is looked at."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from app.frame import Column, Kind, Strings
+from app.preprocess.errors import PreprocessError, called
+from app.preprocess.values import Floats, check_kind, given_numbers
+
+Places = npt.NDArray[np.int64]
+
+NUMBERS: tuple[Kind, ...] = ("numeric", "boolean")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    names: tuple[str, ...] | None
+    """Of all columns, also ignored ones; None: they have none."""
+    n_columns: int
+    ignored: frozenset[int] = frozenset()
+    kinds: Mapping[int, Kind] = field(default_factory=dict)
+    """What columns are taken for; those that are not here are numeric."""
+
+    def places(
+        self, columns: Sequence[Column], n_features: int, *, sparse: bool, is_empty: Callable[[int], bool]
+    ) -> Places:
+        """Where stored rows have each column; -1 for ignored ones that they lack. Raises PreprocessError.
+
+        `columns` are those of the rows, by which they are found if both sides have names; `is_empty` says of a place
+        that no row has a value there, so that nothing is known of its kind.
+        """
+        places = np.arange(self.n_columns)
+        if self.names is not None and columns:
+            places = self._named_places(self.names, columns)
+        elif n_features > self.n_columns or (n_features < self.n_columns and not sparse):
+            message = f"the rows have {n_features} features, the model {self.n_columns}"
+            raise PreprocessError("column_mismatch", message)
+        for column in range(self.n_columns) if columns else self.kinds:
+            if column not in self.ignored:
+                self._check(column, columns, int(places[column]), is_empty)
+        return places
+
+    def stands_for(self, name: str | None, columns: Sequence[Column], *, sparse: bool) -> bool:
+        """Whether a target of this name is a feature that was taken for the target: a file without labels has one."""
+        if name is None or sparse or self.names is None or name not in self.names:
+            return False
+        return all(column.name != name for column in columns)
+
+    def read_labels(self, name: str, labels: Sequence[str] | None) -> tuple[Column, Floats | None]:
+        """Such a target as the feature that it is, and the number of each label, where labels are text.
+
+        They are read as the cells of the feature would be. What cannot be read so is a category.
+        """
+        assert self.names is not None
+        kind = self.kinds.get(self.names.index(name), "numeric")
+        if labels is None:
+            return Column(name), None
+        if kind in ("numeric", "boolean", "date"):
+            try:
+                return Column(name, kind), given_numbers(labels, len(labels), name, kind)
+            except PreprocessError:
+                pass  # `places` says of which kind it is, and of which it should be
+        return Column(name, "categorical", Strings.of(labels)), None
+
+    def _named_places(self, names: Sequence[str], columns: Sequence[Column]) -> Places:
+        at = {column.name: place for place, column in enumerate(columns)}
+        places = np.array([at.get(name, -1) for name in names], dtype=np.int64)
+        for column in np.flatnonzero(places < 0).tolist():
+            if column not in self.ignored:
+                message = f"the rows have no column {called(names[column])}"
+                raise PreprocessError("missing_column", message, names[column])
+        return places
+
+    def _check(self, column: int, columns: Sequence[Column], place: int, is_empty: Callable[[int], bool]) -> None:
+        wanted, stored = self.kinds.get(column, "numeric"), columns[place].kind if place < len(columns) else "numeric"
+        if stored == wanted or (stored in NUMBERS and wanted in NUMBERS):
+            return
+        name = self.names[column] if self.names is not None else str(column)
+        if wanted in NUMBERS and not is_empty(place):
+            message = f"column {called(name)} is {stored} here and {wanted} in the model"
+            raise PreprocessError("kind_mismatch", message, name)
+        if wanted not in NUMBERS and not (wanted == "date" and is_empty(place)):
+            check_kind(name, stored, wanted)
