@@ -12,7 +12,7 @@ from app.predictions.edge import HEADER_LENGTH
 from app.predictions.features import Features
 from app.predictions.linear import Array
 from app.predictions.replies import Reply, plain
-from app.predictions.rows import Columns, ListRows, MatrixRows, Places, Rows, check_count
+from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, Places, Rows, check_count
 from app.predictions.served import ServedModel
 from app.predictions.service import headers_of, score
 
@@ -25,9 +25,10 @@ OF_A_CERTIFICATE = frozenset({"score_error_bound", "label_certain"})
 def infer_with(model: ServedModel, body: bytes, header_length: str | None) -> Reply:
     request = read_request(body, header_length)
     wanted = _wanted(request, _offered(model.outputs, is_certified=model.is_certified))
-    scored = score(model, to_rows(request.inputs, model.features))
+    rows = to_rows(request.inputs, model.features)
+    scored = score(model, rows)
     columns = scored.columns([name for name, _ in wanted])
-    outputs = [(_tensor(model, name, columns[name]), is_binary) for name, is_binary in wanted]
+    outputs = [(_tensor(model, name, columns[name], rows), is_binary) for name, is_binary in wanted]
     document: dict[str, Any] = {"model_name": model.name, "model_version": str(model.version)}
     if request.id is not None:
         document["id"] = request.id
@@ -120,7 +121,10 @@ def _wanted(request: InferRequest, offered: tuple[str, ...]) -> list[tuple[str, 
     return wanted
 
 
-def _tensor(model: ServedModel, name: str, column: Any) -> Tensor:
+def _tensor(model: ServedModel, name: str, column: Any, rows: Rows) -> Tensor:
+    if name in OF_A_CERTIFICATE and isinstance(column, list):  # some are null, and a tensor has no place for that
+        places = IN_MATRIX if isinstance(rows, MixedRows) else rows.places
+        raise places.refuse(column.index(None), "overflow", f"its {name} is too large to be a number")
     datatype = _datatype(model, name)
     if datatype == "BYTES":
         texts = [str(value) for value in plain(column)]

@@ -1,5 +1,6 @@
 """What scores mean, by task: classes, ranks or numbers, probabilities, and how certain they are."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -122,7 +123,10 @@ class Scored:
         if certainty is None:
             return [None] * len(self.scores)
         bounds = certainty.bounds(self.features.norms(self.matrix))
-        return bounds if bounds.ndim == 1 else self._of_best(bounds)
+        bounds = bounds if bounds.ndim == 1 else self._of_best(bounds)
+        if np.isfinite(bounds).all():
+            return bounds
+        return [bound if math.isfinite(bound) else None for bound in bounds.tolist()]
 
     @property
     def label_certain(self) -> Sequence[Any] | Array:

@@ -42,9 +42,10 @@ class Certainty:
             return None
         return cls(radius if is_one_vs_rest else float(radius[0]), beta)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def bounds(self, norms: Array) -> Array:
-        """What each score can be off by: one a row, or one a row and class."""
-        lengths = np.sqrt(norms**2 + self.beta**2)
+        """What each score can be off by: one a row, or one a row and class. Not finite: too large to be a number."""
+        lengths = np.hypot(norms, self.beta)
         return lengths * self.radius if isinstance(self.radius, float) else lengths[:, None] * self.radius
 
     def is_label_certain(self, norms: Array, scores: Array) -> Array:

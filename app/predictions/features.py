@@ -16,6 +16,7 @@ from app.errors import Invalid, invalid_field
 from app.predictions import linear
 from app.predictions.linear import Array, Matrix
 from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, NamedRows, Places, Rows, check_width
+from app.preprocess.norms import row_norms
 
 NUMBERS = "biuf"  # numpy's kinds of type
 
@@ -63,7 +64,7 @@ class Features:
 
     def norms(self, matrix: Matrix) -> Array:
         """The length of each row as the solver saw it."""
-        return linear.norms(matrix)
+        return row_norms(matrix)
 
     def explain_not_finite(self, matrix: Matrix, row: int, places: Places) -> Invalid:
         """Why a row has no score: a value that is missing or infinite, or a sum that is too large."""

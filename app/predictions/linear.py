@@ -71,14 +71,6 @@ def row_sums(matrix: Matrix) -> Array:
     return _dense_sums(matrix, np.ones(matrix.shape[1]))
 
 
-def norms(matrix: Matrix) -> Array:
-    """The Euclidean length of each row."""
-    if is_sparse(matrix):
-        return np.sqrt(_segment_sums(matrix.data**2, matrix.indptr))
-    lengths: Array = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
-    return lengths
-
-
 def _sums(matrix: Matrix, weights: Array, column_of: Array | None, dense_sums: DenseSums) -> Array:
     if column_of is None and not is_sparse(matrix):
         return dense_sums(matrix, weights)

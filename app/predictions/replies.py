@@ -162,7 +162,9 @@ def _npy(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
         (column,) = columns.values()
         array = np.asarray(column) if not isinstance(column, list) or _all_numbers(column) else None
     if array is None:
-        raise invalid_field("return", "not_an_array", "an npy answer holds one output, and that of numbers")
+        raise invalid_field(
+            "return", "not_an_array", "an npy answer holds one output, and that of numbers, none of which is null"
+        )
     stream = io.BytesIO()
     np.save(stream, array, allow_pickle=False)
     return stream.getvalue()

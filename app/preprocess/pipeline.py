@@ -11,8 +11,9 @@ import scipy.sparse as sp
 
 from app.frame import Array, Kind
 from app.preprocess.errors import PreprocessError, called
-from app.preprocess.features import Encoder, Feature, Floats, csr, is_sparse, row_sums, side_by_side
+from app.preprocess.features import Encoder, Feature, Floats, csr, is_sparse, side_by_side
 from app.preprocess.inputs import Inputs
+from app.preprocess.norms import row_norms
 from app.preprocess.numeric import Numbers
 from app.preprocess.text import count_terms
 from app.preprocess.values import given_numbers, given_values, missing_rows
@@ -132,18 +133,18 @@ class Pipeline:
             scales.append(scale[first:past])
         return np.concatenate(shifts), np.concatenate(scales)
 
+    @np.errstate(over="ignore")
     def solver_norms(self, features: Any) -> Floats:
         """|x| of each row as the solver saw it, without the constant of the bias."""
         shift, scale = self.solver_units
         if not is_sparse(features):
-            rows = (features - shift) / scale
-            return _norms(rows)
+            return row_norms((features - shift) / scale)
         shifted = np.flatnonzero(shift)
         data = np.where(shift[features.indices] == 0, features.data / scale[features.indices], 0.0)
-        still = sp.csr_array((data * data, features.indices, features.indptr), shape=features.shape)
+        still = sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
         # a shifted zero is not zero, and a client's sparse row does not store it
         moved = (features[:, shifted].toarray() - shift[shifted]) / scale[shifted]
-        return np.hypot(np.sqrt(row_sums(still)), _norms(moved))
+        return np.hypot(row_norms(still), row_norms(moved))
 
     def fold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
         """The solver's weights in raw units; of several classes: a row of weights and an intercept each."""
@@ -195,11 +196,6 @@ class Pipeline:
     @cached_property
     def _used_names(self) -> list[str]:
         return [self.name(column) for column in range(self.n_columns) if column not in self.ignored]
-
-
-def _norms(rows: Floats) -> Floats:
-    norms: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    return norms
 
 
 def _refuse_missing(missing: npt.NDArray[np.bool_], name: str) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 import solvers
 from app.models.file import Header
-from app.predictions import linear
 from app.predictions.certainty import Certainty
+from app.preprocess.norms import row_norms
 from tests.builders import SOAK
 
 TIGHT = 1e-10
@@ -63,13 +63,13 @@ def test_no_score_is_further_from_the_optimum_than_its_bound(case: dict[str, Any
     X, y = rows_and_labels(seed, case.get("task", "binary"))
     probes = np.vstack([X, np.random.default_rng(seed + 1).normal(scale=4.0, size=(300, 4)), np.zeros((1, 4))])
     exact = solvers.train(X, y, **case, tol=TIGHT, max_passes=20_000)
-    slack = np.sqrt(2.0 * max(exact.certificate.gap or 0.0, 0.0)) * np.sqrt(linear.norms(probes) ** 2 + 25.0)
+    slack = np.sqrt(2.0 * max(exact.certificate.gap or 0.0, 0.0)) * np.sqrt(row_norms(probes) ** 2 + 25.0)
     decided = 0
     for tol in (0.3, 1e-2, 1e-4):
         loose = solvers.train(X, y, **case, tol=tol)
         certainty = Certainty.of(header_of(loose, case))
         assert certainty is not None
-        norms = linear.norms(probes)
+        norms = row_norms(probes)
         ours, best = loose.decision_function(probes), exact.decision_function(probes)
         bounds = certainty.bounds(norms)
         difference = np.abs(ours - best)

@@ -1,0 +1,42 @@
+"""The Euclidean lengths of rows, also of those whose squares are too large or too small to be numbers."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from app.preprocess.features import Floats, is_sparse, row_sums
+
+SMALLEST = 1e-140
+"""Squares of what adds up to less may have lost digits."""
+
+
+@np.errstate(over="ignore")
+def row_norms(rows: Any) -> Floats:
+    """Of dense rows or CSR. Infinite only where the length itself is too large to be a number."""
+    norms = _from_squares(rows)
+    doubtful = ~((norms > SMALLEST) & (norms < np.inf))
+    if doubtful.any():
+        chosen = np.flatnonzero(doubtful)
+        norms[chosen] = _from_scaled(rows[chosen])
+    return norms
+
+
+def _from_squares(rows: Any) -> Floats:
+    squares = row_sums(rows.power(2)) if is_sparse(rows) else np.einsum("ij,ij->i", rows, rows)
+    norms: Floats = np.sqrt(squares)
+    return norms
+
+
+def _from_scaled(rows: Any) -> Floats:
+    """Every row divided by its largest entry, so that squares are at most 1."""
+    if is_sparse(rows):
+        largest, row_of = np.zeros(rows.shape[0]), np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        np.maximum.at(largest, row_of, np.abs(rows.data))
+    else:
+        largest = np.abs(rows).max(axis=1, initial=0.0)
+    units = np.where((largest > 0.0) & (largest < np.inf), largest, 1.0)
+    if is_sparse(rows):
+        scaled = sp.csr_array((rows.data / units[row_of], rows.indices, rows.indptr), shape=rows.shape)
+        return _from_squares(scaled) * units
+    return _from_squares(rows / units[:, None]) * units
