@@ -26,10 +26,12 @@ from functools import partial
 from app import machine
 from app.config import Settings
 from app.forkserver import FOR_READING, FOR_TRAINING, copy_process, settle, start_forkserver
+from app.workers_sign import WorkersSign
 
 START_SECONDS = 60.0
 CALM_SECONDS = 10.0  # a child that lived this long before it died is restarted at once
 LOOK_SECONDS = 0.1
+NOTICE_SECONDS = 5.0  # workers that take longer to start are compiling
 END_LOOK_SECONDS = 0.02
 LOWER_PRIORITY = 5  # training yields to the API when both want the processor
 FAILED = 2  # beside 0 and 1, which are answers
@@ -100,7 +102,8 @@ def launch(settings: Settings) -> int:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    children = _children(settings, sockets)
+    sign = WorkersSign()
+    children = _children(settings, sockets, sign)
     try:
         has_key = _in_child(_prepare_database, settings, meanwhile=_load)
         if not settings.bound_to_loopback and not has_key:
@@ -115,7 +118,7 @@ def launch(settings: Settings) -> int:
         if not _wait_until_ready(settings, children[0], stopping):
             return 0 if stopping.is_set() else 1
         _print_welcome(settings, has_key)
-        _watch(children, stopping)
+        _watch(children, stopping, sign if settings.workers else None)
         return 0
     finally:
         for one in sockets:  # with the children's copies the last ones: who comes now is refused and does not wait
@@ -123,8 +126,8 @@ def launch(settings: Settings) -> int:
         _stop(children, settings.drain_seconds + 2.0)
 
 
-def run_api(settings: Settings, listening: list[int], wake_fd: int | None) -> None:
-    """One HTTP process on sockets that are bound."""
+def run_api(settings: Settings, listening: list[int], wake_fd: int | None, sign: WorkersSign | None) -> None:
+    """One HTTP process on sockets that are bound; `sign` is that of the workers beside it."""
     start_forkserver(FOR_READING, copied=True)
     _follow_parent()
 
@@ -132,13 +135,16 @@ def run_api(settings: Settings, listening: list[int], wake_fd: int | None) -> No
     from app.server import Server
 
     app = create_app(settings)
+    app.state.workers_sign = sign
     if wake_fd is not None:
         app.state.context.database.on_announced = waker(wake_fd)
     if not Server(app, settings).serve_until_stopped([socket.socket(fileno=fd) for fd in listening]):
         raise SystemExit(3)
 
 
-def run_worker(settings: Settings, wake_fd: int | None = None, *, has_parent: bool = False) -> None:
+def run_worker(
+    settings: Settings, wake_fd: int | None = None, sign: WorkersSign | None = None, *, has_parent: bool = False
+) -> None:
     machine.lower_priority(LOWER_PRIORITY)
     start_forkserver(FOR_TRAINING, copied=True)  # before the import below: if it loads something, both do, side by side
     if has_parent:
@@ -146,7 +152,7 @@ def run_worker(settings: Settings, wake_fd: int | None = None, *, has_parent: bo
 
     from app.worker.supervisor import Supervisor
 
-    Supervisor(settings, wake_fd).run()
+    Supervisor(settings, wake_fd, sign).run()
 
 
 def _follow_parent() -> None:
@@ -236,16 +242,17 @@ def _prepare_database(settings: Settings) -> bool:
     return has_key
 
 
-def _children(settings: Settings, sockets: list[socket.socket]) -> list[Child]:
+def _children(settings: Settings, sockets: list[socket.socket], sign: WorkersSign) -> list[Child]:
     fds = tuple(one.fileno() for one in sockets)
     if not settings.workers:
-        serve = partial(run_api, settings, list(fds), None)
+        serve = partial(run_api, settings, list(fds), None, None)
         return [Child("api", serve, fds) for _ in range(settings.processes)]
     # Ours stay open, so that a child that is started again has its end of the pipe again.
     receiving, sending = os.pipe()
-    serve = partial(run_api, settings, list(fds), sending)
+    serve = partial(run_api, settings, list(fds), sending, sign)
     children = [Child("api", serve, (*fds, sending)) for _ in range(settings.processes)]
-    return [*children, Child("worker", partial(run_worker, settings, receiving, has_parent=True), (receiving,))]
+    work = partial(run_worker, settings, receiving, sign, has_parent=True)
+    return [*children, Child("worker", work, (receiving,))]
 
 
 def bound_sockets(settings: Settings) -> list[socket.socket]:
@@ -298,8 +305,13 @@ def _print_welcome(settings: Settings, has_key: bool) -> None:
     )
 
 
-def _watch(children: list[Child], stopping: threading.Event) -> None:
+def _watch(children: list[Child], stopping: threading.Event, sign: WorkersSign | None) -> None:
+    notice_at = time.monotonic() + NOTICE_SECONDS
     while not stopping.wait(LOOK_SECONDS):
+        if sign is not None and time.monotonic() >= notice_at:
+            if not sign.ready:
+                print("hyperplane: training kernels are being compiled, once; jobs wait until then", file=sys.stderr)
+            sign = None
         for child in children:
             if (code := child.poll()) is not None:
                 print(

@@ -92,6 +92,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.context = Context(settings, database, blobs)
     app.state.draining = False
+    app.state.workers_sign = None
     app.state.ingestor = ingestor
     app.state.processor = processor
     app.state.examiner = Examiner(settings, database, blobs, ingestor)

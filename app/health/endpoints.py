@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from sqlalchemy import text
 
 from app.db.migrate import is_current
 from app.deps import Context, InContext
+from app.workers_sign import WorkersSign
 
 router = APIRouter(tags=["health"])
 
@@ -20,6 +21,10 @@ class Liveness(BaseModel):
 class Readiness(BaseModel):
     status: Literal["ready", "not_ready"]
     checks: dict[str, str]
+    training: Literal["ok", "compiling", "elsewhere"] = Field(
+        description="Whether jobs are taken. `compiling`: the workers still compile or load their kernels, and jobs "
+        "wait in the queue; all else is answered. `elsewhere`: this service has no workers of its own."
+    )
 
 
 @router.get("/livez", operation_id="livez")
@@ -33,7 +38,7 @@ async def livez() -> Liveness:
     responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
 )
 def readyz(request: Request, response: Response, context: InContext) -> Readiness:
-    """Database reachable, schema current, storage writable, parser compiled, not about to end."""
+    """Database reachable, schema current, storage writable, parser compiled, not about to end; `training` beside it."""
     found = readiness(request, context)
     response.status_code = 200 if found.status == "ready" else 503
     return found
@@ -50,7 +55,12 @@ def readiness(request: Request, context: Context) -> Readiness:
     if request.app.state.draining:
         checks["draining"] = "this process is about to end"
     ready = all(outcome == "ok" for outcome in checks.values())
-    return Readiness(status="ready" if ready else "not_ready", checks=checks)
+    return Readiness(status="ready" if ready else "not_ready", checks=checks, training=_training(request))
+
+
+def _training(request: Request) -> Literal["ok", "compiling", "elsewhere"]:
+    sign: WorkersSign | None = request.app.state.workers_sign
+    return "elsewhere" if sign is None else "ok" if sign.ready else "compiling"
 
 
 def _ping(context: Context) -> None:

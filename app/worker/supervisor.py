@@ -29,6 +29,7 @@ from app.storage import BlobStore
 from app.storage import repository as ownership
 from app.worker.doorbell import Doorbell
 from app.worker.slot import DONE, GIVE_BACK, READY, Slot, StopReason
+from app.workers_sign import WorkersSign
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +61,10 @@ class Every:
 
 
 class Supervisor:
-    def __init__(self, settings: Settings, wake_fd: int | None = None) -> None:
-        """`wake_fd` is the end of a pipe through which the API beside this wakes it."""
+    def __init__(self, settings: Settings, wake_fd: int | None = None, sign: WorkersSign | None = None) -> None:
+        """`wake_fd` is the end of a pipe through which the API beside this wakes it; by `sign` that API knows of us."""
         self._settings = settings
+        self._sign = sign or WorkersSign()
         self._database = Database(settings.resolved_database_url)
         self._doorbell = Doorbell(self._database, settings.poll_seconds, wake_fd)
         self._blobs = BlobStore(settings.data_dir)
@@ -85,6 +87,7 @@ class Supervisor:
         signal.signal(signal.SIGTERM, self._on_stop_signal)
         signal.signal(signal.SIGINT, self._on_stop_signal)
         log.info("%s starts with %d slot(s)", self._id, self._settings.workers)
+        self._sign.ready = False
         start_forkserver(FOR_TRAINING)
         self._slots = [self._new_slot() for _ in range(self._settings.workers)]
         while not self._drained():
@@ -149,7 +152,7 @@ class Supervisor:
 
     def _on_message(self, slot: Slot, message: str) -> None:
         if message == READY:
-            slot.ready = True
+            slot.ready = self._sign.ready = True
         elif slot.claim is not None:
             if message == GIVE_BACK:
                 self._unsettled.append((slot.claim, queue.release))

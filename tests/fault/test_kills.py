@@ -124,6 +124,7 @@ def test_a_killed_supervisor_costs_one_lease(service: Service, dataset: str) -> 
     os.kill(service.child("worker"), signal.SIGKILL)
     ended = finish(service, job_id, 2)
     assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
+    assert service.get("/readyz")["training"] == "ok"
 
 
 def test_a_paused_worker_cannot_commit_what_is_no_longer_its_own(service: Service, dataset: str) -> None:
