@@ -1,4 +1,4 @@
-"""One migrated database of each kind for a module; each test finds its tables empty."""
+"""One migrated database of each kind for a module, and a registry of models on it; each test finds them anew."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import pytest
 
 from app.db import Database
 from tests.builders import empty_tables, migrated_database
+from tests.registry import Registry
 
 
 @pytest.fixture(scope="module")
@@ -18,3 +19,18 @@ def module_database(module_database_url: str) -> Iterator[Database]:
 def database(module_database: Database) -> Database:
     empty_tables(module_database.engine)
     return module_database
+
+
+@pytest.fixture(scope="module")
+def module_registry(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    registry = Registry(module_database, tmp_path_factory.mktemp("data"))
+    yield registry
+    registry.http.app.state.context.database.close()
+
+
+@pytest.fixture
+def registry(module_registry: Registry, database: Database) -> Iterator[Registry]:
+    assert module_registry.database is database, "another database was emptied"
+    module_registry.begin()
+    yield module_registry
+    module_registry.http.app.state.shadows.stop()

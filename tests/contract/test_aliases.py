@@ -1,104 +1,19 @@
-"""Aliases, deletion and purge over HTTP, in process, on every database."""
+"""Aliases over HTTP, in process, on every database."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from sqlalchemy.engine import Connection
 
-from app.db import Database
-from app.main import create_app
 from app.models import repository
-from app.models import service as models
-from app.predictions.served import ServedModels
-from app.predictions.shadow import Shadows
-from app.storage import BlobStore
-from app.storage import repository as ownership
-from app.verify import verify_storage
 from tests.builders import (
-    InProcess,
     checked_problem,
-    model_bytes,
-    model_row,
-    queued_jobs,
-    temporary_settings,
 )
+from tests.registry import Registry
 
 Json = dict[str, Any]
-CARD: Json = {
-    "classes": ["no", "yes"],
-    "n_features": 1,
-    "params": {},
-    "certificate": {"primal": 1.0, "dual_bound": 1.0, "gap": 0.0, "relative_gap": 0.0, "method": "m"},
-    "metrics": {},
-    "training": {},
-    "lineage": {},
-}
-
-
-class Registry:
-    """The service in process, with versions of models to point at; version v scores a row x as v x."""
-
-    def __init__(self, database: Database, folder: Path) -> None:
-        self.settings = temporary_settings(folder, database_url=database.url.render_as_string(hide_password=False))
-        self.database, self.blobs = database, BlobStore(folder)
-        self.http = InProcess(create_app(self.settings))
-
-    def begin(self) -> None:
-        """Four versions, and a server that remembers nothing of earlier ones."""
-        served = ServedModels(self.database, self.blobs, 1 << 20)
-        self.http.app.state.served_models, self.http.app.state.shadows = served, Shadows(served)
-        job_ids = queued_jobs(self.database, [0] * 4)
-        with self.database.write() as session:
-            for version, job_id in enumerate(job_ids, 1):
-                content = model_bytes([float(version)], 0.0, card=CARD)
-                row = model_row(job_id, name="m", card=CARD, blob=self.blobs.put(content))
-                models.register(session, row, len(content))
-
-    def put(self, path: str, status: int = 200, headers: Any = None, **body: Any) -> httpx.Response:
-        response = self.http.request("PUT", f"/v1/models/{path}", json=body, headers=headers)
-        assert response.status_code == status, response.text
-        return response
-
-    def get(self, path: str) -> Json:
-        response = self.http.get(f"/v1/models/{path}")
-        assert response.status_code == 200, response.text
-        body: Json = response.json()
-        return body
-
-    def delete(self, path: str, status: int = 204, headers: Any = None) -> httpx.Response:
-        response = self.http.request("DELETE", f"/v1/models/{path}", headers=headers)
-        assert response.status_code == status, response.text
-        return response
-
-    def post(self, path: str, status: int = 200, **arguments: Any) -> httpx.Response:
-        response = self.http.post(f"/v1/models/{path}", **arguments)
-        assert response.status_code == status, response.text
-        return response
-
-    def answered_by(self, ref: str, **headers: str) -> int:
-        body: Json = self.post(f"{ref}/predict", json={"instances": [[1.0]]}, headers=headers).json()
-        assert body["predictions"][0]["score"] == body["version"], "another version's weights answered"
-        version: int = body["version"]
-        return version
-
-
-@pytest.fixture(scope="module")
-def service(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    service = Registry(module_database, tmp_path_factory.mktemp("data"))
-    yield service
-    service.http.app.state.context.database.close()
-
-
-@pytest.fixture
-def registry(service: Registry, database: Database) -> Iterator[Registry]:
-    assert service.database is database, "another database was emptied"
-    service.begin()
-    yield service
-    service.http.app.state.shadows.stop()
 
 
 def test_an_alias_names_a_version_wherever_a_model_is_named(registry: Registry) -> None:
@@ -325,88 +240,3 @@ def test_a_version_that_an_alias_uses_is_not_deleted(registry: Registry) -> None
     registry.delete("m/aliases/prod")
     registry.delete("m:2")
     assert registry.get("m")["version"] == 3
-
-
-def test_a_deleted_version_can_be_seen_and_restored(registry: Registry) -> None:
-    registry.delete("m:4")
-    assert registry.answered_by("m") == 3
-    for path in ("m:4", "m:4/weights"):
-        checked_problem(registry.http.get(f"/v1/models/{path}"), 404)
-    (listed,) = registry.http.get("/v1/models?deleted=true").json()["data"]
-    assert listed["version"] == 4
-    assert listed["deleted_at"] is not None
-    assert registry.get("m:4?deleted=true")["id"] == listed["id"]
-    assert registry.post("m:4/restore").json()["deleted_at"] is None
-    assert registry.answered_by("m") == 4
-    assert registry.post(f"{listed['id']}/restore").json()["version"] == 4, "it is there already"
-    for ref in ("m:9", "x", "x:1", "m@x"):
-        checked_problem(registry.post(f"{ref}/restore", 404), 404)
-
-
-def test_models_are_listed_by_name_task_and_time(registry: Registry) -> None:
-    def listed(**query: str) -> list[int]:
-        response = registry.http.get("/v1/models", params=query)
-        assert response.status_code == 200, response.text
-        return [one["version"] for one in response.json()["data"]]
-
-    times = [registry.get(f"m:{version}")["created_at"] for version in (1, 2, 3, 4)]
-    assert listed(name="m", task="binary") == [4, 3, 2, 1]
-    assert listed(task="multiclass") == listed(name="other") == []
-    assert listed(created_after=times[0].removesuffix("Z")) == listed(created_after=times[0])
-    assert listed(created_after=times[0]) == [k + 1 for k in (3, 2, 1, 0) if times[k] > times[0]]
-    assert listed(created_after="2999-01-01T00:00:00Z") == []
-    for query in ({"task": "svm"}, {"created_after": "yesterday"}, {"tsak": "binary"}):
-        checked_problem(registry.http.get("/v1/models", params=query), 422)
-
-
-def test_bytes_that_are_gone_a_moment_after_the_look_are_not_found(registry: Registry) -> None:
-    with registry.database.read() as session:
-        registry.blobs.path(models.locate(session, "m:4").blob).unlink()
-    for path in ("weights", "export?format=json"):
-        checked_problem(registry.http.get(f"/v1/models/m:4/{path}"), 404)
-    checked_problem(registry.post("m:4/predict", 404, json={"instances": [[1.0]]}), 404)
-
-
-def test_purge_frees_the_bytes_and_keeps_the_page(registry: Registry) -> None:
-    with registry.database.read() as session:
-        paths = [registry.blobs.path(models.locate(session, f"m:{version}").blob) for version in (1, 2, 3, 4)]
-    registry.delete("m:3")
-    assert sum(path.exists() for path in paths) == 4
-    registry.delete("m:3?purge=true")
-    registry.delete("m:4?purge=true")
-    registry.delete("m:4?purge=true")
-    assert sum(path.exists() for path in paths) == 2
-    assert checked_problem(registry.post("m:3/restore", 409), 409)["code"] == "model_purged"
-    page = registry.get("m:3?deleted=true")
-    assert page["purged_at"] is not None
-    assert page["certificate"]["primal"] == 1.0
-    assert registry.answered_by("m") == 2
-    assert verify_storage(registry.settings).sound
-
-
-def test_whoever_comes_first_a_restored_model_has_its_bytes(registry: Registry) -> None:
-    for _ in range(5):
-        registry.delete("m:4")
-        with ThreadPoolExecutor(2) as threads:
-            purged = threads.submit(registry.http.request, "DELETE", "/v1/models/m:4?purge=true")
-            restored = threads.submit(registry.http.post, "/v1/models/m:4/restore")
-        assert purged.result().status_code == 204
-        assert restored.result().status_code in (200, 409)
-        registry.http.app.state.served_models.forget_reference("m:4")
-        alive = registry.http.get("/v1/models/m:4").status_code == 200
-        assert not alive, "a purge is not taken back"
-        with registry.database.write() as session:
-            row = models.resolve_deleted(session, "m:4")
-            row.deleted_at = row.purged_at = None
-            content = model_bytes([4.0], 0.0, card=CARD)
-            ownership.own(session, row.id, {registry.blobs.put(content): len(content)})
-
-
-def test_bytes_that_another_version_shares_stay(registry: Registry) -> None:
-    (job_id,) = queued_jobs(registry.database, [0])
-    with registry.database.write() as session:
-        blob = models.locate(session, "m:1").blob
-        models.register(session, model_row(job_id, name="twin", card=CARD, blob=blob), 1)
-    registry.delete("m:1?purge=true")
-    assert registry.blobs.path(blob).exists()
-    assert registry.get("twin/weights")["coef"] == [1.0]

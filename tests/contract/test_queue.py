@@ -3,7 +3,7 @@
 A lease of -1 seconds has run out the moment it is given, so no test waits for a clock.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -15,10 +15,9 @@ from sqlalchemy.orm import Session
 from app.db import Database
 from app.db.engine import current_time
 from app.db.tables import BlobOwnerRow, JobRow, ModelNameRow, ModelRow
-from app.ids import new_id
 from app.jobs import control, queue, repository, service
 from app.jobs.queue import LeaseLost
-from app.jobs.repository import Claim, Room
+from app.jobs.repository import Claim
 from app.jobs.state import FINAL, TRANSITIONS, JobStatus, check_transition
 from app.models import service as models
 from tests.builders import NOBODY, count_rows, interrupted_write, job_row, model_row, queued_jobs
@@ -94,75 +93,6 @@ def test_the_highest_priority_is_served_first_and_then_the_oldest(database: Data
     assert order == [ids[5], ids[1], ids[3], ids[0], ids[4], ids[2]]
     with database.write() as session:
         assert queue.claim_next(session, "wrk_test", LEASE_SECONDS) is None
-
-
-def test_a_job_waits_for_room_and_is_not_overtaken(database: Database) -> None:
-    with database.write() as session:
-        rows = [job_row(peak_bytes=needed) for needed in (60, 200, 50, 10, 0)]
-        for row in rows:
-            repository.insert(session, row)
-    large, huge, middle, small, unknown = (row.id for row in rows)
-
-    def take(free: int) -> Claim | None:
-        room = Room(whole=100, free=free)
-        with database.write() as session:
-            expected = queue.is_waiting(session, room)
-            claimed = queue.claim_next(session, "wrk_test", LEASE_SECONDS, room)
-        assert (claimed is not None) is expected
-        return claimed
-
-    first = take(100)
-    assert first is not None
-    assert (first.job_id, first.peak_bytes) == (large, 60)
-    assert take(40) is None  # the next that fits the machine at all needs 50; what is smaller stays behind it
-    taken = [take(free) for free in (50, 10, 0)]
-    assert [one and one.job_id for one in taken] == [middle, small, unknown]
-    assert take(100) is None  # what is left needs a larger machine
-    assert get(database, huge).status == "queued"
-
-
-def test_supervisors_of_one_machine_share_its_memory(database: Database) -> None:
-    one, other, elsewhere = (queue.owner_of(machine, new_id("wrk")) for machine in ("here", "here", "there"))
-    with database.write() as session:
-        for needed in (60, 30, 30):
-            repository.insert(session, job_row(peak_bytes=needed))
-
-    def free(owner: str, held: Sequence[Claim] = ()) -> int:
-        with database.read() as session:
-            return queue.room(session, owner, 100, held).free
-
-    def take(owner: str, held: Sequence[Claim] = ()) -> Claim | None:
-        with database.write() as session:
-            return queue.claim_next(session, owner, LEASE_SECONDS, queue.room(session, owner, 100, held, lock=True))
-
-    first = take(one)
-    assert first is not None
-    assert (free(one, [first]), free(other), free(elsewhere)) == (40, 40, 100)
-    second = take(other)
-    assert second is not None
-    assert (free(one, [first]), free(other, [second]), free(elsewhere)) == (10, 10, 100)
-    assert take(one, [first]) is None
-    third = take(elsewhere)
-    assert third is not None
-    with database.write() as session:
-        queue.worker_died(session, first)
-    assert free(one, [first]) == 10, "its process may still be at work"
-    assert (free(one), free(other, [second]), free(elsewhere, [third])) == (70, 70, 70)
-
-
-def test_supervisors_of_one_machine_that_claim_at_once_do_not_take_the_same_room(database: Database) -> None:
-    with database.write() as session:
-        for _ in range(8):
-            repository.insert(session, job_row(peak_bytes=40))
-
-    def take(number: int) -> Claim | None:
-        owner = queue.owner_of("here", f"wrk_{number}")
-        with database.write() as session:
-            return queue.claim_next(session, owner, LEASE_SECONDS, queue.room(session, owner, 100, [], lock=True))
-
-    with ThreadPoolExecutor(8) as pool:
-        taken = list(pool.map(take, range(8)))
-    assert len([claim for claim in taken if claim is not None]) == 2
 
 
 def test_a_claim_marks_the_job_as_running_under_a_lease(database: Database) -> None:
