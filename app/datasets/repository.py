@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Update, and_, select, update
 from sqlalchemy.orm import Session
 
 from app.db.engine import current_time
+from app.db.lists import newest
 from app.db.tables import DatasetRow
 
 
@@ -56,19 +57,8 @@ def get_by_fingerprint(session: Session, fingerprint: str) -> DatasetRow | None:
 
 
 def list_newest(session: Session, limit: int, before_id: str | None, filters: Filters) -> Sequence[DatasetRow]:
-    query = select(DatasetRow).order_by(DatasetRow.id.desc()).limit(limit)
-    if before_id is not None:
-        query = query.where(DatasetRow.id < before_id)
-    if filters.status is not None:
-        query = query.where(DatasetRow.status == filters.status)
-    if filters.name is not None:
-        query = query.where(DatasetRow.name == filters.name)
-    if filters.task is not None:
-        query = query.where(DatasetRow.task_hint == filters.task)
-    if filters.created_after is not None:
-        query = query.where(DatasetRow.created_at > filters.created_after)
-    for key, value in (filters.labels or {}).items():
-        query = query.where(DatasetRow.labels[key].as_string() == value)
+    equal = {DatasetRow.status: filters.status, DatasetRow.name: filters.name, DatasetRow.task_hint: filters.task}
+    query = newest(DatasetRow, limit, before_id, equal, created_after=filters.created_after, labels=filters.labels)
     return session.scalars(query).all()
 
 

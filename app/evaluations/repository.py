@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.db.lists import newest
 from app.db.tables import EvaluationRow
 
 
@@ -13,7 +13,4 @@ def get(session: Session, evaluation_id: str) -> EvaluationRow | None:
 
 
 def list_newest(session: Session, model_id: str, limit: int, before_id: str | None) -> Sequence[EvaluationRow]:
-    query = select(EvaluationRow).where(EvaluationRow.model_id == model_id)
-    if before_id is not None:
-        query = query.where(EvaluationRow.id < before_id)
-    return session.scalars(query.order_by(EvaluationRow.id.desc()).limit(limit)).all()
+    return session.scalars(newest(EvaluationRow, limit, before_id, {EvaluationRow.model_id: model_id})).all()

@@ -10,6 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
 from app.db.announcements import announce
 from app.db.engine import current_time
+from app.db.lists import newest
 from app.db.tables import EventRow, JobRow
 from app.ids import following_id, new_id
 from app.jobs.state import EVENT_TYPES, JobStatus, Request, check_transition
@@ -64,18 +65,11 @@ def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool =
 
 
 def list_newest(session: Session, limit: int, before_id: str | None, filters: Filters) -> Sequence[JobRow]:
-    query = select(JobRow).order_by(JobRow.id.desc()).limit(limit)
-    if before_id is not None:
-        query = query.where(JobRow.id < before_id)
     equal = {JobRow.status: filters.status, JobRow.type: filters.type, JobRow.model_name: filters.name}
-    query = query.where(*(column == value for column, value in equal.items() if value is not None))
+    query = newest(JobRow, limit, before_id, equal, created_after=filters.created_after, labels=filters.labels)
     if filters.task is not None:
         named = [column["task"].as_string() == filters.task for column in (JobRow.spec, JobRow.result)]
         query = query.where(or_(*named))
-    if filters.created_after is not None:
-        query = query.where(JobRow.created_at > filters.created_after)
-    for key, value in (filters.labels or {}).items():
-        query = query.where(JobRow.labels[key].as_string() == value)
     return session.scalars(query).all()
 
 

@@ -1,13 +1,12 @@
 """`/v1/models`: trained models with their certificates and weights."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.db.tables import ModelRow
-from app.deps import InContext, InPage, Listing, listing
+from app.deps import CreatedAfter, InContext, InPage, Listing, listing
 from app.errors import NotFound, problems
 from app.idempotency.once import InOnce
 from app.models import file, service
@@ -30,12 +29,10 @@ def list_models(
     response: Response,
     name: Name | None = None,
     task: file.Task | None = None,
-    created_after: Annotated[datetime | None, Query(description="RFC 3339; without a zone: UTC")] = None,
+    created_after: CreatedAfter = None,
     deleted: Annotated[bool, Query(description="those that were deleted instead")] = False,
 ) -> Listing[ModelSummary]:
     """Models, newest first. Filter by `name`, `task` and `created_after`."""
-    if created_after is not None and created_after.tzinfo is None:
-        created_after = created_after.replace(tzinfo=UTC)
     filters = Filters(name, task, created_after, deleted)
     with context.database.read() as session:
         rows = service.list_newest(session, page.limit + 1, page.cursor_id, filters)

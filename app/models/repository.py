@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
+from app.db.lists import newest
 from app.db.tables import ModelNameRow, ModelRow
 
 
@@ -94,17 +95,10 @@ def locate_versions(connection: Connection, name: str, versions: Sequence[int]) 
 def list_newest(
     session: Session, limit: int, before_id: str | None = None, filters: Filters = NO_FILTERS
 ) -> Sequence[ModelRow]:
-    query = select(ModelRow).where(ModelRow.deleted_at.is_not(None)) if filters.deleted else _ALIVE
-    query = query.order_by(ModelRow.id.desc()).limit(limit)
-    if before_id is not None:
-        query = query.where(ModelRow.id < before_id)
-    if filters.name is not None:
-        query = query.where(ModelRow.name == filters.name)
-    if filters.task is not None:
-        query = query.where(ModelRow.task == filters.task)
-    if filters.created_after is not None:
-        query = query.where(ModelRow.created_at > filters.created_after)
-    return session.scalars(query).all()
+    equal = {ModelRow.name: filters.name, ModelRow.task: filters.task}
+    query = newest(ModelRow, limit, before_id, equal, created_after=filters.created_after)
+    alive = ModelRow.deleted_at.is_(None)
+    return session.scalars(query.where(~alive if filters.deleted else alive)).all()
 
 
 def _location(connection: Connection, statement: Executable, values: dict[str, Any]) -> Location | None:

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, u
 from sqlalchemy.orm import Session
 
 from app.db.engine import current_time
+from app.db.lists import newest
 from app.db.tables import DeliveryRow, EventRow, JobRow, WebhookRow
 from app.ids import new_id
 from app.jobs.state import JobStatus
@@ -54,12 +55,7 @@ def get_delivery(session: Session, delivery_id: str) -> DeliveryRow:
 
 
 def list_newest(session: Session, limit: int, before_id: str | None, job_id: str | None) -> Sequence[WebhookRow]:
-    query = select(WebhookRow).order_by(WebhookRow.id.desc()).limit(limit)
-    if before_id is not None:
-        query = query.where(WebhookRow.id < before_id)
-    if job_id is not None:
-        query = query.where(WebhookRow.job_id == job_id)
-    return session.scalars(query).all()
+    return session.scalars(newest(WebhookRow, limit, before_id, {WebhookRow.job_id: job_id})).all()
 
 
 def count_of_all_jobs(session: Session) -> int:
@@ -70,12 +66,8 @@ def count_of_all_jobs(session: Session) -> int:
 def list_deliveries(
     session: Session, webhook_id: str, limit: int, before_id: str | None, status: str | None
 ) -> Sequence[DeliveryRow]:
-    query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id).order_by(DeliveryRow.id.desc()).limit(limit)
-    if before_id is not None:
-        query = query.where(DeliveryRow.id < before_id)
-    if status is not None:
-        query = query.where(DeliveryRow.status == status)
-    return session.scalars(query).all()
+    equal = {DeliveryRow.webhook_id: webhook_id, DeliveryRow.status: status}
+    return session.scalars(newest(DeliveryRow, limit, before_id, equal)).all()
 
 
 def enqueue(session: Session, event: EventRow) -> None:

@@ -96,7 +96,7 @@ def test_lists_are_narrowed_and_moments_may_have_any_zone(http: InProcess, datab
     assert listed(created_after="9999-12-31T00:00:00Z") == listed(type="predict") == listed(name="other") == []
     created = http.get(f"/v1/jobs/{first}").json()["created_at"]
     assert listed(created_after=created) == [second]
-    for path in ("/v1/jobs", "/v1/datasets"):
+    for path in ("/v1/jobs", "/v1/datasets", "/v1/models"):
         for moment in ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "yesterday"):
             problem = checked_problem(http.get(path, params={"created_after": moment}), 422)
             assert problem["errors"][0]["field"] == "created_after"
