@@ -9,11 +9,11 @@ from app.datasets import service as datasets
 from app.db.engine import current_time
 from app.db.tables import DatasetRow, JobRow, ModelRow
 from app.errors import AppError, Conflict, NotFound, invalid_field
-from app.frame import Column
 from app.ids import new_id
 from app.jobs import repository, service
 from app.jobs.admission import JUDGED_NUMBERS_A_ROW, PROCESS_BYTES, Admission
 from app.jobs.model_requests import EvaluateRequest, OnModelRequest, PredictRequest, VerifyRequest
+from app.jobs.preprocessing import check_inputs
 from app.jobs.state import JobStatus
 from app.jobs.task import CLASS_TASKS, check_labels
 from app.models import file
@@ -21,7 +21,6 @@ from app.models import service as models
 from app.predictions.answers import DEFAULT_OUTPUTS, chosen, offered
 from app.predictions.prepared import inputs_of
 from app.preprocess.errors import PreprocessError
-from app.preprocess.inputs import Inputs
 from app.storage import BlobStore
 from app.storage import repository as ownership
 
@@ -79,12 +78,17 @@ def _settled(session: Session, request: OnModelRequest, blobs: BlobStore) -> tup
         dataset = _dataset_to_verify(session, request, model)
     else:
         dataset = service.ready_dataset(session, "dataset_id", request.dataset_id)
-    is_labelled = not isinstance(request, PredictRequest)
+    target = None
     if isinstance(request, PredictRequest):
         chosen(offered(header), request.wanted, DEFAULT_OUTPUTS)
+        target = target_name(dataset)
     else:
         _check_labels(dataset, model)
-    _check_columns(dataset, inputs_of(header, arrays), None if is_labelled else target_name(dataset))
+    try:
+        check_inputs(inputs_of(header, arrays), dataset, target)
+    except PreprocessError as error:
+        detail = f"the dataset does not fit the model: {error.message}"
+        raise invalid_field("dataset_id", "feature_mismatch", detail) from error
     return model, dataset
 
 
@@ -150,22 +154,3 @@ def _check_labels(dataset: DatasetRow, model: ModelRow) -> None:
     unseen = {one["label"] for one in dataset.classes} - set(model.card["classes"])
     if unseen or not dataset.classes:
         raise invalid_field("dataset_id", "unknown_class", "it has labels that the model does not know")
-
-
-def _check_columns(dataset: DatasetRow, inputs: Inputs, target: str | None) -> None:
-    """Refuse a dataset without the model's columns. `target`: what may be one of them."""
-    stored = [column for column in dataset.columns or () if column["role"] == "feature"]
-    columns = [Column(column["name"], column.get("kind", "numeric")) for column in stored]
-    sparse, width = dataset.storage == "csr", dataset.n_features
-    if target is not None and inputs.stands_for(target, columns, sparse=sparse):
-        columns.append(inputs.read_labels(target, dataset.label_names)[0])
-        width += 1
-
-    def is_empty(place: int) -> bool:
-        return place < len(stored) and stored[place].get("missing") == dataset.n_rows
-
-    try:
-        inputs.places(columns, width, sparse=sparse, is_empty=is_empty)
-    except PreprocessError as error:
-        detail = f"the dataset does not fit the model: {error.message}"
-        raise invalid_field("dataset_id", "feature_mismatch", detail) from error

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 from app.db.tables import DatasetRow
 from app.errors import Invalid, invalid_field
+from app.frame import Column
 from app.jobs.schemas import TrainRequest
 from app.preprocess.dates import LEVELS
 from app.preprocess.errors import PreprocessError, called
 from app.preprocess.figures import rows_in_single
+from app.preprocess.inputs import Inputs
 from app.preprocess.spec import Choice, Preprocess, TextSettings
 from app.preprocess.values import check_kind
 
@@ -57,6 +59,29 @@ def check_test_columns(spec: Preprocess | None, train: DatasetRow, test: Dataset
     if wanted and not there and test.n_features != train.n_features:
         detail = f"it has {test.n_features} features, the training dataset {train.n_features}"
         raise invalid_field(field, "feature_mismatch", detail)
+    if spec is not None and there:
+        choices = [spec.of(column["name"]) for column in wanted]
+        ignored = frozenset(j for j, choice in enumerate(choices) if choice.ignore)
+        kinds = {j: choice.taken_for(wanted[j].get("kind", "numeric")) for j, choice in enumerate(choices)}
+        try:
+            check_inputs(Inputs(tuple(column["name"] for column in wanted), len(wanted), ignored, kinds), test)
+        except PreprocessError as error:
+            raise _refusal(error, field) from error
+
+
+def check_inputs(inputs: Inputs, dataset: DatasetRow, target: str | None = None) -> None:
+    """Raise PreprocessError for a dataset without these columns. `target`: its own, which may be one of them."""
+    stored = _features(dataset)
+    columns = [Column(column["name"], column.get("kind", "numeric")) for column in stored]
+    sparse, width = dataset.storage == "csr", dataset.n_features
+    if target is not None and inputs.stands_for(target, columns, sparse=sparse):
+        columns.append(inputs.read_labels(target, dataset.label_names)[0])
+        width += 1
+
+    def is_empty(place: int) -> bool:
+        return place < len(stored) and stored[place].get("missing") == dataset.n_rows
+
+    inputs.places(columns, width, sparse=sparse, is_empty=is_empty)
 
 
 class Expected(NamedTuple):

@@ -111,3 +111,7 @@ class Choice:
     hash_dims: int
     dates: tuple[DatePart, ...] | None
     text: TextSettings
+
+    def taken_for(self, stored: Kind) -> Kind:
+        """What a column that is stored as such becomes. A date as a number is its days."""
+        return stored if self.kind is None or (stored, self.kind) == ("date", "numeric") else self.kind

@@ -96,7 +96,7 @@ class _Fit:
     def fitted(self) -> Fitted:
         n = self.frame.n_features
         choices = [self.spec.of(column.name) for column in self.frame.columns] or [self.spec.of(None)] * n
-        kinds = [_wanted(choice, _kind(self.frame, j)) for j, choice in enumerate(choices)]
+        kinds = [choice.taken_for(_kind(self.frame, j)) for j, choice in enumerate(choices)]
         for j, column in enumerate(self.frame.columns):
             check_kind(column.name, column.kind, kinds[j])
         ignored = frozenset(j for j, choice in enumerate(choices) if choice.ignore)
@@ -303,11 +303,6 @@ def _is_own(features: Any, frame: Frame) -> bool:
     if is_sparse(features):
         return not is_sparse(frame.X)
     return not np.shares_memory(features, frame.X)
-
-
-def _wanted(choice: Choice, stored: Kind) -> Kind:
-    """What a column is taken for. A date as a number is its days."""
-    return stored if choice.kind is None or (stored, choice.kind) == ("date", "numeric") else choice.kind
 
 
 def _kind(frame: Frame, column: int) -> Kind:

@@ -2,9 +2,12 @@
 
 import csv
 import io
+import json
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.serving import Service, checked
@@ -138,3 +141,22 @@ def test_only_a_batch_prediction_has_files(service: Service, data: Json) -> None
         assert (refused.status_code, refused.json()["code"]) == (409, "no_output")
     assert service.http.get("/v1/jobs/job_01m7h944fsex4m8e47tq1ns5tn/output").status_code == 404
     assert service.http.post("/v1/models/none/verify").status_code == 404
+
+
+def test_truths_of_one_format_are_judged_by_those_of_another(service: Service) -> None:
+    X = np.random.default_rng(3).normal(size=(60, 2))
+    rows = [{"a": a, "b": b, "bought": bool(a > b)} for a, b in X.tolist()]
+    lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    dataset = service.upload(lines, "application/x-ndjson")
+    assert [one["label"] for one in dataset["classes"]] == ["false", "true"]
+    job = service.wait(service.submit(dataset["id"], model="truths", class_weight={"true": 2.0})["id"])
+    assert job["status"] == "succeeded", job["error"]
+    body = {"instances": [{"a": 2.0, "b": -2.0}, {"a": -2.0, "b": 2.0}]}
+    answer = checked(service.http.post("/v1/models/truths/predict", json=body))
+    assert [one["label"] for one in answer["predictions"]] == ["true", "false"]
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    same = service.upload(file.getvalue(), "application/vnd.apache.parquet")
+    path, wait = "/v1/models/truths/evaluate", {"Prefer": "wait=30"}
+    judged = checked(service.http.post(path, json={"dataset_id": same["id"]}, headers=wait))
+    assert judged["result"]["metrics"]["accuracy"] > 0.9

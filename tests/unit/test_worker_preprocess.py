@@ -165,8 +165,11 @@ def test_another_dataset_is_tested_by_the_names_of_its_columns(bench: Bench) -> 
     with pytest.raises(Invalid, match="not all numbers as in training"):
         bench.submit(train_numbers, split={"test_dataset_id": gaps})
     dated = bench.store_frame(frame_of({**table, "income": ("date", [0.0] * 80)}), y)
-    job = bench.run(train, split={"test_dataset_id": dated})
-    assert (job["error"]["code"], job["error"]["param"]) == ("kind_mismatch", "split.test_dataset_id")
+    with pytest.raises(Invalid, match="column 'income' is date here and numeric in the model") as refusal:
+        bench.submit(train, split={"test_dataset_id": dated})
+    assert (refusal.value.code, refusal.value.errors[0].field) == ("kind_mismatch", "split.test_dataset_id")
+    unknown = bench.store_frame(frame_of({**table, "income": ("text", [None] * 80)}), y)
+    assert bench.run(train, split={"test_dataset_id": unknown})["status"] == "succeeded", "it is of no kind"
 
 
 @pytest.mark.parametrize(
