@@ -53,6 +53,8 @@ more of it than it costs (mnist, hinge, C = 1, 1e-3: 2.3 s from all rows, 1.3 s 
 LEAST_PAIRS = 0.5  # of k^3: with fewer in all rows factoring takes longer than the matrix, on a sample, too
 PATIENCE = 8  # so many steps on all rows without a smaller gap mean that rounding rules
 DRIFT = 1e-3  # the error of a downdated matrix, beside the identity in it, at which it is summed up anew
+RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
+"""Of its diagonal: added to a matrix of columns that are the same to rounding (a free bias, a large constant one)."""
 _EPS = float(np.finfo(float).eps)
 
 
@@ -186,10 +188,8 @@ class RowNewton(Method[BinaryProblem]):
         state["slack"], state["trial_slack"] = state["trial_slack"], state["slack"]
         state["phase"] = "aim"
         scale = max(0.5 * self._dot(w, w) + sums.loss, self.problem.primal_floor)
-        state["blur"], state["misfit"] = (
-            sums.mismatch / scale,
-            0.5 * _dot(w * self.ridge - u, w * self.ridge - u) / scale,
-        )
+        misfit = 0.5 * _dot(w * self.ridge - u, w * self.ridge - u) + self._imbalance(sums, u)
+        state["blur"], state["misfit"] = sums.mismatch / scale, misfit / scale
         return self._judged(state, sums, target)
 
     def _overflowed(self, state: State) -> Progress:
@@ -230,9 +230,11 @@ class RowNewton(Method[BinaryProblem]):
         curvature, of_sample = self._scale(state["gram_stride"]) / state["h"], state["gram_stride"] > state["stride"]
         least_share = state["least_share"] if self.top == 1.0 else 0.0
         damping = state["h"], state["squares"], least_share, of_sample
-        if not newton_direction(state["gram"], curvature, *damping, self.ridge, gradient, direction):
-            raise np.linalg.LinAlgError("the matrix is not positive definite")
-        return direction
+        for more in RAISES:
+            gram = state["gram"] + np.diag(more * state["gram"].diagonal()) if more > 0.0 else state["gram"]
+            if newton_direction(gram, curvature, *damping, self.ridge, gradient, direction):
+                return direction
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
 
     def _update_gram(self, state: State) -> None:
         gram, sample = state["gram"], self._sample(state)
@@ -310,10 +312,7 @@ class RowNewton(Method[BinaryProblem]):
             ratio, wanted = gap / state["gap"], target * max(primal, self.problem.primal_floor)
             state["gram_stride"] = 1 if ratio >= 1.0 or gap * ratio**SAMPLE_STEPS > wanted else state["gram_stride"]
         state["gap"] = gap
-        if self.is_free and sums.alpha > 0.0:
-            # Rows of the heavier class give up as much as there is too much of it.
-            excess = abs(u[-1]) / sums.alpha
-            gap += excess * (sums.loss + excess * self._dot(u, u))
+        gap += self._imbalance(sums, u)
         # D(t alpha) = t sum(alpha) - t^2 / 2 scale has its maximum at `stretch`.
         curvature = self._dot(u, u) + 2.0 * sums.conjugate
         stretch = sums.alpha / curvature if curvature > 0.0 else 1.0
@@ -330,6 +329,13 @@ class RowNewton(Method[BinaryProblem]):
         return self._progress(state, finished)._replace(
             primal=primal, dual_bound=primal - gap, gap_estimate=gap / scale
         )
+
+    def _imbalance(self, sums: Sums, u: Floats) -> float:
+        """What a free bias adds to the gap: rows of the heavier class give up as much as there is too much of it."""
+        if not (self.is_free and sums.alpha > 0.0):
+            return 0.0
+        excess = abs(u[-1]) / sums.alpha
+        return float(excess * (sums.loss + excess * self._dot(u, u)))
 
     def _progress(self, state: State, finished: Status | None = None) -> Progress:
         passes = state["rows_read"] // self.problem.data.n_rows

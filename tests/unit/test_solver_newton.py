@@ -114,3 +114,24 @@ def test_multipliers_keep_the_width_from_going_to_zero():
     result = train(X, y, "hinge", tol=1e-10)
     assert result.converged
     assert result.state["h"] > 1e-5, "without multipliers the gap falls with its square: 1e-10 would need about 1e-6"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_hinge_with_a_free_bias_and_a_rare_class_is_certified(seed):
+    """Multipliers must balance: where two rows face many, a bound off by what is too much on one side proves little."""
+    random = np.random.default_rng(seed)
+    X, y = random.standard_normal((150, 4)), np.arange(150) < 2
+    result = train(X, y, "hinge", bias="free", c_scale="mean", C=0.1, tol=1e-6)
+    assert result.status == "converged"
+
+
+@both
+def test_a_large_constant_column_beside_a_free_bias_is_no_overflow(loss):
+    """To rounding it is the bias: the matrix of both is not positive definite by the digits that are left."""
+    random = np.random.default_rng(0)
+    X = np.column_stack([random.standard_normal((40, 5)), np.full(40, 1e6)])
+    y = np.where(X[:, 0] + 0.5 * random.standard_normal(40) > 0, 1, -1)
+    with_column = train(X, y, loss, bias="free", C=1e3, tol=1e-6)
+    without = train(X[:, :5], y, loss, bias="free", C=1e3, tol=1e-6)
+    assert with_column.status == without.status == "converged"
+    assert with_column.certificate.primal == pytest.approx(without.certificate.primal, rel=2e-6)
