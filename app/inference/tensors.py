@@ -17,6 +17,7 @@ import numpy as np
 from app.errors import Unparsable, invalid_field
 from app.predictions.json_rows import decoded
 from app.predictions.linear import Array
+from app.shapes import is_possible
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("?"),
@@ -35,6 +36,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 # By numpy's kind; null is a missing value, of which numpy makes NaN.
 LISTS: dict[str, Any] = {"b": list[bool], "u": list[int], "i": list[int], "f": list[float | None]}
 MAX_ELEMENTS = 1 << 31
+MAX_LENGTH_DIGITS = 20
 LENGTH = struct.Struct("<I")
 
 Parameters = dict[str, Any]
@@ -119,13 +121,14 @@ def write_response(document: dict[str, Any], outputs: Sequence[tuple[Tensor, boo
 def _json_length(body: bytes, header_length: str | None) -> int:
     if header_length is None:
         return len(body)
-    if not (header_length.isascii() and header_length.isdigit()) or int(header_length[:20]) > len(body):
+    is_short = header_length.isascii() and header_length.isdigit() and len(header_length) <= MAX_LENGTH_DIGITS
+    if not is_short or int(header_length) > len(body):
         raise Unparsable("Inference-Header-Content-Length is not the length of a part of the body.")
     return int(header_length)
 
 
 def _count(described: InputTensor, place: str) -> int:
-    if any(size < 0 for size in described.shape) or math.prod(described.shape) > MAX_ELEMENTS:
+    if not is_possible(described.shape) or math.prod(described.shape) > MAX_ELEMENTS:
         raise invalid_field(f"{place}.shape", "wrong_shape", "must be of sizes from 0 on, and not too many elements")
     if described.datatype not in DTYPES and described.datatype != "BYTES":
         known = ", ".join([*DTYPES, "BYTES"])

@@ -13,6 +13,7 @@ from app.errors import AppError, PayloadTooLarge, Unparsable, invalid_field
 from app.predictions.features import NUMBERS, Features
 from app.predictions.linear import Array
 from app.predictions.rows import MatrixRows, Places, Rows, check_count, csr_of
+from app.shapes import is_possible
 
 ROWS = Places("rows")
 MAX_HEADER_BYTES = 10_000
@@ -72,8 +73,10 @@ def as_array(raw: bytes) -> Array:
         shape, is_fortran, dtype = read_header(stream, max_header_size=MAX_HEADER_BYTES)
     except Exception:  # the header is a Python expression that numpy evaluates as a literal: it can fail in any way
         raise Unparsable("The body is not an npy array.") from None
-    if dtype.hasobject or any(size < 0 for size in shape):
+    if dtype.hasobject:
         raise invalid_field("body", "wrong_type", "must be of numbers")
+    if not is_possible(shape):
+        raise invalid_field("body", "wrong_shape", "its header says a shape that no array can have")
     held = len(raw) - stream.tell()
     if math.prod(shape) * dtype.itemsize != held:
         detail = f"its header says {math.prod(shape) * dtype.itemsize} bytes, and it has {held}"

@@ -76,7 +76,7 @@ def _follow(buffer: bytes, place: int) -> int:
 def _values(pa: Any, name: str, column: Any) -> Any:
     """A numpy array of numbers, or Python values; missing ones are NaN or None."""
     kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.float64(), safe=False).to_numpy()
     try:
         if pa.types.is_timestamp(kind):

@@ -35,6 +35,8 @@ csv.field_size_limit(1 << 40)  # of a cell; what may be sent at all is limited e
 
 def read_csv(body: bytes, features: Features, delimiter: str, header: str | None) -> Rows:
     """`header` is `present`, `absent`, or None: there is one if a cell of the first row is a name of the model."""
+    if header not in (None, "present", "absent"):
+        raise invalid_field("Content-Type", "unknown_header", "header must be present or absent")
     text = decoded(body)
     _check_quotes(text, delimiter)
     first = _first_record(text, delimiter)

@@ -188,7 +188,10 @@ def test_a_model_of_liblinear(http: InProcess, tmp_path: Path, options: str, lab
         ({"card": {"metrics": "\x00"}}, "card"),
         ({"card": {"metrics": 10**400}}, "card"),
         ({"card": {"metrics": ["x" * 100] * 20_000}}, "card"),
-        ({"arrays": {"../../etc/passwd": {"dtype": "<f8", "shape": [0], "base64": ""}}}, "../../etc/passwd"),
+        ({"arrays": {"../../etc/passwd": {"dtype": "<f8", "shape": [0], "base64": ""}}}, "arrays.../../etc/passwd"),
+        ({"arrays": {"coef": {"dtype": "<f8", "shape": [3], "base64": "AAAA" * 8}}}, "arrays.coef"),
+        ({"arrays": {"preprocess.a": {"dtype": "<f8", "shape": [0, 2**62], "base64": ""}}}, "arrays.preprocess.a"),
+        ({"arrays": {"preprocess.a": {"dtype": "<f8", "shape": [0] * 99, "base64": ""}}}, "arrays.preprocess.a"),
         ({"arrays": {"preprocess.a": {"dtype": "|O", "shape": [0], "base64": ""}}}, "arrays[...].dtype"),
         ({"arrays": {"preprocess.a": {"dtype": "<f8", "shape": [2**40], "base64": ""}}}, "arrays.preprocess.a"),
         ({"arrays": {"preprocess.a": {"dtype": "<f8", "shape": [-1], "base64": ""}}}, "arrays.preprocess.a"),
@@ -237,6 +240,7 @@ def forged(header: bytes, data: bytes = b"") -> bytes:
         ),
         forged(b'{"coef":{"dtype":"F64","shape":[1000000000000],"data_offsets":[0,8000000000000]}}'),
         forged(b'{"coef":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}}'),
+        forged(b'{"coef":{"dtype":"F64","shape":[0,4611686018427387904],"data_offsets":[0,0]}}'),
         forged(b'{"coef":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}', bytes(8)),
         forged(
             b'{"__metadata__":{"hyperplane":"{"},"coef":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}', bytes(8)
@@ -275,6 +279,7 @@ HEAD = "solver_type L2R_L2LOSS_SVC\nnr_class 2\nlabel 1 -1\nnr_feature 2\nbias -
         ("nr_class 2", "nr_class 0", "nr_class"),
         ("nr_class 2", "nr_class 3", "w"),
         ("nr_class 2", "nr_class " + "9" * 5000, "nr_class"),
+        ("nr_feature 2", "nr_feature 000000000001" + "9" * 5000, "nr_feature"),
         ("nr_feature 2", "nr_feature 1000000000", "w"),
         ("nr_feature 2", "nr_feature -2", "nr_feature"),
         ("nr_feature 2", "nr_feature ²", None),

@@ -114,6 +114,10 @@ REFUSED: list[tuple[Any, bytes, str]] = [
     ([tensor(FLAT, datatype="BF16")], b"", "inputs[0].datatype"),
     ([tensor(FLAT, [-1, 3])], b"", "inputs[0].shape"),
     ([tensor(FLAT, [2**40, 2**40])], b"", "inputs[0].shape"),
+    ([tensor([], [0, 2**62])], b"", "inputs[0].shape"),
+    ([tensor([], [2**80, 0])], b"", "inputs[0].shape"),
+    ([tensor([], [0] * 99)], b"", "inputs[0].shape"),
+    ([tensor(shape=[0, 2**62], parameters={"binary_data_size": 0})], b"", "inputs[0].shape"),
     ([tensor()], b"", "inputs[0].data"),
     ([tensor(FLAT[:3], [3])], b"", "inputs[0].shape"),
     ([tensor(FLAT[:3], [1, 3, 1])], b"", "inputs[0].shape"),
@@ -160,7 +164,7 @@ def test_outputs_that_there_are_not_are_refused(model: ServedModel) -> None:
         infer_with(model, *body_of([tensor(FLAT)], outputs=outputs))
 
 
-@pytest.mark.parametrize("length", ["x", "-1", "²", "999", "9" * 50, ""])
+@pytest.mark.parametrize("length", ["x", "-1", "²", "999", "9" * 50, "0" * 19 + "1" + "9" * 5000, ""])
 def test_a_length_that_is_none_is_unparsable(model: ServedModel, length: str) -> None:
     with pytest.raises(Unparsable):
         infer_with(model, body_of([tensor(FLAT)])[0], length)

@@ -4,6 +4,7 @@ import io
 import json
 import struct
 import zipfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,20 @@ def npy(array: Any) -> bytes:
 def npz(**arrays: Any) -> bytes:
     stream = io.BytesIO()
     np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+def npy_header(shape: tuple[int, ...]) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+def zip_of(**members: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
     return stream.getvalue()
 
 
@@ -103,6 +118,7 @@ BODIES = {
     "libsvm with queries": (LIBSVM, libsvm(ROWS, "2 qid:7")),
     "arrow": (ARROW, arrow(COLUMNS)),
     "arrow of several types": (ARROW, arrow({**COLUMNS, "height": [0, 0, 7, 1_000_000_000]})),
+    "arrow of decimals": (ARROW, arrow({**COLUMNS, "height": [Decimal(0), Decimal(0), Decimal(7), Decimal(10**9)]})),
     "npy": (NPY, npy(ROWS)),
     "npy by columns": (NPY, npy(np.asfortranarray(ROWS))),
     "npy of the other byte order": (NPY, npy(np.array(ROWS, dtype=">f8"))),
@@ -165,6 +181,7 @@ REFUSED: list[tuple[str, bytes, str, dict[str, Any]]] = [
     (CSV, b"1,2,3\n", "wrong_width", {"line": 1}),
     (CSV, b"1,2,3,4\n1,2,3,4,5\n", "wrong_width", {"line": 2}),
     ("text/csv; header=present", b"1,2,3,4\n1,2,3,4\n", "unknown_feature", {"field": "columns"}),
+    ("text/csv; header=maybe", b"1,2,3,4\n", "unknown_header", {"field": "Content-Type"}),
     (LIBSVM, b"1 1:1\n1 0:2\n", "unknown_feature", {"line": 2}),
     (LIBSVM, b"1 1:1\n1 5:2\n", "unknown_feature", {"line": 2}),
     (LIBSVM, b"1 1:1\n\n1 2:1 2:3\n", "duplicate_feature", {"line": 3}),
@@ -199,6 +216,10 @@ REFUSED: list[tuple[str, bytes, str, dict[str, Any]]] = [
     (NPY, npy(np.array([[None]])), "wrong_type", {"field": "body"}),
     (NPY, npy(np.zeros((0, 4))), "empty", {"field": "body"}),
     (NPY, npy(ROWS)[:-8], "wrong_size", {"field": "body"}),
+    (NPY, npy_header((0, 2**62)), "wrong_shape", {"field": "body"}),
+    (NPY, npy_header((2**80, 0)), "wrong_shape", {"field": "body"}),
+    (NPY, npy_header((0,) * 99), "wrong_shape", {"field": "body"}),
+    (NPZ, zip_of(X=npy_header((0, 2**62))), "wrong_shape", {"field": "body"}),
     (NPZ, npz(Y=np.zeros((1, 4))), "wrong_members", {"field": "body"}),
     (NPZ, npz(**{f"a{j}": np.zeros(1) for j in range(9)}), "wrong_members", {"field": "body"}),
     (NPZ, npz(**{**csr_members(ROWS), "shape": np.array([4, 5])}), "wrong_width", {"field": "shape"}),
@@ -224,14 +245,6 @@ def test_a_mistake_is_named_by_its_place(
     assert caught.value.code == code
     first = caught.value.errors[0].model_dump()
     assert {name: first[name] for name in place} == place
-
-
-def zip_of(**members: bytes) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize(

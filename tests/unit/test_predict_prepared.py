@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from datetime import date
+from decimal import Decimal
 from functools import reduce
 from operator import add
 from typing import Any
@@ -87,8 +88,9 @@ def in_csv() -> bytes:
     return text.getvalue().encode()
 
 
-def in_arrow() -> bytes:
+def in_arrow(number: type[float] | type[Decimal] = float) -> bytes:
     columns = {name: [row[name] for row in ROWS] for name in ROWS[0]}
+    columns["age"] = [None if age is None else number(age) for age in columns["age"]]
     columns["since"] = [date.fromisoformat(row["since"]) for row in ROWS]
     table, stream = pa.table(columns), io.BytesIO()
     with pa.ipc.new_stream(stream, table.schema) as writer:
@@ -110,6 +112,7 @@ def test_a_raw_row_has_the_same_score_in_every_format(model: ServedModel, pipeli
     assert ask(model, in_csv(), CSV)["predictions"] == expected
     assert ask(model, in_csv().partition(b"\n")[2], "text/csv; header=absent")["predictions"] == expected
     assert ask(model, in_arrow(), ARROW)["predictions"] == expected
+    assert ask(model, in_arrow(Decimal), ARROW)["predictions"] == expected
     assert [ask(model, in_json([row]), JSON)["predictions"][0] for row in ROWS] == expected
 
 

@@ -11,7 +11,8 @@ from app.errors import Invalid, Unparsable, invalid_field
 from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.subject import Array, Subject, describe
 from app.models.file import Header, Task
-from app.models.parts import Parts, checked_header
+from app.models.parts import EXTRA, Parts, checked_header
+from app.shapes import is_possible
 
 MAX_BRACKETS = 200_000
 """A model has a list a class and little else; a hundred megabytes of nested nothing is not one."""
@@ -76,6 +77,11 @@ def read(content: bytes) -> Parts:
     arrays = {"coef": coef, "intercept": np.atleast_1d(_numbers(document.intercept, "intercept"))}
     if document.thresholds is not None:
         arrays["thresholds"] = _numbers(document.thresholds, "thresholds")
+    for name in document.arrays:
+        if not name.startswith(EXTRA):
+            raise invalid_field(
+                f"arrays.{name[:64]}", "unknown_array", f"its name must begin with {' or '.join(EXTRA)}"
+            )
     arrays |= {name: _unpack(f"arrays.{name[:64]}", packed) for name, packed in document.arrays.items()}
     return Parts(header_of(document, coef.shape[-1]), arrays)
 
@@ -123,6 +129,6 @@ def _pack(array: Array) -> dict[str, Any]:
 
 def _unpack(field: str, packed: PackedArray) -> Array:
     dtype = np.dtype(packed.dtype)
-    if any(size < 0 for size in packed.shape) or math.prod(packed.shape) * dtype.itemsize != len(packed.base64):
+    if not is_possible(packed.shape) or math.prod(packed.shape) * dtype.itemsize != len(packed.base64):
         raise invalid_field(field, "wrong_shape", "its bytes do not fit its shape")
     return np.frombuffer(packed.base64, dtype=dtype).reshape(packed.shape)

@@ -18,6 +18,7 @@ from app.models.parts import Parts, checked_header
 OTHERS = "take json, npz, safetensors, onnx, mlflow or sql"
 LABEL_LIMIT = 2**31
 MAX_LINE = 1 << 20
+MAX_DIGITS = 12
 
 CLASSIFIERS = {
     ("hinge", "ovr"): "L2R_L1LOSS_SVC_DUAL",
@@ -127,7 +128,7 @@ def _fields(head: bytes) -> dict[str, str]:
 
 def _whole(fields: dict[str, str], name: str) -> int:
     text = fields.get(name, "")
-    if not text.isdigit() or not 1 <= int(text[:12]) < LABEL_LIMIT:
+    if not text.isdigit() or len(text) > MAX_DIGITS or not 1 <= int(text) < LABEL_LIMIT:
         raise invalid_field(name, "invalid", "must be a whole number from 1")
     return int(text)
 

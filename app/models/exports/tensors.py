@@ -12,6 +12,7 @@ from app.models.exports.json_document import Description, decode, header_of
 from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.subject import KEY, Array, Subject, describe
 from app.models.parts import Parts
+from app.shapes import is_possible
 
 # What is read. Narrower floats become float64 without loss; the others are those of preprocessing.
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "U8": "|u1"}
@@ -53,5 +54,7 @@ def _description(content: bytes) -> bytes:
 def _array(name: str, tensor: dict[str, Any]) -> Array:
     if tensor["dtype"] not in DTYPES:
         raise invalid_field(name, "wrong_type", f"has type {tensor['dtype']}; give {', '.join(DTYPES)}")
+    if not is_possible(tensor["shape"]):
+        raise invalid_field(name, "wrong_shape", "has a shape that no array can have")
     array = np.frombuffer(tensor["data"], dtype=DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
     return array.astype(np.float64) if array.dtype.kind == "f" else array
