@@ -3,12 +3,14 @@
 The hinge losses have several good methods, each for some shapes of data. Their paces (estimates.py), fitted to runs on
 real data, tell which is likely to be the fastest. How slow coordinate descent will be is the hardest to foretell; it
 hands over to the next once that would be faster, judged by passes and not by the clock, so that a run can be repeated.
-For other tasks there is one method that is meant for them.
+Where rounding stops a rival far from the optimum (large C on data that can be separated), a slow and patient method
+begins anew. For other tasks there is one method that is meant for them.
 """
 
+import math
 from typing import Any, NamedTuple
 
-from .estimates import Size
+from .estimates import USUAL_PLANES, Size
 from .protocol import Method
 from .registry import able_methods, named, nothing_supports
 from .setting import Setting
@@ -18,6 +20,9 @@ __all__ = ["Choice", "Handover", "choose"]
 RIVALS = ("dcd", "newton", "smooth_newton", "tncg")
 OTHERS = ("svr_dual", "crammer_singer", "cpa_ordinal", "alm_exact")
 """For what no rival can do, the first that can."""
+LAST_RESORT = "alm_exact"
+LAST_RESORT_BYTES = 64 << 20
+"""It may need so much where the rival needs less: nobody has asked whether there is room for it."""
 DOUBTS = {"dcd": 1.15}
 """What descent will need is known least, and it is the slowest where it disappoints."""
 LEAST_TRUNCATED = 1000
@@ -27,11 +32,11 @@ USUAL_ENTRIES = 100
 
 
 class Handover(NamedTuple):
-    """What goes on from a method's weights if that becomes slow."""
+    """What goes on from a method's weights if that becomes slow, or begins anew if it can get no further."""
 
     method: type[Method[Any]]
     passes: float
-    """Of the method before it, which take as long as this one would by itself."""
+    """Of the method before it, which take as long as this one would by itself; infinite: it is never slow enough."""
 
 
 class Choice(NamedTuple):
@@ -59,14 +64,20 @@ def choose(solver: object, setting: Setting, size: Size | None, tol: float) -> C
         )
     first, *others = sorted(expected, key=lambda name: expected[name])
     reason = f"by its pace about {expected[first]:.2g} s on {_described(setting, size)}"
-    if not others:
-        return Choice(able[first], reason)
+    if others:
+        reason += f", where {others[0]} would take about {expected[others[0]]:.2g} s"
+    if not others or first != "dcd":
+        return Choice(able[first], reason, _last_resort(able, first, setting, size))
     second = others[0]
-    reason += f", where {second} would take about {expected[second]:.2g} s"
-    if first != "dcd":
-        return Choice(able[first], reason)
     a_pass = _seconds(able[first], setting, size, tol, 1)
     return Choice(able[first], reason, Handover(able[second], expected[second] / a_pass))
+
+
+def _last_resort(able: dict[str, type[Method[Any]]], first: str, setting: Setting, size: Size) -> Handover | None:
+    if LAST_RESORT not in able:
+        return None
+    needed, given = (able[name].footprint.peak(setting, size, USUAL_PLANES) for name in (LAST_RESORT, first))
+    return Handover(able[LAST_RESORT], math.inf) if needed <= max(given, LAST_RESORT_BYTES) else None
 
 
 def _is_rival(name: str, setting: Setting) -> bool:

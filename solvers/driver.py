@@ -4,6 +4,7 @@ A method's cheap estimate of its gap only decides when a certificate is worth it
 data; what is reported as converged has been certified.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,6 +37,9 @@ REFINED = "dual point from the margins, refined"
 STALL_STEPS = 500
 STALL_GAIN = 1e-14
 """A run is stuck if so many steps neither raise the bound by this relative amount nor lower the gap."""
+FAILED = (Status.STALLED, Status.NONFINITE)
+NEAR = 1e-6
+"""A relative gap from which on another method is not asked to get further than one that rounding has stopped."""
 FAIR_PASSES = 8
 """So many passes a method gets before it is judged by its pace."""
 
@@ -74,14 +78,16 @@ def solve(
     """Run the method from `start` and return its best point; `started` is when the clock began.
 
     What `start` says was used up before counts as used, except that there is always one step. `reason` says why this
-    method; the `successor` goes on from its weights if it becomes slow.
+    method; the `successor` goes on if it becomes slow, or fails far from the optimum.
     """
     problem = method.problem
     method.threads = threads if method.uses_threads else 1
     judge = _Judge(problem, limits.tol, has_estimate=method.has_estimate)
     trace = Trace()
     stall = _StallWatch()
-    patience = _Patience(limits.tol, successor.passes) if successor is not None else None
+    patience = None
+    if successor is not None and successor.passes < math.inf:
+        patience = _Patience(limits.tol, successor.passes)
     state = method.init(seed, start)
     before = start.counts
 
@@ -122,15 +128,24 @@ def solve(
             elif stall.is_stuck(progress):
                 status = Status.STALLED
         is_slow = status is None and patience is not None and patience.is_over(progress)
-        if successor is not None and (is_slow or status is Status.STALLED):
-            point = method.extract(state)
+        is_last_resort = patience is None
+        if successor is not None and is_last_resort and status in FAILED:
+            if status is Status.STALLED and judge.certified_at != progress.iterations:
+                judge.certify(method.extract(state), progress)
+            status = judge.verdict or status
+            if not judge.is_far:
+                successor = None
+        if successor is not None and (is_slow or status in FAILED):
+            # Weights that rounding has spoilt would lead the last resort astray.
+            point = _zero_point(problem) if is_last_resort else method.extract(state)
+            why = "which had become slow" if is_slow else "where it could get no further"
             method, successor, patience = successor.method.by_default(problem), None, None
             method.threads = threads if method.uses_threads else 1
             judge.begin_anew(has_estimate=method.has_estimate)
             stall, status = _StallWatch(), None
             state = method.init(seed, Start(coef=point.coef, intercept=point.intercept))
             before = Counts(progress.iterations, progress.passes)
-            reason += f"; {method.name} went on after {progress.passes} passes, which had become slow"
+            reason += f"; {method.name} went on after {progress.passes} passes, {why}"
 
     if status not in (Status.CONVERGED, Status.NONFINITE) and judge.certified_at != progress.iterations:
         judge.certify(method.extract(state), progress)
@@ -194,6 +209,12 @@ class _Judge:
             return Status.NONFINITE
         gap = None if self._kept is None else self._kept[1].relative_gap
         return Status.CONVERGED if gap is not None and gap <= self.tol else None
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the best point is, as far as is known, so far from the optimum that another method may do better."""
+        gap = None if self._kept is None else self._kept[1].relative_gap
+        return gap is None or gap > max(self.tol, NEAR)
 
     def is_worth_certifying(self, progress: Progress) -> bool:
         if progress.passes < self._not_before or not progress.is_complete:

@@ -58,6 +58,8 @@ class Footprint:
     feature: float = 8.0
     square: float = 0.0
     """For each pair of features."""
+    most_squared: float = math.inf
+    """Features beyond which there is no such matrix."""
     row_and_class: float = 0.0
     """Of a method that trains all classes at once, for each class beyond the first."""
     feature_and_class: float = 0.0
@@ -77,7 +79,8 @@ class Footprint:
     def peak(self, setting: Setting, size: Size, planes: int) -> float:
         n, d, k = setting.n_rows, setting.n_features, _joint_classes(setting)
         is_squared = setting.exponent == 2.0
-        numbers = n * (self.row + self.squared_row * is_squared) + d * self.feature + d * d * self.square
+        square = self.square if d <= self.most_squared else 0.0
+        numbers = n * (self.row + self.squared_row * is_squared) + d * self.feature + d * d * square
         numbers += (k - 1) * (n * self.row_and_class + d * self.feature_and_class)
         copied = size.entries * (size.value_bytes + 4 * setting.sparse) if self.copies_entries else 0
         return NUMBER * numbers + copied + self._planes(setting, size, planes)

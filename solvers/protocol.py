@@ -197,6 +197,11 @@ class Method(ABC, Generic[AnyProblem]):
         return {name: option.checked(given.get(name, option.default)) for name, option in known.items()}
 
     @classmethod
+    def footprint_with(cls, options: Mapping[str, Any]) -> Footprint:
+        """What it holds if it runs with these options."""
+        return cls.footprint
+
+    @classmethod
     def by_default(cls, problem: AnyProblem) -> "Method[AnyProblem]":
         """The method as `auto` runs it."""
         return cls(problem, cls.checked_options(None))

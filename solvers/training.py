@@ -232,7 +232,7 @@ def estimate(
     of_run = estimate_run(
         plan.setting,
         size,
-        plan.choice.method.footprint,
+        plan.choice.method.footprint_with(plan.options),
         plan.choice.method.pace,
         tol=plan.limits.tol,
         max_seconds=plan.limits.max_seconds,

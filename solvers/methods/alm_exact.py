@@ -10,6 +10,7 @@ outer iterations are about as many as with exact updates.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,9 @@ class ExactAugmentedLagrangian(AugmentedLagrangian):
             "cg_tol", float, 0.03, "the share of the residual at which conjugate gradients end", low=1e-12, high=0.9
         ),
     )
-    footprint = Footprint(row=17.0, squared_row=1.0, feature=8.0, square=4.0, kept_row=3.0, kept_feature=4.0)
+    footprint = Footprint(
+        row=17.0, squared_row=1.0, feature=9.2, square=4.0, most_squared=MAX_FACTORED, kept_row=3.0, kept_feature=4.0
+    )
     pace = Pace(
         least=4.1,
         hardness=0.52,
@@ -59,6 +62,11 @@ class ExactAugmentedLagrangian(AugmentedLagrangian):
         "Any p from 1 to 2 and any bias, to high precision. Suits few features; hinge with large C on long rows takes "
         "thousands of iterations. For p = 1 and p = 2 without a free bias there are faster solvers."
     )
+
+    @classmethod
+    def footprint_with(cls, options: Mapping[str, Any]) -> Footprint:
+        most = {"factor": math.inf, "cg": 0.0}
+        return replace(cls.footprint, most_squared=most.get(options["least_squares"], MAX_FACTORED))
 
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)

@@ -58,8 +58,25 @@ def test_descent_has_a_successor_for_when_it_disappoints():
     assert choice.successor is not None
     assert choice.successor.method.name == "smooth_newton"
     assert choice.successor.passes > 1.0
-    assert chosen(11_314, 130_107, 1_787_565, 1.0).successor is None
-    assert chosen(581_012, 54).successor is None
+
+
+def test_a_rival_that_fails_has_a_last_resort_that_never_seems_faster():
+    for shape in ((11_314, 130_107, 1_787_565, 1.0), (40, 5, None, 5.0)):
+        choice = chosen(*shape)
+        assert choice.successor is not None
+        assert choice.successor.method.name == "alm_exact"
+        assert choice.successor.passes == np.inf
+    assert chosen(581_012, 54).successor is None, "it needs more memory than was asked for"
+    assert chosen(2_000, 9_000, None, 7.0, bias="free").successor is None, "it is the one"
+
+
+@pytest.mark.parametrize("bias", ["regularized", "free"])
+def test_auto_is_certified_where_its_first_choice_fails(bias):
+    """A large C on rows that can be separated: a slack in the last digits then costs more than the weights."""
+    random = np.random.default_rng(2)
+    X = sp.random(1500, 300, density=0.03, format="csr", random_state=2)
+    y = np.asarray(X.sum(axis=1)).ravel() + 0.3 * random.standard_normal(1500) > 4.5
+    assert solvers.train(X, y, C=1e8, tol=1e-3, bias=bias, loss="hinge").converged
 
 
 @pytest.fixture

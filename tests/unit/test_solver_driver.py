@@ -141,6 +141,19 @@ def test_a_method_that_is_stuck_hands_over_too():
     assert play(script, successor=DCD)[1].converged
 
 
+@pytest.mark.parametrize("failure", [Status.STALLED, Status.NONFINITE])
+def test_the_last_resort_is_for_failures_far_from_the_optimum(failure):
+    last = DCD._replace(passes=np.inf)
+    _, result = play([(0.9, {"finished": failure})], successor=last)
+    assert result.converged
+    assert result.solver_reason == "a play; dcd went on after 1 passes, where it could get no further"
+    near = [(1.0 + 1e-9, {"finished": Status.STALLED})]
+    _, result = play(near, tol=1e-13, successor=last)
+    assert (result.status, result.solver) == ("stalled", "scripted")
+    assert 1e-13 < result.certificate.relative_gap < 1e-6
+    assert play(falling(1e-1, 0.999, 300), max_passes=200, successor=last)[1].solver == "scripted"
+
+
 def test_every_exit_has_its_name():
     assert play([(0.5, {})], max_passes=3)[1].status is Status.PASS_LIMIT
     assert play([(0.5, {})], max_seconds=1e-9)[1].status is Status.TIME_LIMIT
