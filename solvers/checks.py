@@ -21,7 +21,7 @@ def real_number(
 ) -> float:
     """A finite float in [low, high], and strictly above `above` when that is given."""
     if above is not None:
-        accepted = f"a finite number above {above:g}"
+        accepted = f"a finite number above {above:g}" + (f", at most {high:g}" if math.isfinite(high) else "")
     elif math.isfinite(high):
         accepted = f"a number from {low:g} to {high:g}"
     elif math.isfinite(low):

@@ -16,6 +16,7 @@ TASKS = ("auto", "binary", "multiclass", "ordinal", "regression")
 STRATEGIES = ("ovr", "crammer_singer")
 BIASES = ("none", "regularized", "free")
 C_SCALES = ("sum", "mean")
+MAX_BIAS_SCALE = 1e100  # its square is summed up over the rows
 LOSSES_OF_TASK = {  # the first is what "auto" means
     "binary": ("hinge", "squared_hinge", "hinge_p"),
     "multiclass": ("hinge", "squared_hinge", "hinge_p"),
@@ -86,7 +87,7 @@ def resolve_setting(
         C=real_number(C, "C", InvalidProblem, above=0.0),
         c_scale=one_of(c_scale, "c_scale", InvalidProblem, C_SCALES),
         bias="none" if task == "ordinal" else bias,  # a bias cancels out of every pair
-        bias_scale=real_number(bias_scale, "bias_scale", InvalidProblem, above=0.0),
+        bias_scale=real_number(bias_scale, "bias_scale", InvalidProblem, above=0.0, high=MAX_BIAS_SCALE),
         epsilon=real_number(epsilon, "epsilon", InvalidProblem, low=0.0),
     )
 

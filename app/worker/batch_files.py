@@ -26,7 +26,7 @@ class BatchFile(Protocol):
 def batch_file(format: str, staged: StagedBlob, header: Header, outputs: Sequence[str]) -> BatchFile:
     """A file of these outputs of a model, each row with its number in the dataset."""
     if format == "csv":
-        return _CsvFile(staged)
+        return _CsvFile(staged, ("row", *outputs))
     if format == "ndjson":
         return _NdjsonFile(staged)
     schema = pa.schema([("row", pa.int64()), *((name, _arrow_type(name, header)) for name in outputs)])
@@ -36,12 +36,13 @@ def batch_file(format: str, staged: StagedBlob, header: Header, outputs: Sequenc
 
 
 class _CsvFile:
-    def __init__(self, staged: StagedBlob) -> None:
+    def __init__(self, staged: StagedBlob, names: Sequence[str]) -> None:
+        """The heading is there also where no row follows."""
         self._staged = staged
+        staged.write(",".join(names).encode() + b"\n")
 
     def append(self, columns: Mapping[str, Column]) -> None:
-        heading, _, lines = replies.encode(CSV, {}, columns).partition(b"\n")
-        self._staged.write(lines if self._staged.size else heading + b"\n" + lines)
+        self._staged.write(replies.encode(CSV, {}, columns).partition(b"\n")[2])
 
     def finish(self) -> None:
         pass

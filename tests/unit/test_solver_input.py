@@ -41,6 +41,7 @@ CONFIGURATION = [  # refused by check and by train alike
     ({"p": 1.5}, InvalidProblem, "p", "hinge_p only"),
     ({"bias": "maybe"}, InvalidProblem, "bias", "none, regularized, free"),
     ({"bias_scale": 0.0}, InvalidProblem, "bias_scale", "above 0"),
+    ({"bias_scale": 1e300}, InvalidProblem, "bias_scale", "at most 1e+100"),
     ({"epsilon": -0.1}, InvalidProblem, "epsilon", "at least 0"),
     ({"task": "clustering"}, InvalidProblem, "task", "auto, binary"),
     ({"task": "regression", "solver": "dcd"}, UnsupportedProblem, "task", "cannot do regression"),

@@ -184,6 +184,14 @@ def test_rows_without_a_score_are_in_the_file_of_errors(bench: Bench) -> None:
     assert table("ndjson", content)["row"] == [row for row in range(60) if row not in (7, 23)]
 
 
+def test_a_file_of_no_rows_has_its_heading(bench: Bench) -> None:
+    X, signal = noisy(60)
+    bench.run(bench.store(X, (signal > 0).astype(float)))
+    result, content, errors = predict(bench, bench.store(np.full((3, X.shape[1]), np.nan), signal[:3]), format="csv")
+    assert (result["predicted"], len(errors)) == (0, 3)
+    assert content == b"row,label,score\n"
+
+
 def test_a_sparse_dataset_may_be_narrower_and_columns_go_by_name(bench: Bench) -> None:
     X, signal = noisy(50)
     names = ["a", "b", "c", "d"]
