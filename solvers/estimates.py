@@ -60,6 +60,8 @@ class Footprint:
     """For each pair of features."""
     most_squared: float = math.inf
     """Features beyond which there is no such matrix."""
+    most_squared_a_row: float = math.inf
+    """The same for each row; what little there is nevertheless does not count."""
     row_and_class: float = 0.0
     """Of a method that trains all classes at once, for each class beyond the first."""
     feature_and_class: float = 0.0
@@ -79,7 +81,7 @@ class Footprint:
     def peak(self, setting: Setting, size: Size, planes: int) -> float:
         n, d, k = setting.n_rows, setting.n_features, _joint_classes(setting)
         is_squared = setting.exponent == 2.0
-        square = self.square if d <= self.most_squared else 0.0
+        square = self.square if d <= min(self.most_squared, self.most_squared_a_row * n) else 0.0
         numbers = n * (self.row + self.squared_row * is_squared) + d * self.feature + d * d * square
         numbers += (k - 1) * (n * self.row_and_class + d * self.feature_and_class)
         copied = size.entries * (size.value_bytes + 4 * setting.sparse) if self.copies_entries else 0
