@@ -10,7 +10,7 @@ from typing import Any
 from . import methods
 from .errors import UnknownSolver, UnsupportedProblem
 from .protocol import Method
-from .setting import Setting
+from .setting import BIASES, LOSSES_OF_TASK, Setting
 
 __all__ = ["able_methods", "named", "nothing_supports", "registered", "with_implied_strategy"]
 
@@ -60,6 +60,13 @@ def nothing_supports(setting: Setting) -> UnsupportedProblem:
         offered = {choice for method in registered().values() for choice in getattr(method, attribute)}
         if wanted not in offered:
             return UnsupportedProblem(argument, f"no solver can do {wanted} yet; use {' or '.join(sorted(offered))}")
+    how = f" with strategy {setting.strategy}" if setting.task == "multiclass" else ""
+    for argument, choices in (("bias", BIASES), ("loss", LOSSES_OF_TASK[setting.task])):
+        changes: list[dict[str, Any]] = [{argument: choice} for choice in choices]
+        able = [str(change[argument]) for change in changes if able_methods(replace(setting, **change))]
+        if able:
+            wanted = f"task {setting.task}{how}, loss {setting.loss} and bias {setting.bias}"
+            return UnsupportedProblem(argument, f"no solver can do {wanted} yet; use {' or '.join(able)}")
     return UnsupportedProblem(
         "solver", f"no solver can do loss {setting.loss} with bias {setting.bias} on this data yet"
     )
