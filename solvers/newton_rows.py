@@ -146,7 +146,7 @@ def _score_sparse(
     for k in range(out.size):
         score = 0.0
         for e in range(np.uint64(starts[k]), np.uint64(starts[k + 1])):
-            score += values[e] * w[columns[e]]
+            score += values[e] * w[np.uint64(columns[e])]
         out[k] = 1.0 - signs[k] * (score + bias)
 
 
@@ -181,7 +181,7 @@ def _add_rows(
         for k in range(count):
             a = weights[k]
             for e in range(np.uint64(starts[used[k]]), np.uint64(starts[used[k] + 1])):
-                out[columns[e]] += a * values[e]
+                out[np.uint64(columns[e])] += a * values[e]
         return
     for k in range(count, count + 3):
         weights[k], used[k] = 0.0, used[0]

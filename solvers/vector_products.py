@@ -31,7 +31,7 @@ def margins_csr(values: Array, columns: Array, starts: Array, w: Array, out: Arr
     for i in range(starts.size - 1):
         total = 0.0
         for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
-            total += values[e] * w[columns[e]]
+            total += values[e] * w[np.uint64(columns[e])]
         out[i] = total
 
 
@@ -41,7 +41,7 @@ def add_column_sums_csr(values: Array, columns: Array, starts: Array, v: Array, 
         multiplier = v[i]
         if multiplier != 0.0:
             for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
-                out[columns[e]] += multiplier * values[e]
+                out[np.uint64(columns[e])] += multiplier * values[e]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -51,8 +51,9 @@ def both_products_csr(values: Array, columns: Array, starts: Array, v: Array, pa
     for i in range(starts.size - 1):
         multiplier, total, other = v[i], 0.0, 0.0
         for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
-            total, other = other, total + values[e] * pairs[columns[e], 0]
-            pairs[columns[e], 1] += multiplier * values[e]
+            j = np.uint64(columns[e])
+            total, other = other, total + values[e] * pairs[j, 0]
+            pairs[j, 1] += multiplier * values[e]
         out[i] = total + other
 
 
