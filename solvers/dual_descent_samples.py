@@ -79,26 +79,37 @@ def best_bias(
     costs, of_rows = np.zeros(2), np.full(2, 1e-300)
     for i in range(constants.shape[0]):
         costs[int(constants[i, 0] > 0.0)] += constants[i, 1]
-    scores, farthest = np.empty(rows.size), 0.0
+    signs, slacks, weights, farthest = np.empty(rows.size), np.empty(rows.size), np.empty(rows.size), 0.0
     for s in range(rows.size):
         i = rows[s]
-        scores[s] = _score_of(values, columns, starts, i, w)
-        farthest = max(farthest, abs(scores[s]))
-        of_rows[int(constants[i, 0] > 0.0)] += constants[i, 1]
+        score = _score_of(values, columns, starts, i, w)
+        farthest = max(farthest, abs(score))
+        signs[s], slacks[s] = constants[i, 0], 1.0 - constants[i, 0] * score
+        of_rows[int(signs[s] > 0.0)] += constants[i, 1]
+    for s in range(rows.size):
+        weights[s] = constants[rows[s], 1] * costs[int(signs[s] > 0.0)] / of_rows[int(signs[s] > 0.0)]
+    is_squared = rows.size > 0 and constants[rows[0], 2] > 0.0
     low, high = -1.0 - farthest, 1.0 + farthest
     for _ in range(_BISECTIONS):
-        b, pushes = 0.5 * (low + high), np.zeros(2)
-        for s in range(rows.size):
-            y, C, D = constants[rows[s], 0], constants[rows[s], 1], constants[rows[s], 2]
-            slack = 1.0 - y * (scores[s] + b)
-            if slack > 0.0:
-                pushes[int(y > 0.0)] += C * (2.0 * slack if D > 0.0 else 1.0)
-        pushes *= costs / of_rows
-        if b / (bias_feature * bias_feature) > pushes[1] - pushes[0]:
+        b = 0.5 * (low + high)
+        if b / (bias_feature * bias_feature) > _push(signs, slacks, weights, b, is_squared):
             high = b
         else:
             low = b
     return 0.5 * (low + high)
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _push(signs: Array, slacks: Array, weights: Array, b: float, is_squared: bool) -> float:
+    """What the losses would move b by, at b, given the slacks at b = 0."""
+    total = 0.0
+    if is_squared:
+        for s in range(signs.size):
+            total += 2.0 * weights[s] * signs[s] * max(slacks[s] - signs[s] * b, 0.0)
+    else:
+        for s in range(signs.size):
+            total += weights[s] * signs[s] if slacks[s] - signs[s] * b > 0.0 else 0.0
+    return total
 
 
 @njit(cache=True, nogil=True)

@@ -2,16 +2,25 @@
 
 from typing import Any
 
+import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["GRAM_ROWS", "add_gram_csr", "add_gram_dense", "add_gram_rows"]
+from .tiles import HIGH, WIDE, multiply_tile, panels_of
+
+__all__ = ["add_gram_csr", "add_gram_rows", "gram_room"]
 
 Array = NDArray[Any]
+Floats = NDArray[np.float64]
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-GRAM_ROWS = 120  # rows gathered for one block of a Gram matrix; no power of two, which would collide in the cache
-_NEAR = 24  # columns of the matrix, whose GRAM_ROWS numbers each fill most of the nearest cache
+GRAM_ROWS = 120
+"""Gathered for one block of a Gram matrix: two panels of them fill most of the nearest cache."""
+
+
+def gram_room(k: int, *, is_gathered: bool = True) -> tuple[Floats, Floats]:
+    """What `add_gram_rows` gathers rows in for a matrix of order k."""
+    shape = panels_of(k), GRAM_ROWS if is_gathered else 0, WIDE
+    return np.zeros(shape), np.zeros(shape)
 
 
 @njit(cache=True, nogil=True)
@@ -46,50 +55,23 @@ def _add_scaled(row: Array, at: Array, scaled: float, out: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def add_gram_dense(values: Array, v: Array, constant: float, plain: Array, weighted: Array, out: Array) -> None:
-    """Gathers the rows of v_i != 0 block by block, as columns, into `plain` and times v_i into `weighted`."""
-    n, d = values.shape
-    filled = 0
-    for i in range(n):
-        if v[i] != 0.0:
-            for j in range(d):
-                plain[j, filled] = values[i, j]
-                weighted[j, filled] = v[i] * plain[j, filled]
-            plain[d, filled] = constant
-            weighted[d, filled] = v[i] * constant
-            filled += 1
-        if filled == plain.shape[1] or (i == n - 1 and filled > 0):
-            _add_tiles(weighted, plain, filled, out)
-            filled = 0
-
-
-@njit(cache=True, nogil=True)
 def add_gram_rows(
     values: Array, columns: Array, starts: Array, rows: Array, v: Array, constant: float, plain: Array, weighted: Array,
     out: Array,
 ) -> None:  # fmt: skip
     """The same for these rows of either kind of data, each with its v; sparse ones that are gathered must not be too
-    sparse. Without room in `plain` they are not: each pair of entries is then added by itself."""
-    d, is_dense = out.shape[0] - 1, starts.size == 0
-    for first in range(0, rows.size if plain.shape[1] > 0 else 0, max(1, plain.shape[1])):
-        filled = min(plain.shape[1], rows.size - first)
-        if not is_dense:
-            plain[:] = 0.0
-        for r in range(filled):
-            i = rows[first + r]
-            if is_dense:
-                row = values[i * d : i * d + d]
-                for j in range(d):
-                    plain[j, r] = row[j]
-            else:
-                for e in range(starts[i], starts[i + 1]):
-                    plain[columns[e], r] = values[e]
-            plain[d, r] = constant
-        for j in range(d + 1):
-            for r in range(filled):
-                weighted[j, r] = plain[j, r] * v[first + r]
-        _add_tiles(weighted, plain, filled, out)
-    if plain.shape[1] > 0:
+    sparse. Without room in `plain`, which holds panels (tiles.py) of GRAM_ROWS steps, they are not: each pair of
+    entries is then added by itself."""
+    room = plain.shape[1]
+    for first in range(0, rows.size if room > 0 else 0, max(1, room)):
+        past = min(first + room, rows.size)
+        if starts.size == 0:
+            _gather_dense(values, rows[first:past], v[first:past], constant, out.shape[0] - 1, plain, weighted)
+        else:
+            sparse = values, columns, starts
+            _gather_sparse(*sparse, rows[first:past], v[first:past], constant, out.shape[0] - 1, plain, weighted)
+        _add_tiles(weighted, plain, past - first, out)
+    if room > 0:
         return
     for m in range(rows.size):
         first, past = starts[rows[m]], starts[rows[m] + 1]
@@ -97,28 +79,56 @@ def add_gram_rows(
 
 
 @njit(cache=True, nogil=True)
+def _gather_dense(
+    values: Array, rows: Array, v: Array, constant: float, d: int, plain: Array, weighted: Array
+) -> None:  # fmt: skip
+    """The rows with the constant behind them, and the same times v, each a step of the panels."""
+    last, rest = d // WIDE, d % WIDE
+    for r in range(rows.size):
+        first, weight = rows[r] * d, v[r]
+        for panel in range(last):
+            for c in range(WIDE):
+                x = values[first + panel * WIDE + c]
+                plain[panel, r, c] = x
+                weighted[panel, r, c] = weight * x
+        for c in range(rest):
+            plain[last, r, c] = values[first + last * WIDE + c]
+            weighted[last, r, c] = weight * plain[last, r, c]
+        plain[last, r, rest] = constant
+        weighted[last, r, rest] = weight * constant
+
+
+@njit(cache=True, nogil=True)
+def _gather_sparse(
+    values: Array, columns: Array, starts: Array, rows: Array, v: Array, constant: float, d: int, plain: Array,
+    weighted: Array,
+) -> None:  # fmt: skip
+    plain[:, : rows.size] = 0.0
+    weighted[:, : rows.size] = 0.0
+    for r in range(rows.size):
+        weight = v[r]
+        for e in range(starts[rows[r]], starts[rows[r] + 1]):
+            panel, c = columns[e] // WIDE, columns[e] % WIDE
+            plain[panel, r, c] = values[e]
+            weighted[panel, r, c] = weight * values[e]
+        plain[d // WIDE, r, d % WIDE] = constant
+        weighted[d // WIDE, r, d % WIDE] = weight * constant
+
+
+@njit(cache=True, nogil=True)
 def _add_tiles(left: Array, right: Array, filled: int, out: Array) -> None:
-    """The upper triangle of left right', some columns after the others: their part of `right` stays in the cache."""
-    k = out.shape[0]
-    for first in range(0, k, _NEAR):
-        past = min(first + _NEAR, k)
-        for a in range(0, past, 3):
-            for b in range(max(a, first), past, 3):
-                _add_tile(left, right, filled, a, b, out)
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _add_tile(left: Array, right: Array, filled: int, a: int, b: int, out: Array) -> None:
-    """3 x 3 entries at once: nine sums and their operands fit into 16 registers. With twelve sums two were kept in
-    memory, and a tile took twice as long."""
-    l0, l1, l2, r0, r1, r2 = left[a], left[a + 1], left[a + 2], right[b], right[b + 1], right[b + 2]
-    s00 = s01 = s02 = s10 = s11 = s12 = s20 = s21 = s22 = 0.0
-    for r in range(filled):
-        x0, x1, x2, y0, y1, y2 = l0[r], l1[r], l2[r], r0[r], r1[r], r2[r]
-        s00, s01, s02 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2
-        s10, s11, s12 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2
-        s20, s21, s22 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2
-    tile = ((s00, s01, s02), (s10, s11, s12), (s20, s21, s22))
-    for row in range(min(3, out.shape[0] - a)):
-        for column in range(min(3, out.shape[1] - b)):
-            out[a + row, b + column] += tile[row][column]
+    """The upper triangle of the sum over the steps of left x right."""
+    k, a_panel = out.shape[0], left.shape[1] * WIDE
+    all_left, all_right, tile = left.reshape(-1), right.reshape(-1), np.empty(HIGH * WIDE)
+    for b in range(right.shape[0]):
+        for a in range(0, min((b + 1) * WIDE, k), HIGH):
+            multiply_tile(all_left, a // WIDE * a_panel + a % WIDE, all_right, b * a_panel, filled, tile)
+            is_whole = (b + 1) * WIDE <= k
+            for m in range(min(HIGH, k - a)):
+                row = out[a + m]
+                if is_whole:  # of a length that the compiler knows
+                    for c in range(WIDE):
+                        row[b * WIDE + c] += tile[m * WIDE + c]
+                else:
+                    for c in range(k - b * WIDE):
+                        row[b * WIDE + c] += tile[m * WIDE + c]

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .errors import InvalidOptions, UnsupportedProblem
-from .gram_products import GRAM_ROWS, add_gram_rows
+from .gram_products import add_gram_rows, gram_room
 from .newton_matrix import newton_direction
 from .newton_rows import Sums, alphas_of, evaluate_rows, mark_changes, search_line, sum_with_places
 from .problem import BinaryProblem
@@ -78,11 +78,10 @@ class RowNewton(Method[BinaryProblem]):
         self.changed, self.changes = np.empty(data.n_rows + 1, dtype=np.int64), np.empty(data.n_rows + 1)
         k = data.n_features + 1
         # Rows are gathered for tiles of the matrix, unless they are so sparse that adding pairs of entries is less.
-        room = GRAM_ROWS if not data.sparse or k * k <= PAIR_WORK * self.row_entries**2 else 0
-        padded = -(-k // 3) * 3  # whole tiles of 3 x 3
+        is_gathered = not data.sparse or k * k <= PAIR_WORK * self.row_entries**2
         self.sample_share = SPARSE_SAMPLE_SHARE if data.sparse and self.top > 1.0 else SAMPLE_SHARE
         self._taken: RowSample | None = None
-        self.gathered = np.zeros((padded, room)), np.zeros((padded, room))
+        self.gathered = gram_room(k, is_gathered=is_gathered)
 
     @classmethod
     def missing(cls, setting: Setting) -> UnsupportedProblem | None:

@@ -7,12 +7,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .cholesky import factor_in_place, solve_in_place
+from .tiles import WIDE, panels_of
 
 __all__ = ["newton_direction"]
 
 Array = NDArray[Any]
-
-_BLOCK = 12  # columns of the factor that are finished at once: with 48 an order of 301 takes half as long again
 
 
 @njit(cache=True, nogil=True)
@@ -34,29 +33,33 @@ def newton_direction(
     between the kinks are given that part of the usual curvature: a step that knows nothing of the kinks of all
     their other rows would leap over them. A place without curvature and without ridge, a free bias's, gets 1.
     """
-    k = ridge.size
-    order = -(-k // _BLOCK) * _BLOCK
-    factor, x, stretch = np.zeros((order, order)), np.zeros(order), np.ones(k)
-    if of_sample:
-        for j in range(k):
-            own = curvature * gram[j, j]
-            stretch[j] = np.sqrt(squares[j] / wide / own) if gram[j, j] > 0.0 else 0.0
-    for i in range(k):
-        for j in range(i, k):
-            factor[j, i] = curvature * gram[i, j] * (stretch[i] * stretch[j])
+    k, panels = ridge.size, panels_of(ridge.size)
+    factor, x, stretch = np.zeros((panels, panels * WIDE, WIDE)), np.zeros(panels * WIDE), np.ones(k)
+    diagonal = np.empty(k)
+    for j in range(k):
+        diagonal[j] = squares[j] / wide if of_sample else curvature * gram[j, j]
         if of_sample:
-            factor[i, i] = squares[i] / wide
+            stretch[j] = np.sqrt(diagonal[j] / (curvature * gram[j, j])) if gram[j, j] > 0.0 else 0.0
     if least_share > 0.0:
         has_rows = squares > 0.0
         if has_rows.any():
-            usual = np.median(np.diag(factor)[:k][has_rows] / squares[has_rows])
+            usual = np.median(diagonal[has_rows] / squares[has_rows])
             for j in range(k):
-                factor[j, j] = max(factor[j, j], least_share * usual * squares[j])
-    for j in range(order):
-        factor[j, j] += ridge[j] if j < k else 1.0
-        if j < k and ridge[j] == 0.0 and factor[j, j] <= 0.0:
-            factor[j, j] = 1.0
-    if not factor_in_place(factor, _BLOCK):
+                diagonal[j] = max(diagonal[j], least_share * usual * squares[j])
+    for j in range(k):
+        scale, ends_own = curvature * stretch[j], j // WIDE * WIDE + WIDE
+        for i in range(j + 1, min(ends_own, k)):
+            factor[j // WIDE, j, i % WIDE] = scale * stretch[i] * gram[j, i]
+        for panel in range(ends_own // WIDE, k // WIDE):
+            for c in range(WIDE):
+                factor[panel, j, c] = scale * stretch[panel * WIDE + c] * gram[j, panel * WIDE + c]
+        for i in range(max(ends_own, k // WIDE * WIDE), k):
+            factor[panels - 1, j, i % WIDE] = scale * stretch[i] * gram[j, i]
+        diagonal[j] += ridge[j]
+        factor[j // WIDE, j, j % WIDE] = 1.0 if ridge[j] == 0.0 and diagonal[j] <= 0.0 else diagonal[j]
+    for j in range(k, panels * WIDE):
+        factor[j // WIDE, j, j % WIDE] = 1.0
+    if not factor_in_place(factor):
         return False
     x[:k] = gradient
     solve_in_place(factor, x)

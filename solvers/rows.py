@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .class_products import add_pair_sums_csr, add_pair_sums_dense, class_scores_csr, class_scores_dense
 from .errors import InvalidProblem
-from .gram_products import GRAM_ROWS, add_gram_csr, add_gram_dense
+from .gram_products import add_gram_csr, add_gram_rows, gram_room
 from .row_compression import compressed
 from .row_copies import copy_rows_csr
 from .row_inspection import (
@@ -224,9 +224,8 @@ class DenseRows(Rows):
         return _mean_square(self.values.reshape(-1)) * self.stored_entries / self.n_rows
 
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
-        padded = -(-out.shape[0] // 3) * 3  # whole tiles of 3 x 3
-        plain, weighted = np.zeros((padded, GRAM_ROWS)), np.zeros((padded, GRAM_ROWS))
-        add_gram_dense(self.values, read_only(v), constant, plain, weighted, out)
+        rows = np.flatnonzero(v)
+        add_gram_rows(*self.flat(), rows, v[rows], constant, *gram_room(out.shape[0]), out)
 
     def class_scores(self, W: Floats, constant: float, out: Floats) -> None:
         class_scores_dense(self.values, read_only(W), constant, out)

@@ -22,6 +22,7 @@ from . import newton_matrix as newton_matrix_module
 from . import newton_rows as newton_rows_module
 from . import oca as oca_module
 from . import one_dimension as one_dimension_module
+from . import one_row as one_row_module
 from . import pair_counts as pair_counts_module
 from . import risks as risks_module
 from . import row_compression as row_compression_module
@@ -30,6 +31,7 @@ from . import row_products as row_products_module
 from . import row_samples as row_samples_module
 from . import rows as rows_module
 from . import smoothed_losses as smoothed_losses_module
+from . import tiles as tiles_module
 from . import vector_products as vector_products_module
 from .certificates import binary as binary_certificate_module
 from .dual_descent import DualDescent
@@ -69,9 +71,11 @@ def warm_up(names: Collection[str] | None = None) -> None:
         oca_module,
         row_compression_module,
         row_copies_module,
+        one_row_module,
         row_products_module,
         row_samples_module,
         smoothed_losses_module,
+        tiles_module,
         vector_products_module,
         binary_certificate_module,
     ]

@@ -1,12 +1,13 @@
-"""The factorisation beside numpy's, at orders around its block and tile sizes."""
+"""The factorisation beside numpy's, at orders around the sizes of its panels and tiles."""
 
 import numpy as np
 import pytest
 
-from solvers.cholesky import BLOCK, cholesky_factor, cholesky_solve
+from solvers.cholesky import cholesky_factor, cholesky_solve
+from solvers.tiles import WIDE
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5, 200])
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, WIDE - 1, WIDE, WIDE + 1, 2 * WIDE + 5, 200])
 def test_factor_and_solution_are_numpys(k):
     random = np.random.default_rng(k)
     half = random.standard_normal((k, max(1, k // 2)))  # of half the rank: the ridge makes it definite
@@ -14,7 +15,8 @@ def test_factor_and_solution_are_numpys(k):
     given = np.triu(matrix) + np.tril(np.full((k, k), np.nan), -1)  # the lower triangle is not looked at
     factor = cholesky_factor(given, 0.7)
     expected = matrix + 0.7 * np.eye(k)
-    assert np.tril(factor)[:k, :k] == pytest.approx(np.linalg.cholesky(expected), rel=1e-10, abs=1e-10)
+    lower = np.tril(factor.transpose(0, 2, 1).reshape(factor.shape[1], -1))  # of panels of rows
+    assert lower[:k, :k] == pytest.approx(np.linalg.cholesky(expected), rel=1e-10, abs=1e-10)
     rhs = random.standard_normal(k)
     assert cholesky_solve(factor, rhs) == pytest.approx(np.linalg.solve(expected, rhs), rel=1e-9, abs=1e-9)
 
