@@ -111,6 +111,7 @@ class DualDescent(Method[BinaryProblem]):
             "pool": pool,
             "pool_size": pool.size,
             "until_scan": pool.size,
+            "until_sample": 0,
             "wake": np.where(self.counted, 0, NEVER).astype(np.int32),
             "now": 0,
             "usual": np.inf,
@@ -162,7 +163,7 @@ class DualDescent(Method[BinaryProblem]):
 
     def _run_pass(self, state: State, target: float) -> tuple[int, bool, float, float, int, float]:
         """(rows visited, whether the last epoch saw all, its gap, violation and updates, the dual objective)"""
-        scalars = "pull", "usual", "now", "pool_size", "until_scan", "last_gap"
+        scalars = "pull", "usual", "now", "pool_size", "until_scan", "until_sample", "last_gap"
         *changed, visited, is_whole, gap, violation, updates, dual = run_pass(
             *self.rows,
             self.constants,
@@ -173,6 +174,7 @@ class DualDescent(Method[BinaryProblem]):
             state["now"],
             state["pool_size"],
             state["until_scan"],
+            state["until_sample"],
             state["last_gap"],
             state["pool"],
             self.together,
@@ -277,10 +279,13 @@ class DualDescent(Method[BinaryProblem]):
         self._balance(state)
         state["rows_read"] = self.problem.data.n_rows
         rows_kept = np.array_equal(np.asarray(earlier.get("wake", ())) == NEVER, state["wake"] == NEVER)
-        if rows_kept and w_kept and earlier.get("total_cost") == state["total_cost"]:
+        counts = "pool_size", "until_scan", "until_sample", "rows_until_face", "now"
+        scalars = *counts, "pull", "usual", "target", "last_gap"
+        is_own = earlier.get("total_cost") == state["total_cost"] and earlier.keys() >= set(scalars)
+        if rows_kept and w_kept and is_own:
             # The same problem: everything is taken over, so that going on from a checkpoint repeats
             # the uninterrupted run to the last bit.
             for key in ("w", "balance", "pool", "wake", "random_state"):
                 state[key] = np.array(earlier[key], dtype=state[key].dtype)
-            for key in ("pull", "pool_size", "until_scan", "now", "usual", "target", "last_gap", "rows_until_face"):
+            for key in scalars:
                 state[key] = type(state[key])(earlier[key])

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .dual_descent_samples import are_even, best_bias, gap_term, sampled_gap
+from .dual_descent_samples import are_even, best_bias, gap_term, sample_size, sampled_gap
 from .one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from .prefetching import prefetch
 
@@ -43,6 +43,8 @@ _DOUBT = 1.5
 _CLOSE, _LEFT = 2.0, 0.15
 """Times the gap that is wanted: where it is likely to be less, some rows are asked what it is. What is left of a row's
 term after an epoch, as a rule."""
+_SAMPLE_WORTH = 8
+"""Rows to visit for each one that is asked, before others are asked: of few rows every one was read twice as often."""
 
 
 @njit(cache=True, nogil=True)
@@ -58,6 +60,7 @@ def run_pass(
     now: int,
     pool_size: int,
     until_scan: int,
+    until_sample: int,
     last_gap: float,
     pool: Array,
     together: int,
@@ -69,12 +72,12 @@ def run_pass(
     target: float,
     floor: float,
     violation_tol: float,
-) -> tuple[float, float, int, int, int, float, int, bool, float, float, int, float]:
+) -> tuple[float, float, int, int, int, int, float, int, bool, float, float, int, float]:
     """Epochs over the rows that are awake until they have visited as many rows as there are, or the target is met.
 
-    Returns (pull, usual gradient, now, size of the pool, rows until the sleepers are looked through, gap seen in the
-    last epoch, rows visited, whether that saw all rows, the gap after it, its violation, its updates, the dual
-    objective).
+    Returns (pull, usual gradient, now, size of the pool, rows until the sleepers are looked through, rows until some
+    are asked for the gap again, gap seen in the last epoch, rows visited, whether that saw all rows, the gap after it,
+    its violation, its updates, the dual objective).
     """
     d = w.size - 1
     quadratic = dual_value(alpha, constants, w[:d])
@@ -103,7 +106,10 @@ def run_pass(
             dual = quadratic - 0.5 * w[d] * w[d]
             # Of rows that were not visited the gap is as it was seen; of the others, some of it is left.
             is_close = (_SEGMENTS - (1.0 - _LEFT) * k) * terms <= _CLOSE * target * max(dual, floor)
-            if is_close and 4 * pool_size >= pool.size and are_even(terms, term_squares, past - first, alpha.size):
+            until_sample -= past - first
+            is_close = is_close and until_sample <= 0 and 4 * pool_size >= pool.size
+            if is_close and are_even(terms, term_squares, past - first, alpha.size):
+                until_sample = _SAMPLE_WORTH * sample_size(alpha.size)
                 sampled = sampled_gap(values, columns, starts, constants, balance[0], w, alpha, _SEGMENTS * now + k)
                 mismatch = bias_mismatch(bias_feature, balance)
                 if sampled + mismatch <= target * max(dual + sampled + mismatch, floor):
@@ -125,7 +131,8 @@ def run_pass(
             until_scan = 0
         if is_near or (is_done and is_whole) or visited >= pool.size or not np.isfinite(gap):
             break
-    return pull, usual, now, pool_size, until_scan, last_gap, visited, is_whole, gap, violation, updates, dual
+    scalars = pull, usual, now, pool_size, until_scan, until_sample, last_gap
+    return *scalars, visited, is_whole, gap, violation, updates, dual
 
 
 @njit(cache=True, nogil=True)

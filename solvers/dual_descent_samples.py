@@ -15,7 +15,7 @@ from .one_row import dot_dense, dot_sparse
 from .prefetching import prefetch
 from .row_samples import row_of
 
-__all__ = ["are_even", "best_bias", "gap_term", "sampled_gap"]
+__all__ = ["are_even", "best_bias", "gap_term", "sample_size", "sampled_gap"]
 
 Array = NDArray[Any]
 
@@ -34,7 +34,7 @@ _CAUTION = 1.0
 @njit(cache=True, nogil=True)
 def are_even(terms: float, squares: float, count: int, n: int) -> bool:
     """Whether so many rows' terms, with this sum and sum of squares, are of a kind that a sample of n rows tells of."""
-    return terms * terms * _size(n) >= _ENOUGH * squares * count
+    return terms * terms * sample_size(n) >= _ENOUGH * squares * count
 
 
 @njit(cache=True, nogil=True)
@@ -43,7 +43,7 @@ def sampled_gap(
 ) -> float:
     """The sum of all rows' terms of the gap, as some of them suggest; other ones for each seed."""
     n = alpha.size
-    size = _size(n)
+    size = sample_size(n)
     stride = n // size
     total, squares = 0.0, 0.0
     for m in range(size):
@@ -66,7 +66,8 @@ def sampled_gap(
 
 
 @njit(cache=True, nogil=True)
-def _size(n: int) -> int:
+def sample_size(n: int) -> int:
+    """Of so many rows, how many `sampled_gap` asks."""
     size = max(_FEWEST, min(_MOST, n // _SHARE))
     return n if n < 2 * size else size
 

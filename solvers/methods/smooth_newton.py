@@ -28,7 +28,9 @@ WARM_WIDTH = 0.1  # from weights that were given: those of another problem are t
 SMOOTH_SHARE = 0.4  # of the gap that is wanted: what smoothing may cost in the end; the rest is the gradient's
 SOLVED_SHARE = 0.1  # of what smoothing costs: what a smooth problem may still be lowered by when it is left
 SHRINK = 0.25  # of the width, at most: beyond that the rows between the kinks are all others
-SHRINK_WITH_MULTIPLIERS = 0.5  # and only if they alone gain less than `SHRINK`
+SHRINK_WITH_MULTIPLIERS, SHRINK_FINELY, FINE = 0.7, 0.5, 1e-4
+"""And only if they alone gain less than `SHRINK`: a wide kink needs fewer steps, but below this share of the objective
+multipliers alone close the gap so slowly that rounding ends the run first."""
 
 
 class SmoothNewton(RowNewton):
@@ -68,6 +70,6 @@ class SmoothNewton(RowNewton):
         before, state["before"] = state["before"], np.empty(state["slack"].size)
         shares_of(read_only(state["slack"]), state["h"], self.top, read_only(before), state["before"])
         if blur > SHRINK * state["last_blur"]:
-            state["h"] *= max(SHRINK_WITH_MULTIPLIERS, needed)
+            state["h"] *= max(SHRINK_WITH_MULTIPLIERS if blur > FINE else SHRINK_FINELY, needed)
         state["last_blur"] = blur
         return True
