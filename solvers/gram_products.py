@@ -104,15 +104,16 @@ def _gather_sparse(
     weighted: Array,
 ) -> None:  # fmt: skip
     plain[:, : rows.size] = 0.0
-    weighted[:, : rows.size] = 0.0
+    wide = np.uint64(WIDE)  # unsigned places are not asked whether they count from the end
     for r in range(rows.size):
-        weight = v[r]
-        for e in range(starts[rows[r]], starts[rows[r] + 1]):
-            panel, c = columns[e] // WIDE, columns[e] % WIDE
-            plain[panel, r, c] = values[e]
-            weighted[panel, r, c] = weight * values[e]
+        for e in range(np.uint64(starts[rows[r]]), np.uint64(starts[rows[r] + 1])):
+            column = np.uint64(columns[e])
+            plain[column // wide, r, column % wide] = values[e]
         plain[d // WIDE, r, d % WIDE] = constant
-        weighted[d // WIDE, r, d % WIDE] = weight * constant
+    for panel in range(plain.shape[0]):
+        for r in range(rows.size):
+            for c in range(WIDE):
+                weighted[panel, r, c] = v[r] * plain[panel, r, c]
 
 
 @njit(cache=True, nogil=True)
