@@ -35,9 +35,9 @@ _SCAN_SHARE = 4
 """Sleepers are looked through again after one part in so many of the rows was visited: a look is cheap, no visit is."""
 _SEGMENTS = 4
 """How often an epoch moves the centre of the bias."""
-_SAMPLE, _SAMPLE_SHARE = 1024, 8
-"""Rows by whose scores the centre of the bias is chosen in the first epoch: at most, and one of so many. Of 4,600 rows
-all of 1,024 took twice as long as the epoch itself."""
+_LEAST_SAMPLE, _SAMPLE, _SAMPLE_SHARE = 64, 1024, 8
+"""Rows by whose scores the centre of the bias is chosen in the first epoch: one of so many, within these bounds. Of
+4,600 rows, 1,024 four times took twice as long as the epoch itself."""
 _DOUBT = 1.5
 """Times what the fall of the gap foretells: a certificate that fails costs as much as half an epoch."""
 _CLOSE, _LEFT = 2.0, 0.15
@@ -93,7 +93,8 @@ def run_pass(
             first, past = past, pool_size * k // _SEGMENTS
             balance[0] = share * (balance[1] + pull * balance[0])
             if is_first and now == 0 and (k == 1 or from_zero):
-                sample = pool[first : first + min(_SAMPLE, 1 + (past - first) // _SAMPLE_SHARE)]
+                size = min(_SAMPLE, max(_LEAST_SAMPLE, (past - first) // _SAMPLE_SHARE))
+                sample = pool[first : min(past, first + size)]
                 balance[0] = best_bias(values, columns, starts, constants, bias_feature, w, sample)
             terms, term_squares, gain, high, low, more, count, changed = descend(
                 values, columns, starts, constants, share, naps, now,
