@@ -19,6 +19,7 @@ __all__ = ["are_even", "best_bias", "gap_term", "sample_size", "sampled_gap"]
 
 Array = NDArray[Any]
 
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 _FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
 _LINE = 64  # bytes that are loaded at once
 _AHEAD = 96  # entries of a row that are asked for; what follows, the processor foresees
