@@ -27,31 +27,32 @@ def gram_room(k: int, *, is_gathered: bool = True) -> tuple[Floats, Floats]:
 def add_gram_csr(values: Array, columns: Array, starts: Array, v: Array, constant: float, out: Array) -> None:
     for i in range(starts.size - 1):
         if v[i] != 0.0:
-            _add_pairs(values[starts[i] : starts[i + 1]], columns[starts[i] : starts[i + 1]], v[i], constant, out)
-
-
-@njit(cache=True, nogil=True)
-def _add_pairs(row: Array, at: Array, weight: float, constant: float, out: Array) -> None:
-    """Each pair of a row's entries; if their columns rise, as they nearly always do, without comparing them again."""
-    d = out.shape[0] - 1
-    out[d, d] += weight * constant * constant
-    rises = True
-    for k in range(1, at.size):
-        rises &= at[k] > at[k - 1]
-    for k in range(row.size):
-        scaled = weight * row[k]
-        out[at[k], d] += scaled * constant
-        if rises:
-            _add_scaled(row[k:], at[k:], scaled, out[at[k]])
-        else:
-            for other in range(k, row.size):
-                out[min(at[k], at[other]), max(at[k], at[other])] += scaled * row[other]
+            _add_pairs(values, columns, np.uint64(starts[i]), np.uint64(starts[i + 1]), v[i], constant, out)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_scaled(row: Array, at: Array, scaled: float, out: Array) -> None:
-    for k in range(row.size):
-        out[at[k]] += scaled * row[k]
+def _add_pairs(
+    values: Array, columns: Array, first: np.uint64, past: np.uint64, weight: float, constant: float, out: Array
+) -> None:
+    """Each pair of a row's entries; if their columns rise, as they nearly always do, without comparing them again.
+
+    Places are unsigned and no row is cut out: views, and asking what counts from the end, took two thirds of the time.
+    """
+    d = np.uint64(out.shape[0] - 1)
+    out[d, d] += weight * constant * constant
+    rises = True
+    for e in range(first + np.uint64(1), past):
+        rises &= columns[e] > columns[e - np.uint64(1)]
+    for e in range(first, past):
+        scaled, j = weight * values[e], np.uint64(columns[e])
+        out[j, d] += scaled * constant
+        if rises:
+            for other in range(e, past):
+                out[j, np.uint64(columns[other])] += scaled * values[other]
+        else:
+            for other in range(e, past):
+                k = np.uint64(columns[other])
+                out[min(j, k), max(j, k)] += scaled * values[other]
 
 
 @njit(cache=True, nogil=True)
@@ -74,8 +75,8 @@ def add_gram_rows(
     if room > 0:
         return
     for m in range(rows.size):
-        first, past = starts[rows[m]], starts[rows[m] + 1]
-        _add_pairs(values[first:past], columns[first:past], v[m], constant, out)
+        begin, end = np.uint64(starts[rows[m]]), np.uint64(starts[rows[m] + 1])
+        _add_pairs(values, columns, begin, end, v[m], constant, out)
 
 
 @njit(cache=True, nogil=True)
