@@ -51,7 +51,7 @@ LONG_ROW, LONG_ROWS_A_FEATURE = 50, 8
 """Entries of sparse rows from which on the matrix of all rows takes as long as many reads, and a rough start spares
 more of it than it costs (mnist, hinge, C = 1, 1e-3: 2.3 s from all rows, 1.3 s from one in eight)."""
 LEAST_PAIRS = 0.5  # of k^3: with fewer in all rows factoring takes longer than the matrix, on a sample, too
-PATIENCE = 8  # so many steps on all rows without a smaller gap mean that rounding rules
+PATIENCE = 16  # so many steps on all rows without a smaller gap mean that rounding rules, and not that a kink narrows
 DRIFT = 1e-3  # the error of a downdated matrix, beside the identity in it, at which it is summed up anew
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 """Of its diagonal: added to a matrix of columns that are the same to rounding (a free bias, a large constant one)."""

@@ -19,11 +19,13 @@ from app.jobs import service as jobs
 from app.keys import service as keys
 from app.main import create_app
 from app.models import service as models
+from app.storage import BlobStore
 from tests.builders import (
     InProcess,
     checked_problem,
     count_rows,
     dataset_row,
+    model_bytes,
     model_row,
     queued_jobs,
     temporary_settings,
@@ -112,13 +114,16 @@ def test_a_change_is_answered_again_as_it_was(http: InProcess, dataset_id: str) 
     assert http.get(f"/v1/jobs/{job_id}").json()["status"] == "cancelled"
 
 
-def test_a_job_on_a_model_is_answered_again_though_the_model_is_gone(http: InProcess, database: Database) -> None:
+def test_a_job_on_a_model_is_answered_again_though_the_model_is_gone(
+    http: InProcess, database: Database, tmp_path: Path
+) -> None:
     (job_id,) = queued_jobs(database, [0])
-    dataset = dataset_row()
+    dataset = dataset_row(classes=[{"label": -1, "count": 1}, {"label": 1, "count": 1}])
+    blob = BlobStore(tmp_path).put(model_bytes([1.0], classes=[-1, 1], feature_names=["a"]))
     with database.write() as session:
         session.add(dataset)
         card = {"classes": [-1, 1], "lineage": {"dataset_id": dataset.id}}
-        models.register(session, model_row(job_id, card=card), 1)
+        models.register(session, model_row(job_id, blob=blob, card=card), 1)
     first = http.post("/v1/models/m/verify", headers=keyed())
     assert first.status_code == 201, first.text
     assert http.request("DELETE", "/v1/models/m").status_code == 204

@@ -135,3 +135,15 @@ def test_a_large_constant_column_beside_a_free_bias_is_no_overflow(loss):
     without = train(X[:, :5], y, loss, bias="free", C=1e3, tol=1e-6)
     assert with_column.status == without.status == "converged"
     assert with_column.certificate.primal == pytest.approx(without.certificate.primal, rel=2e-6)
+
+
+def test_a_kink_that_narrows_slowly_is_not_taken_for_rounding():
+    """The gap falls only every few steps here; it was called stalled at 1e-4."""
+    x = [1.37865116, -0.12422456, -0.88018761, -0.10159617, 0.18081694, -0.70456677, -0.03399696, -0.46545142]
+    x += [-2.03367495, -1.82941552, 1.18249312, 1.71982959, 0.18080508]
+    y = np.array([1, -1, -1, 1, 1, 1, -1, 1, 1, 1, 1, 1, 1])
+    rare = {-1: 0.5, 1: 2.0}
+    result = solvers.train(
+        np.array(x)[:, None], y, solver="smooth_newton", loss="hinge", C=0.3, bias="free", class_weight=rare, tol=1e-8
+    )
+    assert result.converged
