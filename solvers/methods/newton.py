@@ -25,9 +25,9 @@ class Newton(RowNewton):
         precision=0.012,
         tallness=-0.071,
         sparsity=0.38,
-        entry_seconds=2.5e-9,
-        row_seconds=2.9e-8,
-        gram_seconds=5e-11,
+        entry_seconds=1.5e-9,
+        row_seconds=1.7e-8,
+        gram_seconds=3e-11,
     )
     paper = "Keerthi, DeCoste (2005): A modified finite Newton method for fast solution of large scale linear SVMs"
     notes = f"For many rows and up to a few hundred features: a handful of passes. At most {MAX_FEATURES} features."

@@ -44,10 +44,10 @@ class SmoothNewton(RowNewton):
         precision=0.12,
         tallness=-0.23,
         sparsity=0.38,
-        entry_seconds=2.5e-9,
-        row_seconds=1.2e-7,
-        gram_seconds=7.5e-11,
-        cube_seconds=3.5e-11,
+        entry_seconds=1.5e-9,
+        row_seconds=7.2e-8,
+        gram_seconds=4.5e-11,
+        cube_seconds=2.1e-11,
     )
     paper = "Chapelle (2007): Training a support vector machine in the primal; Nie et al. (2014) for the multipliers"
     notes = f"Hinge on many rows and up to a few hundred features, also with large C. At most {MAX_FEATURES} features."

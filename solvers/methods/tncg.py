@@ -85,8 +85,8 @@ class TruncatedNewton(Method[BinaryProblem]):
         precision=0.077,
         tallness=-0.21,
         squared=0.51,
-        entry_seconds=2.3e-9,
-        row_seconds=1.7e-7,
+        entry_seconds=1.4e-9,
+        row_seconds=1e-7,
     )
     paper = "Keerthi, DeCoste (2005): A modified finite Newton method; Hsia, Chiang, Lin (2018): Preconditioned CG"
     notes = (
