@@ -18,7 +18,7 @@ so D(g) is a lower bound of the whole problem for any such g. How a method uses 
     bundle.multipliers[planes], bundle.carried("marks")[planes]
 
 A normal may be given by another vector in its place that is linear in it, such as the scores of all rows at it, with
-a partner whose products with those vectors are those of the normals: `add(vector, level, partner)`; then `combine()`
+a partner whose products with those vectors are those of the normals: `add(vector, level, partner)`; then `combine`
 gives sum_k g_k beta_k and sum_k g_k vector_k, and |w|^2 is the caller's to know.
 
 Plane 0 is R >= 0 itself, which takes what is left of sum g = 1; it is never dropped and never active. The Gram matrix
@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from .result import State
 from .rows import Floats, read_only
 
-__all__ = ["Bundle", "empty_bundle", "sum_squares"]
+__all__ = ["IDLE_SOLVES", "Bundle", "empty_bundle", "sum_squares"]
 
 Array = NDArray[Any]
 
@@ -115,12 +115,12 @@ class Bundle:
 
     def solve(self) -> tuple[float, Floats]:
         """(D, w): maximises D from the multipliers as they are; D is a bound of the whole problem, or NaN."""
-        level, w = self.combine()
+        level, w = self.combine(IDLE_SOLVES)
         return level - 0.5 * sum_squares(read_only(w)), w
 
-    def combine(self) -> tuple[float, Floats]:
-        """As `solve`, but (sum_k g_k beta_k or NaN, sum_k g_k vector_k)."""
-        self._drop_idle()
+    def combine(self, idle_solves: int) -> tuple[float, Floats]:
+        """As `solve`, but (sum_k g_k beta_k or NaN, sum_k g_k vector_k), and planes idle for so long are dropped."""
+        self._drop_idle(idle_solves)
         n, g = self.count, self.multipliers
         gram, combined = self._state["plane_gram"], np.zeros(self._state["plane_vectors"].shape[1])
         if not (gram.diagonal()[:n] < LARGEST_SQUARE).all():
@@ -144,9 +144,9 @@ class Bundle:
             self._state[name] = np.zeros(shape, dtype=before.dtype)
             self._state[name][tuple(slice(0, extent) for extent in before.shape)] = before
 
-    def _drop_idle(self) -> None:
+    def _drop_idle(self, idle_solves: int) -> None:
         for plane in range(self.count - 1, 0, -1):
-            if self._state["plane_idle"][plane] >= IDLE_SOLVES:
+            if self._state["plane_idle"][plane] >= idle_solves:
                 self._drop(plane)
 
     def _drop(self, plane: int) -> None:

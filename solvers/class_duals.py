@@ -1,7 +1,7 @@
 """Dual points of the joint multi-class problem: what they weigh, how they are kept in their domain, and their faces.
 
 A dual point A has one number a row and class, A_i^m <= C_i [m = y_i] with sum_m A_i^m = 0. Its weights are
-W(A) = sum_i h_i A_i' with the rows h_i and their bias feature, stored by features: (d + 1, k).
+W(A) = sum_i h_i A_i' with the rows h_i and a bias feature, stored by features: (d + 1, k).
 """
 
 from typing import Any
@@ -29,20 +29,16 @@ class ClassDuals:
         self._rows = problem.data.flat()
         self._codes = problem.codes[:, None]
 
-    def squared_norms(self) -> Floats:
-        """|h_i|^2 of every row."""
-        return self.problem.data.usable_squared_norms() + self.problem.bias_feature**2
-
-    def weights_of(self, A: Floats) -> Floats:
+    def weights_of(self, A: Floats, bias_feature: float) -> Floats:
         """W(A): one pass."""
         W = np.zeros((self.problem.data.n_features + 1, A.shape[1]))
-        _sum_rows(*self._rows, self.problem.bias_feature, read_only(A), W)
+        _sum_rows(*self._rows, bias_feature, read_only(A), W)
         return W
 
-    def scores(self, W: Floats) -> Floats:
+    def scores(self, W: Floats, bias_feature: float) -> Floats:
         """h_i . w_m of every row and class: one pass."""
         out = np.empty((self.problem.data.n_rows, W.shape[1]))
-        _score_rows(*self._rows, self.problem.bias_feature, read_only(W), out)
+        _score_rows(*self._rows, bias_feature, read_only(W), out)
         return out
 
     def own(self) -> Floats:
@@ -54,12 +50,12 @@ class ClassDuals:
     def suggested(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
         """The dual point, and its weights, that the optimality conditions suggest for weights: all cost on the worst
         rival, shortened to the length at which it is worth most, so never worse than zero. Two passes."""
-        scale, costs = self.problem.bias_feature, self.problem.costs
-        bias_weights = intercept / scale if scale > 0.0 else np.zeros(coef.shape[0])
-        rivals = (self.scores(np.vstack([coef.T, bias_weights])) - self.own()).argmax(axis=1)
+        costs = self.problem.costs
+        bias = np.zeros_like(intercept) if self.problem.setting.bias == "none" else intercept
+        rivals = (self.scores(np.vstack([coef.T, bias]), 1.0) - self.own()).argmax(axis=1)
         A = costs[:, None] * self.own()
         A[np.arange(rivals.size), rivals] -= costs
-        W = self.weights_of(A)
+        W = self.weights_of(A, self.problem.bias_feature)
         gain, quadratic = float(np.maximum(A, 0.0).sum()), float((W * W).sum())
         length = min(1.0, gain / quadratic) if quadratic > 0.0 else 1.0
         return A * length, W * length
@@ -78,14 +74,19 @@ class ClassDuals:
 
 
 class SharesFace(Face):
-    """The variables below their bounds C_i [m = y_i]; those of a row move against each other, for their sum stays 0."""
+    """The variables below their bounds C_i [m = y_i]; those of a row move against each other, for their sum stays 0.
+
+    A free bias that is held near a centre is the feature of that strength, and its centre is part of every score.
+    """
 
     diagonal = np.zeros(1)
 
-    def __init__(self, duals: ClassDuals) -> None:
+    def __init__(self, duals: ClassDuals, bias_feature: float, centre: Floats) -> None:
         self.duals = duals
-        self.linear = duals.own()
-        self.bounds = duals.problem.costs[:, None] * self.linear
+        self.bias_feature = bias_feature
+        own = duals.own()
+        self.linear = own - centre
+        self.bounds = duals.problem.costs[:, None] * own
         self.free_at(np.zeros_like(self.bounds))
 
     def free_at(self, x: Floats) -> None:
@@ -93,10 +94,10 @@ class SharesFace(Face):
         self.counts = np.maximum(self.free.sum(axis=1, keepdims=True), 1)
 
     def weights_of(self, x: Floats) -> Floats:
-        return self.duals.weights_of(x)
+        return self.duals.weights_of(x, self.bias_feature)
 
     def products(self, w: Floats) -> Floats:
-        return self.duals.scores(w)
+        return self.duals.scores(w, self.bias_feature)
 
     def along(self, v: Floats) -> Floats:
         kept = np.where(self.free, v, 0.0)

@@ -105,7 +105,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
     def _solve(self, state: State) -> tuple[float, Floats]:
         """(D, w_t), and the scores of w_t in `self.scores`."""
         risk, n_rows = self.risk, self.problem.data.n_rows
-        level, found = Bundle(state).combine()
+        level, found = Bundle(state).combine(risk.idle_solves)
         if self.by_scores:
             self.scores[:] = found.reshape(self.scores.shape)
             alpha = self._dual_point(state)
@@ -121,7 +121,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
     def _dual_point(self, state: State) -> Floats | None:
         bundle = Bundle(state)
         planes = bundle.active()
-        return self.risk.dual_point(bundle.carried("marks")[planes], bundle.multipliers[planes])
+        return self.risk.dual_point(bundle.carried("marks"), planes, bundle.multipliers[planes])
 
     def _vector_size(self) -> int:
         return self.scores.size if self.by_scores else self.risk.n_weights
@@ -159,7 +159,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
             scores = self.risk.empty_scores()
             self.risk.find_scores(cut.normal, scores)
             state["rows_read"] += self.problem.data.n_rows
-            partner = self.risk.dual_point(cut.marks[None], np.ones(1))
+            partner = self.risk.dual_point(cut.marks[None], np.zeros(1, dtype=np.intp), np.ones(1))
             assert partner is not None, "without dual points planes are not kept by their scores"
             Bundle(state).add(scores.reshape(-1), cut.level, partner.reshape(-1), marks=cut.marks)
         else:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from .certificates import certify, minimising_bias
+from .certificates import balanced_dual_point, certify, minimising_bias
 from .checks import real_number, whole_number
 from .choice import Handover
 from .dual_refinement import DualRefinement
 from .errors import InvalidOptions
-from .problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem
+from .problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem, RegressionProblem
 from .protocol import Method, Point, Progress, Start
 from .result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
 from .rows import Floats
@@ -95,7 +95,7 @@ def solve(
         return _counted(method.name, _copied(state) if copy else state, progress, started)
 
     def extract() -> LinearModel:
-        point = _with_best_bias(problem, method.extract(state))
+        point = _with_best_bias(problem, method.extract(state)._replace(alpha=None))
         return LinearModel(coef=point.coef, intercept=point.intercept, **_meaning(problem, point.coef))
 
     status: Status | None = None
@@ -365,12 +365,17 @@ def _zero_point(problem: Problem) -> Point:
 
 
 def _with_best_bias(problem: Problem, point: Point) -> Point:
-    """The point; of a free bias, with the one that is best for its weights."""
-    if not (isinstance(problem, BinaryProblem) and problem.setting.bias == "free"):
+    """The point; of a free bias, with the one that is best for its weights; of all classes jointly, with a dual point
+    that is balanced: what a result keeps for its bound must not need these weights for that."""
+    if problem.setting.bias != "free":
+        return point
+    if isinstance(problem, MulticlassProblem):
+        return point._replace(alpha=balanced_dual_point(problem, point))
+    if not isinstance(problem, BinaryProblem | RegressionProblem):
         return point
     scores = np.empty(problem.data.n_rows)
     problem.data.margins(point.coef, scores)
-    return point._replace(intercept=minimising_bias(problem, scores))
+    return point._replace(intercept=minimising_bias(problem, scores, float(point.intercept)))
 
 
 def _meaning(problem: Problem, coef: Floats) -> dict[str, Any]:

@@ -22,7 +22,8 @@ some rows: with a small C b is far from 0 and most alphas, at their bound, would
 
 Where C is so small that nearly all alphas end at C, hinge begins there and not at zero.
 
-Every FACE_PASSES passes the rows between their bounds are solved for together, see dual_face.py.
+Where few rows are awake and the gap still falls slowly, those are solved for together (dual_descent_awake.py); where
+many are, those between their bounds are moved together now and then (dual_descent_climb.py).
 """
 
 from collections.abc import Mapping
@@ -30,8 +31,9 @@ from typing import Any
 
 import numpy as np
 
+from solvers.dual_descent_awake import solve_awake
+from solvers.dual_descent_climb import MOST_READS, climb
 from solvers.dual_descent_rows import NEVER, run_pass, wake_all
-from solvers.dual_face import ascend_on_face
 from solvers.errors import InvalidOptions
 from solvers.estimates import Footprint, Pace
 from solvers.problem import BinaryProblem
@@ -42,10 +44,14 @@ from solvers.rows import Floats, read_only
 
 __all__ = ["DualDescent"]
 
-FACE_PASSES = 100
-"""After so many passes without an end, the rows between their bounds are solved for together."""
-FACE_ENTRIES = 20_000_000
-"""At most so many entries of X are read for that at once."""
+AWAKE_COST, AWAKE_READS, CREEPING = 8, 8, 0.1
+"""Rows awake, cubed, for each stored entry, and squared, for each row, up to which they are solved for together, if
+more than this part of the gap is left after a pass: it takes as long as a few passes."""
+CLIMB_PASSES, FALL, NEAR = 8, 0.25, 0.5
+"""Every so many passes, if more than this part of the gap before them is left, and the gap is below this part of the
+objective, the rows between their bounds are moved together."""
+LESS_PULL = 0.9
+"""What is left of the pull after so many passes: about a quarter after a hundred."""
 TOGETHER, CACHED_BYTES, THIN = 8, 32 << 20, 0.01
 """Rows are visited in random order, but so many neighbours together if the data is more than the cache holds: memory is
 then read ahead (rcv1-like, 200k rows: an epoch takes half the time). Only of rows that share few columns, having less
@@ -117,8 +123,11 @@ class DualDescent(Method[BinaryProblem]):
             "usual": np.inf,
             "target": np.inf,
             "last_gap": np.inf,
+            "gap": np.inf,
+            "creeps": False,
             "random_state": np.array([seed], dtype=np.uint64),
-            "rows_until_face": FACE_PASSES * pool.size,
+            "rows_until_climb": CLIMB_PASSES * pool.size,
+            "gap_then": np.inf,
             "total_cost": self.problem.total_cost,
             "epochs": 0,
             "rows_read": 0,
@@ -137,14 +146,18 @@ class DualDescent(Method[BinaryProblem]):
             wake_all(state["wake"], state["now"])
             state["until_scan"] = 0
         state["target"] = target
+        if self._is_worth_solving(state):
+            self._solve_awake(state)
         before = state["now"]
         was_pulled = state["pull"] > 0.0
         visited, is_whole, gap, violation, updates, dual = self._run_pass(state, target)
         state["epochs"] += state["now"] - before
         state["rows_read"] += visited
-        state["rows_until_face"] -= visited
-        if state["rows_until_face"] <= 0:
-            self._explore_face(state)
+        state["rows_until_climb"] -= visited
+        state["gap"], state["creeps"] = gap, bool(gap > CREEPING * state["gap"])
+        if state["rows_until_climb"] <= 0:
+            scale = max(dual + gap, self.problem.primal_floor)
+            self._look_back(state, gap, is_near=target * scale < gap < NEAR * scale)
         passes = state["rows_read"] // self.problem.data.n_rows
         if not (np.isfinite(dual) and np.isfinite(gap)):
             return Progress(state["epochs"], passes, None, None, None, Status.NONFINITE)
@@ -190,19 +203,40 @@ class DualDescent(Method[BinaryProblem]):
         state.update(zip(scalars, changed, strict=True))
         return visited, is_whole, gap, violation, updates, dual
 
-    def _explore_face(self, state: State) -> None:
-        data = self.problem.data
-        # Within a step, so it must be short: half as many reads as descent had, and a blink in all.
-        reads = min(FACE_PASSES // 2, FACE_ENTRIES // max(1, data.stored_entries), self.reads_left - 1)
-        state["rows_until_face"] = FACE_PASSES * state["pool"].size
-        state["pull"] *= 0.25
-        state["last_gap"] = np.inf
-        if reads >= 6:
-            state["alpha"], state["w"], used = ascend_on_face(
-                self.problem, self.constants[:, 2], self.upper, state["alpha"], state["w"], reads
+    def _is_worth_solving(self, state: State) -> bool:
+        size, data = state["pool_size"], self.problem.data
+        is_short = size**3 <= AWAKE_COST * data.stored_entries and size**2 <= 2 * AWAKE_READS * data.n_rows
+        is_allowed = self.reads_left > AWAKE_READS + 1
+        return bool(0 < size < state["pool"].size and is_short and is_allowed and state["creeps"])
+
+    def _solve_awake(self, state: State) -> None:
+        """The rows that are awake, and then a look at all."""
+        self._make_exact(state)
+        rows = state["pool"][: state["pool_size"]]
+        solve_awake(
+            *self.rows, self.constants, self.problem.bias_feature, rows, state["alpha"], state["w"], state["balance"]
+        )
+        wake_all(state["wake"], state["now"])
+        state["until_scan"], state["last_gap"] = 0, np.inf
+        state["rows_read"] += rows.size * (rows.size + 3) // 2
+
+    def _look_back(self, state: State, gap: float, *, is_near: bool) -> None:
+        """After some passes: if they were worth little, move the rows between their bounds together."""
+        size = state["pool"].size
+        creeps = gap > FALL * state["gap_then"]
+        state["rows_until_climb"], state["gap_then"] = CLIMB_PASSES * size, gap
+        state["pull"] *= LESS_PULL
+        if creeps and is_near and self.reads_left > MOST_READS:
+            self._make_exact(state)
+            read = climb(
+                *self.rows, self.constants, self.problem.bias_feature, state["alpha"], state["w"], state["balance"]
             )
-            state["rows_read"] += used * data.n_rows
-            self._balance(state)
+            state["rows_read"] += read
+            state["rows_until_climb"] = max(state["rows_until_climb"], read)
+            state["last_gap"] = np.inf
+
+    def _make_exact(self, state: State) -> None:
+        """Make w what alpha says: of use to a method that lets them drift apart."""
 
     def _rows_together(self) -> int:
         data, (values, columns, _) = self.problem.data, self.rows
@@ -279,8 +313,8 @@ class DualDescent(Method[BinaryProblem]):
         self._balance(state)
         state["rows_read"] = self.problem.data.n_rows
         rows_kept = np.array_equal(np.asarray(earlier.get("wake", ())) == NEVER, state["wake"] == NEVER)
-        counts = "pool_size", "until_scan", "until_sample", "rows_until_face", "now"
-        scalars = *counts, "pull", "usual", "target", "last_gap"
+        counts = "pool_size", "until_scan", "until_sample", "rows_until_climb", "now"
+        scalars = *counts, "pull", "usual", "target", "last_gap", "gap", "gap_then", "creeps"
         is_own = earlier.get("total_cost") == state["total_cost"] and earlier.keys() >= set(scalars)
         if rows_kept and w_kept and is_own:
             # The same problem: everything is taken over, so that going on from a checkpoint repeats

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .dual_descent_samples import are_even, best_bias, gap_term, sample_size, sampled_gap
 from .one_row import add_dense, add_sparse, dot_dense, dot_sparse
-from .prefetching import prefetch
+from .prefetching import AHEAD, LINE, prefetch
 
 __all__ = ["NEVER", "Sweep", "bias_share", "descend", "dual_value", "end_epoch", "gather_pool", "run_pass", "wake_all"]
 
@@ -24,8 +24,6 @@ that is not pushing against a bound, the sum of their squares, their number, num
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 _FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
-_LINE = 64  # bytes that are loaded at once
-_AHEAD = 96  # entries of a row that are asked for; what follows, the processor foresees
 _NAP_SHARE = 1.0
 """Epochs that a row naps for each time its gradient holds the usual one: by then it may have changed its sign."""
 _LONGEST_NAP = 1 << 20
@@ -210,7 +208,7 @@ def descend(
     dense = starts.size == 0
     d = w.size - 1
     gap, term_squares, gain, largest, smallest, squares, pushed, updates = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
-    a_line = _LINE // values.itemsize
+    a_line = LINE // values.itemsize
     for s in range(rows.size):
         # A random row is a cache miss in every array: ask for the rows ahead while this one is worked on.
         if s + _FAR < rows.size:
@@ -222,11 +220,12 @@ def descend(
         if s + _NEAR < rows.size:
             ahead = rows[s + _NEAR]
             start = ahead * d if dense else starts[ahead]
-            stop = min(start + d if dense else starts[ahead + 1], start + _AHEAD)
+            # Not by prefetch_row: a call for each row may cost more than short rows do.
+            stop = min(start + d if dense else starts[ahead + 1], start + AHEAD)
             for k in range(start, stop, a_line):
                 prefetch(values, k)
             if not dense:
-                for k in range(start, stop, _LINE // columns.itemsize):
+                for k in range(start, stop, LINE // columns.itemsize):
                     prefetch(columns, k)
         i = rows[s]
         y, C, D, curvature = constants[i, 0], constants[i, 1], constants[i, 2], constants[i, 3] + share

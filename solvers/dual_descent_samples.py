@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .one_row import dot_dense, dot_sparse
-from .prefetching import prefetch
+from .prefetching import prefetch, prefetch_row
 from .row_samples import row_of
 
 __all__ = ["are_even", "best_bias", "gap_term", "sample_size", "sampled_gap"]
@@ -21,8 +21,6 @@ Array = NDArray[Any]
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 _FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
-_LINE = 64  # bytes that are loaded at once
-_AHEAD = 96  # entries of a row that are asked for; what follows, the processor foresees
 _BISECTIONS = 20
 _FEWEST, _MOST, _SHARE = 512, 4096, 32
 """Rows whose terms stand for the gap: one in so many, within these bounds."""
@@ -55,7 +53,9 @@ def sampled_gap(
             if starts.size > 0:
                 prefetch(starts, ahead)
         if m + _NEAR < size:
-            _prefetch_row(values, columns, starts, row_of(m + _NEAR, stride, seed), w.size - 1)
+            i, d = row_of(m + _NEAR, stride, seed), w.size - 1
+            first = i * d if starts.size == 0 else starts[i]
+            prefetch_row(values, columns, first, first + d if starts.size == 0 else starts[i + 1])
         i = row_of(m, stride, seed)
         y, C, D, a = constants[i, 0], constants[i, 1], constants[i, 2], alpha[i]
         margin = y * (_score_of(values, columns, starts, i, w) + b)
@@ -129,15 +129,3 @@ def gap_term(margin: float, g: float, a: float, C: float, D: float) -> float:
     if D > 0.0:
         return g * g * C if margin < 1.0 else a * (0.5 * D * a + margin - 1.0)
     return (C - a) * (1.0 - margin) if margin < 1.0 else a * (margin - 1.0)
-
-
-@njit(cache=True, nogil=True)
-def _prefetch_row(values: Array, columns: Array, starts: Array, i: int, d: int) -> None:
-    dense = starts.size == 0
-    first = i * d if dense else starts[i]
-    past = min(first + d if dense else starts[i + 1], first + _AHEAD)
-    for k in range(first, past, _LINE // values.itemsize):
-        prefetch(values, k)
-    if not dense:
-        for k in range(first, past, _LINE // columns.itemsize):
-            prefetch(columns, k)

@@ -15,10 +15,10 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from .problem import BinaryProblem, Problem
+from .problem import Problem
 from .rows import Floats
 
-__all__ = ["BoxFace", "Face", "ascend", "ascend_on_face"]
+__all__ = ["BoxFace", "Face", "ascend"]
 
 
 class Face(ABC):
@@ -140,18 +140,6 @@ def _climb(face: Face, x: Floats, w: Floats, reads: int, to_bounds: bool) -> tup
         before, left = left, _dot(residual, residual)
         direction = residual if is_cut else residual + left / before * direction
     return face.mended(x), used
-
-
-def ascend_on_face(
-    problem: BinaryProblem, diagonal: Floats, upper: Floats, alpha: Floats, w: Floats, reads: int
-) -> tuple[Floats, Floats, int]:
-    """`ascend` for two classes, in alpha: 0 <= alpha <= upper."""
-    signs = problem.signs
-    ends = signs * upper
-    signed = signs * alpha
-    face = BoxFace(problem, signs, diagonal, np.minimum(ends, 0.0), np.maximum(ends, 0.0))
-    signed, w, used = ascend(face, signed, w, reads)
-    return signs * signed, w, used
 
 
 def _value(face: Face, x: Floats, w: Floats) -> float:

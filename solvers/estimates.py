@@ -20,6 +20,8 @@ DUAL_NUMBERS_A_ROW = 1.0
 USUAL_PLANES = 60
 """How many cutting planes a run holds, if it may go on for long enough: those in use, and those not idle for long."""
 LEAST_PASSES, MOST_PASSES = 2.0, 1e6
+LEAST_DIVIDED = 1 << 21
+"""Stored entries; fewer are hardly worth more than one thread."""
 WORTH_A_READ = 25
 """A read of so many stored entries is worth it for each number by which the vector of a plane is shorter: with fifty
 planes such a number is used about a hundred times an iteration, and an entry, at a random place, costs like four."""
@@ -42,7 +44,7 @@ class Estimate(NamedTuple):
     kept_bytes: int
     """What of it the result still holds."""
     seconds: float | None
-    """Processor time on the machine that the models were fitted on; None: nobody knows."""
+    """By the clock, on the machine that the models were fitted on; None: nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Footprint:
     row: float = 20.0
     squared_row: float = 0.0
     """More of them a row if the loss is squared."""
+    free_row: float = 0.0
+    """More of them a row if the bias is free: the best one is found by sorting."""
     feature: float = 8.0
     square: float = 0.0
     """For each pair of features."""
@@ -82,7 +86,8 @@ class Footprint:
         n, d, k = setting.n_rows, setting.n_features, _joint_classes(setting)
         is_squared = setting.exponent == 2.0
         square = self.square if d <= min(self.most_squared, self.most_squared_a_row * n) else 0.0
-        numbers = n * (self.row + self.squared_row * is_squared) + d * self.feature + d * d * square
+        row = self.row + self.squared_row * is_squared + self.free_row * (setting.bias == "free")
+        numbers = n * row + d * self.feature + d * d * square
         numbers += (k - 1) * (n * self.row_and_class + d * self.feature_and_class)
         copied = size.entries * (size.value_bytes + 4 * setting.sparse) if self.copies_entries else 0
         return NUMBER * numbers + copied + self._planes(setting, size, planes)
@@ -126,9 +131,13 @@ class Pace:
     """Once, for each pair of stored numbers of a row."""
     cube_seconds: float = 0.0
     """A pass, for each three features: a factorisation."""
+    divided: float = 0.0
+    """The share of the time that several threads divide among them, as far as the time by two has shown."""
 
-    def seconds(self, setting: Setting, size: Size, tol: float, most_passes: int | None) -> float | None:
-        """Of one run of the method."""
+    def seconds(
+        self, setting: Setting, size: Size, tol: float, most_passes: int | None, threads: int = 1
+    ) -> float | None:
+        """Of one run of the method, by the clock if it has several threads."""
         if size.squared_norm is None:
             return None
         n, d, k = setting.n_rows, setting.n_features, _joint_classes(setting)
@@ -144,7 +153,9 @@ class Pace:
         passes = min(max(passes, LEAST_PASSES), most_passes or MOST_PASSES)
         a_pass = self.entry_seconds * size.entries * k + self.row_seconds * n + self.pass_seconds
         a_pass += self.cube_seconds * float(d) ** 3
-        return passes * a_pass + self.gram_seconds * size.entries * size.entries / n
+        by_one = passes * a_pass + self.gram_seconds * size.entries * size.entries / n
+        divided = self.divided if size.entries >= LEAST_DIVIDED else 0.0
+        return by_one * (1.0 - divided + divided / threads)
 
 
 def estimate_run(
@@ -158,14 +169,14 @@ def estimate_run(
     max_passes: int | None,
     threads: int,
 ) -> Estimate:
-    """One run, or one for each class with as many at once as there are threads."""
+    """One run by so many threads, or one for each class, by one thread, with as many at once."""
     runs = setting.n_classes or 1 if setting.task == "multiclass" and setting.strategy == "ovr" else 1
     if runs > 1:
         setting = setting.of_one_class
         max_passes = None if max_passes is None else max(1, max_passes // runs)
     planes = min(USUAL_PLANES, max_passes or USUAL_PLANES)
     peak, kept = footprint.peak(setting, size, planes), footprint.kept(setting, size, planes)
-    seconds = None if pace is None else pace.seconds(setting, size, tol, max_passes)
+    seconds = None if pace is None else pace.seconds(setting, size, tol, max_passes, threads if runs == 1 else 1)
     if runs > 1:
         at_once = min(threads, runs)
         labels = NUMBER * LABEL_NUMBERS_A_ROW * setting.n_rows

@@ -1,4 +1,4 @@
-"""Newton's method on a matrix of features x features, for tall data: what squared hinge and smoothed hinge share.
+"""Newton's method on a matrix of features x features, for tall data: what squared and smoothed losses share.
 
 A step solves (I + X'VX) direction = -gradient, with V = C_i / h on the rows whose loss curves, and reads X once at the
 point that it leads to. That read gives slacks, gradient and duality gap together; if the point is no good, the least
@@ -10,7 +10,8 @@ one on the line is found from the slacks of both ends, without X, and read.
   sample serves, with the exact diagonal (a rare column that the sample has not seen would otherwise be taken for flat);
   a larger sample follows as soon as steps gain too little for the reads that are left to do.
 - The gap at w is 1/2 |w - u|^2 plus what the rows between the kinks add, for the dual point alpha(w) with u = sum
-  alpha_i y_i x_i: nothing is estimated. That point is also lengthened or shortened to where its bound is best.
+  alpha_i y_i x_i (of targets, alpha_i x_i): nothing is estimated. That point is also lengthened or shortened to where
+  its bound is best.
 """
 
 import math
@@ -23,34 +24,27 @@ import numpy as np
 
 from .errors import InvalidOptions, UnsupportedProblem
 from .gram_products import add_gram_rows, gram_room
+from .newton_line import search_line
 from .newton_matrix import newton_direction
-from .newton_rows import Sums, alphas_of, evaluate_rows, mark_changes, search_line, sum_with_places
-from .problem import BinaryProblem
+from .newton_rows import Sums, evaluate_rows, mark_changes, shares_of, sum_with_places
+from .problem import BinaryProblem, RegressionProblem
 from .protocol import Method, Point, Progress, Start
 from .result import State, Status
-from .row_samples import RowSample, take_sample
+from .row_samples import RowSample, first_stride, next_stride, take_sample
 from .rows import Floats, read_only
 from .setting import Setting
 
 __all__ = ["MAX_FEATURES", "RowNewton"]
 
 MAX_FEATURES = 4096  # the matrix, its factor and a copy of the state are then 400 MB
-FIRST_ROWS, FIRST_ROWS_A_FEATURE = 1000, 32
-"""Of the first sample: with 8 a feature its minimum was of no use for more rows."""
 SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 4.0
 """Of a sample's own error: what a step on it must promise. Of sparse rows it has seen few in most columns, and fits
 those too well (w8a, squared hinge, C = 100, 1e-2: 12 reads of the sample and 9 of all rows with 0.5; 2, 8 with 4)."""
-GROWTH = 8  # of the sample: its steps cost little beside those on the next
-LEAST_STRIDE = 4  # a sample is copied: no more than a quarter of the rows
 BLOCK_ENTRIES = 1 << 20  # of X in a block of rows: blocks are added in their order, by any number of threads
 LEAST_SHARE = 0.1  # of the usual curvature of a column: covtype, C = 100, 1e-3: 6 steps on all rows without, 4 with it
 SAMPLE_STEPS = 4  # with a sample's matrix: so many reads take as long as the matrix of all rows
 LEAST_KNOWN = 1e-3  # part of a line from which on its end's slacks tell those between
 PAIR_WORK = 12  # an entry of the matrix added by itself, at any place, takes as long as so many of a tile
-LONG_ROW, LONG_ROWS_A_FEATURE = 50, 8
-"""Entries of sparse rows from which on the matrix of all rows takes as long as many reads, and a rough start spares
-more of it than it costs (mnist, hinge, C = 1, 1e-3: 2.3 s from all rows, 1.3 s from one in eight)."""
-LEAST_PAIRS = 0.5  # of k^3: with fewer in all rows factoring takes longer than the matrix, on a sample, too
 PATIENCE = 16  # so many steps on all rows without a smaller gap mean that rounding rules, and not that a kink narrows
 DRIFT = 1e-3  # the error of a downdated matrix, beside the identity in it, at which it is summed up anew
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
@@ -58,18 +52,22 @@ RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 _EPS = float(np.finfo(float).eps)
 
 
-class RowNewton(Method[BinaryProblem]):
+class RowNewton(Method[BinaryProblem | RegressionProblem]):
     """The loop; a method says how wide the kink is smoothed and what follows when a width is done."""
 
-    tasks = ("binary",)
+    tasks = ("binary", "regression")
     biases = ("regularized", "none", "free")
     uses_threads = True
     top: float
     """The largest share of its cost that a row's alpha can be."""
 
-    def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
+    def __init__(self, problem: BinaryProblem | RegressionProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
         data = problem.data
+        if isinstance(problem, RegressionProblem):
+            self.labels, self.low, self.tube = problem.targets, -self.top, problem.setting.epsilon
+        else:
+            self.labels, self.low, self.tube = problem.signs, 0.0, 0.0
         self.is_free = problem.setting.bias == "free"
         self.constant = 1.0 if self.is_free else problem.bias_feature
         self.ridge = np.ones(data.n_features + 1)
@@ -99,16 +97,17 @@ class RowNewton(Method[BinaryProblem]):
         """
 
     def init(self, seed: int, start: Start) -> State:
-        k = self.problem.data.n_features + 1
+        data = self.problem.data
+        k = data.n_features + 1
         state: State = {
             # Of the trial: "moved", "searched", and "known" with its slacks, are taken as they are; "trial" is judged.
             "phase": "moved",
             "w": np.zeros(k),
             "trial": np.zeros(k),
             "u": np.zeros(k),
-            "squares": np.zeros(k),  # sums of C_i h_i^2: squared hinge: of the rows that curve; hinge: of all rows
+            "squares": np.zeros(k),  # sums of C_i h_i^2: squared losses: of the rows that curve; others: of all rows
             "squares_known": False,
-            "least_share": LEAST_SHARE,  # see _damp
+            "least_share": LEAST_SHARE,  # of newton_direction
             "slack": np.zeros(0),  # like the other numbers of rows, of those in the sample
             "trial_slack": np.zeros(0),
             "before": np.zeros(0),
@@ -116,7 +115,7 @@ class RowNewton(Method[BinaryProblem]):
             "summed": np.zeros(0, dtype=bool),
             "summed_stride": 0,
             "peak": 0.0,  # the largest trace of `gram` since it was summed up anew
-            "stride": self._first_stride(),
+            "stride": first_stride(data, has_top=self.top == 1.0),
             "gram_stride": 1,
             "seed": seed % 2**31,
             "h": 0.5,
@@ -125,14 +124,19 @@ class RowNewton(Method[BinaryProblem]):
             "gap": math.inf,  # of alpha as it is, on all rows
             "blur": 0.0,  # what smoothing adds to the gap, relative to the objective
             "misfit": 0.0,  # what the gradient adds to it
+            "spread": 0.0,  # the mean of the rows' losses
             "stretch": 1.0,  # what makes the best dual point of alpha
             "best_gap": math.inf,
             "lowest": math.inf,  # the smooth objective before, if it was the same one
             "idle": 0,
             # The place counts: weights may be the same numbers in another order.
-            "costs_seen": sum_with_places(self.problem.costs),
+            "seen": np.array(
+                [sum_with_places(self.problem.costs), sum_with_places(self.labels), self.tube, self.constant]
+            ),
             **dict.fromkeys(("iterations", "rows_read"), 0),
         }
+        if self.is_free and self.low < 0.0:
+            state["trial"][-1] = np.median(self.labels[self.problem.costs > 0.0])  # targets may be far from 0
         self._enter(state, state["stride"])
         self._prepare(state, is_warm=start.coef is not None)
         if start.state is not None:
@@ -189,6 +193,7 @@ class RowNewton(Method[BinaryProblem]):
         scale = max(0.5 * self._dot(w, w) + sums.loss, self.problem.primal_floor)
         misfit = 0.5 * _dot(w * self.ridge - u, w * self.ridge - u) + self._imbalance(sums, u)
         state["blur"], state["misfit"] = sums.mismatch / scale, misfit / scale
+        state["spread"] = sums.loss / self.problem.total_cost
         return self._judged(state, sums, target)
 
     def _overflowed(self, state: State) -> Progress:
@@ -200,8 +205,8 @@ class RowNewton(Method[BinaryProblem]):
         w, alpha = state["w"], None
         if state["stride"] == 1:
             alpha = np.empty(self.problem.data.n_rows)
-            smoothing = state["h"], self.top, read_only(state["before"]), state["stretch"]
-            alphas_of(read_only(state["slack"]), self.problem.costs, *smoothing, alpha)
+            shares_of(read_only(state["slack"]), *self._smoothing(state), alpha)
+            alpha *= state["stretch"] * self.problem.costs
         return Point(w[:-1].copy(), float(self.constant * w[-1]), alpha)
 
     # --- where to go -------------------------------------------------------------------------------------------------
@@ -217,7 +222,7 @@ class RowNewton(Method[BinaryProblem]):
         n = self.problem.data.n_rows
         error = state["w"].size * (state["stride"] - 1) / n  # of the sample's minimum: off by some k rows' losses
         if state["stride"] > 1 and gain <= self.sample_share * error:
-            self._enter(state, self._next_stride(state["stride"]))
+            self._enter(state, next_stride(state["stride"]))
             state["phase"], state["squares_known"], gain = "moved", False, 0.0
         if self._advance(state, gain, max(target, error)):
             state["phase"], state["lowest"] = "moved", math.inf
@@ -241,10 +246,9 @@ class RowNewton(Method[BinaryProblem]):
         anew = state["peak"] * _EPS > DRIFT or state["summed_stride"] != stride
         if state["summed_stride"] != stride:
             state["summed"][:], state["summed_stride"] = False, stride
-        arguments = sample.costs, state["h"], self.top, read_only(state["before"]), stride, state["seed"]
-        count, anew = mark_changes(
-            read_only(state["slack"]), *arguments, state["summed"], self.changed, self.changes, anew
-        )
+        arguments = sample.costs, *self._smoothing(state), stride, state["seed"]
+        into = state["summed"], self.changed, self.changes
+        count, anew = mark_changes(read_only(state["slack"]), *arguments, *into, anew)
         if anew:
             gram[:], state["peak"] = 0.0, 0.0
         changed = read_only(self.changed[:count]), read_only(self.changes[:count])
@@ -258,7 +262,7 @@ class RowNewton(Method[BinaryProblem]):
     def _search(self, state: State, direction: Floats) -> None:
         """The least point of the line through w and the trial becomes the trial."""
         w, costs = state["w"], self._sample(state).costs
-        arguments = costs, state["h"], self.top, read_only(state["before"])
+        arguments = costs, *self._smoothing(state)
         slopes = self._scale(state["stride"]), self._dot(w, direction), self._dot(direction, direction), state["slope"]
         n = costs.size
         room = self.changes[:n], self.changed[:n].view(np.float64)
@@ -278,11 +282,11 @@ class RowNewton(Method[BinaryProblem]):
         edges = [rows * block // n_blocks for block in range(n_blocks + 1)]
         vectors = np.zeros((n_blocks, 2, state["w"].size))
         weights = read_only(state["trial"])
-        smoothing: tuple[Any, ...] = state["h"], self.top, read_only(state["before"])
+        smoothing = self._smoothing(state)
         with_squares = state["gram_stride"] > stride if self.top > 1.0 else not state["squares_known"]
         with_scores = state["phase"] != "known"
         kernel: Callable[..., tuple[float, ...]] = evaluate_rows
-        constants: tuple[Any, ...] = (*sample.data.flat(), sample.signs, sample.costs, self.constant, weights)
+        constants: tuple[Any, ...] = (*sample.data.flat(), sample.labels, sample.costs, self.constant, weights)
 
         def read(block: int) -> tuple[float, ...]:
             into: tuple[Any, ...] = edges[block], edges[block + 1], state["trial_slack"], vectors[block]
@@ -312,9 +316,10 @@ class RowNewton(Method[BinaryProblem]):
             state["gram_stride"] = 1 if ratio >= 1.0 or gap * ratio**SAMPLE_STEPS > wanted else state["gram_stride"]
         state["gap"] = gap
         gap += self._imbalance(sums, u)
-        # D(t alpha) = t sum(alpha) - t^2 / 2 scale has its maximum at `stretch`.
+        # D(t alpha) = t (earned + u . w) - t^2 / 2 curvature has its maximum at `stretch`.
         curvature = self._dot(u, u) + 2.0 * sums.conjugate
-        stretch = sums.alpha / curvature if curvature > 0.0 else 1.0
+        rise = sums.earned - 2.0 * sums.conjugate + self._dot(u, w - u)
+        stretch = max(0.0, 1.0 + rise / curvature) if curvature > 0.0 else 1.0
         state["stretch"] = min(stretch, 1.0) if self.top == 1.0 else stretch
         gap = max(0.0, gap - 0.5 * curvature * (1.0 - state["stretch"]) ** 2)
         scale = max(primal, self.problem.primal_floor)
@@ -330,7 +335,7 @@ class RowNewton(Method[BinaryProblem]):
         )
 
     def _imbalance(self, sums: Sums, u: Floats) -> float:
-        """What a free bias adds to the gap: rows of the heavier class give up as much as there is too much of it."""
+        """What a free bias adds to the gap: rows of the heavier side give up as much as there is too much of it."""
         if not (self.is_free and sums.alpha > 0.0):
             return 0.0
         excess = abs(u[-1]) / sums.alpha
@@ -342,26 +347,15 @@ class RowNewton(Method[BinaryProblem]):
 
     # --- sizes -------------------------------------------------------------------------------------------------------
 
-    def _first_stride(self) -> int:
-        n, k = self.problem.data.n_rows, self.problem.data.n_features + 1
-        rows = FIRST_ROWS_A_FEATURE * k
-        is_long = self.problem.data.sparse and self.row_entries >= LONG_ROW
-        if is_long and n * self.row_entries**2 >= LEAST_PAIRS * k**3:
-            rows = LONG_ROWS_A_FEATURE * k
-        elif self.top == 1.0:
-            # Between the kinks are few rows, and where most of their entries are zero they say little of any column
-            # (w8a, C = 1, 1e-2: 69 steps from a sample of one row in five, 22 from all).
-            rows = int(rows * math.sqrt(k / (1.0 + self.row_entries)))
-        stride = n // max(FIRST_ROWS, rows)
-        return stride if stride >= LEAST_STRIDE else 1
-
-    def _next_stride(self, stride: int) -> int:
-        return 1 if stride < LEAST_STRIDE * GROWTH else stride // GROWTH
-
     def _sample(self, state: State) -> RowSample:
         if self._taken is None or self._taken.stride != state["stride"]:
-            self._taken = take_sample(self.problem, state["stride"], state["seed"])
+            rows = self.problem.data, self.labels, self.problem.costs
+            self._taken = take_sample(*rows, state["stride"], state["seed"])
         return self._taken
+
+    def _smoothing(self, state: State) -> tuple[float, float, float, float, Floats]:
+        """What newton_rows.py calls h, low, top, tube and before."""
+        return state["h"], self.low, self.top, self.tube, read_only(state["before"])
 
     def _is_long(self) -> bool:
         """Whether adding up the matrix of all rows takes so much longer than a read that a sample is worth trying."""
@@ -381,7 +375,7 @@ class RowNewton(Method[BinaryProblem]):
             raise InvalidOptions(
                 "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"
             )
-        is_own = earlier.get("costs_seen") == state["costs_seen"] and state.keys() <= earlier.keys()
+        is_own = state.keys() <= earlier.keys() and np.array_equal(earlier["seen"], state["seen"])
         n = self.problem.data.n_rows
         if is_own and np.shape(earlier["slack"]) == (n // earlier["stride"],):
             for name, value in state.items():

@@ -1,13 +1,15 @@
-"""What Newton's method on the features asks of the rows: one read of X a point, lines without X, rows that changed.
+"""What Newton's method on the features asks of the rows: one read of X a point, and which rows changed.
 
-Squared hinge and smoothed hinge are one family here. With the slack s_i = 1 - y_i f(x_i), a row's share of its cost is
+The losses are one family here. With a row's slack s_i = 1 - y_i f(x_i), or its error t_i - f(x_i) if it has a target
+and no class, its share of its cost is
 
-    r_i = min(max(q_i + s_i / h, 0), top),    alpha_i = C_i r_i,
+    r_i = argmax over low <= r <= top of  r s_i - tube |r| - h/2 (r - q_i)^2
+        = min(max(x - min(max(x, -tube / h), tube / h), low), top),  x = q_i + s_i / h,        alpha_i = C_i r_i,
 
-with h = 1/2, q = 0 and no top for squared hinge; top = 1 for hinge smoothed over a width of h, where q_i is the share
-that the row had before (0 at first; the multipliers of an augmented Lagrangian). The smooth objective's term is
-C_i (r_i s_i - h (r_i - q_i)^2 / 2), its slope in s_i is alpha_i, and its curvature is C_i / h on the rows "between":
-0 < q_i + s_i / h < top.
+with h = 1/2, q = 0 and no top for squared losses; top = 1 for others smoothed over a width of h, where q_i is the share
+that the row had before (0 at first; the multipliers of an augmented Lagrangian). Classes have low = 0 and no tube,
+targets low = -top and the epsilon of the loss for a tube. The smooth objective's term is that maximum times C_i, its
+slope in s_i is alpha_i, and its curvature is C_i / h on the rows "between": where r_i would move with s_i.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 
 from .row_samples import row_of
 
-__all__ = ["Sums", "alphas_of", "evaluate_rows", "mark_changes", "search_line", "shares_of", "sum_with_places"]
+__all__ = ["Sums", "evaluate_rows", "mark_changes", "shares_of", "sum_with_places"]
 
 Array = NDArray[Any]
 
@@ -27,17 +29,20 @@ class Sums(NamedTuple):
     """What a read adds up, beside the vectors."""
 
     loss: float
-    """C_i max(0, s_i), squared for squared hinge."""
+    """The true losses."""
     smooth: float
     """The terms of the smooth objective."""
     mismatch: float
-    """What the rows add to the duality gap: 0 for squared hinge."""
+    """What the rows add to the duality gap: 0 for squared losses."""
     alpha: float
+    """The sizes of the alphas."""
+    earned: float
+    """alpha_i s_i - tube |alpha_i|"""
     conjugate: float
-    """alpha_i^2 / (4 C_i) for squared hinge, 0 for hinge."""
+    """alpha_i^2 / (4 C_i) for squared losses, 0 for others."""
 
 
-# --- kernels. m: row of the sample; i: row of X; s: slack; r: share; a: alpha ----------------------------------------
+# --- kernels. m: row of the sample; i: row of X; s: slack; q, r: share before and now; a: alpha; y: label -------------
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 _AT_ONCE = 256  # rows that are gone through together: of 200 numbers each they fit into the second-level cache
@@ -48,12 +53,14 @@ def evaluate_rows(
     values: Array,
     columns: Array,
     starts: Array,
-    signs: Array,
+    labels: Array,
     costs: Array,
     constant: float,
     w: Array,
     h: float,
+    low: float,
     top: float,
+    tube: float,
     before: Array,
     first: int,
     past: int,
@@ -61,15 +68,16 @@ def evaluate_rows(
     sums: Array,
     with_squares: bool,
     with_scores: bool,
-) -> tuple[float, float, float, float, float]:
-    """Rows `first` to `past`: slacks, unless they are known; alpha_i y_i h_i added up in sums[0], C_i h_i^2 in sums[1]
-    if asked for, with squared hinge of the rows between, with hinge of all; returns the fields of Sums.
+) -> tuple[float, float, float, float, float, float]:
+    """Rows `first` to `past`: slacks, unless they are known; alpha_i y_i h_i (of targets alpha_i h_i) added up in
+    sums[0], C_i h_i^2 in sums[1] if asked for, with no top of the rows between, otherwise of all; returns the fields
+    of Sums. Labels are classes as 1 and -1 if low is 0, and targets below.
 
     Some rows at a time, whose entries then stay in the cache, in short loops: they keep the processor busy.
     """
     d = w.size - 1
-    has_before, is_all = before.size > 0, top == 1.0
-    loss, smooth, mismatch, total, conjugate = 0.0, 0.0, 0.0, 0.0, 0.0
+    has_before, is_all, is_flat = before.size > 0, top == 1.0, low == 0.0 or tube > 0.0
+    loss, smooth, mismatch, total, earned, conjugate = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     nothing, shares = np.zeros(_AT_ONCE), np.empty(_AT_ONCE)
     used, weights = np.empty(_AT_ONCE + 3, np.int64), np.empty(_AT_ONCE + 3)
     bias, at_once = constant * w[d], _AT_ONCE
@@ -77,81 +85,131 @@ def evaluate_rows(
         count = min(at_once, past - begin)
         end = begin + count
         if with_scores:
-            _score_rows(values, columns, starts, begin, signs[begin:end], bias, w, slack[begin:end])
-        if has_before:
-            sums_here = _add_up(slack[begin:end], costs[begin:end], before[begin:end], h, top, shares[:count])
+            _score_rows(values, columns, starts, begin, labels[begin:end], bias, w, slack[begin:end])
+            if low == 0.0:
+                _multiply(labels[begin:end], slack[begin:end])
+        q = before[begin:end] if has_before else nothing[:count]
+        if low == 0.0:
+            sums_here = _add_up_classes(slack[begin:end], costs[begin:end], q, h, top, shares[:count])
         else:
-            sums_here = _add_up(slack[begin:end], costs[begin:end], nothing[:count], h, top, shares[:count])
+            sums_here = _add_up_targets(slack[begin:end], costs[begin:end], q, h, top, tube, shares[:count])
         loss, smooth, mismatch = loss + sums_here[0], smooth + sums_here[1], mismatch + sums_here[2]
-        total, conjugate = total + sums_here[3], conjugate + sums_here[4]
+        total, earned, conjugate = total + sums_here[3], earned + sums_here[4], conjugate + sums_here[5]
         n_used = 0
         for k in range(count):
             i = begin + k
-            weights[n_used], used[n_used] = costs[i] * shares[k] * signs[i], i
-            n_used += shares[k] > 0.0
+            weights[n_used], used[n_used] = costs[i] * shares[k] * (labels[i] if low == 0.0 else 1.0), i
+            n_used += shares[k] != 0.0
         _add_rows(values, columns, starts, constant, used, weights, n_used, sums[0])
         if with_squares:
             n_used = 0
             for k in range(count):
                 weights[n_used], used[n_used] = costs[begin + k], begin + k
-                n_used += is_all or (shares[k] > 0.0 and shares[k] < top)
+                n_used += is_all or shares[k] != 0.0 or not is_flat
             _add_squares(values, columns, starts, constant, used, weights, n_used, sums[1])
-    return loss, smooth, mismatch, total, conjugate
+    return loss, smooth, mismatch, total, earned, conjugate
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _add_up(
+def _add_up_classes(
     slack: Array, costs: Array, before: Array, h: float, top: float, shares: Array
-) -> tuple[float, float, float, float, float]:
+) -> tuple[float, float, float, float, float, float]:
     """The shares of a few rows, and the fields of Sums."""
-    loss, smooth, mismatch, total, conjugate = 0.0, 0.0, 0.0, 0.0, 0.0
+    loss, smooth, mismatch, total, earned = 0.0, 0.0, 0.0, 0.0, 0.0
     steep = 1.0 / h
-    is_squared = np.isinf(top)
     for k in range(slack.size):
         s, C, q = slack[k], costs[k], before[k]
         r = min(max(q + s * steep, 0.0), top)
         shares[k] = r
         smooth += C * (r * s - 0.5 * h * (r - q) * (r - q))
         total += C * r
-    if is_squared:
-        for k in range(slack.size):
-            conjugate += 0.25 * costs[k] * shares[k] * shares[k]
-        loss = conjugate
-    else:
-        for k in range(slack.size):
-            over, under = max(slack[k], 0.0), max(-slack[k], 0.0)
-            loss += costs[k] * over
-            mismatch += costs[k] * ((1.0 - shares[k]) * over + shares[k] * under)
-    return loss, smooth, mismatch, total, conjugate
+        earned += C * r * s
+    if np.isinf(top):
+        conjugate = _add_up_squares(costs, shares)
+        return conjugate, smooth, 0.0, total, earned, conjugate
+    for k in range(slack.size):
+        over, under = max(slack[k], 0.0), max(-slack[k], 0.0)
+        loss += costs[k] * over
+        mismatch += costs[k] * ((1.0 - shares[k]) * over + shares[k] * under)
+    return loss, smooth, mismatch, total, earned, 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _add_up_targets(
+    slack: Array, costs: Array, before: Array, h: float, top: float, tube: float, shares: Array
+) -> tuple[float, float, float, float, float, float]:
+    """The same with both signs and a tube."""
+    loss, smooth, mismatch, total, earned = 0.0, 0.0, 0.0, 0.0, 0.0
+    steep = 1.0 / h
+    for k in range(slack.size):
+        s, C, q = slack[k], costs[k], before[k]
+        r = _share(q + s * steep, -top, top, tube * steep)
+        shares[k] = r
+        gain = r * s - tube * abs(r)
+        smooth += C * (gain - 0.5 * h * (r - q) * (r - q))
+        total += C * abs(r)
+        earned += C * gain
+    if np.isinf(top):
+        conjugate = _add_up_squares(costs, shares)
+        return conjugate, smooth, 0.0, total, earned, conjugate
+    for k in range(slack.size):
+        s, size = slack[k], abs(shares[k])
+        beyond = max(abs(s) - tube, 0.0)
+        towards = s if shares[k] >= 0.0 else -s
+        over, under = max(towards - tube, 0.0), max(tube - towards, 0.0)
+        loss += costs[k] * beyond
+        # What pulls a row to its target's other side pays for all of its loss.
+        mismatch += costs[k] * ((beyond - over) + (1.0 - size) * over + size * under)
+    return loss, smooth, mismatch, total, earned, 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _add_up_squares(costs: Array, shares: Array) -> float:
+    total = 0.0
+    for k in range(shares.size):
+        total += 0.25 * costs[k] * shares[k] * shares[k]
+    return total
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _share(x: float, low: float, top: float, tube: float) -> float:
+    """r of x = q + s / h; `tube` is over h, too."""
+    return min(max(x - min(max(x, -tube), tube), low), top)
 
 
 @njit(cache=True, nogil=True)
 def _score_rows(
-    values: Array, columns: Array, starts: Array, begin: int, signs: Array, bias: float, w: Array, out: Array
+    values: Array, columns: Array, starts: Array, begin: int, labels: Array, bias: float, w: Array, out: Array
 ) -> None:
-    """The slacks of consecutive rows."""
+    """y - f(x) of consecutive rows: of classes, that times y is the slack."""
     d = w.size - 1
     if starts.size == 0:
         block = values[begin * d : (begin + out.size) * d].reshape((out.size, d))
-        _score_dense(block, signs, bias, w, out)
+        _score_dense(block, labels, bias, w, out)
         return
-    _score_sparse(values, columns, starts[begin : begin + out.size + 1], signs, bias, w, out)
+    _score_sparse(values, columns, starts[begin : begin + out.size + 1], labels, bias, w, out)
+
+
+@njit(cache=True, nogil=True)
+def _multiply(factors: Array, out: Array) -> None:
+    for k in range(out.size):
+        out[k] *= factors[k]
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _score_sparse(
-    values: Array, columns: Array, starts: Array, signs: Array, bias: float, w: Array, out: Array
+    values: Array, columns: Array, starts: Array, labels: Array, bias: float, w: Array, out: Array
 ) -> None:
     """Places are unsigned: of short rows, asking whether they count from the end takes a fifth of the time."""
     for k in range(out.size):
         score = 0.0
         for e in range(np.uint64(starts[k]), np.uint64(starts[k + 1])):
             score += values[e] * w[np.uint64(columns[e])]
-        out[k] = 1.0 - signs[k] * (score + bias)
+        out[k] = labels[k] - (score + bias)
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _score_dense(block: Array, signs: Array, bias: float, w: Array, out: Array) -> None:
+def _score_dense(block: Array, labels: Array, bias: float, w: Array, out: Array) -> None:
     """As a table: a slice for each row would take longer than a short row itself. Four rows at once read `w` less."""
     n, d = block.shape
     whole = n // 4 * 4
@@ -160,13 +218,13 @@ def _score_dense(block: Array, signs: Array, bias: float, w: Array, out: Array) 
         for j in range(d):
             s0, s1 = s0 + block[k, j] * w[j], s1 + block[k + 1, j] * w[j]
             s2, s3 = s2 + block[k + 2, j] * w[j], s3 + block[k + 3, j] * w[j]
-        out[k], out[k + 1] = 1.0 - signs[k] * s0, 1.0 - signs[k + 1] * s1
-        out[k + 2], out[k + 3] = 1.0 - signs[k + 2] * s2, 1.0 - signs[k + 3] * s3
+        out[k], out[k + 1] = labels[k] - s0, labels[k + 1] - s1
+        out[k + 2], out[k + 3] = labels[k + 2] - s2, labels[k + 3] - s3
     for k in range(whole, n):
         score = bias
         for j in range(d):
             score += block[k, j] * w[j]
-        out[k] = 1.0 - signs[k] * score
+        out[k] = labels[k] - score
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -220,7 +278,9 @@ def mark_changes(
     slack: Array,
     costs: Array,
     h: float,
+    low: float,
     top: float,
+    tube: float,
     before: Array,
     stride: int,
     seed: int,
@@ -236,11 +296,15 @@ def mark_changes(
     is such a sum.
     """
     has_before, steep = before.size > 0, 1.0 / h
+    has_targets, least, most = low < 0.0, tube * steep, top + tube * steep
+    if has_targets and tube == 0.0:
+        least = -1.0  # an error of 0 is between, too
     n_between, count = 0, 0
     for m in range(slack.size // stride):
         i = row_of(m, stride, seed)
-        r = (before[i] if has_before else 0.0) + slack[i] * steep
-        is_between = costs[i] > 0.0 and r > 0.0 and r < top
+        x = (before[i] if has_before else 0.0) + slack[i] * steep
+        x = abs(x) if has_targets else x
+        is_between = (costs[i] > 0.0) & (x > least) & (x < most)  # without branches, which would be guessed wrong
         rows[count], changes[count] = i, costs[i] if is_between else -costs[i]
         n_between += is_between
         count += is_between != summed[i]
@@ -256,86 +320,18 @@ def mark_changes(
 
 
 @njit(cache=True, nogil=True)
-def search_line(
-    slack: Array,
-    trial: Array,
-    costs: Array,
-    h: float,
-    top: float,
-    before: Array,
-    scale: float,
-    start_slope: float,
-    norm: float,
-    whole_slope: float,
-    starts: Array,
-    rates: Array,
-) -> float:
-    """Where on the line from slacks `slack` (at 0) to `trial` (at 1) the smooth objective is least: Newton's method on
-    its derivative, which is continuous and rises piece by piece, kept inside a bracket.
-
-    `start_slope` is the derivative of the regulariser at 0, `norm` the square of the direction's length and
-    `whole_slope` the derivative of all at 0. The slacks there become `trial`; starts and rates are room for the shares.
-    """
-    low, high, t = 0.0, np.inf, 1.0
-    has_before, steep = before.size > 0, 1.0 / h
-    steepest = abs(whole_slope)
-    for i in range(slack.size):
-        starts[i] = (before[i] if has_before else 0.0) + slack[i] * steep
-        rates[i] = (trial[i] - slack[i]) * steep
-    for _ in range(60):
-        slope, curvature = _derivatives(starts, rates, costs, top, t)
-        slope = start_slope + t * norm + scale * h * slope
-        curvature = norm + scale * h * curvature
-        if slope > 0.0:
-            high = t
-        else:
-            low = t
-        if abs(slope) <= 1e-3 * steepest or (high < np.inf and high - low <= 1e-12 * high):
-            break
-        guess = t - slope / curvature if curvature > 0.0 else np.inf
-        if high == np.inf:
-            guess = min(guess, 10.0 * t)  # where nothing curves there is no telling how far
-        elif not low < guess < high:
-            guess = 0.5 * (low + high)
-        t = guess
-    for i in range(slack.size):
-        trial[i] = slack[i] + t * (trial[i] - slack[i])
-    return t
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _derivatives(starts: Array, rates: Array, costs: Array, top: float, t: float) -> tuple[float, float]:
-    """Of the rows' terms along the line, at t and over h: first and second."""
-    slope, curvature = 0.0, 0.0
-    for m in range(starts.size):
-        r, rate = starts[m] + t * rates[m], rates[m] * costs[m]
-        slope += min(max(r, 0.0), top) * rate
-        curvature += rate * rates[m] if r > 0.0 and r < top else 0.0
-    return slope, curvature
-
-
-@njit(cache=True, nogil=True)
-def shares_of(slack: Array, h: float, top: float, before: Array, out: Array) -> None:
+def shares_of(slack: Array, h: float, low: float, top: float, tube: float, before: Array, out: Array) -> None:
     """out[i] = r_i"""
     has_before = before.size > 0
     for i in range(slack.size):
         q = before[i] if has_before else 0.0
-        out[i] = min(max(q + slack[i] / h, 0.0), top)
-
-
-@njit(cache=True, nogil=True)
-def alphas_of(slack: Array, costs: Array, h: float, top: float, before: Array, stretch: float, out: Array) -> None:
-    """out[i] = stretch alpha_i"""
-    has_before, steep = before.size > 0, 1.0 / h
-    for i in range(slack.size):
-        q = before[i] if has_before else 0.0
-        out[i] = stretch * costs[i] * min(max(q + slack[i] * steep, 0.0), top)
+        out[i] = _share(q + slack[i] / h, low, top, tube / h)
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def sum_with_places(costs: Array) -> float:
-    """A number that tells one problem's costs from another's; the place counts."""
+def sum_with_places(numbers: Array) -> float:
+    """Tells one problem's costs or labels from another's; the place counts."""
     total = 0.0
-    for i in range(costs.size):
-        total += costs[i] * (i + 1.0)
+    for i in range(numbers.size):
+        total += numbers[i] * (i + 1.0)
     return total

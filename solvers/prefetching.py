@@ -1,12 +1,16 @@
-"""A hint to the processor: load an element of an array soon, because a kernel will jump there."""
+"""Hints to the processor: load an element of an array, or a row, soon, because a kernel will jump there."""
 
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
-__all__ = ["prefetch"]
+__all__ = ["AHEAD", "LINE", "prefetch", "prefetch_row"]
+
+LINE = 64  # bytes that are loaded at once
+AHEAD = 96  # entries of a row that are asked for; what follows, the processor foresees
 
 
 def _generate_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
@@ -27,3 +31,14 @@ def _generate_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 
 
 prefetch: Any = intrinsic(_generate_prefetch)
+
+
+@njit(cache=True, nogil=True)
+def prefetch_row(values: NDArray[Any], columns: NDArray[Any], first: int, past: int) -> None:
+    """The entries from `first` to `past`, and their columns if there are any."""
+    past = min(past, first + AHEAD)
+    for k in range(first, past, LINE // values.itemsize):
+        prefetch(values, k)
+    if columns.size > 0:
+        for k in range(first, past, LINE // columns.itemsize):
+            prefetch(columns, k)

@@ -24,7 +24,7 @@ from .estimates import Footprint, Pace
 from .problem import Problem
 from .result import Counts, State, Status
 from .rows import Floats
-from .setting import Setting
+from .setting import LOSSES_OF_TASK, Setting
 
 __all__ = ["Method", "Option", "Planes", "Point", "Progress", "Start", "cut_margin"]
 
@@ -167,9 +167,10 @@ class Method(ABC, Generic[AnyProblem]):
     @classmethod
     def missing(cls, setting: Setting) -> UnsupportedProblem | None:
         """What this method lacks for a problem, as the error to raise; None if it lacks nothing."""
+        of_task = tuple(loss for loss in cls.losses if loss in LOSSES_OF_TASK[setting.task])
         for argument, wanted, offered in (
             ("task", setting.task, cls.tasks),
-            ("loss", setting.loss, cls.losses),
+            ("loss", setting.loss, of_task),
             ("bias", setting.bias, cls.biases),
         ):
             if wanted not in offered:

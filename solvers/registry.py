@@ -66,6 +66,8 @@ def nothing_supports(setting: Setting) -> UnsupportedProblem:
         able = [str(change[argument]) for change in changes if able_methods(replace(setting, **change))]
         if able:
             wanted = f"task {setting.task}{how}, loss {setting.loss} and bias {setting.bias}"
+            if able_methods(replace(setting, n_features=1)):
+                wanted += f" on {setting.n_features:,} features"  # there are some for fewer
             return UnsupportedProblem(argument, f"no solver can do {wanted} yet; use {' or '.join(able)}")
     return UnsupportedProblem(
         "solver", f"no solver can do loss {setting.loss} with bias {setting.bias} on this data yet"

@@ -280,11 +280,10 @@ def _plan(
     if class_weight is not None and setting.task in ("ordinal", "regression"):
         raise InvalidProblem("class_weight", f"has no meaning with task {setting.task}; weigh rows by sample_weight")
     limits = Limits.checked(tol=tol, max_seconds=max_seconds, max_passes=max_passes)
-    choice = choose(solver, setting, size, limits.tol)
+    count = 1 if threads is None else whole_number(threads, "threads", InvalidOptions, low=1)
+    choice = choose(solver, setting, size, limits.tol, count)
     if solver == "auto" and earlier in registered() and earlier != choice.method.name:
-        choice = choose(earlier, setting, size, limits.tol)
-    if threads is not None:
-        whole_number(threads, "threads", InvalidOptions, low=1)
+        choice = choose(earlier, setting, size, limits.tol, count)
     return _Planned(
         setting=setting,
         choice=choice,

@@ -10,20 +10,25 @@ import scipy.sparse
 
 from . import bundle as bundle_module
 from . import cholesky as cholesky_module
+from . import class_descent as class_descent_module
 from . import class_duals as class_duals_module
 from . import columns as columns_module
+from . import dual_descent_awake as dual_descent_awake_module
+from . import dual_descent_climb as dual_descent_climb_module
 from . import dual_descent_rows as dual_descent_rows_module
 from . import dual_descent_samples as dual_descent_samples_module
 from . import dual_refinement as dual_refinement_module
 from . import gram_products as gram_products_module
 from . import lagrangian_rows as lagrangian_rows_module
 from . import line_search as line_search_module
+from . import newton_line as newton_line_module
 from . import newton_matrix as newton_matrix_module
 from . import newton_rows as newton_rows_module
 from . import oca as oca_module
 from . import one_dimension as one_dimension_module
 from . import one_row as one_row_module
 from . import pair_counts as pair_counts_module
+from . import prefetching as prefetching_module
 from . import risks as risks_module
 from . import row_compression as row_compression_module
 from . import row_copies as row_copies_module
@@ -34,6 +39,8 @@ from . import smoothed_losses as smoothed_losses_module
 from . import tiles as tiles_module
 from . import vector_products as vector_products_module
 from .certificates import binary as binary_certificate_module
+from .certificates import circulation as circulation_module
+from .certificates import regression as regression_certificate_module
 from .dual_descent import DualDescent
 from .kernel_cache import kernels_of, remove_damaged, warm
 from .newton import RowNewton
@@ -55,17 +62,22 @@ def warm_up(names: Collection[str] | None = None) -> None:
         rows_module,
         columns_module,
         cholesky_module,
+        class_descent_module,
         class_duals_module,
         gram_products_module,
         lagrangian_rows_module,
         one_dimension_module,
+        dual_descent_awake_module,
+        dual_descent_climb_module,
         dual_descent_rows_module,
         dual_descent_samples_module,
         dual_refinement_module,
         pair_counts_module,
         bundle_module,
+        prefetching_module,
         risks_module,
         line_search_module,
+        newton_line_module,
         newton_matrix_module,
         newton_rows_module,
         oca_module,
@@ -78,6 +90,8 @@ def warm_up(names: Collection[str] | None = None) -> None:
         tiles_module,
         vector_products_module,
         binary_certificate_module,
+        regression_certificate_module,
+        circulation_module,
     ]
     modules = [*shared, *(sys.modules[method.__module__] for method in registered().values())]
     kernels = [kernel for module in modules for kernel in kernels_of(module)]
@@ -108,9 +122,17 @@ def _run_every_kernel(methods: Mapping[str, type[Method[Any]]]) -> None:
                 p = 1.5 if loss == "hinge_p" else None
                 for tol in (1e-2, 1e-8):
                     train(X, labels[task], solver=name, p=p, tol=tol, max_passes=1000, **definition)
-        many, of_many = np.tile(dense, (80, 1)), np.tile(labels["binary"], 80)  # so many that samples are taken
+        few_awake: Any = random.standard_normal((600, 4)).astype(dtype)
+        their_labels = np.digitize(few_awake[:, 0] + random.standard_normal(600), [0.0])
+        for X, (name, method) in itertools.product((few_awake, scipy.sparse.csr_array(few_awake)), methods.items()):
+            if issubclass(method, DualDescent):
+                train(X, their_labels, solver=name, loss="hinge", C=0.1, tol=1e-8)
+        many = np.tile(dense, (80, 1))  # so many that samples are taken
+        of_many = {task: np.tile(labels[task], 80) for task in ("binary", "regression")}
         for X, (name, method) in itertools.product((many, scipy.sparse.csr_array(many)), methods.items()):
             if issubclass(method, RowNewton):
-                train(X, of_many, solver=name, loss=method.losses[0])
+                for task in method.tasks:
+                    loss = next(loss for loss in method.losses if loss in LOSSES_OF_TASK[task])
+                    train(X, of_many[task], solver=name, task=task, loss=loss)
             elif issubclass(method, DualDescent):
-                train(X, of_many, solver=name, loss="hinge", C=1e-4)
+                train(X, of_many["binary"], solver=name, loss="hinge", C=1e-4)

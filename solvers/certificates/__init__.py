@@ -7,12 +7,13 @@ from solvers.problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Pr
 from solvers.protocol import Point
 from solvers.result import Certificate
 
-from .binary import certify_binary, feasible_dual_point, minimising_bias
-from .multiclass import certify_multiclass
+from .binary import certify_binary, feasible_dual_point
+from .free_bias import minimising_bias
+from .multiclass import balanced_dual_point, certify_multiclass
 from .ordinal import certify_ordinal
 from .regression import certify_regression
 
-__all__ = ["certify", "feasible_dual_point", "minimising_bias"]
+__all__ = ["balanced_dual_point", "certify", "feasible_dual_point", "minimising_bias"]
 
 
 def certify(problem: Problem, point: Point) -> Certificate:

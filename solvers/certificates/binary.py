@@ -21,7 +21,7 @@ from solvers.rows import Floats, read_only
 
 from .common import certificate_of
 
-__all__ = ["certify_binary", "feasible_dual_point", "minimising_bias"]
+__all__ = ["certify_binary", "feasible_dual_point"]
 
 Array = NDArray[Any]
 
@@ -46,38 +46,6 @@ def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha
     primal = 0.5 * norm + 0.5 * scaled_bias**2 + losses
     gap = 0.5 * distance + 0.5 * (scaled_bias - problem.bias_feature * balance) ** 2 + terms
     return certificate_of(problem, primal, gap, source)
-
-
-def minimising_bias(problem: BinaryProblem, scores: Floats) -> float:
-    """The b that minimises sum_i C_i max(0, 1 - y_i (scores_i + b))^p exactly (middle of a flat stretch)."""
-    p, costs, signs = problem.setting.exponent, problem.costs, problem.signs
-    counts = costs > 0.0
-    costs, signs, scores = costs[counts], signs[counts], scores[counts]
-    # Row i starts or stops to be a violator at b = y_i - scores_i.
-    breakpoints = signs - scores
-    order = np.argsort(breakpoints, kind="stable")
-    breakpoints = breakpoints[order]
-    if p == 1.0:
-        # Crossing any breakpoint from left to right raises the slope by that row's cost.
-        slope = np.cumsum(costs[order]) - float(costs[signs > 0].sum())
-        rounding = 1e-12 * float(costs.sum())
-        first = int(np.searchsorted(slope, -rounding))
-        last = int(np.searchsorted(slope, rounding, side="right"))
-        first, last = min(first, slope.size - 1), min(last, slope.size - 1)
-        return float(0.5 * (breakpoints[first] + breakpoints[last]))
-
-    def derivative(b: float) -> float:
-        xi = np.maximum(1.0 - signs * (scores + b), 0.0)
-        return float(-(costs * signs * xi ** (p - 1.0)).sum())
-
-    low, high = float(breakpoints[0]), float(breakpoints[-1])
-    if derivative(low) >= 0.0:
-        return low
-    if derivative(high) <= 0.0:
-        return high
-    from scipy.optimize import brentq  # half a second to import, and only this case needs it
-
-    return float(brentq(derivative, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
 
 
 def _dual_point_of(problem: BinaryProblem, scores: Floats, intercept: float) -> Floats:

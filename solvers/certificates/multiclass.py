@@ -7,17 +7,23 @@ with A_i^m <= C_i [m = y_i] and sum_m A_i^m = 0, so that w_m(A) = sum_i A_i^m x_
 
 The bracket is a sum of terms >= 0: each of the other classes takes the share -A_i^m of C_i with a loss of at most
 l_i, and what is left of C_i takes a loss of 0.
+
+A regularised bias is a feature, in W. A free one asks for sum_i A_i^m = 0 of every class, and A is balanced first
+(circulation.py). Its sums S_m are then 0 up to the rounding of sums, in all 1e-13 of the shares. The optimum is at
+least primal - gap + sum_m S_m (b*_m - b_m) with its own bias b*; what the last term is, is not known, and not counted.
 """
 
 import numpy as np
 
 from solvers.problem import MulticlassProblem
+from solvers.protocol import Point
 from solvers.result import Certificate
 from solvers.rows import Floats
 
+from .circulation import balanced_shares
 from .common import certificate_of, squared_norm
 
-__all__ = ["certify_multiclass"]
+__all__ = ["balanced_dual_point", "certify_multiclass"]
 
 
 def certify_multiclass(
@@ -25,13 +31,9 @@ def certify_multiclass(
 ) -> Certificate:
     """What (coef, intercept) is worth; without a dual point the bound is the one of the margins' worst classes."""
     setting, data, costs = problem.setting, problem.data, problem.costs
-    n, k = data.n_rows, problem.classes.size
-    rows = np.arange(n)
+    k = problem.classes.size
     bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (k,))
-    scores = np.empty((n, k))
-    data.class_scores(np.column_stack([coef, bias]), 1.0, scores)
-    violations = 1.0 + scores - scores[rows, problem.codes][:, None]
-    violations[rows, problem.codes] = 0.0
+    violations = _violations(problem, coef, bias)
     losses = violations.max(axis=1)
     scaled_bias = bias / setting.bias_scale if setting.bias == "regularized" else np.zeros(k)
     primal = 0.5 * squared_norm(coef) + 0.5 * squared_norm(scaled_bias) + float((costs * losses).sum())
@@ -40,8 +42,9 @@ def certify_multiclass(
     if alpha is None:
         alpha, source = _worst_classes(problem, violations), "dual point from the margins"
     shares = _feasible_shares(problem, alpha)
-    signed = -shares
-    signed[rows, problem.codes] = shares.sum(axis=1)
+    if setting.bias == "free":
+        shares = balanced_shares(problem, shares, violations)
+    signed = _signed(problem, shares)
     distance = 0.0
     for m in range(k):
         weights = np.empty(data.n_features)
@@ -51,6 +54,31 @@ def certify_multiclass(
     unused = np.maximum(costs - shares.sum(axis=1), 0.0)
     terms = (shares * (losses[:, None] - violations)).sum(axis=1) + unused * losses
     return certificate_of(problem, primal, 0.5 * distance + float(terms.sum()), source)
+
+
+def balanced_dual_point(problem: MulticlassProblem, point: Point) -> Floats | None:
+    """The dual point that the certificate makes of the one given if the bias is free."""
+    if point.alpha is None:
+        return None
+    violations = _violations(problem, point.coef, np.asarray(point.intercept))
+    shares = balanced_shares(problem, _feasible_shares(problem, point.alpha), violations)
+    return _signed(problem, shares)
+
+
+def _signed(problem: MulticlassProblem, shares: Floats) -> Floats:
+    """A of the shares."""
+    signed = -shares
+    signed[np.arange(problem.codes.size), problem.codes] = shares.sum(axis=1)
+    return np.asarray(signed)
+
+
+def _violations(problem: MulticlassProblem, coef: Floats, bias: Floats) -> Floats:
+    """v_im = [m != y_i] + f_m - f_yi"""
+    rows, scores = np.arange(problem.codes.size), np.empty((problem.codes.size, problem.classes.size))
+    problem.data.class_scores(np.column_stack([coef, bias]), 1.0, scores)
+    violations = 1.0 + scores - scores[rows, problem.codes][:, None]
+    violations[rows, problem.codes] = 0.0
+    return np.asarray(violations)
 
 
 def _worst_classes(problem: MulticlassProblem, violations: Floats) -> Floats:

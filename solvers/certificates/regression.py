@@ -1,59 +1,105 @@
 """The certificate of a regression problem.
 
-With the error r_i = y_i - f(x_i), its excess xi_i = max(0, |r_i| - epsilon), and any dual point beta (|beta_i| <= C_i
-if p = 1), so that w(beta) = sum_i beta_i x_i,
+With the error e_i = y_i - f(x_i), its excess xi_i = max(0, |e_i| - epsilon), and any dual point beta (|beta_i| <= C_i
+if p = 1; sum beta_i = 0 if the bias is free), so that w(beta) = sum_i beta_i x_i,
 
-    gap = 1/2 |w - w(beta)|^2 + sum_i [ C_i xi_i^p + conj_i(|beta_i|) + epsilon |beta_i| - beta_i r_i ]
+    gap = 1/2 |w - w(beta)|^2 + sum_i [ C_i xi_i^p + conj_i(|beta_i|) + epsilon |beta_i| - beta_i e_i ]
 
 where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0.
 """
 
+from typing import Any
+
 import numpy as np
+from numba import njit
+from numpy.typing import NDArray
 
 from solvers.problem import RegressionProblem
 from solvers.result import Certificate
-from solvers.rows import Floats
+from solvers.rows import Floats, read_only
 
 from .common import certificate_of, squared_norm
 
 __all__ = ["certify_regression"]
 
+Array = NDArray[Any]
+
 
 def certify_regression(problem: RegressionProblem, coef: Floats, intercept: float, beta: Floats | None) -> Certificate:
     """What (coef, intercept) is worth; beta is made feasible first, or derived if the solver has none."""
-    setting, costs = problem.setting, problem.costs
-    scores = np.empty(problem.data.n_rows)
-    problem.data.margins(coef, scores)
-    errors = problem.targets - scores - intercept
-    excess = np.maximum(np.abs(errors) - setting.epsilon, 0.0)
-    scaled_bias = intercept / setting.bias_scale if setting.bias == "regularized" else 0.0
-    losses = costs * excess**setting.exponent
-    primal = 0.5 * squared_norm(coef) + 0.5 * scaled_bias**2 + float(losses.sum())
-
-    source = "dual point"
+    setting, data = problem.setting, problem.data
+    scores, weights = np.empty(data.n_rows), np.zeros(data.n_features)
     if beta is None:
-        beta = np.sign(errors) * (
-            2.0 * costs * excess if setting.exponent == 2.0 else np.where(excess > 0.0, costs, 0.0)
-        )
         source = "dual point from the margins"
-    beta = np.where(costs > 0.0, beta, 0.0)
-    if setting.exponent == 1.0:
-        beta = np.clip(beta, -costs, costs)
-    weights = np.empty(problem.data.n_features)
-    problem.data.weighted_column_sums(beta, weights)
-    bias_weight = problem.bias_feature * float(beta.sum())
-    distance = squared_norm(coef - weights) + (scaled_bias - bias_weight) ** 2
-    gap = 0.5 * distance + float(_fenchel_young(problem, errors, excess, beta).sum())
-    return certificate_of(problem, primal, gap, source)
+        data.margins(coef, scores)
+        beta, balance = _feasible(problem, _dual_point_of(problem, problem.targets - scores - intercept))
+        data.add_weighted_column_sums(beta, weights)
+    else:
+        source = "dual point"
+        beta, balance = _feasible(problem, beta)
+        data.margins_and_column_sums(coef, beta, scores, weights)
+    rows = read_only(scores), problem.targets, problem.costs, read_only(beta)
+    losses, terms = _sum_of_rows(setting.exponent == 2.0, setting.epsilon, intercept, *rows)
+    scaled_bias = intercept / setting.bias_scale if setting.bias == "regularized" else 0.0
+    primal = 0.5 * squared_norm(coef) + 0.5 * scaled_bias**2 + losses
+    distance = squared_norm(coef - weights) + (scaled_bias - problem.bias_feature * balance) ** 2
+    return certificate_of(problem, primal, 0.5 * distance + terms, source)
 
 
-def _fenchel_young(problem: RegressionProblem, errors: Floats, excess: Floats, beta: Floats) -> Floats:
-    """The bracket of every row, each >= 0; `over` says that beta pulls towards a target that is too far away."""
+def _dual_point_of(problem: RegressionProblem, errors: Floats) -> Floats:
+    """The dual point that the optimality conditions suggest for the errors of some weights."""
     costs, epsilon = problem.costs, problem.setting.epsilon
-    size, towards = np.abs(beta), np.sign(beta) * errors
-    over = towards >= epsilon
-    slack = np.where(over, 0.0, size * (epsilon - towards))
-    if problem.setting.exponent == 1.0:
-        return np.asarray(np.where(over, (costs - size) * excess, costs * excess) + slack)
-    share = np.divide(size, 2.0 * costs, out=np.zeros_like(size), where=costs > 0.0)
-    return np.asarray(costs * np.where(over, (excess - share) ** 2, excess**2 + share**2) + slack)
+    if problem.setting.exponent == 2.0:
+        return 2.0 * costs * (errors - np.clip(errors, -epsilon, epsilon))
+    rounding = 1e-9 * max(epsilon, float(np.abs(errors).max()))
+    beta = np.where(np.abs(errors) > epsilon + rounding, np.sign(errors) * costs, 0.0)
+    if problem.setting.bias == "free":
+        # The rows at the tube's edge that pull to the lighter side take the fraction that balances the two sides.
+        lighter = -np.sign(beta.sum())
+        at_edge = np.abs(lighter * errors - epsilon) <= rounding
+        room = float(costs[at_edge].sum())
+        if room > 0.0:
+            beta[at_edge] = lighter * min(1.0, abs(float(beta.sum())) / room) * costs[at_edge]
+    return beta
+
+
+def _feasible(problem: RegressionProblem, beta: Floats) -> tuple[Floats, float]:
+    """beta moved into the dual's domain, and its sum."""
+    costs = problem.costs
+    if beta.shape != costs.shape:
+        raise ValueError(f"a dual point of shape {beta.shape} for {costs.size} rows")
+    top = costs if problem.setting.exponent == 1.0 else np.where(costs > 0.0, np.inf, 0.0)
+    beta = np.clip(beta, -top, top)
+    if problem.setting.bias != "free":
+        return beta, float(beta.sum())
+    up, down = float(np.maximum(beta, 0.0).sum()), -float(np.minimum(beta, 0.0).sum())
+    if up != down:
+        with np.errstate(invalid="ignore"):  # an infinite one proves nothing
+            beta[beta > 0.0 if up > down else beta < 0.0] *= min(up, down) / max(up, down)
+    return beta, 0.0
+
+
+# --- kernels. C: cost, a: |beta_i| ------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _sum_of_rows(
+    is_squared: bool, epsilon: float, intercept: float, scores: Array, targets: Array, costs: Array, beta: Array
+) -> tuple[float, float]:
+    """(the losses, the rows' terms of the gap: each a sum of terms >= 0, which compilers must leave in this order)"""
+    losses, terms = 0.0, 0.0
+    for i in range(scores.size):
+        error, C, a = targets[i] - scores[i] - intercept, costs[i], abs(beta[i])
+        excess = max(abs(error) - epsilon, 0.0)
+        towards = error if beta[i] >= 0.0 else -error
+        # Of a row that beta pulls the other way, nothing of the loss is made good.
+        over = max(towards - epsilon, 0.0)
+        of_under = a * max(epsilon - towards, 0.0)
+        if is_squared:
+            share = a / (2.0 * C) if C > 0.0 else 0.0
+            losses += C * (excess * excess)
+            terms += C * ((over - share) * (over - share) + (excess * excess if over == 0.0 else 0.0)) + of_under
+        else:
+            losses += C * excess
+            terms += (C - a) * over + (C * excess if over == 0.0 else 0.0) + of_under
+    return losses, terms

@@ -1,8 +1,9 @@
-"""`newton`: Newton's method on the primal of squared hinge, by a matrix of features x features.
+"""`newton`: Newton's method on the primal of squared losses, by a matrix of features x features.
 
 The finite Newton method of Mangasarian (2002) and of Keerthi and DeCoste (2005): squared hinge is piecewise quadratic,
-so once the set of rows with a loss is right a step ends at the minimum. What is done for tall data is said in
-solvers/newton.py; of its family squared hinge is the member with h = 1/2, no top and nothing to follow.
+so once the set of rows with a loss is right a step ends at the minimum. So are squared errors beyond a tube (Ho and Lin
+2012). What is done for tall data is said in solvers/newton.py; of its family squared losses are the members with
+h = 1/2, no top and nothing to follow.
 """
 
 import math
@@ -16,9 +17,11 @@ __all__ = ["Newton"]
 
 class Newton(RowNewton):
     name = "newton"
-    losses = ("squared_hinge",)
+    losses = ("squared_hinge", "squared_epsilon_insensitive")
     top = math.inf
-    footprint = Footprint(row=9.5, feature=12.0, square=4.1, kept_row=2.1, kept_feature=6.0, kept_square=1.0)
+    footprint = Footprint(
+        row=9.5, free_row=6.5, feature=12.0, square=4.1, kept_row=2.1, kept_feature=6.0, kept_square=1.0
+    )
     pace = Pace(
         least=9.6,
         hardness=0.073,
@@ -28,6 +31,8 @@ class Newton(RowNewton):
         entry_seconds=1.5e-9,
         row_seconds=1.7e-8,
         gram_seconds=3e-11,
+        divided=0.3,
+        cube_seconds=3e-12,
     )
     paper = "Keerthi, DeCoste (2005): A modified finite Newton method for fast solution of large scale linear SVMs"
     notes = f"For many rows and up to a few hundred features: a handful of passes. At most {MAX_FEATURES} features."

@@ -1,4 +1,4 @@
-"""`smooth_newton`: Newton's method on hinge, smoothed over a width that shrinks, by a matrix of features x features.
+"""`smooth_newton`: Newton's method on losses with kinks, smoothed over a width, by a matrix of features x features.
 
 With the hinge smoothed over a width h (quadratic for slacks from 0 to h), alpha_i = C_i min(max(s_i / h, 0), 1) is a
 dual point of the true problem, and its gap at w is 1/2 |w - u|^2 plus sum alpha_i (1 - alpha_i / C_i) h over the rows
@@ -9,6 +9,9 @@ to a part of what smoothing costs.
 For small gaps h need not go to 0: on all rows each new width takes the shares reached so far as multipliers, q_i in
 solvers/newton_rows.py, which is the augmented Lagrangian method (Nie et al. 2014 apply it to the residuals)
 with a Newton step where that has a gradient step or least squares. At its solution alpha solves the problem for any h.
+
+Regression has two such kinks, at either side of the tube, and alpha_i from -C_i to C_i. A margin is 1 whatever the data
+is, but errors may be of any size: there widths are multiples of the mean error beyond the tube.
 """
 
 import math
@@ -23,7 +26,7 @@ from solvers.rows import read_only
 
 __all__ = ["SmoothNewton"]
 
-FIRST_WIDTH = 2.0  # at w = 0 every row then has half of its cost, and all rows curve
+FIRST_WIDTH = 2.0  # at w = 0 every row then has half of its cost, and all rows curve; of targets, the usual row
 WARM_WIDTH = 0.1  # from weights that were given: those of another problem are then still put right in a few steps
 SMOOTH_SHARE = 0.4  # of the gap that is wanted: what smoothing may cost in the end; the rest is the gradient's
 SOLVED_SHARE = 0.1  # of what smoothing costs: what a smooth problem may still be lowered by when it is left
@@ -35,9 +38,11 @@ multipliers alone close the gap so slowly that rounding ends the run first."""
 
 class SmoothNewton(RowNewton):
     name = "smooth_newton"
-    losses = ("hinge",)
+    losses = ("hinge", "epsilon_insensitive")
     top = 1.0
-    footprint = Footprint(row=10.5, feature=12.0, square=4.1, kept_row=3.1, kept_feature=6.0, kept_square=1.0)
+    footprint = Footprint(
+        row=10.5, free_row=8.0, feature=12.0, square=4.1, kept_row=3.1, kept_feature=6.0, kept_square=1.0
+    )
     pace = Pace(
         least=16,
         hardness=0.14,
@@ -48,12 +53,13 @@ class SmoothNewton(RowNewton):
         row_seconds=7.2e-8,
         gram_seconds=4.5e-11,
         cube_seconds=2.1e-11,
+        divided=0.3,
     )
     paper = "Chapelle (2007): Training a support vector machine in the primal; Nie et al. (2014) for the multipliers"
-    notes = f"Hinge on many rows and up to a few hundred features, also with large C. At most {MAX_FEATURES} features."
+    notes = f"Losses with kinks on many rows of up to a few hundred features, any C. At most {MAX_FEATURES} features."
 
     def _prepare(self, state: State, *, is_warm: bool) -> None:
-        state["h"] = WARM_WIDTH if is_warm else FIRST_WIDTH
+        state["h"] = (WARM_WIDTH if is_warm else FIRST_WIDTH) * self._first_error(state)
         state["last_blur"] = 0.0  # when multipliers were taken last
 
     def _advance(self, state: State, gain: float, wanted: float) -> bool:
@@ -64,12 +70,23 @@ class SmoothNewton(RowNewton):
         needed = 0.9 * math.sqrt(SMOOTH_SHARE * wanted / blur)
         if state["stride"] > 1 or state["phase"] == "moved":
             state["h"] *= max(SHRINK, needed)
+            if self.low < 0.0 and state["spread"] > 0.0:
+                state["h"] = min(state["h"], FIRST_WIDTH * state["spread"])
             return True
         if state["misfit"] > max(blur, SMOOTH_SHARE * wanted):
             return False  # shares of a point where alpha and w disagree are no multipliers: it then went in circles
         before, state["before"] = state["before"], np.empty(state["slack"].size)
-        shares_of(read_only(state["slack"]), state["h"], self.top, read_only(before), state["before"])
+        smoothing = state["h"], self.low, self.top, self.tube, read_only(before)
+        shares_of(read_only(state["slack"]), *smoothing, state["before"])
         if blur > SHRINK * state["last_blur"]:
             state["h"] *= max(SHRINK_WITH_MULTIPLIERS if blur > FINE else SHRINK_FINELY, needed)
         state["last_blur"] = blur
         return True
+
+    def _first_error(self, state: State) -> float:
+        """What errors are like before anything is learnt: 1 for classes, the mean beyond the tube for targets."""
+        if self.low == 0.0:
+            return 1.0
+        errors = np.abs(self.labels - self.constant * state["trial"][-1])
+        mean = float((self.problem.costs * np.maximum(errors - self.tube, 0.0)).sum()) / self.problem.total_cost
+        return mean if mean > 0.0 else 1.0

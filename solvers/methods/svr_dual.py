@@ -57,9 +57,9 @@ class SupportVectorRegression(Method[RegressionProblem]):
         ),
     )
     footprint = Footprint(row=21.0, squared_row=2.0, feature=4.0, kept_row=2.0, kept_feature=1.0)
-    pace = Pace(least=4.5, hardness=0.75, hardest=1e12, precision=0.08, entry_seconds=2.2e-9, row_seconds=7.9e-9)
+    pace = Pace(least=3.5, hardness=1.15, hardest=1e12, precision=0.12, entry_seconds=2.2e-9, row_seconds=4.5e-8)
     paper = "Ho, Lin (2012): Large-scale linear support vector regression"
-    notes = "Slows down as C grows or features are badly scaled, most of all with epsilon_insensitive; scale X and y."
+    notes = "For wide and sparse rows. Slows down as C grows or features are badly scaled; scale X and y."
 
     def __init__(self, problem: RegressionProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)

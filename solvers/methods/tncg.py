@@ -87,6 +87,7 @@ class TruncatedNewton(Method[BinaryProblem]):
         squared=0.51,
         entry_seconds=1.4e-9,
         row_seconds=1e-7,
+        divided=0.7,
     )
     paper = "Keerthi, DeCoste (2005): A modified finite Newton method; Hsia, Chiang, Lin (2018): Preconditioned CG"
     notes = (

@@ -52,12 +52,15 @@ def weights(service: Service, model: str) -> tuple[Json, Array, Any]:
     return found, np.array(found["coef"]), np.array(found["intercept"])
 
 
-@pytest.mark.parametrize("strategy", ["ovr", "crammer_singer"])
-def test_classes_of_a_real_set(service: Service, shared_data: Path, strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "bias"), [("ovr", "regularized"), ("crammer_singer", "regularized"), ("crammer_singer", "free")]
+)
+def test_classes_of_a_real_set(service: Service, shared_data: Path, strategy: str, bias: str) -> None:
     X, y = real(shared_data, "satimage")
     data, held_out = (service.upload(csv_text(X[part], y[part])) for part in (TRAIN_ROWS, TEST_ROWS))
     split = {"test_dataset_id": held_out["id"]}
-    job = train(service, data, strategy=strategy, split=split, tol=1e-2, model=f"satimage-{strategy}")
+    name = f"satimage-{strategy}-{bias}"
+    job = train(service, data, strategy=strategy, bias=bias, split=split, tol=1e-2, model=name)
     assert (job["result"]["task"], job["result"]["strategy"]) == ("multiclass", strategy)
     assert job["result"]["converged"]
     model = service.get(f"/v1/models/{job['model_id']}")

@@ -1,5 +1,6 @@
 """Judges of multi-class and ordinal problems; see solver_reference.py for what a judge is."""
 
+import itertools
 from dataclasses import dataclass
 
 import clarabel
@@ -26,12 +27,11 @@ class DenseMulticlass:
 
     @property
     def augmented(self):
-        """The rows with the feature that stands for a regularised bias."""
-        return (
-            np.hstack([self.X, np.full((self.X.shape[0], 1), self.bias_scale)])
-            if self.bias == "regularized"
-            else self.X
-        )
+        """The rows with the feature that stands for a bias."""
+        if self.bias == "none":
+            return self.X
+        feature = self.bias_scale if self.bias == "regularized" else 1.0
+        return np.hstack([self.X, np.full((self.X.shape[0], 1), feature)])
 
     def primal(self, coef, intercept):
         scores = self.X @ coef.T + intercept
@@ -46,13 +46,16 @@ class DenseMulticlass:
         assert (shares.sum(axis=1) <= self.costs * (1 + 1e-12)).all()
         A = -shares
         A[np.arange(self.codes.size), self.codes] = shares.sum(axis=1)
-        return shares.sum() - 0.5 * ((A.T @ self.augmented) ** 2).sum()
+        if self.bias == "free":
+            assert (np.abs(A.sum(axis=0)) <= 1e-12 * max(1e-300, shares.sum())).all()
+        rows = self.X if self.bias == "free" else self.augmented
+        return shares.sum() - 0.5 * ((A.T @ rows) ** 2).sum()
 
     def interval(self):
         def bounds(tolerance):
             W, shares = self._solve(tolerance)
-            has_bias = self.bias == "regularized"
-            coef, intercept = (W[:, :-1], W[:, -1] * self.bias_scale) if has_bias else (W, np.zeros(self.n_classes))
+            coef, intercept = (W, np.zeros(self.n_classes)) if self.bias == "none" else (W[:, :-1], W[:, -1])
+            intercept = intercept * self.bias_scale if self.bias == "regularized" else intercept
             return self.dual(self._made_feasible(shares)), self.primal(coef, intercept)
 
         return combined(bounds)
@@ -62,7 +65,28 @@ class DenseMulticlass:
         totals = shares.sum(axis=1)
         over = totals > self.costs
         shares[over] *= (self.costs[over] / totals[over])[:, None]
-        return shares
+        return self.balanced(shares) if self.bias == "free" else shares
+
+    def balanced(self, shares):
+        """Shares of which each class gives as much as it takes: less along paths from those that give too much."""
+        k = self.n_classes
+        flow = np.array([shares[self.codes == y].sum(axis=0) for y in range(k)])
+        left = flow.copy()
+        while True:
+            surplus = left.sum(axis=1) - left.sum(axis=0)
+            paths = [[int(m)] for m in np.flatnonzero(surplus > 1e-15 * flow.sum())]
+            seen = {path[0] for path in paths}
+            while paths and surplus[paths[0][-1]] >= 0.0:
+                path = paths.pop(0)
+                ways = [int(m) for m in np.flatnonzero(left[path[-1]] > 0.0) if m not in seen]
+                seen.update(ways)
+                paths += [[*path, m] for m in ways]
+            if not paths:
+                return shares * np.divide(left, flow, out=np.ones_like(flow), where=flow > 0.0)[self.codes]
+            steps = list(itertools.pairwise(paths[0]))
+            amount = min(surplus[steps[0][0]], -surplus[steps[-1][1]], *(left[step] for step in steps))
+            for step in steps:
+                left[step] -= amount
 
     def _solve(self, tolerance):
         """Variables (W by rows, xi): xi_i >= 1 + w_m . x_i - w_yi . x_i for every m != y_i, xi >= 0."""
@@ -78,7 +102,9 @@ class DenseMulticlass:
         bottom = sp.hstack([sp.csc_array((n, k * d)), -sp.eye_array(n)])
         A = sp.vstack([top, bottom], format="csc")
         rhs = np.concatenate([-np.ones(rows.size), np.zeros(n)])
-        quadratic = np.concatenate([np.ones(k * d), np.zeros(n)])
+        of_class = np.ones(d)
+        of_class[-1] = self.bias != "free"
+        quadratic = np.concatenate([np.tile(of_class, k), np.zeros(n)])
         linear = np.concatenate([np.zeros(k * d), self.costs])
         z, multipliers = solve_cone_program(quadratic, linear, A, rhs, [clarabel.NonnegativeConeT(rhs.size)], tolerance)
         shares = np.zeros((n, k))
@@ -186,18 +212,21 @@ class DenseRegression:
             conjugate = (beta[counts] ** 2 / (4.0 * self.costs[counts])).sum()
         w = self.X.T @ beta
         bias_term = 0.5 * (self.bias_scale * beta.sum()) ** 2 if self.bias == "regularized" else 0.0
+        if self.bias == "free":
+            assert abs(beta.sum()) <= 1e-12 * max(1.0, np.abs(beta).sum())
         return -0.5 * w @ w - bias_term + self.targets @ beta - self.epsilon * np.abs(beta).sum() - conjugate
 
     def interval(self):
         """Variables (w, b / bias_scale, xi): |y - f| <= epsilon + xi, xi >= 0; rows without cost are left out."""
         kept = self.costs > 0.0
-        H = np.hstack([self.X, np.full((self.X.shape[0], 1), self.bias_scale * (self.bias == "regularized"))])[kept]
+        H = np.hstack([self.X, np.full((self.X.shape[0], 1), self.bias_scale * (self.bias != "none"))])[kept]
         targets, costs = self.targets[kept], self.costs[kept]
         n, k = H.shape
         eye, zeros = sp.eye_array(n), sp.csc_array((n, k))
         A = sp.block_array([[sp.csc_array(-H), -eye], [sp.csc_array(H), -eye], [zeros, -eye]], format="csc")
         rhs = np.concatenate([self.epsilon - targets, self.epsilon + targets, np.zeros(n)])
-        quadratic = np.concatenate([np.ones(k), 2.0 * costs if self.p == 2.0 else np.zeros(n)])
+        penalties = np.append(np.ones(k - 1), self.bias != "free")
+        quadratic = np.concatenate([penalties, 2.0 * costs if self.p == 2.0 else np.zeros(n)])
         linear = np.concatenate([np.zeros(k), costs if self.p == 1.0 else np.zeros(n)])
 
         def bounds(tolerance):
@@ -206,7 +235,11 @@ class DenseRegression:
             beta = np.zeros(kept.size)
             beta[kept] = multipliers[:n] - multipliers[n : 2 * n]
             beta = np.clip(beta, -self.costs, self.costs) if self.p == 1.0 else beta
-            b = z[k - 1] * self.bias_scale if self.bias == "regularized" else 0.0
+            if self.bias == "free":
+                up, down = beta[beta > 0.0].sum(), -beta[beta < 0.0].sum()
+                beta[beta > 0.0] *= min(1.0, down / up) if up > 0.0 else 1.0
+                beta[beta < 0.0] *= min(1.0, up / down) if down > 0.0 else 1.0
+            b = z[k - 1] * self.bias_scale if self.bias != "none" else 0.0
             # The zero vector is a dual point, too, and where all targets lie within epsilon no other is as good.
             return max(self.dual(beta), 0.0), self.primal(z[: k - 1], b)
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solvers.certificates.binary import certify_binary as certify
-from solvers.certificates.binary import minimising_bias
+from solvers.certificates.circulation import balanced_shares
+from solvers.certificates.free_bias import minimising_bias
 from solvers.certificates.multiclass import certify_multiclass
 from solvers.certificates.ordinal import certify_ordinal, plane_at
 from solvers.certificates.regression import certify_regression
@@ -18,10 +19,14 @@ from solvers.protocol import Planes
 from solvers.rows import as_rows
 from solvers.setting import BIASES, resolve_setting
 from solvers.thresholds import rank_thresholds
-from tests.property.solver_problems import cases, examples
+from tests.property.solver_problems import Case, cases, examples
 from tests.property.solver_reference import plain_dual, plain_primal, reference_interval
 
 LOSSES = ["hinge", "squared_hinge", "hinge_p"]
+REGRESSION = {
+    "task": "regression", "strategy": "ovr", "loss": "epsilon_insensitive", "p": None, "C": 1.0, "c_scale": "sum",
+    "bias_scale": 1.0, "sample_weight": None, "class_weight": None, "groups": None, "epsilon": 0.1,
+}  # fmt: skip
 every_loss = pytest.mark.parametrize("loss", LOSSES)
 every_choice = pytest.mark.parametrize(("loss", "bias"), list(itertools.product(LOSSES, BIASES)))
 
@@ -198,7 +203,7 @@ def test_a_flat_stretch_gives_its_middle():
     assert minimising_bias(problem, np.array([0.5, 0.5])) == -0.5
 
 
-@pytest.mark.parametrize("bias", ["none", "regularized"])
+@pytest.mark.parametrize("bias", ["none", "regularized", "free"])
 def test_the_multiclass_gap_is_primal_minus_dual_at_any_point(bias):
     @examples(40)
     @given(case=cases(task="multiclass", loss="hinge", bias=bias, c_scale="mean"), seed=st.integers(0, 2**32 - 1))
@@ -210,6 +215,8 @@ def test_the_multiclass_gap_is_primal_minus_dual_at_any_point(bias):
         shares = random.random((n, k)) * (random.random((n, k)) < 0.5)
         shares[np.arange(n), dense.codes] = 0.0
         shares *= (dense.costs / np.maximum(shares.sum(axis=1), 1e-300) * random.random(n))[:, None]
+        if bias == "free":
+            shares = dense.balanced(shares)
         alpha = -shares
         alpha[np.arange(n), dense.codes] = shares.sum(axis=1)
         certificate = certify_multiclass(problem, coef, intercept, alpha)
@@ -223,6 +230,45 @@ def test_the_multiclass_gap_is_primal_minus_dual_at_any_point(bias):
         assert max(wild.dual_bound, from_margins.dual_bound) <= optimum + 1e-9 * max(optimum, dense.total_cost)
 
     check()
+
+
+@examples(60)
+@given(
+    case=cases(task="multiclass", loss="hinge", bias="free", c_scale="sum"),
+    seed=st.integers(0, 2**32 - 1),
+    imbalance=st.sampled_from([1.0, 1e-3, 1e-8]),
+)
+def test_shares_are_balanced_by_taking_back_no_more_than_they_are_out_of_balance(case, seed, imbalance):
+    random, dense, problem = np.random.default_rng(seed), case.dense(), problem_of(case)
+    n, k = case.labels.size, dense.n_classes
+    shares = random.random((n, k)) * (random.random((n, k)) < 0.5) * dense.costs[:, None] / k
+    shares[np.arange(n), dense.codes] = 0.0
+    shares = (1.0 - imbalance) * dense.balanced(shares) + imbalance * shares
+    surplus = np.array([shares[dense.codes == m].sum() - shares[:, m].sum() for m in range(k)])
+    violations = random.standard_normal((n, k))
+    left = balanced_shares(problem, shares, violations)
+    assert ((left >= 0.0) & (left <= shares)).all()
+    missing = [left[dense.codes == m].sum() - left[:, m].sum() for m in range(k)]
+    assert np.abs(missing).max() <= 1e-13 * shares.sum()
+    # A path has at most k - 1 steps, on each of which as much is taken back as at its ends.
+    assert (shares - left).sum() <= 0.5 * (k - 1) * np.abs(surplus).sum() + 1e-12 * shares.sum()
+
+
+def test_what_is_taken_back_is_where_it_costs_least():
+    labels = ["a", "a", "b", "b"]
+    setting = resolve_setting(
+        n_rows=4, n_features=1, n_classes=2, sparse=False, task="multiclass", strategy="crammer_singer",
+        loss="hinge", p=None, C=1.0, c_scale="sum", bias="free", bias_scale=1.0, epsilon=0.1,
+    )  # fmt: skip
+    problem = build_problem(
+        setting, as_rows(np.zeros((4, 1))), read_labels(labels, "multiclass"), sample_weight=None, class_weight=None
+    )
+    shares = np.array([[0.0, 1.0], [0.0, 0.5], [0.25, 0.0], [0.5, 0.0]])
+    violations = np.array([[0.0, 2.0], [0.0, 0.5], [1.0, 0.0], [1.0, 0.0]])
+    assert balanced_shares(problem, shares, violations).tolist() == [[0.0, 0.75], [0.0, 0.0], [0.25, 0.0], [0.5, 0.0]]
+    with np.errstate(invalid="ignore"):
+        wild = certify_multiclass(problem, np.zeros((2, 1)), np.zeros(2), np.where(shares > 0.9, -np.inf, -shares))
+    assert wild.dual_bound is None
 
 
 @pytest.mark.parametrize("c_scale", ["sum", "mean"])
@@ -271,7 +317,7 @@ def test_ordinal_thresholds_have_the_fewest_rank_errors():
     check()
 
 
-@pytest.mark.parametrize("bias", ["none", "regularized"])
+@pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
 def test_the_regression_gap_is_primal_minus_dual_at_any_point(loss, bias):
     @examples(40)
@@ -281,6 +327,9 @@ def test_the_regression_gap_is_primal_minus_dual_at_any_point(loss, bias):
         w, b = random.standard_normal(case.X.shape[1]), random.standard_normal() * (bias != "none")
         beta = random.uniform(-1.0, 1.0, dense.costs.size) * dense.costs
         certificate = certify_regression(problem, w, b, beta)
+        if bias == "free":
+            up, down = beta[beta > 0.0].sum(), -beta[beta < 0.0].sum()
+            beta[beta > 0.0 if up > down else beta < 0.0] *= min(up, down) / max(up, down) if up + down > 0.0 else 0.0
         primal, dual = dense.primal(w, b), dense.dual(beta)
         tolerance = 1e-9 * max(1.0, primal, abs(dual))
         assert abs(certificate.primal - primal) <= tolerance
@@ -292,3 +341,39 @@ def test_the_regression_gap_is_primal_minus_dual_at_any_point(loss, bias):
         assert interval.high - interval.low <= 1e-7 * scale
 
     check()
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_the_free_bias_of_targets_is_minimised_exactly(loss):
+    @examples(60)
+    @given(
+        case=cases(task="regression", loss=loss, bias="free", c_scale="sum"),
+        seed=st.integers(0, 2**32 - 1),
+        near=st.sampled_from([0.0, 1e6, -3.0]),
+    )
+    def check(case, seed, near):
+        random, dense = np.random.default_rng(seed), case.dense()
+        w = random.standard_normal(case.X.shape[1])
+        best = minimising_bias(problem_of(case), case.X @ w, near)
+        value = dense.primal(w, best)
+        errors = case.labels - case.X @ w
+        kinks = np.concatenate([errors - dense.epsilon, errors + dense.epsilon])
+        others = np.concatenate([kinks, best + np.array([-1e-4, 1e-4, -0.1, 0.1])])
+        assert value <= min(dense.primal(w, b) for b in others) + 1e-12 * max(1.0, value)
+
+    check()
+
+
+def test_a_dual_point_of_targets_of_other_rows_is_refused():
+    case = Case(np.eye(3), np.arange(3.0), {**REGRESSION, "bias": "free"})
+    for size in (0, 1, 2, 4):
+        with pytest.raises(ValueError, match="3 rows"):
+            certify_regression(problem_of(case), np.zeros(3), 0.0, np.zeros(size))
+
+
+def test_rows_at_the_edge_of_the_tube_balance_those_beyond_it():
+    """Weights alone prove their own optimality: with b = 0.5 one error is beyond the tube, two are at its edge."""
+    case = Case(np.zeros((4, 1)), np.array([1.0, 0.0, 0.0, 4.0]), {**REGRESSION, "bias": "free", "epsilon": 0.5})
+    certificate = certify_regression(problem_of(case), np.zeros(1), 0.5, None)
+    assert certificate.primal == 3.0
+    assert certificate.gap == 0.0

@@ -1,5 +1,7 @@
 """Real data beside LIBLINEAR: the same problem must give the same objective."""
 
+import ctypes
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -21,8 +23,10 @@ def load(folder, name):
     return X, np.where(signs == np.unique(signs)[1], 1.0, -1.0)
 
 
-def liblinear_objective(X, signs, loss, *, solver, C=1.0, bias=1.0, violation=1e-4):
+def liblinear_objective(X, signs, loss, *, solver, C=1.0, bias=1.0, violation=1e-4, seed=1):
     """P of LIBLINEAR's weights by its definition; `bias` -1 means none."""
+    # Its order of rows is drawn by the C library, whose state would depend on which tests ran before.
+    ctypes.CDLL(None).srand(seed)
     model = train(problem(signs, X, bias), parameter(f"-s {solver} -c {C} -B {bias} -e {violation} -q"))
     n_features = X.shape[1]
     w = np.array(model.w[: n_features + (bias >= 0)]) * model.label[0]
@@ -60,10 +64,12 @@ def test_small_sets_match_liblinear(shared_data, name, loss, C, bias):
         bias_scale=abs(bias),
     )
     assert result.converged
-    theirs = liblinear_objective(X, signs, loss, solver=LIBLINEAR_DUAL[loss], C=C, bias=bias, violation=1e-6)
+    definition = {"solver": LIBLINEAR_DUAL[loss], "C": C, "bias": bias, "violation": 1e-6}
+    theirs = min(liblinear_objective(X, signs, loss, seed=seed, **definition) for seed in range(1, 6))
     assert result.certificate.dual_bound <= theirs * (1 + 1e-12)
     assert result.certificate.primal <= theirs * (1 + 1e-6)
-    # LIBLINEAR ends its hinge solver after a fixed number of iterations, up to 0.6 % above the optimum here.
+    # LIBLINEAR ends its hinge solver after a fixed number of iterations: up to 1.4 % above the optimum here, by some
+    # orders of the rows.
     assert theirs <= result.certificate.primal * (1.01 if loss == "hinge" else 1 + 1e-5)
 
 

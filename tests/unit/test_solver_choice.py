@@ -18,9 +18,13 @@ DEFINITION = {
 }  # fmt: skip
 
 
-def chosen(n, d, entries=None, norm=None, *, tol=1e-3, **changed):
+REGRESSION = {"n_classes": None, "loss": "epsilon_insensitive"}
+SQUARED_REGRESSION = {"n_classes": None, "loss": "squared_epsilon_insensitive"}
+
+
+def chosen(n, d, entries=None, norm=None, *, tol=1e-3, threads=1, **changed):
     setting = resolve_setting(n_rows=n, n_features=d, sparse=entries is not None, **{**DEFINITION, **changed})
-    return choose("auto", setting, Size(entries or n * d, 8, float(d) if norm is None else norm), tol)
+    return choose("auto", setting, Size(entries or n * d, 8, float(d) if norm is None else norm), tol, threads)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +48,18 @@ def chosen(n, d, entries=None, norm=None, *, tol=1e-3, **changed):
         ((62, 100, None, 7.0), {"bias": "free"}, "smooth_newton"),
         ((200, 3_500, None, 7.0), {"bias": "free", "loss": "squared_hinge"}, "alm_exact"),
         ((581_012, 54, None, 7.0), {"loss": "hinge_p", "p": 1.5, "bias": "none"}, "alm_exact"),
-        ((5_000, 10, None, 10.0), {"n_classes": None, "loss": "auto"}, "svr_dual"),
+        ((4_177, 8, None, 8.0), REGRESSION, "smooth_newton"),
+        ((4_177, 8, None, 8.0), {**REGRESSION, "C": 0.001}, "svr_dual"),
+        ((4_177, 8, None, 8.0), SQUARED_REGRESSION, "newton"),
+        ((200_000, 32, None, 32.0), REGRESSION, "smooth_newton"),
+        ((20_000, 2_000, 800_000, 1.0), REGRESSION, "svr_dual"),
+        ((1_000, 3_000, 40_000, 1.0), {**SQUARED_REGRESSION, "C": 100.0}, "svr_dual"),
+        ((10_000, 20_000, 600_000, 1.0), {**REGRESSION, "C": 100.0}, "svr_dual"),
+        ((300, 1_000, None, 1_000.0), {**REGRESSION, "C": 100.0}, "svr_dual"),
+        ((200_000, 32, None, 32.0), {**REGRESSION, "bias": "free"}, "smooth_newton"),
+        ((60, 2_000, None, 7.0), {**SQUARED_REGRESSION, "bias": "free"}, "newton"),
         ((5_000, 10, None, 10.0), {"n_classes": 5, "strategy": "crammer_singer"}, "crammer_singer"),
+        ((5_000, 10, None, 10.0), {"n_classes": 5, "strategy": "crammer_singer", "bias": "free"}, "crammer_singer"),
         ((5_000, 10, None, 10.0), {"n_classes": 5, "task": "ordinal", "loss": "auto"}, "cpa_ordinal"),
         ((581_012, 54, None, 7.0), {"n_classes": 7}, "smooth_newton"),
     ],
@@ -53,7 +67,20 @@ def chosen(n, d, entries=None, norm=None, *, tol=1e-3, **changed):
 def test_the_method_of_a_shape(shape, changed, expected):
     choice = chosen(*shape, **changed)
     assert choice.method.name == expected
-    assert "pace" in choice.reason or "the method for" in choice.reason
+    assert any(words in choice.reason for words in ("pace", "the method for", "fewer rows than features"))
+
+
+def test_threads_count_for_the_methods_that_divide_their_work():
+    texts = 200_000, 47_236, 15_000_000, 1.0
+    squared = {"loss": "squared_hinge", "C": 3.0, "tol": 1e-6}
+    assert chosen(*texts, **squared).method.name == "dcd"
+    assert chosen(*texts, **squared, threads=2).method.name == "tncg"
+    alone, together = (chosen(*texts, C=1.0, loss="squared_hinge", threads=threads) for threads in (1, 2))
+    assert alone.method.name == together.method.name == "dcd"
+    assert together.successor.passes < alone.successor.passes, "the successor is faster by two, descent is not"
+    assert chosen(581_012, 54, None, 7.0, C=1e-4, n_classes=7, threads=8) == chosen(
+        581_012, 54, None, 7.0, C=1e-4, n_classes=7
+    ), "classes share the threads"
 
 
 def test_descent_has_a_successor_for_when_it_disappoints():
@@ -61,6 +88,10 @@ def test_descent_has_a_successor_for_when_it_disappoints():
     assert choice.successor is not None
     assert choice.successor.method.name == "smooth_newton"
     assert choice.successor.passes > 1.0
+    of_targets = chosen(20_000, 2_000, 800_000, 1.0, **REGRESSION)
+    assert of_targets.successor is not None
+    assert of_targets.successor.method.name == "smooth_newton"
+    assert of_targets.successor.passes > 1.0
 
 
 def test_a_rival_that_fails_has_a_last_resort_that_never_seems_faster():
@@ -114,6 +145,16 @@ def test_a_run_that_is_handed_over_repeats_itself_and_resumes():
         assert resumed.converged
         assert resumed.solver == "smooth_newton"
         assert np.array_equal(resumed.coef, first.coef)
+
+
+def test_descent_on_targets_is_handed_over_to_newton(monkeypatch):
+    svr_dual = registered()["svr_dual"]
+    monkeypatch.setattr(svr_dual, "pace", replace(svr_dual.pace, hardness=0.0))
+    X, signal = hard_rows(1500)
+    result = solvers.train(X, signal, task="regression", C=5.0, tol=1e-6)
+    assert result.converged
+    assert result.solver == "smooth_newton"
+    assert "smooth_newton went on after" in result.solver_reason
 
 
 @pytest.mark.usefixtures("hopeful_descent")

@@ -54,12 +54,12 @@ CONFIGURATION = [  # refused by check and by train alike
     ({"solver": None}, UnknownSolver, "solver", "auto or one of"),
     ({"solver": "dcd", "loss": "hinge_p", "p": 1.5}, UnsupportedProblem, "loss", "hinge, squared_hinge"),
     ({"solver": "dcd", "bias": "free"}, UnsupportedProblem, "bias", "none, regularized"),
-    ({"task": "regression", "bias": "free"}, UnsupportedProblem, "bias", "bias free yet; use none or regularized"),
+    ({"task": "regression", "solver": "svr_dual", "bias": "free"}, UnsupportedProblem, "bias", "smooth_newton can"),
     (
-        {"task": "multiclass", "strategy": "crammer_singer", "bias": "free"},
+        {"task": "multiclass", "strategy": "crammer_singer", "bias": "free", "solver": "oca_t"},
         UnsupportedProblem,
         "bias",
-        "strategy crammer_singer, loss hinge and bias free yet; use none or regularized",
+        "oca_t cannot do free; it can do none, regularized; solver crammer_singer can",
     ),
     (
         {"task": "multiclass", "strategy": "crammer_singer", "loss": "squared_hinge"},

@@ -105,7 +105,7 @@ def test_warm_up_mends_its_own_cache(tmp_path):
 
     first = run()
     assert first.returncode == 0, first.stderr
-    victims = [*tmp_path.rglob("*.run_pass*.nbc"), *tmp_path.rglob("*.margins_csr*.nbi")]
+    victims = [*tmp_path.rglob("*.run_pass*.nbc"), *tmp_path.rglob("*.both_products_csr*.nbi")]
     assert len(victims) >= 3
     for victim in victims:
         victim.write_bytes(victim.read_bytes()[:100])

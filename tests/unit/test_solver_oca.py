@@ -166,7 +166,7 @@ def test_the_dual_point_of_the_planes_proves_at_least_their_bound(task, loss):
         class_weight=None,
         groups=None,
     )
-    alpha = risk_of(stated).dual_point(handle.carried("marks")[planes], handle.multipliers[planes])
+    alpha = risk_of(stated).dual_point(handle.carried("marks"), planes, handle.multipliers[planes])
     if task == "multiclass":
         assert alpha.sum(axis=1) == pytest.approx(0.0, abs=1e-12)
         codes = np.searchsorted(np.unique(y), y)
@@ -367,7 +367,7 @@ def test_the_scores_of_a_plane_and_its_dual_point_multiply_like_normals(solver, 
         normals.append(cut.normal)
         scores.append(risk.empty_scores())
         risk.find_scores(cut.normal, scores[-1])
-        duals.append(risk.dual_point(cut.marks[None], np.ones(1)))
+        duals.append(risk.dual_point(cut.marks[None], np.zeros(1, dtype=np.intp), np.ones(1)))
         np.testing.assert_allclose(risk.combine(duals[-1]), cut.normal, rtol=1e-12, atol=1e-12)
     expected = np.array(normals) @ np.array(normals).T
     found = np.array([[float((dual * at).sum()) for at in scores] for dual in duals])

@@ -19,8 +19,8 @@ def train(X, y, **arguments):
     return solvers.train(X, y, **{"solver": "svr_dual", "task": "regression", "C": C, "tol": 1e-9, **arguments})
 
 
-def test_real_labels_choose_it():
-    X, y = problem()
+def test_wide_rows_with_real_labels_choose_it():
+    X, y = problem(n=100, d=400)
     result = solvers.train(X, y, tol=1e-6)
     assert (result.solver, result.task, result.loss) == ("svr_dual", "regression", "epsilon_insensitive")
     assert result.converged

@@ -43,6 +43,7 @@ TASKS: list[Json] = [
     {"solver": "oca_t"},
     {"task": "multiclass", "strategy": "ovr", "class_weight": {"low": 3.0}},
     {"task": "multiclass", "strategy": "crammer_singer"},
+    {"task": "multiclass", "strategy": "crammer_singer", "bias": "free"},
     {"task": "ordinal"},
     {"task": "regression"},
 ]

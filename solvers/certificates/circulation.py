@@ -1,0 +1,109 @@
+"""Balancing a dual point of the joint multi-class problem, as a bias that is not regularised demands.
+
+Call q_im the share of row i's cost that class m takes, and let it flow from the row's class to m. The biases drop out
+of the dual if every class gives as much as it takes: if the flows between classes are a circulation. Any flow is a
+circulation and some paths from classes that give too much to classes that take too much, so that shares only have to
+be taken back along such paths, and what is left stays in the domain. A share that is taken back costs the bound its
+row's violation v_im: paths and rows are chosen by the least of it, and rows at their margin cost nothing.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from solvers.problem import MulticlassProblem
+from solvers.rows import Floats, read_only
+
+__all__ = ["balanced_shares"]
+
+Array = NDArray[Any]
+
+_ROUNDS = 4
+_ROUNDING = 1e-13
+"""Of all shares: an imbalance that the summation of shares alone may cause."""
+_A_STEP = 1e-3
+"""Added to the price of each flow on a path, so that among equally cheap ones a short path is taken."""
+
+
+def balanced_shares(problem: MulticlassProblem, shares: Floats, violations: Floats) -> Floats:
+    """The shares, less what is taken back so that each class gives as much as it takes, up to the rounding of sums."""
+    k = problem.classes.size
+    shares = np.ascontiguousarray(shares, dtype=np.float64)
+    for _ in range(_ROUNDS + 1):
+        flow, price = np.zeros((k, k)), np.full((k, k), np.inf)
+        _sum_flows(read_only(shares), problem.codes, read_only(violations), flow, price)
+        surplus = flow.sum(axis=1) - flow.sum(axis=0)
+        if float(np.abs(surplus).sum()) <= _ROUNDING * float(flow.sum()):
+            return shares
+        back = np.zeros((k, k))
+        _choose_paths(flow, np.maximum(price, 0.0) + _A_STEP, surplus, back)
+        shares = _taken_back(problem, shares, violations, back)
+    return np.zeros_like(shares)  # no shares are balanced whatever rounding does
+
+
+def _taken_back(problem: MulticlassProblem, shares: Floats, violations: Floats, back: Floats) -> Floats:
+    left = shares.copy()
+    for y, m in np.argwhere(back > 0.0):
+        rows = np.flatnonzero((problem.codes == y) & (shares[:, m] > 0.0))
+        rows = rows[np.argsort(violations[rows, m], kind="stable")]
+        there = shares[rows, m]
+        before = np.cumsum(there) - there
+        left[rows, m] = there - np.clip(back[y, m] - before, 0.0, there)
+    return left
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _sum_flows(shares: Array, codes: Array, violations: Array, flow: Array, price: Array) -> None:
+    """The flows between classes, and the least violation among the shares of each."""
+    for i in range(codes.size):
+        y = codes[i]
+        for m in range(flow.shape[0]):
+            if shares[i, m] > 0.0:
+                flow[y, m] += shares[i, m]
+                price[y, m] = min(price[y, m], violations[i, m])
+
+
+@njit(cache=True, nogil=True)
+def _choose_paths(flow: Array, price: Array, surplus: Array, back: Array) -> None:
+    """Cheapest paths (Dijkstra) from classes with a surplus to those with a deficit; flow and surplus are used up."""
+    k = surplus.size
+    far, source = np.empty(k), np.empty(k, np.int64)
+    is_settled = np.empty(k, np.bool_)
+    for _ in range(k * k + k):  # each path uses up a flow, a surplus or a deficit
+        for m in range(k):
+            far[m], source[m] = 0.0 if surplus[m] > 0.0 else np.inf, -1
+            is_settled[m] = False
+        end = -1
+        while True:
+            here = -1
+            for m in range(k):
+                if not is_settled[m] and far[m] < np.inf and (here < 0 or far[m] < far[here]):
+                    here = m
+            if here < 0:
+                break
+            if surplus[here] < 0.0:
+                end = here
+                break
+            is_settled[here] = True
+            for m in range(k):
+                if flow[here, m] > 0.0 and far[here] + price[here, m] < far[m]:
+                    far[m], source[m] = far[here] + price[here, m], here
+        if end < 0:
+            break
+        amount, m = -surplus[end], end
+        while source[m] >= 0:
+            amount = min(amount, flow[source[m], m])
+            m = source[m]
+        amount = min(amount, surplus[m])
+        surplus[m] -= amount
+        surplus[end] += amount
+        m = end
+        while source[m] >= 0:
+            flow[source[m], m] -= amount
+            back[source[m], m] += amount
+            m = source[m]

@@ -1,0 +1,88 @@
+"""The best free bias for given scores: what any certificate of a point with a free bias begins with."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from solvers.problem import BinaryProblem, RegressionProblem
+from solvers.rows import Floats
+
+__all__ = ["minimising_bias"]
+
+
+def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, near: float = 0.0) -> float:
+    """The b that minimises the losses at scores_i + b exactly (p = 1: middle of a flat stretch).
+
+    The closer `near` is to it, the sooner it is found if p = 2.
+    """
+    p, counts = problem.setting.exponent, problem.costs > 0.0
+    costs, scores = problem.costs[counts], scores[counts]
+    if isinstance(problem, RegressionProblem):
+        return _best_for_targets(p, problem.targets[counts] - scores, costs, problem.setting.epsilon, near)
+    signs = problem.signs[counts]
+    breakpoints = signs - scores  # where a row starts or stops to be a violator
+    if p == 1.0:
+        return _where_slope_is_zero(breakpoints, costs, -float(costs[signs > 0].sum()))
+
+    def derivatives(b: float) -> tuple[float, float]:
+        xi = np.maximum(1.0 - signs * (scores + b), 0.0)
+        return -float((costs * signs * xi ** (p - 1.0)).sum()), float((costs * (xi > 0.0)).sum())
+
+    if p == 2.0:
+        return _newton(derivatives, near)
+    low, high = float(breakpoints.min()), float(breakpoints.max())
+    if derivatives(low)[0] >= 0.0:
+        return low
+    if derivatives(high)[0] <= 0.0:
+        return high
+    from scipy.optimize import brentq  # half a second to import, and only this case needs it
+
+    return float(brentq(lambda b: derivatives(b)[0], low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
+
+
+def _best_for_targets(p: float, errors: Floats, costs: Floats, epsilon: float, near: float) -> float:
+    """errors: of b = 0"""
+    if p == 1.0:
+        breakpoints = np.concatenate([errors - epsilon, errors + epsilon])
+        return _where_slope_is_zero(breakpoints, np.tile(costs, 2), -float(costs.sum()))
+    low, high = float(errors.max()) - epsilon, float(errors.min()) + epsilon
+    if low <= high:
+        return 0.5 * (low + high)  # all of them fit into the tube
+
+    def derivatives(b: float) -> tuple[float, float]:
+        left = errors - b
+        beyond = left - np.clip(left, -epsilon, epsilon)
+        return -float((costs * beyond).sum()), float((costs * (beyond != 0.0)).sum())
+
+    return _newton(derivatives, near)
+
+
+def _where_slope_is_zero(breakpoints: Floats, costs: Floats, slope_before: float) -> float:
+    """Crossing a breakpoint from left to right raises the slope by its row's cost."""
+    order = np.argsort(breakpoints, kind="stable")
+    slope = costs[order]
+    np.cumsum(slope, out=slope)
+    slope += slope_before
+    rounding = 1e-12 * float(costs.sum())
+    first = int(np.searchsorted(slope, -rounding))
+    last = int(np.searchsorted(slope, rounding, side="right"))
+    first, last = min(first, slope.size - 1), min(last, slope.size - 1)
+    return float(0.5 * (breakpoints[order[first]] + breakpoints[order[last]]))
+
+
+def _newton(derivatives: Callable[[float], tuple[float, float]], b: float) -> float:
+    """Where the first derivative is zero. It rises in straight pieces, so that Newton's method ends; by bisection
+    where that would leave the bracket."""
+    low, high = -np.inf, np.inf
+    for _ in range(200):
+        slope, curvature = derivatives(b)
+        if slope == 0.0 or not curvature > 0.0:
+            break
+        low, high = (low, b) if slope > 0.0 else (b, high)
+        following = b - slope / curvature
+        if not low < following < high:
+            following = 0.5 * (low + high)
+            if not low < following < high:
+                break
+        b = following
+    return b
