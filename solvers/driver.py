@@ -40,8 +40,6 @@ STALL_GAIN = 1e-14
 FAILED = (Status.STALLED, Status.NONFINITE)
 NEAR = 1e-6
 """A relative gap from which on another method is not asked to get further than one that rounding has stopped."""
-FAIR_PASSES = 8
-"""So many passes a method gets before it is judged by its pace."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +83,7 @@ def solve(
     judge = _Judge(problem, limits.tol, has_estimate=method.has_estimate)
     trace = Trace()
     stall = _StallWatch()
-    patience = None
-    if successor is not None and successor.passes < math.inf:
-        patience = _Patience(limits.tol, successor.passes)
+    patience = _Patience.with_one_for(successor, limits.tol)
     state = method.init(seed, start)
     before = start.counts
 
@@ -138,8 +134,11 @@ def solve(
         if successor is not None and (is_slow or status in FAILED):
             # Weights that rounding has spoilt would lead the last resort astray.
             point = _zero_point(problem) if is_last_resort else method.extract(state)
-            why = "which had become slow" if is_slow else "where it could get no further"
-            method, successor, patience = successor.method.by_default(problem), None, None
+            why = "where it could get no further"
+            if is_slow:
+                why = "which had become slow" if successor.passes > 0.0 else "which led it in"
+            method, successor = successor.method.by_default(problem), successor.successor
+            patience = _Patience.with_one_for(successor, limits.tol)
             method.threads = threads if method.uses_threads else 1
             judge.begin_anew(has_estimate=method.has_estimate)
             stall, status = _StallWatch(), None
@@ -319,14 +318,22 @@ class _StallWatch:
 class _Patience:
     """Foretells how many passes a method still needs, from how fast its gap fell in the second half of those it had.
 
-    It is over if they are more than `enough`. The least gap so far counts: one that rises for a pass, a step before
-    the end, says nothing.
+    It is over if they are more than `enough`, but not before `fair` ones. The least gap so far counts: one that rises
+    for a pass, a step before the end, says nothing.
     """
 
-    def __init__(self, tol: float, enough: float) -> None:
+    def __init__(self, tol: float, enough: float, fair: int) -> None:
         self._tol = tol
         self._enough = enough
+        self._fair = fair
         self._gaps: list[tuple[int, float]] = []
+
+    @classmethod
+    def with_one_for(cls, successor: Handover | None, tol: float) -> "_Patience | None":
+        """None if no successor waits for its turn."""
+        if successor is None or successor.passes == math.inf:
+            return None
+        return cls(tol, successor.passes, successor.fair_passes)
 
     def is_over(self, progress: Progress) -> bool:
         gap = progress.gap_estimate
@@ -336,7 +343,7 @@ class _Patience:
         self._gaps.append((progress.passes, gap))
         half = next((passes, before) for passes, before in self._gaps if 2 * passes >= progress.passes)
         had = progress.passes - half[0]
-        if progress.passes < FAIR_PASSES or had == 0:
+        if progress.passes < self._fair or had == 0:
             return False
         fall = np.log(half[1] / gap)
         return bool(np.log(gap / self._tol) * had > self._enough * fall)

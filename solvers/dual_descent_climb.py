@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .one_row import add_dense, add_sparse, dot_dense, dot_sparse
-from .prefetching import prefetch, prefetch_row
+from .prefetching import ask_ahead
 
 __all__ = ["MOST_READS", "climb"]
 
@@ -23,7 +23,6 @@ Array = NDArray[Any]
 _STEPS = 12  # of conjugate gradients; from more of them less is left after bounds were met
 _SETTLED = 1e-4  # what is left of the squared residual when they end earlier
 _SHORTER, _TRIALS = 0.4, 8  # along the direction
-_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
 
 
 MOST_READS = 1 + 2 * _STEPS + _TRIALS
@@ -167,7 +166,7 @@ def _products(
         if starts.size == 0:
             out[k] = y * (dot_dense(values[i * d : (i + 1) * d], v) + bias)
         else:
-            _ask_ahead(values, columns, starts, rows, k)
+            ask_ahead(values, columns, starts, rows, k)
             out[k] = y * (dot_sparse(values, columns, np.uint64(starts[i]), np.uint64(starts[i + 1]), v) + bias)
 
 
@@ -190,15 +189,6 @@ def _combine(
         if starts.size == 0:
             add_dense(values[i * d : (i + 1) * d], share, out)
         else:
-            _ask_ahead(values, columns, starts, rows, k)
+            ask_ahead(values, columns, starts, rows, k)
             add_sparse(values, columns, np.uint64(starts[i]), np.uint64(starts[i + 1]), share, out)
     out[d] += bias_feature * total
-
-
-@njit(cache=True, nogil=True)
-def _ask_ahead(values: Array, columns: Array, starts: Array, rows: Array, k: int) -> None:
-    """Rows between their bounds lie here and there: ask for those ahead while one is worked on."""
-    if k + _FAR < rows.size:
-        prefetch(starts, rows[k + _FAR])
-    if k + _NEAR < rows.size:
-        prefetch_row(values, columns, starts[rows[k + _NEAR]], starts[rows[k + _NEAR] + 1])

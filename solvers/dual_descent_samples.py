@@ -26,7 +26,7 @@ _FEWEST, _MOST, _SHARE = 512, 4096, 32
 """Rows whose terms stand for the gap: one in so many, within these bounds."""
 _ENOUGH = 24
 """Rows of equal terms that a sample has to hold: of few large ones among many it says nothing."""
-_CAUTION = 1.0
+_CAUTION = 2.0
 """Standard errors by which the gap may be more than its sample says: a certificate that fails costs half an epoch."""
 
 

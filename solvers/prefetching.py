@@ -7,10 +7,11 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-__all__ = ["AHEAD", "LINE", "prefetch", "prefetch_row"]
+__all__ = ["AHEAD", "LINE", "ask_ahead", "prefetch", "prefetch_row"]
 
 LINE = 64  # bytes that are loaded at once
 AHEAD = 96  # entries of a row that are asked for; what follows, the processor foresees
+_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are asked for
 
 
 def _generate_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
@@ -42,3 +43,12 @@ def prefetch_row(values: NDArray[Any], columns: NDArray[Any], first: int, past: 
     if columns.size > 0:
         for k in range(first, past, LINE // columns.itemsize):
             prefetch(columns, k)
+
+
+@njit(cache=True, nogil=True)
+def ask_ahead(values: NDArray[Any], columns: NDArray[Any], starts: NDArray[Any], rows: NDArray[Any], k: int) -> None:
+    """Of chosen sparse rows, which lie here and there: ask for those ahead while the k-th one is worked on."""
+    if k + _FAR < rows.size:
+        prefetch(starts, rows[k + _FAR])
+    if k + _NEAR < rows.size:
+        prefetch_row(values, columns, starts[rows[k + _NEAR]], starts[rows[k + _NEAR] + 1])

@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .one_row import add_dense, add_sparse, dot_dense, dot_sparse
-from .prefetching import prefetch
+from .prefetching import ask_ahead
 from .problem import BinaryProblem
 from .rows import Floats
 
@@ -43,7 +43,8 @@ class RowProducts:
         self._size = data.n_features + 1
         large = data.stored_entries >= max(WORTH_PARTS, WORTH_A_SUM * self._size)
         parts = min(max(CACHED_NUMBERS // self._size, 2), MOST_PARTS) if large else 1
-        self._sums = np.zeros((parts, self._size))
+        self._sums = np.zeros((parts, 2 * self._size))
+        """Of each part; a second half for sums of squares."""
         self._pool: ThreadPoolExecutor | None = None
 
     @contextmanager
@@ -63,19 +64,23 @@ class RowProducts:
         """out[i] = h_i . w"""
         self._read(rows, lambda part, _: _score_rows(*self._flat, self._bias, part, w, out))
 
-    def weighted_sum(self, weights: Floats, rows: Array, out: Floats) -> None:
-        """out += sum_i weights_i h_i; rows of weight 0 are not read."""
-        self._read(rows, lambda part, total: _sum_rows(*self._flat, self._bias, part, weights, total))
-        self._gather(out)
-
-    def squares(self, weights: Floats, scale: float, rows: Array, out: Floats) -> None:
-        """out += scale sum_i weights_i h_i^2, feature by feature"""
-        self._read(rows, lambda part, total: _sum_squares(*self._flat, self._bias, part, weights, scale, total))
-        self._gather(out)
+    def sums(self, weights: Floats, curvatures: Floats, rows: Array, out: Floats, squares: Floats) -> None:
+        """out += sum_i weights_i h_i, squares += sum_i curvatures_i h_i^2, feature by feature"""
+        size = self._size
+        self._read(
+            rows,
+            lambda part, total: _sum_rows(
+                *self._flat, self._bias, part, weights, curvatures, total[:size], total[size:]
+            ),
+        )
+        self._gather(out, squares)
 
     def product(self, weights: Floats, scale: float, rows: Array, v: Floats, out: Floats) -> None:
         """out += scale sum_i weights_i h_i (h_i . v)"""
-        self._read(rows, lambda part, total: _multiply_rows(*self._flat, self._bias, part, weights, scale, v, total))
+        self._read(
+            rows,
+            lambda part, total: _multiply_rows(*self._flat, self._bias, part, weights, scale, v, total[: self._size]),
+        )
         self._gather(out)
 
     def _read(self, rows: Array, read: Callable[[Array, Array], None]) -> None:
@@ -91,15 +96,13 @@ class RowProducts:
         for _ in map(read_part, range(parts)) if self._pool is None else self._pool.map(read_part, range(parts)):
             pass
 
-    def _gather(self, out: Floats) -> None:
-        """Add the parts' sums to out, and make them zero for the next time."""
-        _add_and_clear(self._sums, out)
+    def _gather(self, *outs: Floats) -> None:
+        """Add the parts' sums to these, and make them zero for the next time."""
+        for half, out in enumerate(outs):
+            _add_and_clear(self._sums, half * self._size, out)
 
 
 # --- kernels. weight: what a row is multiplied with. ---------------------------------------------------
-
-_AHEAD = 2  # rows: where rows are left out the processor does not foresee where the next one begins
-_LINE = 64
 
 
 @njit(cache=True, nogil=True)
@@ -110,46 +113,32 @@ def _score_rows(values: Array, columns: Array, starts: Array, bias: float, rows:
         if starts.size == 0:
             score = dot_dense(values[i * d : (i + 1) * d], w)
         else:
-            _prefetch_row(values, columns, starts, rows, k + _AHEAD)
+            ask_ahead(values, columns, starts, rows, k)
             score = dot_sparse(values, columns, np.uint64(starts[i]), np.uint64(starts[i + 1]), w)
         out[i] = score + bias * w[d]
 
 
-@njit(cache=True, nogil=True)
-def _sum_rows(
-    values: Array, columns: Array, starts: Array, bias: float, rows: Array, weights: Array, out: Array
-) -> None:
-    d = out.size - 1
-    for k in range(rows.size):
-        i = rows[k]
-        weight = weights[i]
-        if weight == 0.0:
-            continue
-        if starts.size == 0:
-            add_dense(values[i * d : (i + 1) * d], weight, out)
-        else:
-            _prefetch_row(values, columns, starts, rows, k + _AHEAD)
-            add_sparse(values, columns, np.uint64(starts[i]), np.uint64(starts[i + 1]), weight, out)
-        out[d] += weight * bias
-
-
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _sum_squares(
-    values: Array, columns: Array, starts: Array, bias: float, rows: Array, weights: Array, scale: float, out: Array
-) -> None:
+def _sum_rows(
+    values: Array, columns: Array, starts: Array, bias: float, rows: Array, weights: Array, curvatures: Array,
+    out: Array, squares: Array,
+) -> None:  # fmt: skip
     d = out.size - 1
     for k in range(rows.size):
         i = rows[k]
-        weight = scale * weights[i]
+        weight, curvature = weights[i], curvatures[i]
         if starts.size == 0:
             x = values[i * d : (i + 1) * d]
             for j in range(d):
-                out[j] += weight * x[j] * x[j]
+                out[j] += weight * x[j]
+                squares[j] += curvature * x[j] * x[j]
         else:
-            _prefetch_row(values, columns, starts, rows, k + _AHEAD)
+            ask_ahead(values, columns, starts, rows, k)
             for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
-                out[np.uint64(columns[e])] += weight * values[e] * values[e]
-        out[d] += weight * bias * bias
+                out[np.uint64(columns[e])] += weight * values[e]
+                squares[np.uint64(columns[e])] += curvature * values[e] * values[e]
+        out[d] += weight * bias
+        squares[d] += curvature * bias * bias
 
 
 @njit(cache=True, nogil=True)
@@ -165,7 +154,7 @@ def _multiply_rows(
             weight = scale * weights[i] * (dot_dense(x, v) + bias * v[d])
             add_dense(x, weight, out)
         else:
-            _prefetch_row(values, columns, starts, rows, k + _AHEAD)
+            ask_ahead(values, columns, starts, rows, k)
             first, past = np.uint64(starts[i]), np.uint64(starts[i + 1])
             weight = scale * weights[i] * (dot_sparse(values, columns, first, past, v) + bias * v[d])
             add_sparse(values, columns, first, past, weight, out)
@@ -173,18 +162,8 @@ def _multiply_rows(
 
 
 @njit(cache=True, nogil=True)
-def _prefetch_row(values: Array, columns: Array, starts: Array, rows: Array, k: int) -> None:
-    if k < rows.size:
-        first, past = starts[rows[k]], starts[rows[k] + 1]
-        for e in range(first, past, _LINE // values.itemsize):
-            prefetch(values, e)
-        for e in range(first, past, _LINE // columns.itemsize):
-            prefetch(columns, e)
-
-
-@njit(cache=True, nogil=True)
-def _add_and_clear(sums: Array, out: Array) -> None:
+def _add_and_clear(sums: Array, first: int, out: Array) -> None:
     for part in range(sums.shape[0]):
         for j in range(out.size):
-            out[j] += sums[part, j]
-            sums[part, j] = 0.0
+            out[j] += sums[part, first + j]
+            sums[part, first + j] = 0.0

@@ -196,7 +196,7 @@ def check(
     )
     setting = plan.setting
     return Plan(
-        solver=plan.choice.method.name,
+        solver=plan.choice.main.name,
         reason=plan.choice.reason,
         task=setting.task,
         loss=setting.loss,
@@ -232,8 +232,8 @@ def estimate(
     of_run = estimate_run(
         plan.setting,
         size,
-        plan.choice.method.footprint_with(plan.options),
-        plan.choice.method.pace,
+        plan.choice.main.footprint_with(plan.options),
+        plan.choice.main.pace,
         tol=plan.limits.tol,
         max_seconds=plan.limits.max_seconds,
         max_passes=plan.limits.max_passes,

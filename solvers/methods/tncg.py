@@ -75,7 +75,7 @@ class TruncatedNewton(Method[BinaryProblem]):
     losses = ("hinge", "squared_hinge")
     biases = ("none", "regularized")
     options = (
-        Option("cg_tol", float, 0.1, "the share of the gradient at which a residual is small", low=1e-12, high=0.9),
+        Option("cg_tol", float, 0.2, "the share of the gradient at which a residual is small", low=1e-12, high=0.9),
         Option("subsample", bool, True, "take the first steps on part of the rows if there are many for each feature"),
     )
     footprint = Footprint(row=16.0, feature=24.0, kept_row=5.0, kept_feature=9.0)
@@ -162,10 +162,10 @@ class TruncatedNewton(Method[BinaryProblem]):
             self.squared, alpha, signed, free,
         )  # fmt: skip
         state["free"] = free[:count].copy()
-        gradient, M = w.copy(), np.ones_like(w)
-        self.products.weighted_sum(signed, self._rows(state), gradient)
-        self.products.squares(problem.costs, state["sharpness"] * state["stride"], state["free"], M)
-        state["rows_read"] += int(np.count_nonzero(signed)) + count
+        gradient, M, curvatures, pulling = w.copy(), np.ones_like(w), np.zeros(signed.size), np.flatnonzero(signed)
+        curvatures[state["free"]] = state["sharpness"] * state["stride"] * problem.costs[state["free"]]
+        self.products.sums(signed, curvatures, pulling, gradient, M)
+        state["rows_read"] += pulling.size
         state.update(gradient=gradient, M=M, primal=0.5 * _dot(w, w) + loss, half_gg=0.5 * _dot(gradient, gradient))
         r = -gradient
         d = r / M
@@ -293,13 +293,12 @@ class TruncatedNewton(Method[BinaryProblem]):
         state["w"], state["stride"] = w, 1
         alpha = np.array(earlier.get("alpha", ()), dtype=np.float64)
         if alpha.shape == state["alpha"].shape and earlier.get("total_cost") == state["total_cost"]:
-            gradient = w.copy()
-            rows = np.arange(0, alpha.size, int(earlier["stride"]))
-            self.products.weighted_sum(-self.problem.signs * alpha, rows, gradient)
+            gradient, pulling = w.copy(), np.flatnonzero(alpha)
+            self.products.sums(-self.problem.signs * alpha, np.zeros(alpha.size), pulling, gradient, np.empty_like(w))
             if np.array_equal(gradient, earlier["gradient"]):
                 # The same problem: everything is taken over, so that going on from a checkpoint repeats the
                 # uninterrupted run to the last bit.
-                state["rows_read"] += rows.size
+                state["rows_read"] += pulling.size
                 state.update({key: _copied(earlier[key]) for key in _KEPT})
                 return
         self._score(state, w, state["slack"])

@@ -66,7 +66,7 @@ def chosen(n, d, entries=None, norm=None, *, tol=1e-3, threads=1, **changed):
 )
 def test_the_method_of_a_shape(shape, changed, expected):
     choice = chosen(*shape, **changed)
-    assert choice.method.name == expected
+    assert choice.main.name == expected
     assert any(words in choice.reason for words in ("pace", "the method for", "fewer rows than features"))
 
 
@@ -74,7 +74,7 @@ def test_threads_count_for_the_methods_that_divide_their_work():
     texts = 200_000, 47_236, 15_000_000, 1.0
     squared = {"loss": "squared_hinge", "C": 3.0, "tol": 1e-6}
     assert chosen(*texts, **squared).method.name == "dcd"
-    assert chosen(*texts, **squared, threads=2).method.name == "tncg"
+    assert chosen(*texts, **squared, threads=2).main.name == "tncg"
     alone, together = (chosen(*texts, C=1.0, loss="squared_hinge", threads=threads) for threads in (1, 2))
     assert alone.method.name == together.method.name == "dcd"
     assert together.successor.passes < alone.successor.passes, "the successor is faster by two, descent is not"
@@ -92,6 +92,28 @@ def test_descent_has_a_successor_for_when_it_disappoints():
     assert of_targets.successor is not None
     assert of_targets.successor.method.name == "smooth_newton"
     assert of_targets.successor.passes > 1.0
+
+
+def test_truncated_newton_is_led_in_by_descent_and_foretold_by_its_own_pace():
+    shape = {"n_rows": 200_000, "n_features": 47_236, "n_classes": 2, "sparse": True}
+    job = {**shape, "loss": "squared_hinge", "C": 100.0, "entries": 15_000_000, "squared_norm": 1.0}
+    choice = chosen(200_000, 47_236, 15_000_000, 1.0, loss="squared_hinge", C=100.0)
+    assert (choice.method.name, choice.main.name) == ("dcd", "tncg")
+    assert solvers.estimate(**job) == solvers.estimate(**job, solver="tncg")
+    assert chosen(200_000, 47_236, 15_000_000, 1.0, loss="squared_hinge").main.name == "dcd", "it may hand over"
+
+
+def test_truncated_newton_goes_on_from_the_first_passes_of_descent():
+    random = np.random.default_rng(0)
+    X = sp.random_array((6_000, 1_500), density=0.01, rng=random, format="csr")
+    y = np.sign(X @ random.normal(size=1_500) + 0.3 * random.normal(size=6_000))
+    arguments = {"loss": "squared_hinge", "C": 1e4, "tol": 1e-6}
+    result = solvers.train(X, y, **arguments)
+    assert result.solver == "tncg"
+    assert result.solver_reason.endswith("; tncg went on after 3 passes, which led it in")
+    assert result.certificate.relative_gap <= 1e-6
+    alone = solvers.train(X, y, **arguments, solver="tncg")
+    assert result.certificate.primal == pytest.approx(alone.certificate.primal, rel=2e-6)
 
 
 def test_a_rival_that_fails_has_a_last_resort_that_never_seems_faster():

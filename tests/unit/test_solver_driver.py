@@ -123,6 +123,27 @@ def test_a_method_that_becomes_slow_hands_its_weights_over():
     assert result.certificate.relative_gap <= 1e-6
 
 
+def test_a_method_that_only_leads_in_hands_over_soon_unless_it_arrives():
+    led = DCD._replace(passes=0.0, fair_passes=3)
+    _, result = play(falling(1e-1, 0.1, 9), successor=led)
+    assert result.solver_reason == "a play; dcd went on after 3 passes, which led it in"
+    assert result.converged
+    arriving = [*falling(1e-1, 0.1, 2), (1.0, {"gap_estimate": 1e-9})]
+    assert play(arriving, successor=led)[1].solver == "scripted"
+
+
+def test_a_successor_may_have_one_itself():
+    failing = type("Failing", (Scripted,), {"name": "failing", "by_default": classmethod(_failing)})
+    last_resort = DCD._replace(passes=np.inf)
+    _, result = play(falling(1e-1, 0.98, 1000), successor=Handover(failing, 60.0, successor=last_resort))
+    assert (result.solver, result.converged) == ("dcd", True)
+    assert result.solver_reason.endswith("; dcd went on after 9 passes, where it could get no further")
+
+
+def _failing(method, problem):
+    return method(problem, [(0.9, {"finished": Status.STALLED})])
+
+
 def test_a_method_at_a_good_pace_or_the_last_in_line_goes_on():
     script = [*falling(1e-1, 0.5, 30), (1.0, {"gap_estimate": 1e-9})]
     assert play(script, successor=DCD)[1].solver == "scripted"

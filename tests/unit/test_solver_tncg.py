@@ -58,8 +58,7 @@ def test_sums_over_rows_are_those_of_numpy(storage, rows, monkeypatch):
         scores, total, squares, product = np.zeros(rows), np.ones(v.size), np.zeros(v.size), np.zeros(v.size)
         with products.threads(threads):
             products.scores(v, chosen, scores)
-            products.weighted_sum(weights, chosen, total)
-            products.squares(weights, 3.0, chosen, squares)
+            products.sums(weights, 3.0 * weights, chosen, total, squares)
             products.product(weights, 3.0, chosen, v, product)
         np.testing.assert_allclose(scores[chosen], B @ v, rtol=1e-11, atol=1e-11)
         assert not np.delete(scores, chosen).any()
