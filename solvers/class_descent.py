@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from .random_numbers import shuffle
+
 __all__ = ["ACTIVE_SHARE", "move_shares", "run_pass"]
 
 Array = NDArray[Any]
@@ -99,7 +101,7 @@ def _run_epoch(
     entries, places = np.empty(d + 1), np.empty(d + 1, np.uint32)
     v, q, change = np.empty(k), np.empty(k), np.empty(k)
     largest, gap, updates = 0.0, 0.0, 0
-    _shuffle(order, active, random_state)
+    shuffle(order, active, 1, random_state)
     is_free, curvature = balance.size > 0, bias_feature * bias_feature
     stretch = active // moves + 1 if moves > 0 else active + 1
     until_move = stretch
@@ -236,20 +238,6 @@ def _add_products(entries: Array, places: Array, change: Array, W: Array) -> Non
         x, weights = entries[e], W[places[e]]
         for m in range(change.size):
             weights[m] += x * change[m]
-
-
-@njit(cache=True, nogil=True)
-def _shuffle(order: Array, active: int, random_state: Array) -> None:
-    """A uniform permutation of order[:active] (splitmix64; numbers are scaled without division)."""
-    state = random_state[0]
-    for s in range(active):
-        state += np.uint64(0x9E3779B97F4A7C15)
-        z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = (z ^ (z >> np.uint64(31))) >> np.uint64(32)
-        j = s + np.int64((z * np.uint64(active - s)) >> np.uint64(32))
-        order[s], order[j] = order[j], order[s]
-    random_state[0] = state
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

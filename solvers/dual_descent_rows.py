@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .dual_descent_samples import are_even, best_bias, gap_term, sample_size, sampled_gap
 from .one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from .prefetching import AHEAD, LINE, prefetch
+from .random_numbers import shuffle
 
 __all__ = ["NEVER", "Sweep", "bias_share", "descend", "dual_value", "end_epoch", "gather_pool", "run_pass", "wake_all"]
 
@@ -278,7 +279,7 @@ def gather_pool(
     if size == 0 or until_scan <= 0:
         size = _gather_awake(wake, now, pool)
         until_scan = pool.size // _SCAN_SHARE
-    _shuffle(pool, size, together, random_state)
+    shuffle(pool, size, together, random_state)
     return size, until_scan
 
 
@@ -306,22 +307,6 @@ def _keep_awake(wake: Array, now: int, pool: Array, size: int) -> int:
             pool[kept] = i
             kept += 1
     return kept
-
-
-@njit(cache=True, nogil=True)
-def _shuffle(rows: Array, size: int, together: int, random_state: Array) -> None:
-    """A uniform permutation of the stretches of so many rows that make up rows[:size], but for a shorter one at the end
-    (splitmix64; numbers are scaled without division)."""
-    state, stretches = random_state[0], size // together
-    for s in range(stretches):
-        state += np.uint64(0x9E3779B97F4A7C15)
-        z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = (z ^ (z >> np.uint64(31))) >> np.uint64(32)
-        other = s + np.int64((z * np.uint64(stretches - s)) >> np.uint64(32))
-        for k in range(together):
-            rows[s * together + k], rows[other * together + k] = rows[other * together + k], rows[s * together + k]
-    random_state[0] = state
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

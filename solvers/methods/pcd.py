@@ -25,6 +25,7 @@ from solvers.errors import InvalidOptions, InvalidProblem
 from solvers.estimates import Footprint, Pace
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
+from solvers.random_numbers import shuffle
 from solvers.result import State, Status
 from solvers.rows import Floats, read_only
 
@@ -243,15 +244,15 @@ _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carr
 
 @njit(cache=True, nogil=True)
 def _visit_in_order(
-    values: Array, rows: Array, starts: Array, u: Array, scales: Array, H: Array, shuffle: bool,
+    values: Array, rows: Array, starts: Array, u: Array, scales: Array, H: Array, is_shuffled: bool,
     most: int, position: int, order: Array, w: Array, b: Array, random_state: Array,
 ) -> tuple[int, int, int, float]:  # fmt: skip
     """Steps on the columns of `order` from `position` on, until `most` entries have been read.
 
     Returns (position of the next column, entries read, steps that moved, sum of squared derivatives seen).
     """
-    if position == 0 and shuffle:
-        _shuffle(order, random_state)
+    if position == 0 and is_shuffled:
+        shuffle(order, order.size, 1, random_state)
     read, moved, seen = 0, 0, 0.0
     while position < order.size:
         if read >= most:
@@ -324,20 +325,6 @@ def _lower_slacks(values: Array, rows: Array, first: Entry, past: Entry, b: Arra
     else:
         for e in range(first, past):
             b[rows[e]] -= step * values[e]
-
-
-@njit(cache=True, nogil=True)
-def _shuffle(order: Array, random_state: Array) -> None:
-    """A uniform permutation (splitmix64; numbers are scaled without division)."""
-    state = random_state[0]
-    for s in range(order.size):
-        state += np.uint64(0x9E3779B97F4A7C15)
-        z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = (z ^ (z >> np.uint64(31))) >> np.uint64(32)
-        j = s + np.int64((z * np.uint64(order.size - s)) >> np.uint64(32))
-        order[s], order[j] = order[j], order[s]
-    random_state[0] = state
 
 
 @njit(cache=True, nogil=True)

@@ -29,6 +29,7 @@ from solvers.estimates import Footprint, Pace
 from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
+from solvers.random_numbers import next_number
 from solvers.result import State, Status
 from solvers.rows import Floats, read_only
 
@@ -247,12 +248,8 @@ def _run_steps(
 
 @njit(cache=True, nogil=True)
 def _draw_row(random_state: Array, cumulated: Array, n: int) -> int:
-    """A row in proportion to its cost, of which `cumulated` are the sums; empty: all alike (splitmix64)."""
-    random_state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = random_state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    fraction = np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+    """A row in proportion to its cost, of which `cumulated` are the sums; empty: all alike."""
+    fraction = np.float64(next_number(random_state) >> np.uint64(11)) * 2.0**-53
     if cumulated.size == 0:
         return min(int(fraction * n), n - 1)
     # Below the last sum even if the product rounds up; then the first sum above it is of a row with cost.

@@ -25,6 +25,7 @@ from solvers.estimates import Footprint, Pace
 from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.problem import RegressionProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
+from solvers.random_numbers import shuffle
 from solvers.result import State, Status
 from solvers.rows import Floats, read_only
 
@@ -277,7 +278,7 @@ def _run_epoch(
     d = w.size - 1
     bias_weight = w[d]
     largest, violations, gap, updates = 0.0, 0.0, 0.0, 0
-    _shuffle(order, active, random_state)
+    shuffle(order, active, 1, random_state)
     s = 0
     while s < active:
         i = order[s]
@@ -341,20 +342,6 @@ def _gap_term(error: float, b: float, C: float, D: float, epsilon: float) -> flo
         return ((C - size) if is_over else C) * excess + slack
     share = D * size
     return C * ((excess - share) ** 2 if is_over else excess**2 + share**2) + slack
-
-
-@njit(cache=True, nogil=True)
-def _shuffle(order: Array, active: int, random_state: Array) -> None:
-    """A uniform permutation of order[:active] (splitmix64; numbers are scaled without division)."""
-    state = random_state[0]
-    for s in range(active):
-        state += np.uint64(0x9E3779B97F4A7C15)
-        z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = (z ^ (z >> np.uint64(31))) >> np.uint64(32)
-        j = s + np.int64((z * np.uint64(active - s)) >> np.uint64(32))
-        order[s], order[j] = order[j], order[s]
-    random_state[0] = state
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
