@@ -64,6 +64,13 @@ class Choice(NamedTuple):
         """What takes most of the run, as far as is foreseen."""
         return self.method if self.successor is None or self.successor.passes > 0.0 else self.successor.method
 
+    @property
+    def from_weights(self) -> "Choice":
+        """The same for a run that begins with weights: nothing has to lead it in."""
+        if self.successor is None or self.successor.passes > 0.0:
+            return self
+        return Choice(self.successor.method, self.reason, self.successor.successor)
+
 
 def choose(solver: object, setting: Setting, size: Size | None, tol: float, threads: int = 1) -> Choice:
     """The named method, or for "auto" the one that is likely to be the fastest; a size of None is guessed."""

@@ -87,6 +87,7 @@ def train(
     plan = _plan(
         size=Size(data.stored_entries, 8, data.mean_squared_norm()),
         earlier=warm_start.get("solver") if resume else None,
+        has_weights=warm_start is not None and not resume,
         n_rows=data.n_rows,
         n_features=data.n_features,
         n_classes=labels.n_classes,
@@ -273,6 +274,7 @@ def _plan(
     options: object,
     size: Size | None = None,
     earlier: object = None,
+    has_weights: bool = False,
     **definition: Any,
 ) -> _Planned:
     """`earlier` is the solver of a run that goes on: what "auto" chose then, it stays with."""
@@ -284,6 +286,8 @@ def _plan(
     choice = choose(solver, setting, size, limits.tol, count)
     if solver == "auto" and earlier in registered() and earlier != choice.method.name:
         choice = choose(earlier, setting, size, limits.tol, count)
+    if has_weights:
+        choice = choice.from_weights
     return _Planned(
         setting=setting,
         choice=choice,

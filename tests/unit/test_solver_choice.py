@@ -112,6 +112,10 @@ def test_truncated_newton_goes_on_from_the_first_passes_of_descent():
     assert result.solver == "tncg"
     assert result.solver_reason.endswith("; tncg went on after 3 passes, which led it in")
     assert result.certificate.relative_gap <= 1e-6
+    again = solvers.train(X, y, **arguments, warm_start=(result.coef, result.intercept))
+    assert again.solver == "tncg"
+    assert "led it in" not in again.solver_reason, "weights that are there need no lead"
+    assert again.passes < result.passes / 3
     alone = solvers.train(X, y, **arguments, solver="tncg")
     assert result.certificate.primal == pytest.approx(alone.certificate.primal, rel=2e-6)
 
