@@ -4,7 +4,6 @@ A method's cheap estimate of its gap only decides when a certificate is worth it
 data; what is reported as converged has been certified.
 """
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from .checks import real_number, whole_number
 from .choice import Handover
 from .dual_refinement import DualRefinement
 from .errors import InvalidOptions
+from .patience import Patience, StallWatch
 from .problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem, RegressionProblem
 from .protocol import Method, Point, Progress, Start
 from .result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
@@ -34,9 +34,6 @@ UNESTIMATED_PASSES = 2
 NARROW = 2.0
 """A gap of so many times the tolerance is nearly there: one more pass may be enough."""
 REFINED = "dual point from the margins, refined"
-STALL_STEPS = 500
-STALL_GAIN = 1e-14
-"""A run is stuck if so many steps neither raise the bound by this relative amount nor lower the gap."""
 FAILED = (Status.STALLED, Status.NONFINITE)
 NEAR = 1e-6
 """A relative gap from which on another method is not asked to get further than one that rounding has stopped."""
@@ -82,8 +79,8 @@ def solve(
     method.threads = threads if method.uses_threads else 1
     judge = _Judge(problem, limits.tol, has_estimate=method.has_estimate)
     trace = Trace()
-    stall = _StallWatch()
-    patience = _Patience.with_one_for(successor, limits.tol)
+    stall = StallWatch()
+    patience = Patience.with_one_for(successor, limits.tol)
     state = method.init(seed, start)
     before = start.counts
 
@@ -138,10 +135,10 @@ def solve(
             if is_slow:
                 why = "which had become slow" if successor.passes > 0.0 else "which led it in"
             method, successor = successor.method.by_default(problem), successor.successor
-            patience = _Patience.with_one_for(successor, limits.tol)
+            patience = Patience.with_one_for(successor, limits.tol)
             method.threads = threads if method.uses_threads else 1
             judge.begin_anew(has_estimate=method.has_estimate)
-            stall, status = _StallWatch(), None
+            stall, status = StallWatch(), None
             state = method.init(seed, Start(coef=point.coef, intercept=point.intercept))
             before = Counts(progress.iterations, progress.passes)
             reason += f"; {method.name} went on after {progress.passes} passes, {why}"
@@ -285,68 +282,6 @@ class _Judge:
         gap = max(0.0, primal - max(bounds))
         relative = gap / max(primal, self.problem.primal_floor)
         self._kept = kept_point, Certificate(primal, max(bounds), gap, relative, source)
-
-
-class _StallWatch:
-    """Notices when nothing that a method reports has moved for a long time.
-
-    The gap is watched beside the bound: close to the optimum the bound moves by the square of what is
-    left, so it stands still in floating point while the gap is still closing. Of a method that knows
-    neither, the primal value is watched.
-    """
-
-    def __init__(self) -> None:
-        self._steps = 0
-        self._primal = np.inf
-        self._bound = -np.inf
-        self._gaps = {True: np.inf, False: np.inf}
-
-    def is_stuck(self, progress: Progress) -> bool:
-        moved = False
-        bound, gap = progress.dual_bound, progress.gap_estimate
-        if bound is not None and bound > self._bound + STALL_GAIN * abs(bound):
-            self._bound, moved = bound, True
-        if gap is not None and gap < 0.99 * self._gaps[progress.is_complete]:
-            self._gaps[progress.is_complete], moved = gap, True
-        if bound is None and gap is None and progress.primal is not None:
-            moved = progress.primal < self._primal - STALL_GAIN * abs(progress.primal)
-            self._primal = min(self._primal, progress.primal)
-        self._steps = 0 if moved else self._steps + 1
-        return self._steps >= STALL_STEPS
-
-
-class _Patience:
-    """Foretells how many passes a method still needs, from how fast its gap fell in the second half of those it had.
-
-    It is over if they are more than `enough`, but not before `fair` ones. The least gap so far counts: one that rises
-    for a pass, a step before the end, says nothing.
-    """
-
-    def __init__(self, tol: float, enough: float, fair: int) -> None:
-        self._tol = tol
-        self._enough = enough
-        self._fair = fair
-        self._gaps: list[tuple[int, float]] = []
-
-    @classmethod
-    def with_one_for(cls, successor: Handover | None, tol: float) -> "_Patience | None":
-        """None if no successor waits for its turn."""
-        if successor is None or successor.passes == math.inf:
-            return None
-        return cls(tol, successor.passes, successor.fair_passes)
-
-    def is_over(self, progress: Progress) -> bool:
-        gap = progress.gap_estimate
-        if gap is None or gap <= 0.0 or not progress.is_complete:
-            return False
-        gap = min(gap, self._gaps[-1][1]) if self._gaps else gap
-        self._gaps.append((progress.passes, gap))
-        half = next((passes, before) for passes, before in self._gaps if 2 * passes >= progress.passes)
-        had = progress.passes - half[0]
-        if progress.passes < self._fair or had == 0:
-            return False
-        fall = np.log(half[1] / gap)
-        return bool(np.log(gap / self._tol) * had > self._enough * fall)
 
 
 def _report(
