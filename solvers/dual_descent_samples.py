@@ -15,7 +15,7 @@ from .one_row import dot_dense, dot_sparse
 from .prefetching import prefetch, prefetch_row
 from .row_samples import row_of
 
-__all__ = ["are_even", "best_bias", "gap_term", "sample_size", "sampled_gap"]
+__all__ = ["are_even", "best_bias", "gap_of", "gap_term", "sample_size", "sampled_gap"]
 
 Array = NDArray[Any]
 
@@ -43,27 +43,38 @@ def sampled_gap(
     """The sum of all rows' terms of the gap, as some of them suggest; other ones for each seed."""
     n = alpha.size
     size = sample_size(n)
-    stride = n // size
-    total, squares = 0.0, 0.0
+    rows = np.empty(size, dtype=np.int64)
     for m in range(size):
-        if m + _FAR < size:
-            ahead = row_of(m + _FAR, stride, seed)
+        rows[m] = row_of(m, n // size, seed)
+    total, squares = gap_of(values, columns, starts, constants, b, w, alpha, rows)
+    spread = max(0.0, squares - total * total / size) * (1.0 - size / n)
+    return float((total + _CAUTION * np.sqrt(spread)) * n / size)
+
+
+@njit(cache=True, nogil=True)
+def gap_of(
+    values: Array, columns: Array, starts: Array, constants: Array, b: float, w: Array, alpha: Array, rows: Array
+) -> tuple[float, float]:
+    """The sum of these rows' terms of the gap, and that of their squares."""
+    total, squares = 0.0, 0.0
+    for s in range(rows.size):
+        if s + _FAR < rows.size:
+            ahead = rows[s + _FAR]
             prefetch(alpha, ahead)
             prefetch(constants, 4 * ahead)
             if starts.size > 0:
                 prefetch(starts, ahead)
-        if m + _NEAR < size:
-            i, d = row_of(m + _NEAR, stride, seed), w.size - 1
+        if s + _NEAR < rows.size:
+            i, d = rows[s + _NEAR], w.size - 1
             first = i * d if starts.size == 0 else starts[i]
             prefetch_row(values, columns, first, first + d if starts.size == 0 else starts[i + 1])
-        i = row_of(m, stride, seed)
+        i = rows[s]
         y, C, D, a = constants[i, 0], constants[i, 1], constants[i, 2], alpha[i]
         margin = y * (_score_of(values, columns, starts, i, w) + b)
         term = gap_term(margin, margin - 1.0 + D * a, a, C, D) if C > 0.0 else 0.0
         total += term
         squares += term * term
-    spread = max(0.0, squares - total * total / size) * (1.0 - size / n)
-    return float((total + _CAUTION * np.sqrt(spread)) * n / size)
+    return total, squares
 
 
 @njit(cache=True, nogil=True)
