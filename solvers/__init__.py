@@ -4,8 +4,11 @@ result = solvers.train(X, y, loss="squared_hinge", C=1.0, tol=1e-4)
 result.coef, result.intercept, result.certificate.relative_gap
 """
 
+from pathlib import Path
+
 from .errors import InvalidOptions, InvalidProblem, SolverError, UnknownSolver, UnsupportedProblem
 from .estimates import Estimate
+from .kernel_cache import forget_stale
 from .problem import Problem
 from .protocol import Planes, Point
 from .result import Certificate, LinearModel, SolveResult, Status, StepReport
@@ -36,3 +39,5 @@ __all__ = [
     "train",
     "warm_up",
 ]
+
+forget_stale(Path(__file__).parent)

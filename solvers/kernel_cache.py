@@ -1,9 +1,13 @@
-"""Compiles kernels ahead of use, and recovers from damaged files in numba's on-disk cache.
+"""Compiles kernels ahead of use, and keeps numba's on-disk cache true: it recovers from damaged files and stale ones.
 
 A process that is killed, or a disk that fills up, can leave a truncated cache file behind; numba then
 raises from inside the first call of that kernel, in every process, until someone deletes the file.
+
+A kernel is cached with the kernels and constants of other files compiled into it, but numba looks only whether its own
+file has changed: after an update, kernels that call changed ones would go on as before.
 """
 
+import contextlib
 import pickle
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,7 +16,24 @@ from typing import Any
 
 from numba.core.dispatcher import Dispatcher
 
-__all__ = ["cache_files", "kernels_of", "remove_damaged", "warm"]
+__all__ = ["cache_files", "forget_stale", "kernels_of", "remove_damaged", "warm"]
+
+
+def forget_stale(package: Path) -> None:
+    """If any source of the package has changed since this was last called, delete all kernels cached beside them."""
+    of_sources = []
+    for source in sorted(package.rglob("*.py")):
+        about = source.stat()
+        of_sources.append(f"{source.relative_to(package)} {about.st_mtime_ns} {about.st_size}")
+    now = "\n".join(of_sources)
+    noted = package / "__pycache__" / "kernels.sources"
+    with contextlib.suppress(OSError):  # where nothing can be written nothing was cached beside the sources
+        if noted.exists() and noted.read_text() == now:
+            return
+        for cached in package.rglob("*.nb[ic]"):
+            cached.unlink(missing_ok=True)
+        noted.parent.mkdir(exist_ok=True)
+        noted.write_text(now)
 
 
 def kernels_of(module: ModuleType) -> list[Any]:

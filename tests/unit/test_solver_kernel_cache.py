@@ -9,7 +9,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from solvers.kernel_cache import cache_files, kernels_of, warm
+from solvers.kernel_cache import cache_files, forget_stale, kernels_of, warm
 
 TWO_KERNELS = """
 from numba import njit
@@ -141,3 +141,61 @@ print(*sorted(signatures() - warmed), sep="\\n")
 def test_a_process_that_was_warmed_up_compiles_nothing_for_many_rows():
     done = subprocess.run([sys.executable, "-c", WARMED], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+CALLER = """
+from numba import njit
+from called import double
+
+@njit(cache=True)
+def quadruple(value):
+    return double(double(value))
+"""
+CALLED = """
+from numba import njit
+
+@njit(cache=True)
+def double(value):
+    return {} * value
+"""
+CALL = """
+import numba
+from pathlib import Path
+from solvers.kernel_cache import forget_stale
+numba.config.CACHE_DIR = ""
+{}
+import caller
+print(caller.quadruple(5), sum(caller.quadruple.stats.cache_hits.values()))
+"""
+
+
+def test_kernels_that_call_changed_ones_of_another_file_are_compiled_again(tmp_path):
+    """numba itself sees nothing of it: the first assertion after the change says so."""
+    called, root = tmp_path / "called.py", Path(__file__).resolve().parents[2]
+    (tmp_path / "caller.py").write_text(CALLER)
+
+    def run(before=""):
+        path = os.pathsep.join([str(tmp_path), str(root)])
+        done = subprocess.run(
+            [sys.executable, "-c", CALL.format(before)],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return tuple(map(int, done.stdout.split()))
+
+    forget = f"forget_stale(Path({str(tmp_path)!r}))"
+    called.write_text(CALLED.format(2))
+    assert run(forget) == (20, 0)
+    assert run(forget) == (20, 1), "what has not changed stays"
+    called.write_text(CALLED.format(10))
+    assert run() == (20, 1)
+    assert run(forget) == (500, 0)
+    assert run(forget) == (500, 1)
+
+
+def test_sources_that_cannot_be_written_beside_are_left_alone(tmp_path):
+    (tmp_path / "caller.py").write_text(CALLER)
+    (tmp_path / "__pycache__").write_text("a file where a folder should be")
+    forget_stale(tmp_path)

@@ -91,7 +91,10 @@ def warm() -> None:
     """Compile what is compiled on first use and import what is slow to import."""
     for module, _ in READERS.values():
         import_module(module, __package__)
+    from solvers.kernel_cache import forget_stale
+
     from . import csv, libsvm
 
+    forget_stale(Path(__file__).parent)
     csv.warm()
     libsvm.warm()
