@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from solvers.dual_descent_awake import solve_awake
-from solvers.dual_descent_climb import MOST_READS, climb
+from solvers.dual_descent_climb import MOST_READS, climb, combine
 from solvers.dual_descent_rows import NEVER, run_pass, wake_all
 from solvers.errors import InvalidOptions
 from solvers.estimates import Footprint, Pace
@@ -275,8 +275,8 @@ class DualDescent(Method[BinaryProblem]):
     def _estimated_norm(self, signed: Floats) -> float:
         """About |sum_i signed_i x_i|^2, from some rows."""
         sample = row_numbers(signed.size, max(16, signed.size // NORM_ROWS))
-        some, total = signed[sample], np.zeros(self.problem.data.n_features)
-        self.problem.data.taken(sample).add_weighted_column_sums(some, total)
+        some, total = np.abs(signed[sample]), np.zeros(self.problem.data.n_features + 1)
+        combine(*self.rows, self.constants, 0.0, sample, some, total)
         stride = signed.size / sample.size
         noise = float((some * some * self.constants[sample, 3]).sum())  # what the sum of unrelated rows would have
         return stride * (stride * float((total * total).sum()) - (stride - 1.0) * noise)

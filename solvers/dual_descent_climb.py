@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .one_row import add_dense, add_sparse, dot_dense, dot_sparse
 from .prefetching import ask_ahead
 
-__all__ = ["MOST_READS", "climb"]
+__all__ = ["MOST_READS", "climb", "combine"]
 
 Array = NDArray[Any]
 
@@ -61,7 +61,7 @@ def climb(
         if not product > enough:
             break
         u[:] = 0.0
-        _combine(values, columns, starts, constants, bias_feature, rows, s, u)
+        combine(values, columns, starts, constants, bias_feature, rows, s, u)
         _products(values, columns, starts, constants, bias_feature, rows, u, q)
         read += 2 * m
         curvature, square = 0.0, 0.0
@@ -110,7 +110,7 @@ def _move(
             change[k] = min(max(alpha[i] + length * p[k], 0.0), _top(constants, i)) - alpha[i]
             gain += change[k] * (1.0 - D * (alpha[i] + 0.5 * change[k]))
         u[:] = 0.0
-        _combine(values, columns, starts, constants, bias_feature, rows, change, u)
+        combine(values, columns, starts, constants, bias_feature, rows, change, u)
         read += m
         for j in range(d + 1):
             gain -= u[j] * (w[j] + 0.5 * u[j])
@@ -171,7 +171,7 @@ def _products(
 
 
 @njit(cache=True, nogil=True)
-def _combine(
+def combine(
     values: Array,
     columns: Array,
     starts: Array,
