@@ -21,13 +21,10 @@ __all__ = ["cache_files", "forget_stale", "kernels_of", "remove_damaged", "warm"
 
 def forget_stale(package: Path) -> None:
     """If any source of the package has changed since this was last called, delete all kernels cached beside them."""
-    of_sources = []
-    for source in sorted(package.rglob("*.py")):
-        about = source.stat()
-        of_sources.append(f"{source.relative_to(package)} {about.st_mtime_ns} {about.st_size}")
-    now = "\n".join(of_sources)
     noted = package / "__pycache__" / "kernels.sources"
     with contextlib.suppress(OSError):  # where nothing can be written nothing was cached beside the sources
+        stats = [(source, source.stat()) for source in sorted(package.rglob("*.py"))]
+        now = "\n".join(f"{source.relative_to(package)} {stat.st_mtime_ns} {stat.st_size}" for source, stat in stats)
         if noted.exists() and noted.read_text() == now:
             return
         for cached in package.rglob("*.nb[ic]"):
