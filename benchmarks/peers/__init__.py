@@ -22,9 +22,9 @@ COSTS = (0.01, 1.0, 100.0)
 SECONDS_A_MATCH = {"mnist": 30.0, "covtype": 30.0, "NDC 1M": 40.0, "rcv1_like 200k": 40.0, "rcv1_like 800k": 120.0}
 SECONDS_A_MATCH |= {"NDC 7M": 120.0}
 OTHER_SECONDS = 8.0
-FULL_LIMIT, QUICK_LIMIT = 2.0, 0.5
-"""The seconds that a peer always has, and in the quick comparison."""
 """For the first guess of the time left; later ones go by what the last run took."""
+FULL_LIMITS, QUICK_LIMITS = (2.0, 5.0), (0.5, 3.0)
+"""The seconds that a peer always has, and those it may take for each of ours; in the quick comparison."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -58,7 +58,7 @@ def _play_all(
     matches: list[tuple[str, str, float]], ledger: Ledger, took: Ledger, clock: str, options: argparse.Namespace
 ) -> None:
     started, peers = time.perf_counter(), Peers()
-    least_limit = QUICK_LIMIT if options.quick else FULL_LIMIT
+    limits = QUICK_LIMITS if options.quick else FULL_LIMITS
     try:
         for name, of_set in itertools.groupby(enumerate(matches), key=lambda item: item[1][0]):
             data = problems.opened(name)
@@ -67,7 +67,7 @@ def _play_all(
                 if options.minutes is not None and began - started > 60.0 * options.minutes:
                     print(f"{options.minutes:g} minutes are over; the same command goes on from here", flush=True)
                     return
-                match = Match(data, loss, C, options.threads, clock, ledger, peers, least_limit)
+                match = Match(data, loss, C, options.threads, clock, ledger, peers, *limits)
                 match.play()
                 if options.methods:
                     match.try_methods()

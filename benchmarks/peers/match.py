@@ -27,8 +27,8 @@ OUR_SECONDS, OUR_NANOSECONDS = 60.0, 200.0
 """After which ours has not arrived; the second one for each non-zero entry, if that is more."""
 LIMIT_ALONE = 5.0
 """A peer's seconds where ours did not arrive: that it arrives at all says enough."""
-LIMIT_FACTOR, LONG_LIMIT, LONG_FACTOR = 5.0, 20.0, 2.0
-"""A peer may take five times our seconds; where that is long, twice ours has to do."""
+LONG_LIMIT, LONG_FACTOR = 20.0, 2.0
+"""Where what a peer may take is long, twice our seconds have to do."""
 SHORT_SECONDS, SHORT_ROUNDS = 0.05, 7
 LONG_SECONDS, ROUNDS, LONG_ROUNDS = 1.0, 3, 2
 ENOUGH_SECONDS = 5.0
@@ -82,6 +82,8 @@ class Match(NamedTuple):
     peers: Peers
     least_limit: float = 2.0
     """The seconds that a peer always has."""
+    limit_factor: float = 5.0
+    """Seconds that a peer may take for each of ours."""
 
     def play(self) -> None:
         ours = self._each_gap()
@@ -165,7 +167,7 @@ class Match(NamedTuple):
         if not ours["converged"]:
             return max(self.least_limit, LIMIT_ALONE)
         seconds = float(ours[self.clock])
-        return max(self.least_limit, min(LIMIT_FACTOR * seconds, max(LONG_LIMIT, LONG_FACTOR * seconds)))
+        return max(self.least_limit, min(self.limit_factor * seconds, max(LONG_LIMIT, LONG_FACTOR * seconds)))
 
     # --- peers -------------------------------------------------------------------------------------------------------
 
