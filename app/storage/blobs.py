@@ -217,9 +217,9 @@ class BlobStore:
 
     def check_writable(self) -> None:
         """Raise OSError if a blob could not be written now."""
-        with self.stage() as staged:
-            staged.write(b"writable")
-            staged.flush()
+        with tempfile.TemporaryFile(dir=self.staging) as file:  # without a name: nobody takes it for an upload
+            file.write(b"writable")
+            file.flush()
 
     def sweep(self, owned: Collection[str], grace_seconds: float) -> int:
         """Delete what nobody owns and has not been touched for the grace period; returns the bytes freed."""

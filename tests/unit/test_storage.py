@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -178,6 +179,27 @@ def test_readiness_is_a_real_write_that_leaves_nothing(store: BlobStore) -> None
     store.staging.rmdir()
     with pytest.raises(OSError, match="No such file"):
         store.check_writable()
+
+
+def test_nobody_sees_what_readiness_writes(store: BlobStore) -> None:
+    """The launcher asks for readiness while the first uploads come in: a file with a name would be taken for one."""
+    try:
+        os.close(os.open(store.staging, os.O_TMPFILE | os.O_RDWR))
+    except OSError:
+        pytest.skip("this file system has no files without a name")
+    is_over, seen = threading.Event(), set[Path]()
+
+    def look() -> None:
+        while not is_over.is_set():
+            seen.update(store.staging.iterdir())
+
+    onlooker = threading.Thread(target=look)
+    onlooker.start()
+    for _ in range(300):
+        store.check_writable()
+    is_over.set()
+    onlooker.join()
+    assert seen == set()
 
 
 def test_a_store_opens_over_an_existing_one(store: BlobStore, tmp_path: Path) -> None:
