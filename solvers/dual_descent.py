@@ -17,10 +17,10 @@ and b is held close to a centre b_0 instead: with pull/2 (b - b_0)^2 added, b = 
 1 / (1 / beta^2 + pull) replaces beta^2 in the curvature. Moving the centre to b some times an epoch is the proximal
 point method in b, which converges fast as long as many alphas answer to b. Whether they do is seen by b and beta^2 S
 staying apart; then the pull is weakened, and without it this is the paper's method. It is also weakened with time, so
-that the limit is the paper's method whatever happens. In the first epoch the centre is the best b for the scores of
+that the limit is the paper's method whatever happens. At the beginning the centre is the best b for the scores of
 some rows: with a small C b is far from 0 and most alphas, at their bound, would not move it there.
 
-Where C is so small that nearly all alphas end at C, hinge begins there and not at zero.
+Where C is so small that nearly all alphas end at C, hinge begins there and not at zero; that may be near enough.
 
 Where few rows are awake and the gap still falls slowly, those are solved for together (dual_descent_awake.py); where
 many are, those between their bounds are moved together now and then (dual_descent_climb.py).
@@ -33,14 +33,15 @@ import numpy as np
 
 from solvers.dual_descent_awake import solve_awake
 from solvers.dual_descent_climb import MOST_READS, climb, combine
-from solvers.dual_descent_rows import NEVER, run_pass, wake_all
+from solvers.dual_descent_rows import NEVER, bias_mismatch, dual_value, run_pass, wake_all
+from solvers.dual_descent_samples import best_bias, likely_gap
 from solvers.errors import InvalidOptions
 from solvers.estimates import Footprint, Pace
 from solvers.problem import BinaryProblem
 from solvers.protocol import Method, Option, Point, Progress, Start
 from solvers.result import State, Status
 from solvers.row_samples import row_numbers
-from solvers.rows import Floats, read_only
+from solvers.rows import Array, Floats, read_only
 
 __all__ = ["DualDescent"]
 
@@ -56,9 +57,9 @@ TOGETHER, CACHED_BYTES, THIN = 8, 32 << 20, 0.01
 """Rows are visited in random order, but so many neighbours together if the data is more than the cache holds: memory is
 then read ahead (rcv1-like, 200k rows: an epoch takes half the time). Only of rows that share few columns, having less
 than this part of all: others, if they are sorted, need more epochs (w8a up to three times as many)."""
-FEEBLE, SLACK, NORM_ROWS = 0.1, 0.5, 2048
+FEEBLE, SLACK, SOME_ROWS = 0.1, 0.5, 2048
 """The mean C |x|^2 up to which alpha_i = C_i may be where to begin, if |w|^2 is up to so much of sum_i alpha_i, as some
-rows tell."""
+rows tell, about so many at most."""
 PULL = 30.0
 """Over the mean |x_i|^2: the bias then adds 1/30 to the curvature, and thirty free alphas are enough to move it."""
 
@@ -102,7 +103,7 @@ class DualDescent(Method[BinaryProblem]):
         # Side by side, because a random row costs one cache miss for each array it is looked up in.
         self.constants = read_only(np.stack([problem.signs, problem.costs, diagonal, norms + diagonal], axis=1))
         self.counted = counted
-        self.mean_norm = float(norms[counted].mean())
+        self.mean_norm = float(norms @ counted) / np.count_nonzero(counted)
         self.first_pull = PULL / self.mean_norm if problem.bias_feature > 0.0 and self.mean_norm > 0.0 else 0.0
         self.rows = problem.data.flat()
         self.together = self._rows_together()
@@ -125,6 +126,7 @@ class DualDescent(Method[BinaryProblem]):
             "last_gap": np.inf,
             "gap": np.inf,
             "creeps": False,
+            "is_at_bounds": False,
             "random_state": np.array([seed], dtype=np.uint64),
             "rows_until_climb": CLIMB_PASSES * pool.size,
             "gap_then": np.inf,
@@ -141,6 +143,11 @@ class DualDescent(Method[BinaryProblem]):
         return state
 
     def step(self, state: State, target: float) -> Progress:
+        if state["is_at_bounds"]:
+            state["is_at_bounds"] = False
+            progress = self._look_at_bounds(state)
+            if progress.gap_estimate is not None and progress.gap_estimate <= target:
+                return progress
         if target < state["target"] < np.inf:
             # A certificate did not see what the estimate saw: some of those asleep have something to say.
             wake_all(state["wake"], state["now"])
@@ -264,21 +271,36 @@ class DualDescent(Method[BinaryProblem]):
             shares = shares.min() / shares
         signed = problem.costs * np.where(problem.signs > 0.0, shares[1], -shares[0])
         worth = SLACK * float((signed * problem.signs).sum())
-        if self._estimated_norm(signed) > worth:
+        some = self._some_rows()
+        if self._estimated_norm(signed, some) > worth:
             return
         w = np.zeros_like(state["w"])
         data.add_weighted_column_sums(signed, w[:-1])
         state["rows_read"] = data.n_rows
         if float((w * w).sum()) <= worth:
-            state["alpha"], state["w"] = np.abs(signed), w
+            state["alpha"], state["w"], state["epochs"], state["is_at_bounds"] = np.abs(signed), w, 1, True
+            if problem.bias_feature > 0.0:
+                state["balance"][0] = best_bias(*self.rows, self.constants, problem.bias_feature, w, some)
 
-    def _estimated_norm(self, signed: Floats) -> float:
+    def _look_at_bounds(self, state: State) -> Progress:
+        """Where the run begins there, it may be over: some rows tell."""
+        alpha, w, balance, beta = state["alpha"], state["w"], state["balance"], self.problem.bias_feature
+        gap = likely_gap(*self.rows, self.constants, balance[0], w, alpha, self._some_rows())
+        gap += bias_mismatch(beta, balance)
+        dual = dual_value(alpha, self.constants, w)
+        primal = dual + gap
+        return Progress(state["epochs"], 1, primal, dual, gap / max(primal, self.problem.primal_floor))
+
+    def _some_rows(self) -> Array:
+        n_rows = self.problem.data.n_rows
+        return row_numbers(n_rows, max(16, n_rows // SOME_ROWS))
+
+    def _estimated_norm(self, signed: Floats, some: Array) -> float:
         """About |sum_i signed_i x_i|^2, from some rows."""
-        sample = row_numbers(signed.size, max(16, signed.size // NORM_ROWS))
-        some, total = np.abs(signed[sample]), np.zeros(self.problem.data.n_features + 1)
-        combine(*self.rows, self.constants, 0.0, sample, some, total)
-        stride = signed.size / sample.size
-        noise = float((some * some * self.constants[sample, 3]).sum())  # what the sum of unrelated rows would have
+        alpha, total = np.abs(signed[some]), np.zeros(self.problem.data.n_features + 1)
+        combine(*self.rows, self.constants, 0.0, some, alpha, total)
+        stride = signed.size / some.size
+        noise = float((alpha * alpha * self.constants[some, 3]).sum())  # what the sum of unrelated rows would have
         return stride * (stride * float((total * total).sum()) - (stride - 1.0) * noise)
 
     def _approach(self, state: State, coef: Floats, intercept: float) -> None:

@@ -12,10 +12,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .one_row import dot_dense, dot_sparse
-from .prefetching import prefetch, prefetch_row
+from .prefetching import ask_ahead, prefetch, prefetch_row
 from .row_samples import row_of
 
-__all__ = ["are_even", "best_bias", "gap_of", "gap_term", "sample_size", "sampled_gap"]
+__all__ = ["are_even", "best_bias", "gap_of", "gap_term", "likely_gap", "sample_size", "sampled_gap"]
 
 Array = NDArray[Any]
 
@@ -46,6 +46,15 @@ def sampled_gap(
     rows = np.empty(size, dtype=np.int64)
     for m in range(size):
         rows[m] = row_of(m, n // size, seed)
+    return likely_gap(values, columns, starts, constants, b, w, alpha, rows)
+
+
+@njit(cache=True, nogil=True)
+def likely_gap(
+    values: Array, columns: Array, starts: Array, constants: Array, b: float, w: Array, alpha: Array, rows: Array
+) -> float:
+    """The sum of all rows' terms of the gap, if these stand for all."""
+    n, size = alpha.size, rows.size
     total, squares = gap_of(values, columns, starts, constants, b, w, alpha, rows)
     spread = max(0.0, squares - total * total / size) * (1.0 - size / n)
     return float((total + _CAUTION * np.sqrt(spread)) * n / size)
@@ -89,18 +98,22 @@ def best_bias(
     values: Array, columns: Array, starts: Array, constants: Array, bias_feature: float, w: Array, rows: Array
 ) -> float:
     """The b that is best beside w if these rows stand for all of their class: where the slope in b changes its sign."""
-    costs, of_rows = np.zeros(2), np.full(2, 1e-300)
-    for i in range(constants.shape[0]):
-        costs[int(constants[i, 0] > 0.0)] += constants[i, 1]
+    up, down, of_rows = 0.0, 0.0, np.full(2, 1e-300)
+    for i in range(constants.shape[0]):  # into an array, each sum waits for the last: 160 us for 50,000 rows
+        up += constants[i, 1] * (constants[i, 0] > 0.0)
+        down += constants[i, 1] * (constants[i, 0] <= 0.0)
     signs, slacks, weights, farthest = np.empty(rows.size), np.empty(rows.size), np.empty(rows.size), 0.0
     for s in range(rows.size):
+        if starts.size > 0:
+            ask_ahead(values, columns, starts, rows, s)
         i = rows[s]
         score = _score_of(values, columns, starts, i, w)
         farthest = max(farthest, abs(score))
         signs[s], slacks[s] = constants[i, 0], 1.0 - constants[i, 0] * score
         of_rows[int(signs[s] > 0.0)] += constants[i, 1]
     for s in range(rows.size):
-        weights[s] = constants[rows[s], 1] * costs[int(signs[s] > 0.0)] / of_rows[int(signs[s] > 0.0)]
+        of_class = up if signs[s] > 0.0 else down
+        weights[s] = constants[rows[s], 1] * of_class / of_rows[int(signs[s] > 0.0)]
     is_squared = rows.size > 0 and constants[rows[0], 2] > 0.0
     low, high = -1.0 - farthest, 1.0 + farthest
     for _ in range(_BISECTIONS):

@@ -23,9 +23,6 @@ SOUND, BAD_STARTS, BAD_COLUMN, DUPLICATE_COLUMN = 0, 1, 2, 3
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
 
-_SHORT = 16  # entries of a row up to which its sum is not worth vectors
-
-
 @njit(cache=True, nogil=True)
 def are_columns_ordered(columns: Array, starts: Array, n_features: int) -> bool:
     """Whether nothing is wrong and every row's columns rise, as they nearly always do: one fast look at them.
@@ -57,25 +54,13 @@ def _look_through(columns: Array) -> tuple[int, int]:
     return count, highest
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=_SUM)
 def squared_norms_csr(values: Array, starts: Array, out: Array) -> None:
     for i in range(starts.size - 1):
-        row = values[starts[i] : starts[i + 1]]
-        if row.size > _SHORT:
-            out[i] = _sum_of_squares(row)
-        else:
-            total = 0.0
-            for k in range(row.size):
-                total += np.float64(row[k]) * row[k]
-            out[i] = total
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _sum_of_squares(row: Array) -> float:
-    total = 0.0
-    for k in range(row.size):
-        total += np.float64(row[k]) * row[k]
-    return total
+        total = 0.0
+        for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
+            total += np.float64(values[e]) * values[e]
+        out[i] = total
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

@@ -18,3 +18,20 @@ def test_hardly_any_certificate_fails() -> None:
         return sum(report.certified for report in reports)
 
     assert sum(certificates(seed) > 1 for seed in range(12)) <= 2
+
+
+def test_where_nearly_all_alphas_end_at_their_bounds_no_epoch_may_be_needed() -> None:
+    """It begins there, asks some rows how far that is from the optimum, and the certificate agrees."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((4000, 30))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.sign(X @ random.standard_normal(30))
+
+    def trained(tol: float) -> solvers.SolveResult:
+        return solvers.train(X, y, solver="dcd", loss="hinge", C=1e-3, tol=tol)
+
+    rough, precise = trained(0.05), trained(1e-6)
+    assert rough.converged
+    assert rough.state["rows_read"] == y.size
+    assert precise.converged
+    assert precise.state["rows_read"] > y.size
