@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.data import SHARED, is_sparse, load, ndc, rcv1_like
 
-__all__ = ["CACHE", "FULL", "QUICK", "BinarySet", "objective", "opened", "store", "why_missing"]
+__all__ = ["CACHE", "FULL", "QUICK", "SMALL", "BinarySet", "objective", "opened", "store", "why_missing"]
 
 CACHE = Path(__file__).resolve().parents[1] / ".bench"
 """Data, references and results of runs: git-ignored, and safe to delete."""
@@ -125,9 +125,11 @@ _MAKERS: dict[str, Callable[[], tuple[Any, Floats]]] = {
     "rcv1_like 800k": _texts(804_414),
     "NDC 7M": _clusters(7_000_000),
 }
-QUICK = ("a9a", "w8a", "ijcnn1", "magic04", "madelon", "spambase", "covtype 100k", "rcv1_like 20k")
+SMALL = ("a9a", "w8a", "ijcnn1", "magic04", "madelon", "spambase", "covtype 100k", "rcv1_like 20k")
 FULL = tuple(name for name in _MAKERS if name not in ("covtype 100k", "rcv1_like 20k"))
-"""From small to large."""
+"""The comparison with peers, from small to large."""
+QUICK = ("a9a", "w8a", "magic04", "news20_text", "NDC 1M")
+"""Some of it: sparse rows and dense ones, few features and many, few rows and many. The last one needs no file."""
 
 
 def opened(name: str) -> BinarySet:

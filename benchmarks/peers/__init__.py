@@ -23,7 +23,7 @@ SECONDS_A_MATCH = {"mnist": 30.0, "covtype": 30.0, "NDC 1M": 40.0, "rcv1_like 20
 SECONDS_A_MATCH |= {"NDC 7M": 120.0}
 OTHER_SECONDS = 8.0
 """For the first guess of the time left; later ones go by what the last run took."""
-FULL_LIMITS, QUICK_LIMITS = (2.0, 5.0), (0.5, 3.0)
+FULL_LIMITS, QUICK_LIMITS = (2.0, 5.0), (0.5, 2.0)
 """The seconds that a peer always has, and those it may take for each of ours; in the quick comparison."""
 
 
@@ -31,7 +31,8 @@ def run(options: argparse.Namespace) -> None:
     if not installed():
         raise SystemExit("the peers are not installed: `make bench` does it")
     clock = "cpu" if options.clock == "cpu" and options.threads == 1 else "seconds"
-    ledger = Ledger(problems.CACHE / f"peers-{options.clock}.jsonl", fresh=options.fresh)
+    kind = "quick-peers" if options.quick else "peers"  # peers have less time in a quick one
+    ledger = Ledger(problems.CACHE / f"{kind}-{options.clock}.jsonl", fresh=options.fresh)
     if options.fresh_ours:
         ledger.forget(lambda record: "gap" in record["of"] or record["of"].get("who") == "reference")
     wanted = options.sets.split(",") if options.sets else problems.QUICK if options.quick else problems.FULL
@@ -98,5 +99,6 @@ def _minutes(matches: list[tuple[str, str, float]], took: Ledger, options: argpa
     seconds = 0.0
     for match in matches:
         known = took.find(**_kind(*match, options))
-        seconds += known["seconds"] if known else SECONDS_A_MATCH.get(match[0], OTHER_SECONDS)
+        guess = OTHER_SECONDS if options.quick else SECONDS_A_MATCH.get(match[0], OTHER_SECONDS)
+        seconds += known["seconds"] if known else guess
     return f"{seconds / 60.0:.1f}"

@@ -27,7 +27,7 @@ bound that is proven. **Ours** is `solver="auto"`, stopped by itself, at its own
 seconds. **A peer's** seconds are those of its fastest run that reached the gap, out of runs with ever tighter
 tolerances, as if an oracle had told it where to stop; svmocas prints its objective in every iteration, so one run shows
 all. A ratio is our seconds over the fastest peer's; below 1 we are faster. `<`: no peer reached the gap within the
-seconds it had (five times ours, at least 2 s; quick: three times, 0.5 s; where that is more than 20 s, twice ours), and
+seconds it had (five times ours, at least 2 s; quick: twice, 0.5 s; where that is more than 20 s, twice ours), and
 these seconds stand for its time, so the true ratio is smaller; `>`: ours did not arrive.
 
 All start from arrays in memory. LIBLINEAR's conversion to its own structure is not in its seconds (see the last table);
