@@ -56,7 +56,7 @@ check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter
 kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing counts into numba's cache
 	@$(BIN)/python -m app.kernels
 
-bench: $(DEV_STAMP) $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
+bench: $(DEV_STAMP) kernels $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(DEV_STAMP) kernels ## random faults for SOAK_SECONDS (300) on each database, then the property and fault tests SOAK (20) times over

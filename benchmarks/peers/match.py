@@ -36,6 +36,8 @@ ENOUGH_SECONDS = 5.0
 CLOSE, CLOSE_SECONDS = 2.0, 0.05
 """A peer that takes more than so many times the fastest one's seconds, and so many more, will not become the fastest:
 it is stopped then, and is not repeated."""
+JUDGED_TWICE = 0.2
+"""Seconds of a run up to which the faster of two says whether it is close: one alone may have been disturbed."""
 FAR = 100.0
 """A run that misses the gap by this factor is not followed by the next tolerance, but by the one after it."""
 METHOD_FACTOR, METHOD_SECONDS = 1.5, 0.2
@@ -93,11 +95,17 @@ class Match(NamedTuple):
         found: dict[str, dict[float, float]] = {}
         late: dict[str, set[float]] = {}
         entrants = contenders(self.loss, self.C, self.threads)
-        _shorten(limits, self._run_svmocas(max(limits.values()), bound))
+        most = max(limits.values())
+        svmocas = self._run_svmocas(most)
+        _shorten(limits, _arrivals(svmocas, bound))
         for one in entrants:
             found[one.name], late[one.name] = self._climb(one, limits, bound, found, late)
             _shorten(limits, {gap: self._first(one, tolerance) for gap, tolerance in found[one.name].items()})
-        self._repeat(entrants, found, ours)
+        close = {gap: self._close_runs(entrants, found, gap) for gap in GAPS}
+        for number in range(1, SHORT_ROUNDS):
+            if svmocas is not None and number < min(ROUNDS, _rounds(svmocas["seconds"])):
+                self._run_svmocas(most, number)
+            self._repeat(ours, close, number)
 
     def try_methods(self) -> None:
         """Each of our methods that can do it, with no more time than makes it slower than `auto` for sure."""
@@ -224,12 +232,12 @@ class Match(NamedTuple):
         """The seconds of a run that is in the ledger."""
         return float(self._run_peer(one, tolerance, 0.0)[self.clock])
 
-    def _run_svmocas(self, limit: float, bound: float) -> dict[float, float]:
-        """Its seconds to each gap that it reached. One run shows them all: it prints every iteration's objective."""
+    def _run_svmocas(self, limit: float, number: int = 0) -> Record | None:
+        """None where it is not asked. One run shows every gap: it prints each iteration's objective."""
         if self.loss != "hinge" or self.threads > 1 or ocas.program(SVMOCAS) is None:
-            return {}
+            return None
         if self.data.nonzeros > MOST_OCAS_NONZEROS:
-            return {}
+            return None
 
         def measure() -> Record:
             rows = self.data.folder / "rows.light"
@@ -248,33 +256,42 @@ class Match(NamedTuple):
                 "trace": [(share * seconds, primal) for seconds, primal in _bests(run.iterations)],
             }
 
-        arrivals: dict[float, float] = {}
-        for number in range(ROUNDS):
-            record = self._checked(self._once(SVMOCAS, measure, round=number))
-            if record["limit"] <= record["seconds"] and record["limit"] < limit:  # it had less time then
-                record = {"of": record["of"], **measure()}
-                self.ledger.add(record)
-            for gap in GAPS:
-                reached = [seconds for seconds, primal in record["trace"] if _gap(primal, bound) <= gap]
-                if reached:
-                    arrivals[gap] = min(reached[0], arrivals.get(gap, reached[0]))
-            if number + 1 >= _rounds(record["seconds"]):
-                break
-        return arrivals
+        record = self._checked(self._once(SVMOCAS, measure, round=number))
+        if record["limit"] <= record["seconds"] and record["limit"] < limit:  # it had less time then
+            record = {"of": record["of"], **measure()}
+            self.ledger.add(record)
+        return record
 
     def _repeat(
-        self, entrants: list[Contender], found: dict[str, dict[float, float]], ours: dict[float, Record]
+        self, ours: dict[float, Record], close: dict[float, list[tuple[Contender, float, float]]], number: int
     ) -> None:
+        """A round: ours and those close to the fastest peer, each once to every gap.
+
+        Gap by gap, a peer's run that counts for two gaps would be repeated beside the first only; and a machine may be
+        half as fast a second later.
+        """
         for gap in GAPS:
-            arrived = [(one, found[one.name][gap]) for one in entrants if gap in found[one.name]]
-            first = [self._first(*run) for run in arrived]
-            close = [(run, time) for run, time in zip(arrived, first, strict=True) if time <= CLOSE * min(first)]
-            for number in range(1, SHORT_ROUNDS):
-                if ours[gap]["converged"] and number < _rounds(ours[gap][self.clock]):
-                    self.ours("auto", gap, self._our_limit(), number)
-                for (one, tolerance), time in close:
-                    if number < _rounds(time):
-                        self._run_peer(one, tolerance, 2.0 * ENOUGH_SECONDS, number)
+            if ours[gap]["converged"] and number < _rounds(ours[gap][self.clock]):
+                self.ours("auto", gap, self._our_limit(), number)
+            for one, tolerance, seconds in close[gap]:
+                if number < _rounds(seconds):
+                    self._run_peer(one, tolerance, 2.0 * ENOUGH_SECONDS, number)
+
+    def _close_runs(
+        self, entrants: list[Contender], found: dict[str, dict[float, float]], gap: float
+    ) -> list[tuple[Contender, float, float]]:
+        """Who may be the fastest to this gap, with its tolerance and seconds."""
+        arrived = [(one, found[one.name][gap]) for one in entrants if gap in found[one.name]]
+        runs = [(one, tolerance, self._faster_of_two(one, tolerance)) for one, tolerance in arrived]
+        least = min((seconds for *_, seconds in runs), default=0.0)
+        return [run for run in runs if run[2] <= CLOSE * least]
+
+    def _faster_of_two(self, one: Contender, tolerance: float) -> float:
+        """Its seconds; of a short run, which anything may have disturbed, those of a second one if they are less."""
+        seconds = self._first(one, tolerance)
+        if seconds > JUDGED_TWICE:
+            return seconds
+        return min(seconds, float(self._run_peer(one, tolerance, 2.0 * ENOUGH_SECONDS, 1)[self.clock]))
 
     # --- what is written down ----------------------------------------------------------------------------------------
 
@@ -301,6 +318,13 @@ class Match(NamedTuple):
         if "primal" in record and record["primal"] < bound * (1.0 - SAME_BOUND):
             print(f"  OUR BOUND IS WRONG: {record['of']['who']} reaches {record['primal']!r}, the bound is {bound!r}")
         return record
+
+
+def _arrivals(svmocas: Record | None, bound: float) -> dict[float, float]:
+    """Its seconds to each gap that it reached."""
+    trace = [] if svmocas is None else svmocas["trace"]
+    first = {gap: min((s for s, primal in trace if _gap(primal, bound) <= gap), default=None) for gap in GAPS}
+    return {gap: seconds for gap, seconds in first.items() if seconds is not None}
 
 
 def _shorten(limits: dict[float, float], arrivals: dict[float, float]) -> None:

@@ -31,12 +31,13 @@ seconds it had (five times ours, at least 2 s; quick: twice, 0.5 s; where that i
 these seconds stand for its time, so the true ratio is smaller; `>`: ours did not arrive.
 
 All start from arrays in memory. LIBLINEAR's conversion to its own structure is not in its seconds (see the last table);
-scikit-learn and Snap ML convert inside `fit`, which cannot be taken apart. Dense data of which less than half is non-
-zero is handed to them as CSR. Ours and the peers take turns; the least of 3 runs counts (7 if they are shorter than
-0.05 s, 2 if longer than a second, 1 if longer than five). Once a peer has reached a gap, others have twice its seconds,
-and are not repeated if they need more: they are not the fastest. LinearSVC is tried at the tolerances that were right
-for LIBLINEAR, whose code it contains, and at tighter ones. A set with a date behind it was not run again since that
-day: its row is of a run of its own, ours and the peers in turn like the others, by the code of then.
+scikit-learn and Snap ML convert inside `fit`, which cannot be taken apart. Dense data of which less than half is
+non-zero is handed to them as CSR. In each round ours and the peers run once to every gap; the least of 3 rounds counts
+(7 if they are shorter than 0.05 s, 2 if longer than a second, 1 if longer than five). Once a peer has reached a gap,
+others have twice its seconds, and are not repeated if they need more: they are not the fastest. LinearSVC is tried at
+the tolerances that were right for LIBLINEAR, whose code it contains, and at tighter ones. A set with a date behind it
+was not run again since that day: its row is of a run of its own, ours and the peers in turn like the others, by the
+code of then.
 """
 
 
