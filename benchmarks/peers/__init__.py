@@ -9,6 +9,8 @@ import itertools
 import time
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 import solvers
 from benchmarks import problems
 from benchmarks.peers import ocas, report
@@ -43,7 +45,8 @@ def run(options: argparse.Namespace) -> None:
     print(f"{len(matches)} matches of {len(GAPS)} gaps, about {_minutes(matches, took, options)} min", flush=True)
     solvers.warm_up()
     try:
-        _play_all(matches, ledger, took, clock, options)
+        with threadpool_limits(options.threads):  # as a worker has it; of objectives, threads would spin on in our runs
+            _play_all(matches, ledger, took, clock, options)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here. What there is:")
     found = [group for group in groups(ledger, options.threads, clock) if group.data in wanted]
