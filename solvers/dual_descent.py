@@ -103,7 +103,7 @@ class DualDescent(Method[BinaryProblem]):
         # Side by side, because a random row costs one cache miss for each array it is looked up in.
         self.constants = read_only(np.stack([problem.signs, problem.costs, diagonal, norms + diagonal], axis=1))
         self.counted = counted
-        self.mean_norm = float((norms * counted).sum()) / np.count_nonzero(counted)
+        self.mean_norm = float(norms[counted].mean())
         self.first_pull = PULL / self.mean_norm if problem.bias_feature > 0.0 and self.mean_norm > 0.0 else 0.0
         self.rows = problem.data.flat()
         self.together = self._rows_together()
