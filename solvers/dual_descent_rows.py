@@ -130,7 +130,7 @@ def run_pass(
             likely = np.inf
             if is_close and _FEW * pool_size >= pool.size:
                 if not are_even(terms, term_squares, past - first, alpha.size):
-                    # No sample tells of these; but the rows visited so far are more than one, and in random order.
+                    # No sample tells of these, but the rows visited so far: they are many more, and in random order.
                     if is_fresh and k < _SEGMENTS:
                         likely = (gap + _CAUTION * np.sqrt(gap_squares)) * _SEGMENTS / k
                 elif until_sample <= 0:

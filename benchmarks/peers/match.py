@@ -291,7 +291,8 @@ class Match(NamedTuple):
         seconds = self._first(one, tolerance)
         if seconds > JUDGED_TWICE:
             return seconds
-        return min(seconds, float(self._run_peer(one, tolerance, 2.0 * ENOUGH_SECONDS, 1)[self.clock]))
+        second = self._run_peer(one, tolerance, 2.0 * ENOUGH_SECONDS, 1)
+        return min(seconds, float(second.get(self.clock, seconds)))
 
     # --- what is written down ----------------------------------------------------------------------------------------
 
