@@ -99,7 +99,7 @@ def best_bias(
 ) -> float:
     """The b that is best beside w if these rows stand for all of their class: where the slope in b changes its sign."""
     up, down, of_rows = 0.0, 0.0, np.full(2, 1e-300)
-    for i in range(constants.shape[0]):  # into an array, each sum waits for the last: 160 us for 50,000 rows
+    for i in range(constants.shape[0]):  # into an array, each sum would wait for the last
         up += constants[i, 1] * (constants[i, 0] > 0.0)
         down += constants[i, 1] * (constants[i, 0] <= 0.0)
     signs, slacks, weights, farthest = np.empty(rows.size), np.empty(rows.size), np.empty(rows.size), 0.0

@@ -35,3 +35,16 @@ def test_where_nearly_all_alphas_end_at_their_bounds_no_epoch_may_be_needed() ->
     assert rough.state["rows_read"] == y.size
     assert precise.converged
     assert precise.state["rows_read"] > y.size
+
+
+def test_an_epoch_ends_early_where_few_rows_have_most_of_the_gap() -> None:
+    """No sample tells of these; were the rows that it has visited not asked, it would be 2.97 passes."""
+    random = np.random.default_rng(0)
+    X = (random.random((20_000, 60)) < 0.1).astype(np.float64)
+    scores = X @ random.standard_normal(60) + random.standard_normal(20_000)
+    y = np.where(scores > np.quantile(scores, 0.97), 1.0, -1.0)
+    reports: list[solvers.StepReport] = []
+    result = solvers.train(X, y, solver="dcd", loss="hinge", C=0.01, tol=1e-2, callback=reports.append)
+    assert result.converged
+    assert result.state["rows_read"] < 2.5 * y.size
+    assert sum(report.certified for report in reports) == 1
