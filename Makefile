@@ -54,7 +54,7 @@ check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter
 
 # Once, before many processes need them at the same time.
 kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing counts into numba's cache
-	@$(BIN)/python -m app.kernels
+	@$(BIN)/python -m app.runtime.warm_up
 
 bench: $(DEV_STAMP) kernels $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -79,9 +79,9 @@ $(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 # Before the service starts: else the first job would wait for it, longer than the README's session does.
-$(COMPILED_STAMP): $(RUN_STAMP) $(wildcard solvers/*.py solvers/*/*.py app/datasets/formats/*.py app/preprocess/*.py app/worker/*.py)
+$(COMPILED_STAMP): $(RUN_STAMP) $(shell find solvers app/datasets app/preprocess app/worker -name "*.py")
 	@echo "compiling the kernels that reading and training start with, once (about a minute)"
-	@$(BIN)/python -c 'import app.datasets.preload, app.worker.preload'
+	@$(BIN)/python -c 'import app.datasets.reading.parser_preload, app.worker.preload'
 	@touch $@
 
 # What tests need contains what running needs.

@@ -33,7 +33,7 @@ def serve(
     processes: Annotated[int | None, typer.Option(help="HTTP processes that share the port")] = None,
 ) -> None:
     """Migrate, then run the API and its workers until Ctrl-C."""
-    from app.launcher import launch
+    from app.runtime.launcher import launch
 
     flags = {"host": host, "port": port, "data_dir": data_dir, "workers": workers, "processes": processes}
     raise typer.Exit(launch(_settings(**flags)))
@@ -45,7 +45,7 @@ def worker(
     workers: Annotated[int | None, typer.Option(help="training processes")] = None,
 ) -> None:
     """Run only the workers; several machines may share one database and storage."""
-    from app.launcher import run_worker
+    from app.runtime.launcher import run_worker
 
     run_worker(_settings(data_dir=data_dir, workers=workers))
 
@@ -67,7 +67,7 @@ def demo(
     api_key: Annotated[str | None, typer.Option(envvar="HYPERPLANE_API_KEY", help="its key")] = None,
 ) -> None:
     """Upload a bundled CSV, train, wait and predict; starts a temporary server if none runs."""
-    from app.demo import run_demo
+    from app.admin.demo import run_demo
 
     raise typer.Exit(run_demo(url, api_key, _settings()))
 
@@ -92,7 +92,7 @@ def backup(
     target: Annotated[Path, typer.Argument(help="a folder that is not there yet, or empty")], data_dir: DataDir = None
 ) -> None:
     """Write all rows and files, as they are at one moment, into a folder; the service may go on meanwhile."""
-    from app.backup import BackupError, back_up
+    from app.admin.backup import BackupError, back_up
 
     try:
         made = back_up(_settings(data_dir=data_dir), target)
@@ -107,7 +107,7 @@ def restore(
     source: Annotated[Path, typer.Argument(help="a folder that `backup` wrote")], data_dir: DataDir = None
 ) -> None:
     """Fill an empty database and data folder from a backup, of whichever database, then verify all of it."""
-    from app.backup import BackupError, fill_from
+    from app.admin.backup import BackupError, fill_from
 
     try:
         fill_from(_settings(data_dir=data_dir), source)
@@ -125,7 +125,7 @@ def verify(
     """Re-hash every stored file and check every row against its files. Exit code 1 if anything is wrong."""
     if backup is not None:
         _verify_backup(backup)
-    from app.verify import verify_storage
+    from app.admin.integrity import verify_storage
 
     report = verify_storage(_settings(data_dir=data_dir))
     for line in report.lines():
@@ -179,7 +179,7 @@ def revoke_key(key_id: str, data_dir: DataDir = None) -> None:
 
 
 def _verify_backup(folder: Path) -> None:
-    from app.backup import BackupError, check_backup
+    from app.admin.backup import BackupError, check_backup
 
     try:
         _, faults = check_backup(folder)

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.machine import memory_bytes
+from app.system.resources import memory_bytes
 
 PREFIX = "HYPERPLANE_"
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")

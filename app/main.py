@@ -16,34 +16,35 @@ from fastapi.staticfiles import StaticFiles
 from fastapi.telemetry import TelemetryConfig
 
 from app import __version__
-from app.aliases import endpoints as aliases
 from app.config import Settings
 from app.datasets import endpoints as datasets
-from app.datasets.ingest import Ingestor
-from app.datasets.inside import Examiner
-from app.datasets.processing import Processor
+from app.datasets.inspection.examiner import Examiner
+from app.datasets.reading.ingestor import Ingestor
+from app.datasets.reading.processor import Processor
+from app.datasets.uploads import endpoints as uploads
+from app.datasets.uploads import service as uploads_service
+from app.datasets.uploads.part_files import PartFiles
 from app.db import Database
-from app.deps import Context, known_query_only
 from app.errors import Problem, install_handlers
-from app.evaluations import endpoints as evaluations
 from app.health import endpoints as health
-from app.idempotency import once
-from app.inference import endpoints as inference
-from app.jobs import catalogue, snapshots
 from app.jobs import endpoints as jobs
 from app.jobs import model_endpoints as model_jobs
+from app.jobs import snapshot_endpoints as snapshots
+from app.jobs import solver_endpoints as catalogue
 from app.jobs.events import EventFeed
 from app.keys.guard import Guard
 from app.models import endpoints as models
+from app.models.aliases import endpoints as aliases
+from app.models.evaluations import endpoints as evaluations
 from app.models.exports import endpoints as exports
 from app.predictions import endpoints as predictions
-from app.predictions.edge import DirectRoutes
-from app.predictions.served import ServedModels
+from app.predictions.model_cache import ServedModels
+from app.predictions.model_request import DirectRoutes
+from app.predictions.open_inference import endpoints as inference
 from app.predictions.shadow import Shadows
 from app.storage import BlobStore
-from app.uploads import endpoints as uploads
-from app.uploads import service as uploads_service
-from app.uploads.parts import PartFiles
+from app.web import idempotency as once
+from app.web.context import Context, known_query_only
 from app.webhooks import endpoints as webhooks
 from app.webhooks.dispatcher import Dispatcher
 

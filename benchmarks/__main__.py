@@ -12,7 +12,10 @@ BY_DEFAULT = ("peers", "scaling", "headlines", "certificates", "memory")
 
 
 def main() -> int:
-    names = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__"]
+    found = [
+        module.name.removeprefix("benchmarks.") for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks.")
+    ]
+    names = [name for name in found if name != "__main__" and not name.startswith("peers.")]
     loaded = {name: importlib.import_module(f"benchmarks.{name}") for name in names}
     measurements = {name: module for name, module in loaded.items() if hasattr(module, "run")}
     parser = argparse.ArgumentParser(prog="make bench", formatter_class=argparse.RawDescriptionHelpFormatter)

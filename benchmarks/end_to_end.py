@@ -22,8 +22,8 @@ import pyarrow.csv
 
 from benchmarks.data import load
 from benchmarks.uploads import DOCS, MB, peer_python
-from tests.serving import Service, checked, children_of, free_port, running_service
-from tests.tables import csv_text, noisy_rows
+from tests.support.serving import Service, checked, children_of, free_port, running_service
+from tests.support.tables import csv_text, noisy_rows
 
 ROUNDS = 3
 SAMPLE_SECONDS = 0.02

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from benchmarks.data import SHARED, is_sparse, load, ndc
 from benchmarks.page import Page
-from tests.serving import Service, checked, running_service
+from tests.support.serving import Service, checked, running_service
 
 LOOK_SECONDS = 0.005
 LIMIT_SECONDS = 10.0

@@ -15,7 +15,7 @@ from benchmarks import problems
 from benchmarks.growth import with_growth
 from benchmarks.page import Page
 from benchmarks.peers import LOSSES
-from solvers.registry import registered
+from solvers.engine.registry import registered
 
 SETS = ("mnist", "covtype", "NDC 1M", "rcv1_like 200k")
 QUICK_SETS = ("covtype 100k", "rcv1_like 20k")

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.serving import Service, free_port, running_service, wait_until
-from tests.tables import csv_text, noisy_rows
+from tests.support.serving import Service, free_port, running_service, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 ONE_ROW_FEATURES = 123
 BATCH_ROWS, BATCH_FEATURES = 1000, 50

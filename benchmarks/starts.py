@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 
-from tests.postgres import fresh_database, running_server
-from tests.serving import Service, running_service
-from tests.tables import csv_text, noisy_rows
+from tests.support.postgres import fresh_database, running_server
+from tests.support.serving import Service, running_service
+from tests.support.tables import csv_text, noisy_rows
 
 JOBS = 40
 PAUSE_SECONDS = 0.1

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from app.frame import Column, Frame, Strings
 from app.preprocess import text_counts
+from app.preprocess.fit import fit, transform
 from app.preprocess.spec import Preprocess
-from app.preprocess.training import fit, transform
+from app.tabular.frame import Column, Frame, Strings
 from benchmarks import data
 
 ROUNDS = 3

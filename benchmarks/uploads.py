@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.data import load
 from benchmarks.line_plot import write_plot
-from tests.serving import Service, children_of, free_port, running_service
+from tests.support.serving import Service, children_of, free_port, running_service
 
 LARGE_BYTES = 5_000_000_000
 BLOCK_ROWS = 200_000

@@ -6,22 +6,25 @@ result.coef, result.intercept, result.certificate.relative_gap
 
 from pathlib import Path
 
-from .errors import InvalidOptions, InvalidProblem, SolverError, UnknownSolver, UnsupportedProblem
-from .estimates import Estimate
-from .kernel_cache import forget_stale
-from .problem import Problem
-from .protocol import Planes, Point
-from .result import Certificate, LinearModel, SolveResult, Status, StepReport
-from .training import available, check, estimate, train
-from .verification import Verdict, certify
-from .warming import warm_up
+from solvers.api import Verdict, available, certify, check, estimate, train
+from solvers.cost import Estimate
+from solvers.errors import InvalidOptions, InvalidProblem, SolverError, UnknownSolver, UnsupportedProblem
+from solvers.linalg.kernel_cache import forget_stale
+from solvers.method import Planes, Point
+from solvers.problem.problems import Problem
+from solvers.problem.spec import PARAMETERS, Parameter, Parameters
+from solvers.result import Certificate, LinearModel, SolveResult, Status, StepReport
+from solvers.warm_up import warm_up
 
 __all__ = [
+    "PARAMETERS",
     "Certificate",
     "Estimate",
     "InvalidOptions",
     "InvalidProblem",
     "LinearModel",
+    "Parameter",
+    "Parameters",
     "Planes",
     "Point",
     "Problem",

@@ -5,7 +5,7 @@ import math
 import numbers
 from collections.abc import Sequence
 
-from .errors import SolverError
+from solvers.errors import SolverError
 
 __all__ = ["one_of", "real_number", "whole_number"]
 

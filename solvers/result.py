@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .errors import InvalidProblem
+from solvers.errors import InvalidProblem
 
 if TYPE_CHECKING:
-    from .protocol import Point
+    from solvers.method import Point
 
 __all__ = ["Certificate", "Counts", "LinearModel", "SolveResult", "State", "Status", "StepReport"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres import fresh_database, running_server
-from tests.serving import Service, running_service
+from tests.support.postgres import fresh_database, running_server
+from tests.support.serving import Service, running_service
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
 

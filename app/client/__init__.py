@@ -19,7 +19,7 @@ from app.client.errors import ApiError, Json, checked
 from app.client.jobs import Jobs
 from app.client.parts import upload_in_parts
 from app.client.rows import body_of
-from app.media_types import ENCODING_SUFFIXES, SUFFIXES, guess_type
+from app.web.media_types import ENCODING_SUFFIXES, SUFFIXES, guess_type
 
 __all__ = ["ApiError", "Client"]
 

@@ -3,7 +3,7 @@
 import io
 from typing import Any
 
-from app.media_types import CSV, NPY, NPZ
+from app.web.media_types import CSV, NPY, NPZ
 
 
 def body_of(rows: Any) -> dict[str, Any]:

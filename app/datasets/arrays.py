@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from app.datasets.schemas import Label
 from app.db.tables import DatasetRow
-from app.frame import Column, Frame, Strings
 from app.storage import BlobStore
+from app.tabular.frame import Column, Frame, Strings
 
 SAMPLED_NUMBERS, SAMPLED_PARTS = 4096, 16
 

@@ -10,31 +10,23 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from app.datasets import inside, service
+from app.datasets import service
 from app.datasets.formats import MEDIA_TYPES
-from app.datasets.inside import Examiner
-from app.datasets.options import InReadOptions
-from app.datasets.processing import Processor
-from app.datasets.receive import FILE_BODY, receive_file
+from app.datasets.inspection import examiner as inside
+from app.datasets.inspection.examiner import Examiner
+from app.datasets.reading.processor import Processor
+from app.datasets.reading.read_options import InReadOptions
+from app.datasets.reading.receive import FILE_BODY, receive_file
 from app.datasets.repository import Filters
-from app.datasets.schemas import (
-    ColumnStatistics,
-    Dataset,
-    DatasetSummary,
-    Deleted,
-    Issues,
-    Preview,
-    Status,
-    TaskHint,
-)
+from app.datasets.schemas import ColumnStatistics, Dataset, DatasetSummary, Deleted, Issues, Preview, Status, TaskHint
 from app.datasets.service import Received
 from app.db.tables import DatasetRow
-from app.deps import Context, CreatedAfter, InContext, InPage, Listing, label_parameters, listing
 from app.errors import BadRange, problems
-from app.files import StoredFile
-from app.idempotency.once import InStreamedOnce, Once
 from app.names import Name
-from app.waiting import Wait, preferred_wait, wait_until_done
+from app.web.context import Context, CreatedAfter, InContext, InPage, Listing, label_parameters, listing
+from app.web.file_response import StoredFile
+from app.web.idempotency import InStreamedOnce, Once
+from app.web.long_poll import Wait, preferred_wait, wait_until_done
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 

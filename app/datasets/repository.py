@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Update, and_, select, update
 from sqlalchemy.orm import Session
 
 from app.db.engine import current_time
-from app.db.lists import newest
+from app.db.queries import newest
 from app.db.tables import DatasetRow
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from app.errors import ErrorItem
-from app.frame import Kind
+from app.tabular.frame import Kind
 
 Label = str | int | float
 Status = Literal["processing", "ready", "invalid"]

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from app.datasets import repository
 from app.datasets.formats import Format, ReadOptions
-from app.datasets.parse import Parsed
+from app.datasets.reading.parse import Parsed
 from app.datasets.repository import Claim, Filters
 from app.db import Database
 from app.db.engine import current_time
@@ -27,8 +27,7 @@ from app.db.tables import DatasetRow
 from app.errors import AppError, Conflict, Invalid, NotFound
 from app.ids import is_id, new_id
 from app.jobs import repository as jobs
-from app.storage import BlobStore
-from app.storage import repository as ownership
+from app.storage import BlobStore, ownership
 from app.storage.reclaim import own_existing, reclaim
 
 KEEP_INVALID = timedelta(hours=24)

@@ -19,8 +19,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.types import TypeDecorator
 
-from app.db.announcements import ANNOUNCED
-from app.db.turns import Turns
+from app.db.notify import ANNOUNCED
+from app.db.write_queue import Turns
 
 SAFE_WAL_VERSION = (3, 51, 3)
 LOCK_WAIT_MS = 30_000

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 from sqlalchemy import text
 
 from app.db.migrate import is_current
-from app.deps import Context, InContext
-from app.workers_sign import WorkersSign
+from app.system.readiness import WorkersSign
+from app.web.context import Context, InContext
 
 router = APIRouter(tags=["health"])
 

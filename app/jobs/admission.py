@@ -13,11 +13,10 @@ from app.config import MIB, Settings
 from app.datasets.arrays import mean_squared_norm
 from app.db.tables import DatasetRow
 from app.errors import invalid_field
-from app.jobs.preprocessing import Expected, expected, resolve
 from app.jobs.schemas import SplitByShare, TrainRequest
-from app.jobs.task import choose_task
-from app.storage import BlobStore
-from app.storage import repository as ownership
+from app.jobs.validation.preprocessing import Expected, expected, resolve
+from app.jobs.validation.task import choose_task
+from app.storage import BlobStore, ownership
 
 PROCESS_BYTES = 64 * MIB
 """Private memory of a training process beside its work, what it has loaded or written since it was forked: 30 MB after

@@ -6,10 +6,10 @@ What no worker has is changed here. A running job is told through its column `re
 from sqlalchemy.orm import Session
 
 from app.db.engine import current_time
+from app.db.job_state import JobStatus, Request, outranks
 from app.db.tables import JobRow
 from app.errors import Conflict
 from app.jobs import queue, repository, service
-from app.jobs.state import JobStatus, Request, outranks
 
 NO_MODEL_YET = "no_model_yet"
 

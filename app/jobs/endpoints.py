@@ -8,8 +8,19 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
+from app.db.job_state import JobStatus
 from app.db.tables import EventRow, JobRow
-from app.deps import (
+from app.errors import AppError, invalid_field, problems
+from app.ids import is_id
+from app.jobs import control, service
+from app.jobs import model_jobs as on_model
+from app.jobs.admission import Admission
+from app.jobs.events import EVENTS_ANSWER, EventFeed, wants_stream
+from app.jobs.model_requests import JobRequest
+from app.jobs.repository import Filters
+from app.jobs.schemas import Event, Job, JobSummary, JobType, Task, Trace, TrainRequest, Validation
+from app.names import Name
+from app.web.context import (
     Context,
     CreatedAfter,
     InContext,
@@ -20,18 +31,8 @@ from app.deps import (
     listing,
     no_body,
 )
-from app.errors import AppError, invalid_field, problems
-from app.idempotency.once import InOnce, Once
-from app.ids import is_id
-from app.jobs import control, on_model, service
-from app.jobs.admission import Admission
-from app.jobs.events import EVENTS_ANSWER, EventFeed, wants_stream
-from app.jobs.model_requests import JobRequest
-from app.jobs.repository import Filters
-from app.jobs.schemas import Event, Job, JobSummary, JobType, Task, Trace, TrainRequest, Validation
-from app.jobs.state import JobStatus
-from app.names import Name
-from app.waiting import Wait, preferred_wait, wait_until_done
+from app.web.idempotency import InOnce, Once
+from app.web.long_poll import Wait, preferred_wait, wait_until_done
 from app.webhooks import service as webhooks
 from app.webhooks.schemas import NewWebhook
 

@@ -18,11 +18,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.config import Settings
 from app.db import Database
+from app.db.job_state import JobStatus
 from app.db.tables import EventRow, JobRow
 from app.errors import Unavailable
 from app.jobs import repository, service
 from app.jobs.schemas import Event, JobSummary
-from app.jobs.state import JobStatus
 
 log = logging.getLogger(__name__)
 

@@ -9,18 +9,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Response
 from sqlalchemy.orm import Session
 
-from app.deps import Context, InContext, json_only
 from app.errors import problems
-from app.files import StoredFile
-from app.idempotency.once import InOnce
-from app.jobs import on_model
+from app.jobs import model_jobs as on_model
 from app.jobs.endpoints import queue_job
+from app.jobs.model_jobs import Which
 from app.jobs.model_requests import EvaluateOptions, EvaluateRequest, VerifyOptions, VerifyRequest
-from app.jobs.on_model import Which
 from app.jobs.schemas import Job
-from app.media_types import ARROW, CSV, NDJSON, PARQUET
 from app.models import service as models
 from app.storage.reclaim import reclaim
+from app.web.context import Context, InContext, json_only
+from app.web.file_response import StoredFile
+from app.web.idempotency import InOnce
+from app.web.media_types import ARROW, CSV, NDJSON, PARQUET
 
 router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(json_only)])
 

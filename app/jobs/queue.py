@@ -9,13 +9,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.db.announcements import announce
 from app.db.engine import current_time
+from app.db.job_state import JobStatus, Request
+from app.db.notify import announce
 from app.db.tables import JobRow
 from app.jobs import repository
 from app.jobs.repository import Claim, Room
-from app.jobs.state import JobStatus, Request
-from app.storage import repository as ownership
+from app.storage import ownership
 
 NOTHING_KEPT: dict[str, Any] = {"checkpoint": None, "snapshot": None}
 """The columns of a job that has ended: it will not go on."""

@@ -8,12 +8,12 @@ from typing import Any
 from sqlalchemy import Select, and_, func, or_, select, true, update
 from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
-from app.db.announcements import announce
 from app.db.engine import current_time
-from app.db.lists import newest
+from app.db.job_state import EVENT_TYPES, JobStatus, Request, check_transition
+from app.db.notify import announce
+from app.db.queries import newest
 from app.db.tables import EventRow, JobRow
 from app.ids import following_id, new_id
-from app.jobs.state import EVENT_TYPES, JobStatus, Request, check_transition
 from app.webhooks import repository as outbox
 
 OWNER_SEPARATOR = "/"

@@ -8,15 +8,16 @@ from sqlalchemy.orm import Session
 import solvers
 from app.datasets import service as datasets
 from app.db.engine import current_time
+from app.db.job_state import JobStatus
 from app.db.tables import DatasetRow, EventRow, JobRow
 from app.errors import AppError, Conflict, ErrorItem, NotFound, invalid_field
 from app.ids import is_id, new_id
-from app.jobs import preprocessing, repository, warm_start
+from app.jobs import repository
 from app.jobs.admission import Admission, Needs
-from app.jobs.refusals import class_misses_folds, solver_refusal
 from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainRequest
-from app.jobs.state import JobStatus
-from app.jobs.task import CLASS_TASKS, check_labels, choose_task
+from app.jobs.validation import preprocessing, warm_start
+from app.jobs.validation.refusals import class_misses_folds, solver_refusal
+from app.jobs.validation.task import CLASS_TASKS, check_labels, choose_task
 from app.preprocess.spec import Preprocess
 from app.storage import BlobStore
 

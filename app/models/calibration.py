@@ -1,6 +1,6 @@
 """From scores to probabilities: one curve for two classes, one a class for several. numpy only: predict needs it.
 
-How a curve is fitted is in app/worker/calibration.py; here is what it means, and its place in a model file:
+How a curve is fitted is in app/worker/train/calibrate.py; here is what it means, and its place in a model file:
 
     platt      p = 1 / (1 + exp(-(slope f + shift))), slope >= 0       arrays: slope, shift, one number a curve
     isotonic   straight lines between points that never fall           arrays: scores, values, and starts of the curves
@@ -17,8 +17,8 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from app.models.file import CorruptModel, ModelFile
+from app.tabular.types import Array
 
-Array = np.ndarray[Any, Any]
 Method = Literal["platt", "isotonic"]
 Argument = Literal["score", "margin"]
 

@@ -6,15 +6,15 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from app.db.tables import ModelRow
-from app.deps import CreatedAfter, InContext, InPage, Listing, listing
 from app.errors import NotFound, problems
-from app.idempotency.once import InOnce
 from app.models import file, service
 from app.models.repository import Filters
 from app.models.schemas import Model, ModelSummary, StrongestWeights, Weights
 from app.models.weights import all_weights, npy_weights, strongest_weights
 from app.names import Name
 from app.storage.reclaim import reclaim
+from app.web.context import CreatedAfter, InContext, InPage, Listing, listing
+from app.web.idempotency import InOnce
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 

@@ -19,12 +19,13 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from app.tabular.types import Array
+
 MAGIC = b"HYPRPLN1"
 PREFIX = struct.Struct("<8sQ32s")  # magic, length of the header, SHA-256 of the rest
 ALIGNMENT = 64
 MAX_HEADER_BYTES = 1 << 30
 
-Array = np.ndarray[Any, Any]
 Task = Literal["binary", "multiclass", "ordinal", "regression"]
 
 

@@ -20,11 +20,12 @@ from app.errors import UnsupportedMediaType, invalid_field
 from app.ids import new_id
 from app.models import file, service
 from app.models.calibration import Calibration
-from app.models.exports import FORMATS, json_document, liblinear, tensors
+from app.models.exports import FORMATS, json_document, liblinear
+from app.models.exports import safetensors as tensors
 from app.models.exports.probe import probe_of
 from app.models.exports.subject import Subject
 from app.models.file import CorruptModel
-from app.models.parts import Parts, check_claims
+from app.models.model_parts import Parts, check_claims
 from app.models.schemas import Certificate
 from app.storage import BlobStore
 

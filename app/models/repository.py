@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
-from app.db.lists import newest
+from app.db.queries import newest
 from app.db.tables import ModelNameRow, ModelRow
 
 

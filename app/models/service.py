@@ -9,15 +9,15 @@ from typing import NamedTuple
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
-from app.aliases import repository as aliases
 from app.db.engine import current_time
 from app.db.tables import ModelRow
 from app.errors import Conflict, NotFound
 from app.ids import is_id
 from app.models import repository
+from app.models.aliases import repository as aliases
 from app.models.repository import Filters, Location
 from app.names import NAME_PATTERN
-from app.storage import repository as ownership
+from app.storage import ownership
 
 MOST_LOOKS = 5
 MAX_VERSION_DIGITS = 15  # fits the column with room to spare

@@ -10,8 +10,7 @@ from app.models.file import ModelFile
 from app.models.schemas import ClassWeights, NamedWeight, StrongestWeights, Weights
 from app.preprocess.document import from_document
 from app.preprocess.features import Feature
-
-Array = np.ndarray[Any, Any]
+from app.tabular.types import Array
 
 MAX_JSON_NUMBERS = 1_000_000
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from app.errors import invalid_field
+from app.models import linear
 from app.models.calibration import Calibration
 from app.models.file import Header, ModelFile
-from app.predictions import linear
+from app.models.linear import Matrix
 from app.predictions.certainty import Certainty
-from app.predictions.features import Features
-from app.predictions.linear import Array, Matrix
+from app.predictions.model_features import Features
+from app.tabular.types import Array
 
 EVERY_OUTPUT = (
     *("label", "rank", "score", "probability", "probabilities", "scores"),

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from app.errors import AppError, PayloadTooLarge, Unparsable, invalid_field
-from app.predictions.features import NUMBERS, Features
-from app.predictions.linear import Array
+from app.predictions.model_features import NUMBERS, Features
 from app.predictions.rows import MatrixRows, Places, Rows, check_count, csr_of
-from app.shapes import is_possible
+from app.tabular.array_shapes import is_possible
+from app.tabular.types import Array
 
 ROWS = Places("rows")
 MAX_HEADER_BYTES = 10_000

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import msgspec
 
 from app.errors import UnsupportedMediaType
-from app.media_types import ARROW, CSV, JSON, LIBSVM, NDJSON, NPY, NPZ, TSV
 from app.predictions import array_rows, arrow_rows, json_rows, text_rows
-from app.predictions.features import Features
+from app.predictions.model_features import Features
 from app.predictions.rows import Rows
+from app.web.media_types import ARROW, CSV, JSON, LIBSVM, NDJSON, NPY, NPZ, TSV
 
 
 class Request(NamedTuple):

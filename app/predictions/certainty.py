@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from app.models.file import Header
-from app.predictions.linear import Array
+from app.tabular.types import Array
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from app.errors import problems
-from app.predictions import mlflow, schemas, service
+from app.predictions import mlflow_invocations as mlflow
+from app.predictions import schemas, service
 from app.predictions.bodies import known_type, rows_in
-from app.predictions.edge import DirectRoute, Edge
 from app.predictions.explain import explain_with
+from app.predictions.model_request import DirectRoute, Edge
 from app.predictions.replies import negotiated
 
 router = APIRouter(prefix="/v1/models", tags=["predictions"], route_class=DirectRoute)

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from app.media_types import JSON
 from app.predictions import bodies
 from app.predictions.answers import Scored
-from app.predictions.linear import Array
+from app.predictions.model_cache import ServedModel
 from app.predictions.replies import Reply, plain
-from app.predictions.served import ServedModel
 from app.predictions.service import about, headers_of, score
+from app.tabular.types import Array
+from app.web.media_types import JSON
 
 _encode = msgspec.json.Encoder().encode
 

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
-from app.predictions.features import Features, stacked
-from app.predictions.linear import Matrix
+from app.models.linear import Matrix
+from app.predictions.model_features import Features, stacked
 from app.predictions.rows import (
     INSTANCES,
     ListRows,

@@ -9,25 +9,17 @@ from typing import Any
 import numpy as np
 
 from app.errors import Invalid, invalid_field
+from app.models import linear
 from app.models.file import Header, ModelFile
-from app.predictions import linear
-from app.predictions.features import Features, Prepared, interleaved
-from app.predictions.linear import Array, Matrix
-from app.predictions.rows import (
-    Columns,
-    ListRows,
-    MatrixRows,
-    MixedRows,
-    NamedRows,
-    Places,
-    Rows,
-    check_width,
-)
+from app.models.linear import Matrix
+from app.predictions.model_features import Features, Prepared, interleaved
+from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, NamedRows, Places, Rows, check_width
 from app.preprocess.document import from_document, read_inputs
-from app.preprocess.errors import PreprocessError, called
 from app.preprocess.inputs import Inputs
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.preprocess_error import PreprocessError, called
 from app.preprocess.values import EXPECTED
+from app.tabular.types import Array
 
 
 def features_of(model: ModelFile) -> Features:

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from app.errors import NotAcceptable, invalid_field
-from app.media_types import ARROW, CSV, JSON, NDJSON, NPY
-from app.predictions.linear import Array
+from app.tabular.types import Array
+from app.web.media_types import ARROW, CSV, JSON, NDJSON, NPY
 
 OFFERED = (JSON, CSV, NDJSON, ARROW, NPY)
 

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from app.errors import ErrorItem, Invalid, PayloadTooLarge, invalid_field
-from app.predictions.linear import Array, Matrix
+from app.models.linear import Matrix
+from app.tabular.types import Array
 
 MAX_ROWS = 1_000_000
 

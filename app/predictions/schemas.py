@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from app.media_types import ARROW, JSON, NPY, NPZ
 from app.predictions.answers import EVERY_OUTPUT
 from app.predictions.bodies import READERS
 from app.predictions.replies import OFFERED
+from app.web.media_types import ARROW, JSON, NPY, NPZ
 
 BINARY = {"type": "string", "format": "binary"}
 TEXT = {"type": "string"}

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from app.errors import invalid_field
-from app.predictions import bodies, linear, replies
+from app.models import linear
+from app.predictions import bodies, replies
 from app.predictions.answers import DEFAULT_OUTPUTS, NEED_CLASSES, Scored, chosen
-from app.predictions.features import Features
+from app.predictions.model_cache import ServedModel
+from app.predictions.model_features import Features
 from app.predictions.replies import Reply, plain
 from app.predictions.rows import INSTANCES, MixedRows, Rows
-from app.predictions.served import ServedModel
 from app.predictions.shadow import Outcome
 
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from app.errors import AppError
 from app.models.repository import Location
-from app.predictions.served import ServedModel, ServedModels
+from app.predictions.model_cache import ServedModel, ServedModels
+from app.tabular.types import Array
 
 log = logging.getLogger(__name__)
 
-Array = np.ndarray[Any, Any]
 
 MOST_WAITING = 256
 MOST_WAITING_BYTES = 64 << 20

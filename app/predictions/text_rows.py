@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from app import spelling
 from app.errors import Invalid, Unparsable, invalid_field
-from app.predictions.features import Features
+from app.predictions.model_features import Features
 from app.predictions.rows import Columns, MatrixRows, Places, Rows, check_count, check_width, csr_of
+from app.tabular import cells as spelling
 
 MISSING_WORDS = [
     "",

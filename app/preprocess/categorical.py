@@ -7,12 +7,13 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from app.frame import Kind, Strings
-from app.preprocess.errors import PreprocessError, called
-from app.preprocess.features import MISSING, OTHER, CountTerms, Feature, Floats, one_entry_a_row, untouched
+from app.preprocess.features import MISSING, OTHER, CountTerms, Feature, one_entry_a_row, untouched
 from app.preprocess.hashing import bucket
+from app.preprocess.preprocess_error import PreprocessError, called
 from app.preprocess.spec import Choice
 from app.preprocess.values import Levels
+from app.tabular.frame import Kind, Strings
+from app.tabular.types import Floats
 
 
 @dataclass(frozen=True)

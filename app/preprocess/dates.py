@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from app.frame import Kind
-from app.preprocess.features import MISSING, CountTerms, Feature, Floats, csr, one_entry_a_row, side_by_side, untouched
+from app.preprocess.features import MISSING, CountTerms, Feature, csr, one_entry_a_row, side_by_side, untouched
 from app.preprocess.spec import DatePart
+from app.tabular.frame import Kind
+from app.tabular.types import Floats
 
 DAY = 86400.0
 LEVELS: dict[str, tuple[str, ...]] = {

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app.frame import Array, Kind, Strings
 from app.models.file import CorruptModel
 from app.preprocess.categorical import HashedLevels, OneHot
 from app.preprocess.dates import Dates
@@ -15,7 +14,9 @@ from app.preprocess.inputs import Inputs
 from app.preprocess.numeric import Numbers
 from app.preprocess.pipeline import Pipeline
 from app.preprocess.spec import DatePart, HashDims, TextSettings
-from app.preprocess.text import Terms
+from app.preprocess.terms import Terms
+from app.tabular.frame import Kind, Strings
+from app.tabular.types import Array
 
 PREFIX = "preprocess."
 FLAGS = ("boolean", "refuses_missing", "indicates")

@@ -7,10 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from app.frame import Kind
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
+from app.tabular.frame import Kind
+from app.tabular.types import Array, Floats
 
 MISSING = "(missing)"
 OTHER = "(other)"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from app.tabular.types import Floats
 
 BLOCK_CELLS = 1 << 15
 """Looked at together: what is made of them on the way stays in the processor's cache."""

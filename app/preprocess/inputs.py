@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from app.frame import Column, Kind, Strings
-from app.preprocess.errors import PreprocessError, called
-from app.preprocess.values import Floats, check_kind, given_numbers
+from app.preprocess.preprocess_error import PreprocessError, called
+from app.preprocess.values import check_kind, given_numbers
+from app.tabular.frame import Column, Kind, Strings
+from app.tabular.types import Floats
 
 Places = npt.NDArray[np.int64]
 

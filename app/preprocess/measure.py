@@ -5,15 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from app.frame import blocks_of
 from app.preprocess.features import is_sparse
-from app.preprocess.figures import TINY, Figures, Floats, rows_at_once
-from solvers import kernel_cache
-
-Array = npt.NDArray[Any]
+from app.preprocess.figures import TINY, Figures, rows_at_once
+from app.tabular.frame import blocks_of
+from app.tabular.types import Array, Floats
+from solvers.linalg import kernel_cache
 
 ENTRIES_AT_ONCE = 1 << 20
 

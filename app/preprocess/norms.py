@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from app.preprocess.features import Floats, is_sparse, row_sums
+from app.preprocess.features import is_sparse, row_sums
+from app.tabular.types import Floats
 
 SMALLEST = 1e-140
 """Squares of what adds up to less may have lost digits."""

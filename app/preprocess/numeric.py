@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from app.frame import blocks_of
-from app.preprocess.features import MISSING, Feature, Floats, is_sparse, untouched
+from app.preprocess.features import MISSING, Feature, is_sparse, untouched
 from app.preprocess.figures import TINY, Figures, rows_at_once
+from app.tabular.frame import blocks_of
+from app.tabular.types import Array, Floats
 
-Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
 WELL_SCALED = 10.0

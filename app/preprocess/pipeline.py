@@ -9,14 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from app.frame import Array, Kind
-from app.preprocess.errors import PreprocessError, called
-from app.preprocess.features import Encoder, Feature, Floats, csr, is_sparse, side_by_side
+from app.preprocess.features import Encoder, Feature, csr, is_sparse, side_by_side
 from app.preprocess.inputs import Inputs
 from app.preprocess.norms import row_norms
 from app.preprocess.numeric import Numbers
-from app.preprocess.text import count_terms
+from app.preprocess.preprocess_error import PreprocessError, called
+from app.preprocess.terms import count_terms
 from app.preprocess.values import given_numbers, given_values, missing_rows
+from app.tabular.frame import Kind
+from app.tabular.types import Array, Floats
 
 Warning = dict[str, str]
 MAX_NAMED = 5

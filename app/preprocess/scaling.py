@@ -4,17 +4,15 @@ import sys
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
-from app.frame import blocks_of
-from app.preprocess.features import Floats, is_sparse
+from app.preprocess.features import is_sparse
 from app.preprocess.figures import rows_at_once
 from app.preprocess.pipeline import Pipeline
-from solvers import kernel_cache
-
-Array = npt.NDArray[Any]
+from app.tabular.frame import blocks_of
+from app.tabular.types import Array, Floats
+from solvers.linalg import kernel_cache
 
 BLOCKS_AT_ONCE = 8
 """A call a megabyte or so costs nothing."""

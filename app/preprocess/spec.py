@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from app.frame import Kind
 from app.names import Text
+from app.tabular.frame import Kind
 
 Scale = Literal["auto", "none", "standard", "maxabs", "minmax"]
 Missing = Literal["error", "mean", "zero", "indicator"]

@@ -8,11 +8,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from app.frame import Strings
 from app.preprocess import text_kernels
 from app.preprocess.features import Counts
 from app.preprocess.spec import TextSettings
-from app.preprocess.text import Terms
+from app.preprocess.terms import Terms
 from app.preprocess.text_kernels import (
     AT,
     COLUMN_BITS,
@@ -30,7 +29,8 @@ from app.preprocess.text_kernels import (
     Scratch,
     Table,
 )
-from solvers import kernel_cache
+from app.tabular.frame import Strings
+from solvers.linalg import kernel_cache
 
 __all__ = ["MAX_TERMS", "TermTable", "TextBlock", "count_terms", "join_terms", "tally_terms", "text_blocks", "warm"]
 

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from app.frame import Strings
 from app.preprocess import text_counts
 from app.preprocess.spec import TextSettings
-from app.preprocess.text import Terms
+from app.preprocess.terms import Terms
 from app.preprocess.text_counts import TermTable, join_terms, tally_terms, text_blocks
 from app.preprocess.text_kernels import AT, IN_TEXTS, KEY, PAIR, TIMES
+from app.tabular.frame import Strings
 
 Ints = npt.NDArray[np.int64]
 

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from app import spelling
-from app.frame import Array, Frame, Kind, Strings
-from app.preprocess.errors import PreprocessError, called
-
-Floats = npt.NDArray[np.float64]
+from app.preprocess.preprocess_error import PreprocessError, called
+from app.tabular import cells as spelling
+from app.tabular.frame import Frame, Kind, Strings
+from app.tabular.types import Array, Floats
 
 WHOLE = 2.0**53
 CONVERSIONS = {

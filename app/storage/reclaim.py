@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from sqlalchemy.orm import Session
 
 from app.db import Database
-from app.storage import repository
+from app.storage import ownership as repository
 from app.storage.blobs import BlobStore
 
 

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.db.tables import DeliveryRow, WebhookRow
-from app.deps import InContext, InPage, Listing, json_only, listing, no_body
 from app.errors import problems
-from app.idempotency.once import InOnce
 from app.names import Text
+from app.web.context import InContext, InPage, Listing, json_only, listing, no_body
+from app.web.idempotency import InOnce
 from app.webhooks import service
 from app.webhooks.schemas import Delivery, NewWebhook, Webhook, WebhookRequest
 

@@ -14,10 +14,10 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, u
 from sqlalchemy.orm import Session
 
 from app.db.engine import current_time
-from app.db.lists import newest
+from app.db.job_state import JobStatus
+from app.db.queries import newest
 from app.db.tables import DeliveryRow, EventRow, JobRow, WebhookRow
 from app.ids import new_id
-from app.jobs.state import JobStatus
 
 WAITING, SENDING, DELIVERED, GIVEN_UP = "waiting", "sending", "delivered", "given_up"
 OPEN = (WAITING, SENDING)

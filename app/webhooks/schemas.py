@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from app.jobs.state import EVENT_TYPES, FINAL
+from app.db.job_state import EVENT_TYPES, FINAL
 from app.names import Text
 
 EVERY = ("*", "job.*")

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from app.jobs.repository import Claim
-from app.worker.batch import predict_batch
-from app.worker.desk import Desk, StopAsked
-from app.worker.evaluation import evaluate_model
-from app.worker.train import train_model
+from app.worker.evaluate import evaluate_model
+from app.worker.predict import predict_batch
+from app.worker.train.train_job import train_model
 from app.worker.verify import verify_model
+from app.worker.worker_context import Desk, StopAsked
 
 WORK_OF_TYPE: dict[str, Callable[[Desk, Claim, StopAsked], None]] = {
     "train": train_model,

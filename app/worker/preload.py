@@ -7,12 +7,9 @@ Nothing here may start a thread: a fork would copy a process in the middle of so
 """
 
 import solvers
-from app.forkserver import settle
 from app.preprocess import measure, scaling
-from app.worker import (
-    dense_sums,
-    process,  # noqa: F401
-)
+from app.system.forkserver import settle
+from app.worker import dense_sums
 
 solvers.warm_up(["dcd", "newton", "smooth_newton"])
 measure.warm()

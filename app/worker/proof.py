@@ -15,11 +15,10 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from app.storage import BlobStore
+from app.tabular.types import Array
 from solvers import Planes, Point, SolveResult
 
 MOST_BYTES = 64 << 20
-
-Array = np.ndarray[Any, Any]
 
 
 class UnusableProof(Exception):

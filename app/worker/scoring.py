@@ -7,18 +7,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from app.datasets.arrays import DatasetArrays
-from app.frame import Frame, let_go
+from app.models import linear
 from app.models.file import ModelFile
-from app.predictions import linear
 from app.predictions.prepared import PreparedFeatures, features_of, inputs_of
-from app.preprocess import training
-from app.preprocess.errors import PreprocessError, called
+from app.preprocess import fit as training
 from app.preprocess.inputs import Inputs
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.preprocess_error import PreprocessError, called
+from app.tabular.frame import Frame, let_go
+from app.tabular.types import Array
 from app.worker.dense_sums import dense_sums
 from app.worker.failures import PermanentFailure
-
-Array = np.ndarray[Any, Any]
 
 BLOCK_ENTRIES = 1 << 21
 BYTES_A_WORD = 6  # with the space behind it, roughly: each word of a text may become a feature

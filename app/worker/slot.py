@@ -67,6 +67,6 @@ def stronger(one: StopReason | None, other: StopReason | None) -> StopReason | N
 
 
 def _main(pipe: Connection, settings: Settings, threads: int) -> None:
-    from app.worker.process import serve  # numba and the solvers are the child's, not the supervisor's
+    from app.worker.child import serve  # numba and the solvers are the child's, not the supervisor's
 
     serve(pipe, settings, threads)

@@ -16,20 +16,19 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from app import machine
 from app.config import Settings
 from app.db import Database
-from app.forkserver import FOR_TRAINING, start_forkserver
+from app.db.job_state import Request
 from app.ids import new_id
 from app.jobs import queue
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim, Room
-from app.jobs.state import Request
-from app.storage import BlobStore
-from app.storage import repository as ownership
-from app.worker.doorbell import Doorbell
+from app.storage import BlobStore, ownership
+from app.system import resources as machine
+from app.system.forkserver import FOR_TRAINING, start_forkserver
+from app.system.readiness import WorkersSign
 from app.worker.slot import DONE, GIVE_BACK, READY, Slot, StopReason
-from app.workers_sign import WorkersSign
+from app.worker.wakeup import Doorbell
 
 log = logging.getLogger(__name__)
 

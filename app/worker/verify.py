@@ -5,16 +5,16 @@ from typing import Any
 import solvers
 from app.db.tables import JobRow
 from app.jobs import queue
-from app.jobs.refusals import solver_refusal
 from app.jobs.repository import Claim
 from app.jobs.schemas import TrainRequest
-from app.worker.desk import Desk, StopAsked
+from app.jobs.validation.refusals import solver_refusal
 from app.worker.failures import PermanentFailure, Stopped
-from app.worker.load import Work, load_training
-from app.worker.on_model import Subject, load_subject
-from app.worker.prepare import as_trained
-from app.worker.problem import definition
+from app.worker.model_subject import Subject, load_subject
 from app.worker.proof import UnusableProof, read_proof
+from app.worker.train.load import Work, load_training
+from app.worker.train.prepare import as_trained
+from app.worker.train.solver_arguments import definition
+from app.worker.worker_context import Desk, StopAsked
 
 TOLERANCE = 1e-9
 """By how much, beside the claimed primal value, a figure may differ: sums are rounded by the order of their terms."""

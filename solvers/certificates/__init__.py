@@ -3,15 +3,14 @@
 One module a task, each plain enough to be checked by reading against docs/solvers.md.
 """
 
-from solvers.problem import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem, RegressionProblem
-from solvers.protocol import Point
+from solvers.certificates.binary import certify_binary, feasible_dual_point
+from solvers.certificates.free_bias import minimising_bias
+from solvers.certificates.multiclass import balanced_dual_point, certify_multiclass
+from solvers.certificates.ordinal import certify_ordinal
+from solvers.certificates.regression import certify_regression
+from solvers.method import Point
+from solvers.problem.problems import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem, RegressionProblem
 from solvers.result import Certificate
-
-from .binary import certify_binary, feasible_dual_point
-from .free_bias import minimising_bias
-from .multiclass import balanced_dual_point, certify_multiclass
-from .ordinal import certify_ordinal
-from .regression import certify_regression
 
 __all__ = ["balanced_dual_point", "certify", "feasible_dual_point", "minimising_bias"]
 

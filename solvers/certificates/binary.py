@@ -9,26 +9,21 @@ where every term is >= 0, so nothing cancels. Its kernels are short enough to be
 operations of numpy took longer than the one read of the data.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from solvers.problem import BinaryProblem
+from solvers.certificates.common import certificate_of
+from solvers.data.rows import read_only
+from solvers.linalg.types import Array, Floats
+from solvers.problem.problems import BinaryProblem
 from solvers.result import Certificate
-from solvers.rows import Floats, read_only
-
-from .common import certificate_of
 
 __all__ = ["certify_binary", "feasible_dual_point"]
-
-Array = NDArray[Any]
 
 
 def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None) -> Certificate:
     """What (coef, intercept) is worth; alpha is made feasible first, or derived if the solver has none."""
-    setting, data = problem.setting, problem.data
+    spec, data = problem.spec, problem.data
     scores, weights = np.empty(data.n_rows), np.zeros(data.n_features)
     if alpha is None:
         source = "dual point from the margins"
@@ -40,9 +35,9 @@ def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha
         signed, balance = _signed_dual_point(problem, alpha)
         data.margins_and_column_sums(coef, signed, scores, weights)
     rows = read_only(scores), problem.signs, problem.costs, read_only(signed)
-    losses, terms = _sum_of_rows(setting.exponent, intercept, *rows)
+    losses, terms = _sum_of_rows(spec.exponent, intercept, *rows)
     norm, distance = _squared_lengths(read_only(np.ascontiguousarray(coef)), read_only(weights))
-    scaled_bias = intercept / setting.bias_scale if setting.bias == "regularized" else 0.0
+    scaled_bias = intercept / spec.bias_scale if spec.bias == "regularized" else 0.0
     primal = 0.5 * norm + 0.5 * scaled_bias**2 + losses
     gap = 0.5 * distance + 0.5 * (scaled_bias - problem.bias_feature * balance) ** 2 + terms
     return certificate_of(problem, primal, gap, source)
@@ -51,14 +46,14 @@ def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha
 def _dual_point_of(problem: BinaryProblem, scores: Floats, intercept: float) -> Floats:
     """The dual point that the optimality conditions suggest for the margins of some weights."""
     slack = 1.0 - problem.signs * (scores + intercept)
-    p = problem.setting.exponent
+    p = problem.spec.exponent
     if p > 1.0:
         over = np.maximum(slack, 0.0)
         return np.asarray(p * problem.costs * (over if p == 2.0 else over ** (p - 1.0)))
     rounding = 1e-9 * max(1.0, float(np.abs(slack).max()))
     alpha = np.where(slack > rounding, problem.costs, 0.0)
     on_margin = np.abs(slack) <= rounding
-    if problem.setting.bias != "free":
+    if problem.spec.bias != "free":
         alpha[on_margin] = 0.5 * problem.costs[on_margin]
         return alpha
     # The rows on the margin of the lighter side take the fraction that balances the two sides.
@@ -81,8 +76,8 @@ def _signed_dual_point(problem: BinaryProblem, alpha: Floats) -> tuple[Floats, f
         raise ValueError(f"a dual point of shape {alpha.shape} for {problem.costs.size} rows")
     signed = np.empty(alpha.size)
     given = read_only(np.ascontiguousarray(alpha, dtype=np.float64))
-    up, down = _move_into_domain(given, problem.signs, problem.costs, problem.setting.exponent == 1.0, signed)
-    if problem.setting.bias != "free" or up == down:
+    up, down = _move_into_domain(given, problem.signs, problem.costs, problem.spec.exponent == 1.0, signed)
+    if problem.spec.bias != "free" or up == down:
         return signed, up - down
     with np.errstate(invalid="ignore"):  # an infinite one proves nothing
         signed[signed > 0.0 if up > down else signed < 0.0] *= min(up, down) / max(up, down)

@@ -7,18 +7,15 @@ be taken back along such paths, and what is left stays in the domain. A share th
 row's violation v_im: paths and rows are chosen by the least of it, and rows at their margin cost nothing.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from solvers.problem import MulticlassProblem
-from solvers.rows import Floats, read_only
+from solvers.data.rows import read_only
+from solvers.linalg.types import Array, Floats
+from solvers.problem.problems import MulticlassProblem
 
 __all__ = ["balanced_shares"]
 
-Array = NDArray[Any]
 
 _ROUNDS = 4
 _ROUNDING = 1e-13

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from solvers.problem import Problem
+from solvers.linalg.types import Floats
+from solvers.problem.problems import Problem
 from solvers.result import Certificate
-from solvers.rows import Floats
 
 __all__ = ["certificate_of", "squared_norm"]
 

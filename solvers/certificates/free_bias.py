@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from solvers.problem import BinaryProblem, RegressionProblem
-from solvers.rows import Floats
+from solvers.linalg.types import Floats
+from solvers.problem.problems import BinaryProblem, RegressionProblem
 
 __all__ = ["minimising_bias"]
 
@@ -15,10 +15,10 @@ def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, 
 
     The closer `near` is to it, the sooner it is found if p = 2.
     """
-    p, counts = problem.setting.exponent, problem.costs > 0.0
+    p, counts = problem.spec.exponent, problem.costs > 0.0
     costs, scores = problem.costs[counts], scores[counts]
     if isinstance(problem, RegressionProblem):
-        return _best_for_targets(p, problem.targets[counts] - scores, costs, problem.setting.epsilon, near)
+        return _best_for_targets(p, problem.targets[counts] - scores, costs, problem.spec.epsilon, near)
     signs = problem.signs[counts]
     breakpoints = signs - scores  # where a row starts or stops to be a violator
     if p == 1.0:

@@ -15,13 +15,12 @@ least primal - gap + sum_m S_m (b*_m - b_m) with its own bias b*; what the last 
 
 import numpy as np
 
-from solvers.problem import MulticlassProblem
-from solvers.protocol import Point
+from solvers.certificates.circulation import balanced_shares
+from solvers.certificates.common import certificate_of, squared_norm
+from solvers.linalg.types import Floats
+from solvers.method import Point
+from solvers.problem.problems import MulticlassProblem
 from solvers.result import Certificate
-from solvers.rows import Floats
-
-from .circulation import balanced_shares
-from .common import certificate_of, squared_norm
 
 __all__ = ["balanced_dual_point", "certify_multiclass"]
 
@@ -30,19 +29,19 @@ def certify_multiclass(
     problem: MulticlassProblem, coef: Floats, intercept: Floats | float, alpha: Floats | None
 ) -> Certificate:
     """What (coef, intercept) is worth; without a dual point the bound is the one of the margins' worst classes."""
-    setting, data, costs = problem.setting, problem.data, problem.costs
+    spec, data, costs = problem.spec, problem.data, problem.costs
     k = problem.classes.size
     bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (k,))
     violations = _violations(problem, coef, bias)
     losses = violations.max(axis=1)
-    scaled_bias = bias / setting.bias_scale if setting.bias == "regularized" else np.zeros(k)
+    scaled_bias = bias / spec.bias_scale if spec.bias == "regularized" else np.zeros(k)
     primal = 0.5 * squared_norm(coef) + 0.5 * squared_norm(scaled_bias) + float((costs * losses).sum())
 
     source = "dual point"
     if alpha is None:
         alpha, source = _worst_classes(problem, violations), "dual point from the margins"
     shares = _feasible_shares(problem, alpha)
-    if setting.bias == "free":
+    if spec.bias == "free":
         shares = balanced_shares(problem, shares, violations)
     signed = _signed(problem, shares)
     distance = 0.0

@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.problem import OrdinalProblem
-from solvers.protocol import Planes, cut_margin
+from solvers.certificates.common import certificate_of, squared_norm
+from solvers.linalg.types import Floats
+from solvers.method import Planes, cut_margin
+from solvers.problem.problems import OrdinalProblem
 from solvers.result import Certificate
-from solvers.rows import Floats
-
-from .common import certificate_of, squared_norm
 
 __all__ = ["certify_ordinal", "plane_at"]
 

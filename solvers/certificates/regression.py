@@ -8,26 +8,21 @@ if p = 1; sum beta_i = 0 if the bias is free), so that w(beta) = sum_i beta_i x_
 where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from solvers.problem import RegressionProblem
+from solvers.certificates.common import certificate_of, squared_norm
+from solvers.data.rows import read_only
+from solvers.linalg.types import Array, Floats
+from solvers.problem.problems import RegressionProblem
 from solvers.result import Certificate
-from solvers.rows import Floats, read_only
-
-from .common import certificate_of, squared_norm
 
 __all__ = ["certify_regression"]
-
-Array = NDArray[Any]
 
 
 def certify_regression(problem: RegressionProblem, coef: Floats, intercept: float, beta: Floats | None) -> Certificate:
     """What (coef, intercept) is worth; beta is made feasible first, or derived if the solver has none."""
-    setting, data = problem.setting, problem.data
+    spec, data = problem.spec, problem.data
     scores, weights = np.empty(data.n_rows), np.zeros(data.n_features)
     if beta is None:
         source = "dual point from the margins"
@@ -39,8 +34,8 @@ def certify_regression(problem: RegressionProblem, coef: Floats, intercept: floa
         beta, balance = _feasible(problem, beta)
         data.margins_and_column_sums(coef, beta, scores, weights)
     rows = read_only(scores), problem.targets, problem.costs, read_only(beta)
-    losses, terms = _sum_of_rows(setting.exponent == 2.0, setting.epsilon, intercept, *rows)
-    scaled_bias = intercept / setting.bias_scale if setting.bias == "regularized" else 0.0
+    losses, terms = _sum_of_rows(spec.exponent == 2.0, spec.epsilon, intercept, *rows)
+    scaled_bias = intercept / spec.bias_scale if spec.bias == "regularized" else 0.0
     primal = 0.5 * squared_norm(coef) + 0.5 * scaled_bias**2 + losses
     distance = squared_norm(coef - weights) + (scaled_bias - problem.bias_feature * balance) ** 2
     return certificate_of(problem, primal, 0.5 * distance + terms, source)
@@ -48,12 +43,12 @@ def certify_regression(problem: RegressionProblem, coef: Floats, intercept: floa
 
 def _dual_point_of(problem: RegressionProblem, errors: Floats) -> Floats:
     """The dual point that the optimality conditions suggest for the errors of some weights."""
-    costs, epsilon = problem.costs, problem.setting.epsilon
-    if problem.setting.exponent == 2.0:
+    costs, epsilon = problem.costs, problem.spec.epsilon
+    if problem.spec.exponent == 2.0:
         return 2.0 * costs * (errors - np.clip(errors, -epsilon, epsilon))
     rounding = 1e-9 * max(epsilon, float(np.abs(errors).max()))
     beta = np.where(np.abs(errors) > epsilon + rounding, np.sign(errors) * costs, 0.0)
-    if problem.setting.bias == "free":
+    if problem.spec.bias == "free":
         # The rows at the tube's edge that pull to the lighter side take the fraction that balances the two sides.
         lighter = -np.sign(beta.sum())
         at_edge = np.abs(lighter * errors - epsilon) <= rounding
@@ -68,9 +63,9 @@ def _feasible(problem: RegressionProblem, beta: Floats) -> tuple[Floats, float]:
     costs = problem.costs
     if beta.shape != costs.shape:
         raise ValueError(f"a dual point of shape {beta.shape} for {costs.size} rows")
-    top = costs if problem.setting.exponent == 1.0 else np.where(costs > 0.0, np.inf, 0.0)
+    top = costs if problem.spec.exponent == 1.0 else np.where(costs > 0.0, np.inf, 0.0)
     beta = np.clip(beta, -top, top)
-    if problem.setting.bias != "free":
+    if problem.spec.bias != "free":
         return beta, float(beta.sum())
     up, down = float(np.maximum(beta, 0.0).sum()), -float(np.minimum(beta, 0.0).sum())
     if up != down:

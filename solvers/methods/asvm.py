@@ -31,21 +31,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from solvers.cholesky import cholesky_factor, cholesky_solve
+from solvers.cost import Footprint, Pace
+from solvers.data.rows import read_only
 from solvers.errors import InvalidOptions, UnsupportedProblem
-from solvers.estimates import Footprint, Pace
-from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
-from solvers.problem import BinaryProblem
-from solvers.protocol import Method, Option, Point, Progress, Start
+from solvers.linalg.cholesky import cholesky_factor, cholesky_solve
+from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
+from solvers.linalg.types import Array, Floats
+from solvers.method import Method, Option, Point, Progress, Start
+from solvers.problem.problems import BinaryProblem
+from solvers.problem.spec import ProblemSpec
 from solvers.result import State, Status
-from solvers.rows import Floats, read_only
-from solvers.setting import Setting
 
 __all__ = ["ActiveSupportVectorMachine"]
 
-Array = NDArray[Any]
 
 MAX_FEATURES = 4096  # the matrix, its factor and a copy of the state are then 400 MB
 PATIENCE = 10  # so many minimisers in a row that improve neither the bound nor the gap mean that rounding rules
@@ -88,11 +87,11 @@ class ActiveSupportVectorMachine(Method[BinaryProblem]):
         self.slack = np.empty(problem.data.n_rows)
 
     @classmethod
-    def missing(cls, setting: Setting) -> UnsupportedProblem | None:
-        lacks = super().missing(setting)
-        if lacks is None and setting.n_features > MAX_FEATURES:
+    def missing(cls, spec: ProblemSpec) -> UnsupportedProblem | None:
+        lacks = super().missing(spec)
+        if lacks is None and spec.n_features > MAX_FEATURES:
             limit = f"takes at most {MAX_FEATURES} features, for it solves with a matrix of features x features"
-            return UnsupportedProblem("solver", f"{cls.name} {limit}; the data has {setting.n_features}")
+            return UnsupportedProblem("solver", f"{cls.name} {limit}; the data has {spec.n_features}")
         return lacks
 
     def init(self, seed: int, start: Start) -> State:

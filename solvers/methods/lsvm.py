@@ -32,21 +32,20 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from solvers.cholesky import cholesky_factor, cholesky_solve
+from solvers.cost import Footprint, Pace
+from solvers.data.rows import read_only
 from solvers.errors import InvalidOptions, UnsupportedProblem
-from solvers.estimates import Footprint, Pace
-from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
-from solvers.problem import BinaryProblem
-from solvers.protocol import Method, Option, Point, Progress, Start
+from solvers.linalg.cholesky import cholesky_factor, cholesky_solve
+from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
+from solvers.linalg.types import Array, Floats
+from solvers.method import Method, Option, Point, Progress, Start
+from solvers.problem.problems import BinaryProblem
+from solvers.problem.spec import ProblemSpec
 from solvers.result import State, Status
-from solvers.rows import Floats, read_only
-from solvers.setting import Setting
 
 __all__ = ["LagrangianSupportVectorMachine"]
 
-Array = NDArray[Any]
 
 MAX_FEATURES = 4096  # the matrix and its factor are then 270 MB
 
@@ -90,11 +89,11 @@ class LagrangianSupportVectorMachine(Method[BinaryProblem]):
         self.factor: Floats | None = None
 
     @classmethod
-    def missing(cls, setting: Setting) -> UnsupportedProblem | None:
-        lacks = super().missing(setting)
-        if lacks is None and setting.n_features > MAX_FEATURES:
+    def missing(cls, spec: ProblemSpec) -> UnsupportedProblem | None:
+        lacks = super().missing(spec)
+        if lacks is None and spec.n_features > MAX_FEATURES:
             limit = f"takes at most {MAX_FEATURES} features, for it solves with a matrix of features x features"
-            return UnsupportedProblem("solver", f"{cls.name} {limit}; the data has {setting.n_features}")
+            return UnsupportedProblem("solver", f"{cls.name} {limit}; the data has {spec.n_features}")
         return lacks
 
     def init(self, seed: int, start: Start) -> State:

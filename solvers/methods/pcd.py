@@ -18,20 +18,19 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from solvers.columns import transposed
+from solvers.cost import Footprint, Pace
+from solvers.data.columns import transposed
+from solvers.data.rows import read_only
 from solvers.errors import InvalidOptions, InvalidProblem
-from solvers.estimates import Footprint, Pace
-from solvers.problem import BinaryProblem
-from solvers.protocol import Method, Option, Point, Progress, Start
-from solvers.random_numbers import shuffle
+from solvers.linalg.rng import shuffle
+from solvers.linalg.types import Array, Floats
+from solvers.method import Method, Option, Point, Progress, Start
+from solvers.problem.problems import BinaryProblem
 from solvers.result import State, Status
-from solvers.rows import Floats, read_only
 
 __all__ = ["PrimalCoordinateDescent"]
 
-Array = NDArray[Any]
 Entry = np.uint64
 
 MOVES = 5
@@ -236,7 +235,7 @@ class PrimalCoordinateDescent(Method[BinaryProblem]):
                 state[key] = earlier[key]
 
 
-# --- kernels. Columns as in solvers/columns.py, times scales[j]; u_i = 2 C_i; e: an entry of a column, i: its row. ---
+# --- kernels. Columns as in data/columns.py, times scales[j]; u_i = 2 C_i; e: an entry of a column, i: its row. ---
 # --- Entries are unsigned, because a signed index is tested for a negative value each time it is used ---------------
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity

@@ -22,20 +22,19 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from solvers.cost import Footprint, Pace
+from solvers.data.rows import read_only
 from solvers.errors import InvalidOptions
-from solvers.estimates import Footprint, Pace
-from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
-from solvers.problem import BinaryProblem
-from solvers.protocol import Method, Option, Point, Progress, Start
-from solvers.random_numbers import next_number
+from solvers.linalg.rng import next_number
+from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
+from solvers.linalg.types import Array, Floats
+from solvers.method import Method, Option, Point, Progress, Start
+from solvers.problem.problems import BinaryProblem
 from solvers.result import State, Status
-from solvers.rows import Floats, read_only
 
 __all__ = ["Pegasos"]
 
-Array = NDArray[Any]
 
 CHECK_GROWTH = 1.5
 LEAST_GAIN, PATIENCE = 1e-5, 4

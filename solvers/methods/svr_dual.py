@@ -17,21 +17,20 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from solvers.dual_face import BoxFace, ascend
+from solvers.cost import Footprint, Pace
+from solvers.data.rows import read_only
 from solvers.errors import InvalidOptions
-from solvers.estimates import Footprint, Pace
-from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
-from solvers.problem import RegressionProblem
-from solvers.protocol import Method, Option, Point, Progress, Start
-from solvers.random_numbers import shuffle
+from solvers.linalg.rng import shuffle
+from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
+from solvers.linalg.types import Array, Floats
+from solvers.method import Method, Option, Point, Progress, Start
+from solvers.methods._shared.dual_face import BoxFace, ascend
+from solvers.problem.problems import RegressionProblem
 from solvers.result import State, Status
-from solvers.rows import Floats, read_only
 
 __all__ = ["SupportVectorRegression"]
 
-Array = NDArray[Any]
 
 FACE_PASSES = 50
 """After so many passes without an end, the rows between their bounds are solved for together."""
@@ -64,7 +63,7 @@ class SupportVectorRegression(Method[RegressionProblem]):
 
     def __init__(self, problem: RegressionProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
-        squared = problem.setting.exponent == 2.0
+        squared = problem.spec.exponent == 2.0
         self.counted = problem.costs > 0.0
         self.diagonal = np.zeros_like(problem.costs)
         if squared:
@@ -105,7 +104,7 @@ class SupportVectorRegression(Method[RegressionProblem]):
         active, threshold, epochs, visited, is_whole, gap, violation, updates, dual = _run_pass(
             *self.rows,
             self.constants,
-            self.problem.setting.epsilon,
+            self.problem.spec.epsilon,
             self.problem.bias_feature,
             self.noise,
             self.chosen["shrinking"],
@@ -144,7 +143,7 @@ class SupportVectorRegression(Method[RegressionProblem]):
         return Point(w[:-1].copy(), float(self.problem.bias_feature * w[-1]), state["alpha"].copy())
 
     def _explore_face(self, state: State) -> None:
-        data, beta, epsilon = self.problem.data, state["alpha"], self.problem.setting.epsilon
+        data, beta, epsilon = self.problem.data, state["alpha"], self.problem.spec.epsilon
         reads = min(FACE_READS, FACE_ENTRIES // max(1, data.stored_entries), self.reads_left - 1)
         state["rows_until_face"] = FACE_PASSES * state["order"].size
         if reads >= 6:
@@ -159,15 +158,15 @@ class SupportVectorRegression(Method[RegressionProblem]):
     def _approach(self, state: State, coef: Floats, intercept: float) -> None:
         """Start from the dual point that the optimality conditions suggest for these weights, shortened
         to the length at which it is worth most: never worse than starting from zero."""
-        setting = self.problem.setting
+        spec = self.problem.spec
         scores = np.empty(self.problem.data.n_rows)
         self.problem.data.margins(coef, scores)
         errors = self.problem.targets - scores - intercept
-        excess = np.maximum(np.abs(errors) - setting.epsilon, 0.0)
-        sizes = 2.0 * excess if setting.exponent == 2.0 else excess > 0.0
+        excess = np.maximum(np.abs(errors) - spec.epsilon, 0.0)
+        sizes = 2.0 * excess if spec.exponent == 2.0 else excess > 0.0
         beta = np.sign(errors) * self.problem.costs * sizes
         w = self._weights_of(beta)
-        gain = float((self.problem.targets * beta - setting.epsilon * np.abs(beta)).sum())
+        gain = float((self.problem.targets * beta - spec.epsilon * np.abs(beta)).sum())
         quadratic = float((w * w).sum() + (self.diagonal * beta * beta).sum())
         length = min(1.0, max(0.0, gain) / quadratic) if quadratic > 0.0 else 1.0
         state["alpha"], state["w"] = beta * length, w * length

@@ -24,19 +24,17 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from solvers.cost import Footprint, Pace
 from solvers.errors import InvalidOptions, InvalidProblem
-from solvers.estimates import Footprint, Pace
-from solvers.one_row import add_dense, add_sparse, dot_dense, dot_sparse
-from solvers.problem import BinaryProblem
-from solvers.protocol import Method, Option, Point, Progress, Start
+from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
+from solvers.linalg.types import Array, Floats
+from solvers.method import Method, Option, Point, Progress, Start
+from solvers.problem.problems import BinaryProblem
 from solvers.result import State, Status
-from solvers.rows import Floats
 
 __all__ = ["TrustRegionNewton"]
 
-Array = NDArray[Any]
 
 ETA_BAD, ETA_GOOD = 0.25, 0.75
 """Between which the decrease of P is as predicted, more or less."""

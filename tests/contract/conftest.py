@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from app.db import Database
-from tests.builders import empty_tables, migrated_database
-from tests.registry import Registry
+from tests.support.builders import empty_tables, migrated_database
+from tests.support.model_registry import Registry
 
 
 @pytest.fixture(scope="module")

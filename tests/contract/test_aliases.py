@@ -8,10 +8,8 @@ import pytest
 from sqlalchemy.engine import Connection
 
 from app.models import repository
-from tests.builders import (
-    checked_problem,
-)
-from tests.registry import Registry
+from tests.support.builders import checked_problem
+from tests.support.model_registry import Registry
 
 Json = dict[str, Any]
 

@@ -9,9 +9,9 @@ from sqlalchemy import text
 
 from app.db import Database
 from app.jobs import control, queue, repository
-from app.launcher import waker
-from app.worker.doorbell import Doorbell
-from tests.builders import interrupted_write, job_row, queued_jobs
+from app.runtime.launcher import waker
+from app.worker.wakeup import Doorbell
+from tests.support.builders import interrupted_write, job_row, queued_jobs
 
 POLL_SECONDS = 0.2
 

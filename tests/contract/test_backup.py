@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app import backup
-from app.backup import BackupError, back_up, check_backup, fill_from
+from app.admin import backup
+from app.admin.backup import BackupError, back_up, check_backup, fill_from
+from app.admin.integrity import verify_storage
 from app.config import Settings
 from app.db import Database
 from app.db.engine import current_time
@@ -22,11 +23,16 @@ from app.db.tables import Base, JobRow, UploadRow
 from app.ids import new_id
 from app.jobs import queue
 from app.models import service as models
-from app.storage import BlobStore
-from app.storage import repository as ownership
+from app.storage import BlobStore, ownership
 from app.storage.reclaim import reclaim
-from app.verify import verify_storage
-from tests.builders import dataset_row, migrated_database, model_bytes, model_row, queued_jobs, temporary_settings
+from tests.support.builders import (
+    dataset_row,
+    migrated_database,
+    model_bytes,
+    model_row,
+    queued_jobs,
+    temporary_settings,
+)
 
 CARD = {"certificate": {"relative_gap": 1e-4}}
 Rows = dict[str, list[dict[str, Any]]]
@@ -85,7 +91,7 @@ def files_of(settings: Settings) -> dict[str, bytes]:
 def other_settings(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Settings]:
     url = f"sqlite:///{tmp_path / 'other.sqlite3'}"
     if kind == "postgresql":
-        from tests.postgres import fresh_database
+        from tests.support.postgres import fresh_database
 
         with fresh_database(request.getfixturevalue("postgres_server")) as url:
             yield temporary_settings(tmp_path / "other", database_url=url)

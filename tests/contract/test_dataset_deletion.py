@@ -16,7 +16,7 @@ from app.jobs import service as jobs
 from app.jobs.admission import Admission
 from app.jobs.schemas import TrainRequest
 from app.storage import BlobStore
-from tests.builders import count_rows, dataset_row, temporary_settings
+from tests.support.builders import count_rows, dataset_row, temporary_settings
 
 
 @pytest.fixture

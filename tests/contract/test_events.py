@@ -16,7 +16,7 @@ from app.ids import following_id, new_id
 from app.jobs import events as events_module
 from app.jobs import repository
 from app.jobs.events import EventFeed
-from tests.builders import queued_jobs, temporary_settings
+from tests.support.builders import queued_jobs, temporary_settings
 
 
 def append(database: Database, job_id: str, number: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.main import create_app
-from tests.builders import InProcess, checked_problem, migrated_database, temporary_settings
+from tests.support.builders import InProcess, checked_problem, migrated_database, temporary_settings
 
 
 @pytest.mark.parametrize(

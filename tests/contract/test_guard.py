@@ -19,15 +19,8 @@ from app.jobs import service as jobs
 from app.keys import guard
 from app.keys import service as keys
 from app.main import create_app
-from app.predictions.served import ServedModels
-from tests.builders import (
-    NOBODY,
-    InProcess,
-    checked_problem,
-    in_chunks,
-    migrated_database,
-    temporary_settings,
-)
+from app.predictions.model_cache import ServedModels
+from tests.support.builders import NOBODY, InProcess, checked_problem, in_chunks, migrated_database, temporary_settings
 
 OPEN = {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/v2/health/live"), ("GET", "/v2/health/ready")}
 CHANGES = ("POST", "PUT", "PATCH", "DELETE")

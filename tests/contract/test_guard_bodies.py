@@ -9,14 +9,7 @@ import pytest
 
 from app.config import Settings
 from app.main import create_app
-from tests.builders import (
-    NOBODY,
-    InProcess,
-    checked_problem,
-    in_chunks,
-    migrated_database,
-    temporary_settings,
-)
+from tests.support.builders import NOBODY, InProcess, checked_problem, in_chunks, migrated_database, temporary_settings
 
 JSON = {"Content-Type": "application/json"}
 MAX_JSON_BYTES, MAX_UPLOAD_BYTES = 2000, 5000

@@ -7,8 +7,8 @@ import pytest
 
 from app.db import Database
 from app.main import create_app
-from app.workers_sign import WorkersSign
-from tests.builders import InProcess, temporary_settings
+from app.system.readiness import WorkersSign
+from tests.support.builders import InProcess, temporary_settings
 
 
 @pytest.fixture

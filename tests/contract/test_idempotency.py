@@ -14,13 +14,14 @@ from sqlalchemy import update
 
 from app.db import Database
 from app.db.tables import DatasetRow, IdempotencyRow, JobRow, UploadRow
-from app.idempotency import once, repository
 from app.jobs import service as jobs
 from app.keys import service as keys
 from app.main import create_app
 from app.models import service as models
 from app.storage import BlobStore
-from tests.builders import (
+from app.web import idempotency as once
+from app.web import idempotency_keys as repository
+from tests.support.builders import (
     InProcess,
     checked_problem,
     count_rows,

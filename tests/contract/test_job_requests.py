@@ -10,8 +10,8 @@ from app.db import Database
 from app.main import create_app
 from app.models import service as models
 from app.storage import BlobStore
-from app.waiting import preferred_wait
-from tests.builders import (
+from app.web.long_poll import preferred_wait
+from tests.support.builders import (
     InProcess,
     checked_problem,
     dataset_row,

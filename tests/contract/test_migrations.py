@@ -14,7 +14,7 @@ from sqlalchemy import inspect, text
 from app.db import Database
 from app.db.migrate import SCRIPTS, is_current, upgrade
 from app.db.tables import Base, DatasetRow
-from tests.builders import count_rows, dataset_row, migrated_database
+from tests.support.builders import count_rows, dataset_row, migrated_database
 
 
 def differences(database: Database) -> list[object]:

@@ -29,7 +29,7 @@ from safetensors.numpy import load as load_tensors
 from app.main import create_app
 from app.models.calibration import Calibration
 from app.models.exports import FORMATS, Subject
-from tests.builders import InProcess, checked_problem, migrated_database, temporary_settings
+from tests.support.builders import InProcess, checked_problem, migrated_database, temporary_settings
 
 WIDTH = 5
 # Names that SQL, ONNX and our own expressions could stumble over.

@@ -24,8 +24,8 @@ from app.db.tables import BlobOwnerRow, ModelRow
 from app.errors import Invalid, Unparsable
 from app.main import create_app
 from app.models import imports
-from tests.builders import SOAK, InProcess, checked_problem, count_rows, migrated_database, temporary_settings
-from tests.serving import checked
+from tests.support.builders import SOAK, InProcess, checked_problem, count_rows, migrated_database, temporary_settings
+from tests.support.serving import checked
 
 SMALL: dict[str, Any] = {"task": "binary", "classes": ["no", "yes"], "coef": [1.5, -0.0, 5e-324], "intercept": 0.1}
 CERTIFICATE = {"primal": 3.0, "dual_bound": 2.5, "gap": 0.5, "relative_gap": 0.2, "method": "dual"}

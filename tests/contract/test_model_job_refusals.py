@@ -12,10 +12,10 @@ from app.db.tables import JobRow
 from app.main import create_app
 from app.models import service as models
 from app.preprocess.document import from_document, read_inputs, to_document
+from app.preprocess.fit import fit
 from app.preprocess.spec import Preprocess
-from app.preprocess.training import fit
 from app.storage import BlobStore
-from tests.builders import (
+from tests.support.builders import (
     InProcess,
     checked_problem,
     count_rows,
@@ -25,7 +25,7 @@ from tests.builders import (
     queued_jobs,
     temporary_settings,
 )
-from tests.frames import frame_of
+from tests.support.frames import frame_of
 
 Json = dict[str, Any]
 

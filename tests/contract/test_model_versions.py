@@ -2,11 +2,11 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+from app.admin.integrity import verify_storage
 from app.models import service as models
-from app.storage import repository as ownership
-from app.verify import verify_storage
-from tests.builders import checked_problem, model_bytes, model_row, queued_jobs
-from tests.registry import CARD, Registry
+from app.storage import ownership
+from tests.support.builders import checked_problem, model_bytes, model_row, queued_jobs
+from tests.support.model_registry import CARD, Registry
 
 
 def test_a_deleted_version_can_be_seen_and_restored(registry: Registry) -> None:

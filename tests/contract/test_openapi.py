@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.main import create_app
-from tests.builders import InProcess, migrated_database, temporary_settings
+from tests.support.builders import InProcess, migrated_database, temporary_settings
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 OPEN = {"livez", "readyz", "v2_live", "v2_ready"}

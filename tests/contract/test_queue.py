@@ -14,13 +14,13 @@ from sqlalchemy.orm import Session
 
 from app.db import Database
 from app.db.engine import current_time
+from app.db.job_state import FINAL, TRANSITIONS, JobStatus, check_transition
 from app.db.tables import BlobOwnerRow, JobRow, ModelNameRow, ModelRow
 from app.jobs import control, queue, repository, service
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim
-from app.jobs.state import FINAL, TRANSITIONS, JobStatus, check_transition
 from app.models import service as models
-from tests.builders import NOBODY, count_rows, interrupted_write, job_row, model_row, queued_jobs
+from tests.support.builders import NOBODY, count_rows, interrupted_write, job_row, model_row, queued_jobs
 
 LEASE_SECONDS = 60.0
 POINT = {"iterations": 3, "passes": 2, "primal": 1.5, "dual_bound": 1.0, "relative_gap": 0.5, "seconds": 0.1}

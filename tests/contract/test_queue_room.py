@@ -7,7 +7,7 @@ from app.db import Database
 from app.ids import new_id
 from app.jobs import queue, repository, service
 from app.jobs.repository import Claim, Room
-from tests.builders import job_row
+from tests.support.builders import job_row
 
 LEASE_SECONDS = 60.0
 

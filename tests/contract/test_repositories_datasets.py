@@ -10,7 +10,7 @@ from app.datasets import repository
 from app.datasets.repository import Claim, Filters
 from app.db import Database
 from app.db.tables import DatasetRow
-from tests.builders import NOBODY, count_rows, dataset_row, interrupted_write
+from tests.support.builders import NOBODY, count_rows, dataset_row, interrupted_write
 
 
 def store(database: Database, *rows: DatasetRow) -> list[str]:

@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy.exc import StatementError
 
 from app.db import Database
+from app.db.job_state import JobStatus
 from app.db.tables import JobRow
 from app.jobs import repository
-from app.jobs.state import JobStatus
-from tests.builders import NOBODY, count_rows, job_row
+from tests.support.builders import NOBODY, count_rows, job_row
 
 
 def store(database: Database, *rows: JobRow) -> list[str]:

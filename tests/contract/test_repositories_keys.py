@@ -7,7 +7,7 @@ from app.db import Database
 from app.db.tables import KeyRow
 from app.errors import NotFound
 from app.keys import repository, service
-from tests.builders import NOBODY
+from tests.support.builders import NOBODY
 
 
 def make(database: Database, *scopes: service.Scope, name: str | None = None) -> str:

@@ -11,7 +11,7 @@ from app.db.tables import BlobOwnerRow, ModelNameRow, ModelRow
 from app.errors import NotFound
 from app.models import repository, service
 from app.models.repository import Filters
-from tests.builders import NOBODY, count_rows, interrupted_write, model_row, queued_jobs
+from tests.support.builders import NOBODY, count_rows, interrupted_write, model_row, queued_jobs
 
 
 def register(database: Database, *names: str) -> list[str]:

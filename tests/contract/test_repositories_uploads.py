@@ -3,11 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from app.datasets.uploads import repository
 from app.db import Database
 from app.db.tables import UploadRow
 from app.ids import new_id
-from app.uploads import repository
-from tests.builders import NOBODY, count_rows
+from tests.support.builders import NOBODY, count_rows
 
 
 def upload_row(**values: Any) -> UploadRow:

@@ -16,21 +16,15 @@ import pandas
 import psycopg
 import pytest
 
-from app.frame import Column, Frame, Strings
 from app.main import create_app
 from app.models import file
 from app.models.exports import json_document, liblinear
 from app.models.exports.subject import Subject
 from app.preprocess.document import to_document
+from app.preprocess.fit import fit
 from app.preprocess.spec import Preprocess
-from app.preprocess.training import fit
-from tests.builders import (
-    InProcess,
-    checked_problem,
-    migrated_database,
-    model_header,
-    temporary_settings,
-)
+from app.tabular.frame import Column, Frame, Strings
+from tests.support.builders import InProcess, checked_problem, migrated_database, model_header, temporary_settings
 
 generator = np.random.default_rng(11)
 COLORS = ["blue", "it's", "grün", "rare"]

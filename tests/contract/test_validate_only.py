@@ -9,8 +9,15 @@ import pytest
 
 from app.db.tables import EventRow, JobRow
 from app.main import create_app
-from app.storage import repository as ownership
-from tests.builders import InProcess, checked_problem, count_rows, dataset_row, migrated_database, temporary_settings
+from app.storage import ownership
+from tests.support.builders import (
+    InProcess,
+    checked_problem,
+    count_rows,
+    dataset_row,
+    migrated_database,
+    temporary_settings,
+)
 
 Json = dict[str, Any]
 

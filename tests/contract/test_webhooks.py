@@ -20,7 +20,7 @@ from app.webhooks import repository, service
 from app.webhooks.repository import Claim
 from app.webhooks.schemas import ENDS
 from app.webhooks.sender import Outcome
-from tests.builders import (
+from tests.support.builders import (
     NOBODY,
     InProcess,
     checked_problem,

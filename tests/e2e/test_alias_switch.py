@@ -8,8 +8,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.serving import Service
-from tests.tables import csv_text
+from tests.support.serving import Service
+from tests.support.tables import csv_text
 
 VERSIONS = 5
 THREADS = 4

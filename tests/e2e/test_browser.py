@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from tests.serving import Service
+from tests.support.serving import Service
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 

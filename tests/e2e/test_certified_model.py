@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 from liblinear.liblinearutil import parameter, problem, train
 
-from tests.serving import Service
-from tests.tables import csv_text, libsvm_text, noisy_rows, primal
+from tests.support.serving import Service
+from tests.support.tables import csv_text, libsvm_text, noisy_rows, primal
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])

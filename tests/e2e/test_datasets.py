@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tests.builders import checked_problem
-from tests.serving import Service, checked, running_service, wait_until
-from tests.tables import csv_text, libsvm_text, noisy_rows
+from tests.support.builders import checked_problem
+from tests.support.serving import Service, checked, running_service, wait_until
+from tests.support.tables import csv_text, libsvm_text, noisy_rows
 
 CSV = {"Content-Type": "text/csv"}
 ASYNC = {"Prefer": "respond-async"}

@@ -19,9 +19,9 @@ from app.db import Database
 from app.db.tables import EventRow
 from app.ids import new_id
 from app.main import create_app
-from tests.builders import NOBODY, SOAK, InProcess, checked_problem
-from tests.serving import Service, running_service, wait_until
-from tests.tables import csv_text, noisy_rows
+from tests.support.builders import NOBODY, SOAK, InProcess, checked_problem
+from tests.support.serving import Service, running_service, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 STREAM = {"Accept": "text/event-stream"}
 MAX_STREAMS = 3

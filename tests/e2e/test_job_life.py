@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from app.client import ApiError, Client
-from tests.serving import Service, running_service, wait_until
-from tests.tables import csv_text, noisy_rows
+from tests.support.serving import Service, running_service, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 ROW = [[0.1] * 30]
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tests.serving import Service, checked
+from tests.support.serving import Service, checked
 
 generator = np.random.default_rng(21)
 JOBS = ["clerk", "it's complicated", "nurse", None]

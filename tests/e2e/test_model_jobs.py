@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.serving import Service, checked
-from tests.tables import csv_text
+from tests.support.serving import Service, checked
+from tests.support.tables import csv_text
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PROJECT_ROOT
-from tests.serving import Service, free_port, running_service, wait_until
+from tests.support.serving import Service, free_port, running_service, wait_until
 
 HYPERPLANE = [sys.executable, "-m", "app.cli"]
 

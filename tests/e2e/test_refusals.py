@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.serving import Service, running_service
-from tests.tables import csv_text, noisy_rows
+from tests.support.serving import Service, running_service
+from tests.support.tables import csv_text, noisy_rows
 
 JSON = {"Content-Type": "application/json"}
 CSV = {"Content-Type": "text/csv"}

@@ -14,8 +14,8 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from app.client import Client
-from tests.serving import Service
-from tests.tables import csv_text
+from tests.support.serving import Service
+from tests.support.tables import csv_text
 
 Json = dict[str, Any]
 

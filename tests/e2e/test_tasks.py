@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
-from tests.serving import Service
-from tests.tables import csv_text
+from tests.support.serving import Service
+from tests.support.tables import csv_text
 
 Array = np.ndarray[Any, Any]
 Json = dict[str, Any]

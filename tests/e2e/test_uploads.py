@@ -14,9 +14,9 @@ import pytest
 
 from app.client import Client
 from app.client import parts as client_parts
-from tests.builders import NOBODY, checked_problem
-from tests.serving import Service, checked, wait_until
-from tests.tables import csv_text, noisy_rows
+from tests.support.builders import NOBODY, checked_problem
+from tests.support.serving import Service, checked, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 CSV = {"Content-Type": "text/csv"}
 PART = {"Content-Type": "application/partial-upload"}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.builders import SOAK
-from tests.receiver import Message, Receiver, receiving
-from tests.serving import Service, checked, running_service, wait_until
-from tests.tables import csv_text, noisy_rows
+from tests.support.builders import SOAK
+from tests.support.receiver import Message, Receiver, receiving
+from tests.support.serving import Service, checked, running_service, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 SETTINGS = {
     "webhook_allow_private": True,

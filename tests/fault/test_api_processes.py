@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.builders import SOAK
-from tests.serving import Service, children_of, command_line, running_service, wait_until
-from tests.tables import csv_text, noisy_rows
+from tests.support.builders import SOAK
+from tests.support.serving import Service, children_of, command_line, running_service, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 ROW = {"instances": [[0.5, -1.0, 2.0]]}
 PROCESSES = 2

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.builders import SOAK, checked_problem
-from tests.serving import Service, running_service, wait_until
-from tests.tables import csv_text, noisy_rows
+from tests.support.builders import SOAK, checked_problem
+from tests.support.serving import Service, running_service, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 THREADS = 100
 KILLS = SOAK

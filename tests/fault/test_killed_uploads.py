@@ -13,13 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
+from app.admin.integrity import verify_storage
 from app.datasets import service as datasets
 from app.db import Database
 from app.storage import BlobStore
-from app.verify import verify_storage
-from tests.builders import temporary_settings
-from tests.serving import Service, checked, children_of, command_line, running_service, wait_until
-from tests.tables import csv_text, noisy_rows
+from tests.support.builders import temporary_settings
+from tests.support.serving import Service, checked, children_of, command_line, running_service, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 CSV = {"Content-Type": "text/csv"}
 ASYNC = {**CSV, "Prefer": "respond-async"}

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serving import Service, checked, running_service, wait_until
-from tests.tables import csv_text, noisy_rows
+from tests.support.serving import Service, checked, running_service, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 LEASE_SECONDS = 3.0
 SOLVE_SECONDS = 4.0

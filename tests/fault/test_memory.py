@@ -16,9 +16,9 @@ from app.config import MIB
 from app.worker import supervisor
 from app.worker.slot import Slot
 from app.worker.supervisor import Supervisor
-from tests.builders import checked_problem, migrated_database, queued_jobs, temporary_settings
-from tests.serving import Service, children_of, running_service, wait_until
-from tests.tables import csv_text, noisy_rows
+from tests.support.builders import checked_problem, migrated_database, queued_jobs, temporary_settings
+from tests.support.serving import Service, children_of, running_service, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 BUDGET = 120 * MIB  # of two jobs on the data below, each about 75 MiB, it holds one
 SLOW = {"solver": "dcd", "C": 1000.0, "tol": 1e-12}

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.builders import SOAK
-from tests.serving import Service, running_service
-from tests.tables import csv_text, noisy_rows
+from tests.support.builders import SOAK
+from tests.support.serving import Service, running_service
+from tests.support.tables import csv_text, noisy_rows
 
 CLIENTS = min(1000, 100 * SOAK)
 PATIENCE_SECONDS = 2.0

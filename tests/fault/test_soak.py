@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import Service, running_service, wait_until
 from tests.soak.claimers import empty_queue
 from tests.soak.run import Plan, soak_postgresql, soak_sqlite
-from tests.tables import csv_text, noisy_rows
+from tests.support.serving import Service, running_service, wait_until
+from tests.support.tables import csv_text, noisy_rows
 
 SAMPLES = {"sqlite": (soak_sqlite, 8), "postgresql": (soak_postgresql, 7)}
 KILLS = ("kill_api", "kill_worker", "kill_training", "kill_training")  # a new API or supervisor takes seconds to start

@@ -19,10 +19,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url, select
 
+from app.admin.integrity import verify_storage
 from app.config import Settings
 from app.datasets import service as datasets
 from app.datasets.formats import ReadOptions
-from app.datasets.parse import parse
+from app.datasets.reading.parse import parse
 from app.datasets.service import Received
 from app.db import Database
 from app.db.tables import DatasetRow, JobRow, ModelRow
@@ -30,14 +31,12 @@ from app.jobs import queue
 from app.jobs import service as jobs
 from app.jobs.admission import Admission
 from app.jobs.schemas import TrainRequest
-from app.storage import BlobStore
-from app.storage import repository as ownership
-from app.verify import verify_storage
-from app.worker.desk import Desk
-from app.worker.execute import execute
-from tests.builders import SOAK, migrated_database, temporary_settings
-from tests.postgres import fresh_database
-from tests.tables import csv_text, noisy_rows
+from app.storage import BlobStore, ownership
+from app.worker.executor import execute
+from app.worker.worker_context import Desk
+from tests.support.builders import SOAK, migrated_database, temporary_settings
+from tests.support.postgres import fresh_database
+from tests.support.tables import csv_text, noisy_rows
 
 CALLS = {"sync": "fsync,fdatasync", "rename": "/^rename", "remove": "/^unlink", "message": "sendto"}
 FILE_KILLS = {("upload", "sync"): 10, ("upload", "rename"): 3, ("finish", "sync"): 4, ("finish", "rename"): 2}

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.datasets.child import Limits
 from app.datasets.formats import Encoding, Format, ReadOptions
-from app.datasets.ingest import Ingestor
+from app.datasets.reading.ingestor import Ingestor
+from app.datasets.reading.limited_child import Limits
 from app.errors import Invalid, PayloadTooLarge
-from tests.builders import SOAK
+from tests.support.builders import SOAK
 
 N_CASES = 25 * SOAK
 X = np.random.default_rng(0).random((50, 3))

@@ -17,9 +17,9 @@ import pytest
 from sklearn.datasets import load_svmlight_file
 
 from app.datasets.formats import InvalidFile, ReadOptions, Table, read
-from app.frame import Strings
-from tests.builders import SOAK
-from tests.property.csv_reference import NUMBER, Expected, reference_csv, spells_number
+from app.tabular.frame import Strings
+from tests.support.builders import SOAK
+from tests.support.csv_reference import NUMBER, Expected, reference_csv, spells_number
 
 N_CASES = 800 if SOAK == 1 else 3_000 * SOAK  # `make soak`: 10^6 lines over the five tests that take mutants
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.datasets.formats import ReadOptions, Table, read
-from tests.builders import SOAK
+from tests.support.builders import SOAK
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True)
 WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8)

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.datasets.formats import ENCODINGS, Format, ReadOptions, Table, read
-from app.frame import Strings
-from tests.builders import SOAK
+from app.tabular.frame import Strings
+from tests.support.builders import SOAK
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True)
 FINITE32 = st.floats(allow_nan=False, allow_infinity=False, width=32)

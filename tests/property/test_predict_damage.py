@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import AppError
-from app.frame import Column, Frame, Strings
+from app.predictions.model_cache import ServedModel
 from app.predictions.replies import OFFERED
-from app.predictions.served import ServedModel
 from app.predictions.service import predict_with
 from app.preprocess.document import to_document
+from app.preprocess.fit import fit
 from app.preprocess.spec import Preprocess
-from app.preprocess.training import fit
-from tests.builders import SOAK, served_model
-from tests.unit.test_predict_bodies import BODIES, NAMES
+from app.tabular.frame import Column, Frame, Strings
+from tests.support.builders import SOAK, served_model
+from tests.unit.app.predictions.test_bodies import BODIES, NAMES
 
 SPLICES = [
     *(b"\x00", b"\xff", b"\n", b'"', b",", b"[", b"{", b"}", b"]", b":", b"-", b"nan", b"1e999", b"null", b"\r"),

@@ -8,14 +8,14 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.frame import Kind
 from app.preprocess.document import from_document, to_document
-from app.preprocess.errors import PreprocessError
+from app.preprocess.fit import fit, solver_rows, transform
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.preprocess_error import PreprocessError
 from app.preprocess.spec import Preprocess
-from app.preprocess.training import fit, solver_rows, transform
-from tests.builders import SOAK
-from tests.frames import Table, frame_of, raw_columns
+from app.tabular.frame import Kind
+from tests.support.builders import SOAK
+from tests.support.frames import Table, frame_of, raw_columns
 
 Array = np.ndarray[Any, Any]
 

@@ -11,7 +11,7 @@ from app.errors import Conflict
 from app.jobs import control, queue, repository
 from app.jobs.queue import MAX_WORKER_DEATHS, LeaseLost
 from app.jobs.repository import Claim
-from tests.builders import NOBODY, SOAK, empty_tables, migrated_database, queued_jobs
+from tests.support.builders import NOBODY, SOAK, empty_tables, migrated_database, queued_jobs
 
 ENDED = ("succeeded", "failed", "cancelled")
 ACTS = ["progress", "checkpoint", "succeed", "fail", "cancel", "pause", "release", "died"]

@@ -10,7 +10,7 @@ import solvers
 from app.models.file import Header
 from app.predictions.certainty import Certainty
 from app.preprocess.norms import row_norms
-from tests.builders import SOAK
+from tests.support.builders import SOAK
 
 TIGHT = 1e-10
 CASES: list[dict[str, Any]] = [

@@ -13,14 +13,14 @@ from solvers.certificates.free_bias import minimising_bias
 from solvers.certificates.multiclass import certify_multiclass
 from solvers.certificates.ordinal import certify_ordinal, plane_at
 from solvers.certificates.regression import certify_regression
-from solvers.formulation import build_problem
-from solvers.labels import read_labels
-from solvers.protocol import Planes
-from solvers.rows import as_rows
-from solvers.setting import BIASES, resolve_setting
-from solvers.thresholds import rank_thresholds
-from tests.property.solver_problems import Case, cases, examples
-from tests.property.solver_reference import plain_dual, plain_primal, reference_interval
+from solvers.data.rows import as_rows
+from solvers.method import Planes
+from solvers.problem.build import build_problem
+from solvers.problem.labels import read_labels
+from solvers.problem.problems import rank_thresholds
+from solvers.problem.spec import BIASES, resolve_spec
+from tests.support.solver_problems import Case, cases, examples
+from tests.support.solver_reference import plain_dual, plain_primal, reference_interval
 
 LOSSES = ["hinge", "squared_hinge", "hinge_p"]
 REGRESSION = {
@@ -35,7 +35,7 @@ def problem_of(case):
     definition = dict(case.definition)
     weights = {key: definition.pop(key) for key in ("sample_weight", "class_weight", "groups")}
     data, labels = as_rows(case.X), read_labels(case.labels, case.task)
-    setting = resolve_setting(
+    setting = resolve_spec(
         n_rows=data.n_rows,
         n_features=data.n_features,
         n_classes=labels.n_classes,
@@ -113,7 +113,7 @@ def test_what_is_not_finite_proves_nothing(loss, bias):
 
 def test_a_dual_point_of_other_rows_is_refused():
     data = as_rows(np.eye(3))
-    setting = resolve_setting(
+    setting = resolve_spec(
         n_rows=3, n_features=3, n_classes=2, sparse=False, task="binary", strategy="ovr", loss="hinge",
         p=None, C=1.0, c_scale="sum", bias="none", bias_scale=1.0, epsilon=0.1,
     )  # fmt: skip
@@ -171,7 +171,7 @@ def test_exponents_close_to_one_keep_a_finite_bound(p):
     random = np.random.default_rng(1)
     X, labels = random.standard_normal((30, 4)), np.arange(30) % 2
     data = as_rows(X)
-    setting = resolve_setting(
+    setting = resolve_spec(
         n_rows=30, n_features=4, n_classes=2, sparse=False, task="binary", strategy="ovr", loss="hinge_p",
         p=p, C=0.7, c_scale="sum", bias="regularized", bias_scale=1.0, epsilon=0.1,
     )  # fmt: skip
@@ -192,7 +192,7 @@ def test_exponents_close_to_one_keep_a_finite_bound(p):
 
 def test_a_flat_stretch_gives_its_middle():
     data = as_rows(np.zeros((2, 1)))
-    setting = resolve_setting(
+    setting = resolve_spec(
         n_rows=2, n_features=1, n_classes=2, sparse=False, task="binary", strategy="ovr", loss="hinge",
         p=None, C=1.0, c_scale="sum", bias="free", bias_scale=1.0, epsilon=0.1,
     )  # fmt: skip
@@ -256,7 +256,7 @@ def test_shares_are_balanced_by_taking_back_no_more_than_they_are_out_of_balance
 
 def test_what_is_taken_back_is_where_it_costs_least():
     labels = ["a", "a", "b", "b"]
-    setting = resolve_setting(
+    setting = resolve_spec(
         n_rows=4, n_features=1, n_classes=2, sparse=False, task="multiclass", strategy="crammer_singer",
         loss="hinge", p=None, C=1.0, c_scale="sum", bias="free", bias_scale=1.0, epsilon=0.1,
     )  # fmt: skip

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import solvers
-from solvers.dual_descent_climb import MOST_READS, climb
-from solvers.formulation import build_problem
-from solvers.labels import read_labels
-from solvers.rows import as_rows, read_only
-from solvers.setting import resolve_setting
-from tests.property.solver_problems import cases, examples
-from tests.property.solver_reference import plain_dual
+from solvers.data.rows import as_rows, read_only
+from solvers.methods.dcd.cg_step import MOST_READS, climb
+from solvers.problem.build import build_problem
+from solvers.problem.labels import read_labels
+from solvers.problem.spec import resolve_spec
+from tests.support.solver_problems import cases, examples
+from tests.support.solver_reference import plain_dual
 
 
 def problem_of(case):
     definition = dict(case.definition)
     weights = {key: definition.pop(key) for key in ("sample_weight", "class_weight", "groups")}
     data = as_rows(case.X)
-    setting = resolve_setting(n_rows=data.n_rows, n_features=data.n_features, n_classes=2, sparse=False, **definition)
+    setting = resolve_spec(n_rows=data.n_rows, n_features=data.n_features, n_classes=2, sparse=False, **definition)
     return build_problem(setting, data, read_labels(case.labels, "binary"), **weights)
 
 

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import solvers
-import solvers.rows
-from solvers.kernel_cache import kernels_of
-from solvers.registry import registered
-from solvers.setting import LOSSES_OF_TASK
-from tests.property.solver_problems import cases, examples
-from tests.property.solver_reference import plain_dual
+import solvers.data.rows
+from solvers.engine.registry import registered
+from solvers.linalg.kernel_cache import kernels_of
+from solvers.problem.spec import LOSSES_OF_TASK
+from tests.support.solver_problems import cases, examples
+from tests.support.solver_reference import plain_dual
 
 HANG_SECONDS = 60.0  # a guard against a run without end, never a measure of speed
 TIGHT = 2e-7  # asked of the solver, so that its objective is within the 1e-6 that is asserted
@@ -350,7 +350,7 @@ def test_a_tolerance_out_of_reach_ends_as_stalled(choice):
 
 @every_choice
 def test_warm_up_leaves_nothing_to_compile(choice):  # which the fixture of conftest.py has called
-    kernels = [*kernels_of(solvers.rows), *kernels_of(sys.modules[choice.method.__module__])]
+    kernels = [*kernels_of(solvers.data.rows), *kernels_of(sys.modules[choice.method.__module__])]
     before = [len(kernel.signatures) for kernel in kernels]
     for storage, dtype in itertools.product(["csr", "dense"], [np.float32, np.float64]):
         X, labels = medium_problem(choice.task, storage)

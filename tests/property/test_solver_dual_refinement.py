@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import solvers
-from solvers.dual_refinement import DualRefinement
-from solvers.setting import BIASES
-from tests.property.solver_problems import Case, cases, examples
-from tests.property.solver_reference import plain_dual, reference_interval
+from solvers.certificates.refinement import DualRefinement
+from solvers.problem.spec import BIASES
 from tests.property.test_solver_certificate import problem_of
+from tests.support.solver_problems import Case, cases, examples
+from tests.support.solver_reference import plain_dual, reference_interval
 
 every_choice = pytest.mark.parametrize(("loss", "bias"), list(itertools.product(["hinge", "squared_hinge"], BIASES)))
 

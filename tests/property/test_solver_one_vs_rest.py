@@ -8,7 +8,6 @@ from hypothesis import given
 from sklearn.svm import LinearSVC
 
 import solvers
-from tests.property.solver_problems import cases, examples
 from tests.property.test_solver_conformance import (
     CHOICES,
     assert_honest,
@@ -17,8 +16,9 @@ from tests.property.test_solver_conformance import (
     medium_problem,
     run,
 )
+from tests.support.solver_problems import cases, examples
 
-DCD = solvers.registry.registered()["dcd"]
+DCD = solvers.engine.registry.registered()["dcd"]
 BINARY = list(
     {choice.method: choice for choice in CHOICES if choice.task == "binary" and choice.loss != "hinge_p"}.values()
 )

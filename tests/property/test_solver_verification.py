@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 
 import solvers
-from solvers.registry import registered
-from tests.property.solver_problems import cases, examples
+from solvers.engine.registry import registered
 from tests.property.test_solver_conformance import assert_true_bound, every_choice, run
+from tests.support.solver_problems import cases, examples
 
 DCD = registered()["dcd"]
 

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from app.frame import Strings
 from app.preprocess import text_counts
 from app.preprocess.spec import TextSettings
-from app.preprocess.text import Terms, count_terms
+from app.preprocess.terms import Terms, count_terms
 from app.preprocess.text_fit import Learnt, fit_terms
 from app.preprocess.values import Texts
-from tests.builders import SOAK
-from tests.text_child import memory_of_texts
+from app.tabular.frame import Strings
+from tests.support.builders import SOAK
+from tests.support.text_child import memory_of_texts
 
 AWKWARD = "aAbBzZ09_ \t\n-'.,é\u0301ßẞİ\u0131Σ\u03c3ς日本ﬁ½²٣Ⅷ\u200d\u00a0\U0001d538😀Ǆ"
 TEXTS = st.lists(st.text(AWKWARD, max_size=30) | st.text(max_size=20), min_size=1, max_size=15)

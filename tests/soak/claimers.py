@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from app.db import Database
 from app.db.tables import JobRow
 from app.jobs import queue
-from tests.builders import job_row, migrated_database
+from tests.support.builders import job_row, migrated_database
 
 CLAIMERS = 16
 LEASE_SECONDS = 600.0
@@ -26,7 +26,7 @@ def claims_a_second(kind: str, jobs: int) -> float:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hyperplane-claims-")))
         url = f"sqlite:///{folder / 'claims.sqlite3'}"
         if kind == "postgresql":
-            from tests.postgres import fresh_database, running_server
+            from tests.support.postgres import fresh_database, running_server
 
             url = stack.enter_context(fresh_database(stack.enter_context(running_server())))
         return empty_queue(url, jobs)

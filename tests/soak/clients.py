@@ -8,7 +8,7 @@ from uuid import UUID
 import httpx
 
 from tests.soak.ledger import Json, Ledger
-from tests.tables import csv_text, noisy_rows
+from tests.support.tables import csv_text, noisy_rows
 
 PATIENT = {408, 409, 423, 425, 429, 503, 507}
 """Answers after which one tries again, or lets it be."""

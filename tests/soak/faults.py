@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.serving import Service, children_of, wait_until
 from tests.soak.ledger import Ledger
+from tests.support.serving import Service, children_of, wait_until
 
 DISK_BYTES = 512 << 20
 FULL_SECONDS = 2.0

@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from app.admin.integrity import verify_storage
 from app.config import Settings
 from app.db import Database
 from app.db.engine import current_time
 from app.db.tables import DatasetRow, JobRow, ModelRow
-from app.verify import verify_storage
 
 Json = dict[str, Any]
 

@@ -14,10 +14,10 @@ import httpx
 
 from app.config import Settings
 from app.db import Database
-from tests.serving import Service, wait_until
 from tests.soak.clients import Client
 from tests.soak.faults import Faults, small_disk
 from tests.soak.ledger import Ledger, compare, stuck_jobs
+from tests.support.serving import Service, wait_until
 
 CLIENTS = 3
 WORKERS = 2
@@ -129,7 +129,7 @@ def soak_sqlite(plan: Plan) -> Ledger:
 
 
 def soak_postgresql(plan: Plan) -> Ledger:
-    from tests.postgres import fresh_database, restartable_server
+    from tests.support.postgres import fresh_database, restartable_server
 
     with (
         tempfile.TemporaryDirectory(prefix="hyperplane-soak-") as parent,

@@ -9,9 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
-from .collect import Collector, MemorySink, Sink
-from .compressed import Ceiling, expanded
-from .table import (
+from app.datasets.formats.collect import Collector, MemorySink, Sink
+from app.datasets.formats.compressed import Ceiling, expanded
+from app.datasets.formats.table import (
     Encoding,
     FileError,
     FileWarning,
@@ -91,9 +91,8 @@ def warm() -> None:
     """Compile what is compiled on first use and import what is slow to import."""
     for module, _ in READERS.values():
         import_module(module, __package__)
-    from solvers.kernel_cache import forget_stale
-
-    from . import csv, libsvm
+    from app.datasets.formats import csv, libsvm
+    from solvers.linalg.kernel_cache import forget_stale
 
     forget_stale(Path(__file__).parent)
     csv.warm()

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import all_finite
-from .columns import Source
-from .features import Features
-from .labels import Codes, Encoded, NumberCounts, WordCounts, check_storable
-from .table import Array, ColumnSummary, FileWarning, Summary, plural
-from .words import WordCells
+from app.datasets.formats.array_checks import all_finite
+from app.datasets.formats.column_roles import Source
+from app.datasets.formats.feature_columns import Features
+from app.datasets.formats.labels import Codes, Encoded, NumberCounts, WordCounts, check_storable
+from app.datasets.formats.table import ColumnSummary, FileWarning, Summary, plural
+from app.datasets.formats.words import WordCells
+from app.tabular.types import Array
 
 __all__ = ["Block", "Collector", "MemorySink", "Sink", "SparseRows", "is_clean"]
 

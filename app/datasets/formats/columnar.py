@@ -17,14 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .blocks import BlockFaults, name_column, rows_a_block
-from .collect import Block, Collector
-from .columnar_types import Columns, is_string, seconds_of
-from .compressed import Ceiling, is_of_the_disk
-from .labels import Encoded
-from .mapped import forget_pages, map_file
-from .table import Array, ErrorLog, FileError, InvalidFile, ReadOptions, Summary
-from .words import WordCells, encode_cells
+from app.datasets.formats.array_checks import BlockFaults, name_column, rows_a_block
+from app.datasets.formats.collect import Block, Collector
+from app.datasets.formats.columnar_types import Columns, is_string, seconds_of
+from app.datasets.formats.compressed import Ceiling, is_of_the_disk
+from app.datasets.formats.labels import Encoded
+from app.datasets.formats.mapped import forget_pages, map_file
+from app.datasets.formats.table import ErrorLog, FileError, InvalidFile, ReadOptions, Summary
+from app.datasets.formats.words import WordCells, encode_cells
+from app.tabular.types import Array
 
 __all__ = ["read_arrow", "read_parquet"]
 

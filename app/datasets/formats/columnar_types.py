@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.frame import Kind
-
-from .blocks import name_column
-from .columns import Source, assign_roles
-from .table import Array, ErrorLog, ReadOptions, excerpt
+from app.datasets.formats.array_checks import name_column
+from app.datasets.formats.column_roles import Source, assign_roles
+from app.datasets.formats.table import ErrorLog, ReadOptions, excerpt
+from app.tabular.frame import Kind
+from app.tabular.types import Array
 
 __all__ = ["Columns", "is_string", "seconds_of"]
 

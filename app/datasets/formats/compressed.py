@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from .table import Encoding, FileError, InvalidFile, TooLarge
+from app.datasets.formats.table import Encoding, FileError, InvalidFile, TooLarge
 
 __all__ = ["Ceiling", "expanded", "is_of_the_disk"]
 

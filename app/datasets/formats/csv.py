@@ -19,20 +19,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from app.spelling import MARKS, NUMBER
-
-from . import csv_kernels, decimal_kernels
-from .collect import Block, Collector, is_clean
-from .columns import Roles, Source
-from .compressed import Ceiling
-from .csv_cells import Plan, first_plan, read_cells
-from .csv_kernels import TARGET, TOO_PRECISE, WEIGHT, parse_numbers
-from .csv_layout import Layout, find_layout
-from .labels import Encoded
-from .mapped import Mapped, map_file
-from .table import ErrorLog, FileError, FileWarning, InvalidFile, InvalidOption, ReadOptions, Summary, excerpt
-from .text import LineCounter, Piece, check_text, is_sound, map_in_order, piece_bytes, pieces, skip_byte_order_mark
-from .words import encode_cells
+from app.datasets.formats import csv_kernels, decimal_kernels
+from app.datasets.formats.collect import Block, Collector, is_clean
+from app.datasets.formats.column_roles import Roles, Source
+from app.datasets.formats.compressed import Ceiling
+from app.datasets.formats.csv_cells import Plan, first_plan, read_cells
+from app.datasets.formats.csv_kernels import TARGET, TOO_PRECISE, WEIGHT, parse_numbers
+from app.datasets.formats.csv_layout import Layout, find_layout
+from app.datasets.formats.labels import Encoded
+from app.datasets.formats.mapped import Mapped, map_file
+from app.datasets.formats.table import (
+    ErrorLog,
+    FileError,
+    FileWarning,
+    InvalidFile,
+    InvalidOption,
+    ReadOptions,
+    Summary,
+    excerpt,
+)
+from app.datasets.formats.text import (
+    LineCounter,
+    Piece,
+    check_text,
+    is_sound,
+    map_in_order,
+    piece_bytes,
+    pieces,
+    skip_byte_order_mark,
+)
+from app.datasets.formats.words import encode_cells
+from app.tabular.cells import MARKS, NUMBER
 
 __all__ = ["read_csv", "read_tsv", "warm"]
 
@@ -44,7 +61,7 @@ IGNORED = -3
 @cache
 def warm() -> None:
     """Compile the kernel, or load it compiled; once a process."""
-    from solvers import kernel_cache
+    from solvers.linalg import kernel_cache
 
     kernels = kernel_cache.kernels_of(csv_kernels) + kernel_cache.kernels_of(decimal_kernels)
     layout = Layout(",", None, 2, Roles(1, None, None, [0]), frozenset(), 4, 0, 1)

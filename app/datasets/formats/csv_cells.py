@@ -16,13 +16,12 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from app.spelling import NOT_FINITE, NUMBER, is_blank, is_mark
-
-from .collect import Block
-from .csv_layout import Layout, long_fields_allowed
-from .labels import encode_list
-from .table import ErrorLog, excerpt, plural
-from .words import encode_cells
+from app.datasets.formats.collect import Block
+from app.datasets.formats.csv_layout import Layout, long_fields_allowed
+from app.datasets.formats.labels import encode_list
+from app.datasets.formats.table import ErrorLog, excerpt, plural
+from app.datasets.formats.words import encode_cells
+from app.tabular.cells import NOT_FINITE, NUMBER, is_blank, is_mark
 
 __all__ = ["Plan", "Records", "first_plan", "read_cells"]
 

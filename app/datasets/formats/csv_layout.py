@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .columns import Roles, assign_roles
-from .table import ErrorLog, FileError, FileWarning, InvalidFile, ReadOptions, excerpt
-from .text import MAX_LINE_BYTES, text_lines
+from app.datasets.formats.column_roles import Roles, assign_roles
+from app.datasets.formats.table import ErrorLog, FileError, FileWarning, InvalidFile, ReadOptions, excerpt
+from app.datasets.formats.text import MAX_LINE_BYTES, text_lines
 
 __all__ = ["Layout", "find_layout", "long_fields_allowed"]
 

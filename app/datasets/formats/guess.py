@@ -3,9 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from app.frame import Kind
-
-from .table import plural
+from app.datasets.formats.table import plural
+from app.tabular.frame import Kind
 
 __all__ = ["Facts", "Guess", "guess", "is_stray"]
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .table import Array, FileError, FileWarning, InvalidFile, Label, TaskHint, excerpt
+from app.datasets.formats.table import FileError, FileWarning, InvalidFile, Label, TaskHint, excerpt
+from app.tabular.types import Array
 
 __all__ = ["Codes", "Encoded", "NumberCounts", "WordCounts", "check_storable", "encode_integers", "encode_list"]
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from . import decimal_kernels, libsvm_kernels
-from .collect import Block, Collector, SparseRows
-from .compressed import Ceiling
-from .labels import encode_integers
-from .libsvm_kernels import PARKED_OFFSET, Fault, Slot, parse_lines
-from .table import (
+from app.datasets.formats import decimal_kernels, libsvm_kernels
+from app.datasets.formats.collect import Block, Collector, SparseRows
+from app.datasets.formats.compressed import Ceiling
+from app.datasets.formats.labels import encode_integers
+from app.datasets.formats.libsvm_kernels import PARKED_OFFSET, Fault, Slot, parse_lines
+from app.datasets.formats.table import (
     COUNTED_ERRORS,
     LISTED_ERRORS,
     ErrorLog,
@@ -32,7 +32,7 @@ from .table import (
     excerpt,
     plural,
 )
-from .text import Piece, find_line_end, map_in_order, piece_bytes, pieces, skip_byte_order_mark
+from app.datasets.formats.text import Piece, find_line_end, map_in_order, piece_bytes, pieces, skip_byte_order_mark
 
 __all__ = ["read_libsvm", "warm"]
 
@@ -93,7 +93,7 @@ def read_libsvm(path: Path, options: ReadOptions, collector: Collector, ceiling:
 @cache
 def warm() -> None:
     """Compile the kernels, or load them compiled; once a process."""
-    from solvers import kernel_cache
+    from solvers.linalg import kernel_cache
 
     all_kernels = kernel_cache.kernels_of(libsvm_kernels) + kernel_cache.kernels_of(decimal_kernels)
     text = b"1 qid:1 2:1e300 1:0.1 # x\n-1 qid:2\n"

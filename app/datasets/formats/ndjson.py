@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from .collect import Block, Collector, is_clean
-from .columns import Source
-from .compressed import Ceiling
-from .ndjson_lines import BLANK, Layout, Type, parse_line, read_lines
-from .table import Array, ErrorLog, FileError, InvalidFile, ReadOptions, Summary
-from .text import (
+from app.datasets.formats.collect import Block, Collector, is_clean
+from app.datasets.formats.column_roles import Source
+from app.datasets.formats.compressed import Ceiling
+from app.datasets.formats.ndjson_lines import BLANK, Layout, Type, parse_line, read_lines
+from app.datasets.formats.table import ErrorLog, FileError, InvalidFile, ReadOptions, Summary
+from app.datasets.formats.text import (
     MAX_LINE_BYTES,
     LineCounter,
     Piece,
@@ -31,7 +31,8 @@ from .text import (
     pieces,
     skip_byte_order_mark,
 )
-from .words import encode_cells
+from app.datasets.formats.words import encode_cells
+from app.tabular.types import Array
 
 __all__ = ["read_ndjson"]
 

@@ -14,13 +14,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from app.spelling import is_blank, is_mark
-
-from .collect import Block
-from .columns import Roles, assign_roles
-from .labels import check_storable, encode_list
-from .table import ErrorLog, ReadOptions, excerpt
-from .words import encode_cells
+from app.datasets.formats.collect import Block
+from app.datasets.formats.column_roles import Roles, assign_roles
+from app.datasets.formats.labels import check_storable, encode_list
+from app.datasets.formats.table import ErrorLog, ReadOptions, excerpt
+from app.datasets.formats.words import encode_cells
+from app.tabular.cells import is_blank, is_mark
 
 __all__ = ["BLANK", "Layout", "Lines", "Type", "parse_line", "read_lines"]
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import BlockFaults, all_finite, rows_a_block
-from .collect import Block, Collector, SparseRows
-from .compressed import Ceiling
-from .labels import encode_list
-from .npz_members import Member, open_members, refuse
-from .table import COUNTED_ERRORS, Array, ErrorLog, FileWarning, ReadOptions, Summary, excerpt, plural
+from app.datasets.formats.array_checks import BlockFaults, all_finite, rows_a_block
+from app.datasets.formats.collect import Block, Collector, SparseRows
+from app.datasets.formats.compressed import Ceiling
+from app.datasets.formats.labels import encode_list
+from app.datasets.formats.npz_members import Member, open_members, refuse
+from app.datasets.formats.table import COUNTED_ERRORS, ErrorLog, FileWarning, ReadOptions, Summary, excerpt, plural
+from app.tabular.types import Array
 
 __all__ = ["read_npz"]
 

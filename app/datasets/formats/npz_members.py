@@ -17,8 +17,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from .compressed import Ceiling, is_of_the_disk
-from .table import Array, FileError, InvalidFile, excerpt, plural
+from app.datasets.formats.compressed import Ceiling, is_of_the_disk
+from app.datasets.formats.table import FileError, InvalidFile, excerpt, plural
+from app.tabular.types import Array
 
 __all__ = ["Member", "open_members", "refuse"]
 

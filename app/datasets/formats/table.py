@@ -11,11 +11,10 @@ All of them travel between processes, so all of them can be pickled.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Literal
 
-import numpy.typing as npt
-
-from app.frame import Kind
+from app.tabular.frame import Kind
+from app.tabular.types import Array
 
 __all__ = [
     "COUNTED_ERRORS",
@@ -46,7 +45,6 @@ Encoding = Literal["identity", "gzip", "zstd"]
 Label = int | str
 Role = Literal["feature", "target", "weight", "group", "ignored"]
 TaskHint = Literal["binary", "multiclass", "regression"]
-Array = npt.NDArray[Any]
 
 LISTED_ERRORS = 20
 COUNTED_ERRORS = 1000
@@ -197,7 +195,7 @@ class Table(Summary):
     exact in it, else float64. Always y: float64 for numeric
     labels, int32 positions in `labels` for strings. Where the file has them: weight (float64), group
     (int64, numbered from 0 in order of appearance). What X holds of feature j that is no number is said in
-    `app/frame.py`; beside it are levels.j.bytes and levels.j.offsets, or text.j.bytes and text.j.offsets.
+    `app/tabular/frame.py`; beside it are levels.j.bytes and levels.j.offsets, or text.j.bytes and text.j.offsets.
     """
 
     arrays: dict[str, Array]

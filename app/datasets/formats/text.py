@@ -20,8 +20,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from .mapped import Mapped, forget_pages, map_file
-from .table import FileError, InvalidFile
+from app.datasets.formats.mapped import Mapped, forget_pages, map_file
+from app.datasets.formats.table import FileError, InvalidFile
 
 __all__ = [
     "MAX_LINE_BYTES",

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.frame import Kind
-from app.spelling import NUMBER, is_mark, read_boolean, read_date, truth_pair
-
-from .guess import Facts, Guess, guess
-from .table import Array, FileError, InvalidFile
+from app.datasets.formats.guess import Facts, Guess, guess
+from app.datasets.formats.table import FileError, InvalidFile
+from app.tabular.cells import NUMBER, is_mark, read_boolean, read_date, truth_pair
+from app.tabular.frame import Kind
+from app.tabular.types import Array
 
 __all__ = ["LevelBudget", "WordCells", "WordColumn", "encode_cells", "text_chunks"]
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.errors import invalid_field
-from app.models.exports import json_document, liblinear, mlflow, npz, onnx, sql, tensors
+from app.models.exports import json_document, liblinear, mlflow, npz, onnx, sql
+from app.models.exports import safetensors as tensors
 from app.models.exports.probe import Probe, largest_difference, probe_of
-from app.models.exports.subject import Array, Subject, not_in
+from app.models.exports.subject import Subject, not_in
+from app.tabular.types import Array
 
 __all__ = ["FORMATS", "Export", "FormatName", "SqlOutput", "Subject", "export"]
 

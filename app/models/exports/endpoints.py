@@ -5,15 +5,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.deps import Context, InContext
 from app.errors import NotFound, problems
-from app.idempotency.once import InOnce
 from app.models import file, imports, service
 from app.models.endpoints import show
 from app.models.exports import FORMATS, Export, FormatName, SqlOutput, Subject, export
 from app.models.imports import ImportFormat
 from app.models.schemas import Model
 from app.names import Name
+from app.web.context import Context, InContext
+from app.web.idempotency import InOnce
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 

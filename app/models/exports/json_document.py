@@ -9,10 +9,11 @@ import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
 from app.models.exports.probe import Probe, linear_scores
-from app.models.exports.subject import Array, Subject, describe
+from app.models.exports.subject import Subject, describe
 from app.models.file import Header, Task
-from app.models.parts import EXTRA, Parts, checked_header
-from app.shapes import is_possible
+from app.models.model_parts import EXTRA, Parts, checked_header
+from app.tabular.array_shapes import is_possible
+from app.tabular.types import Array
 
 MAX_BRACKETS = 200_000
 """A model has a list a class and little else; a hundred megabytes of nested nothing is not one."""

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
-from app.models.exports.columns import Table
 from app.models.exports.probe import Probe, linear_scores
-from app.models.exports.subject import Array, Subject, not_in
-from app.models.parts import Parts, checked_header
+from app.models.exports.raw_columns import Table
+from app.models.exports.subject import Subject, not_in
+from app.models.model_parts import Parts, checked_header
+from app.tabular.types import Array
 
 OTHERS = "take json, npz, safetensors, onnx, mlflow or sql"
 LABEL_LIMIT = 2**31

@@ -10,9 +10,10 @@ import zipfile
 from typing import Any
 
 from app.models.exports import onnx
-from app.models.exports.columns import Table
 from app.models.exports.probe import Probe
-from app.models.exports.subject import Array, Subject
+from app.models.exports.raw_columns import Table
+from app.models.exports.subject import Subject
+from app.tabular.types import Array
 
 FIRST_VERSION = "2.9.0"
 """The oldest MLflow whose model folders look like this."""

@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 
 from app.models.exports.probe import Probe, linear_scores
-from app.models.exports.subject import Array, Subject, describe
+from app.models.exports.subject import Subject, describe
+from app.tabular.types import Array
 
 
 def write(subject: Subject, difference: float | None) -> bytes:

@@ -12,9 +12,10 @@ import msgspec
 import numpy as np
 
 from app.models.calibration import Calibration
-from app.models.exports.columns import Table, Words
 from app.models.exports.probe import Probe
-from app.models.exports.subject import KEY, Array, Subject, describe, not_in
+from app.models.exports.raw_columns import Table, Words
+from app.models.exports.subject import KEY, Subject, describe, not_in
+from app.tabular.types import Array
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto, ValueInfoProto

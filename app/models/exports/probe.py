@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from app.errors import Invalid
-from app.models.exports.columns import Table, Words
-from app.models.exports.subject import Array, Subject
-from app.predictions import linear
+from app.models import linear
+from app.models.exports.raw_columns import Table, Words
+from app.models.exports.subject import Subject
+from app.tabular.types import Array
 
 MAX_ROWS = 64
 MAX_VALUES = 1 << 22

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from app.models.exports.columns import Table, Words
 from app.models.exports.probe import Probe
-from app.models.exports.subject import Array, Subject, not_in
+from app.models.exports.raw_columns import Table, Words
+from app.models.exports.subject import Subject, not_in
+from app.tabular.types import Array
 
 MAX_COLUMNS = 1600  # of a table of PostgreSQL
 MAX_CLASSES = 500  # of a compound SELECT of SQLite

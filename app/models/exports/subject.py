@@ -10,8 +10,7 @@ from app.errors import Invalid
 from app.models.file import ModelFile
 from app.preprocess.document import from_document
 from app.preprocess.pipeline import Pipeline
-
-Array = np.ndarray[Any, Any]
+from app.tabular.types import Array
 
 KEY = "hyperplane"
 """Under this name formats that can hold a text of our own hold `describe`, as JSON."""

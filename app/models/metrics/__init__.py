@@ -4,11 +4,11 @@ Every figure is a plain JSON value; what cannot be said (a class that no row has
 A row of weight 2 counts as the row twice; NDCG alone, which asks for places in a list, does not know weights.
 """
 
-from .classification import binary_metrics, multiclass_metrics
-from .curves import Ranking
-from .probabilities import probability_metrics
-from .ranking import ordinal_metrics
-from .regression import regression_metrics
+from app.models.metrics.classification import binary_metrics, multiclass_metrics
+from app.models.metrics.curves import Ranking
+from app.models.metrics.probabilities import probability_metrics
+from app.models.metrics.ranking import ordinal_metrics
+from app.models.metrics.regression import regression_metrics
 
 __all__ = [
     "Ranking",

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from app.datasets.schemas import Label
-
-from .curves import Array, Ranking
+from app.models.metrics.curves import Ranking
+from app.tabular.types import Array
 
 MOST_LISTED_CLASSES = 100
 """With more classes nothing is said of single ones: a table of all pairs of classes would dwarf the model."""

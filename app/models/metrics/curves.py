@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from app.tabular.types import Array
 
 CURVE_POINTS = 200
 

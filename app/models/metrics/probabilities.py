@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .curves import Array
+from app.tabular.types import Array
 
 BINS = 10
 SMALLEST = 1e-300

@@ -4,9 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .classification import ratio
-from .curves import Array, Ranking
-from .regression import regression_metrics
+from app.models.metrics.classification import ratio
+from app.models.metrics.curves import Ranking
+from app.models.metrics.regression import regression_metrics
+from app.tabular.types import Array
 
 NDCG_PLACES = (5, 10)
 

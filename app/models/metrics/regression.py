@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .curves import Array
+from app.tabular.types import Array
 
 
 def regression_metrics(y: Array, predicted: Array, weight: Array | None = None) -> dict[str, Any]:

@@ -1,0 +1,278 @@
+"""`hyperplane backup` and `restore`: everything the service knows, in a folder that any database can be filled from.
+
+    manifest.json        written last: what belongs to the backup, with hashes; without it the backup is torn
+    rows/TABLE.jsonl     every row of a table, one JSON object a line
+    blobs/ab/cdef…       every file that a row of the snapshot owns, named by its hash
+    uploads/up_…         what has arrived of uploads that are not complete
+
+The rows are one consistent snapshot, taken while the service runs. Files are immutable, so a second name (a hard link)
+made in the moment of the snapshot keeps each of them, whatever is deleted while they are copied. Rows are read from a
+private copy of an SQLite database, and in a repeatable-read transaction of a PostgreSQL one: nobody waits for long.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, insert, select
+
+from app import __version__
+from app.config import Settings
+from app.db import Database, UtcDateTime
+from app.db.migrate import revision, upgrade
+from app.db.tables import Base, BlobOwnerRow, JobRow, UploadRow
+from app.storage import BlobStore, ownership
+from app.storage.blobs import fsync_folder, hash_file
+
+FORMAT = "hyperplane-backup-1"
+MANIFEST = "manifest.json"
+ATTEMPTS = 5
+ROWS_AT_ONCE = 500
+BLOCK_BYTES = 1 << 20
+STALE_SECONDS = 86_400.0
+PRIVATE = 0o700  # it holds secrets of webhooks, and everybody's data
+
+
+class BackupError(Exception):
+    """Why a backup cannot be made, or not be restored, in words for whoever called."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    rows: dict[str, str]
+    """Table > hash of its file."""
+    blobs: dict[str, int]
+    """Hash > bytes."""
+    uploads: dict[str, str]
+    """Id > hash of what has arrived."""
+    schema: str | None
+    version: str
+    created_at: str
+
+    def document(self) -> dict[str, Any]:
+        return {"format": FORMAT, **vars(self)}
+
+
+def back_up(settings: Settings, target: Path) -> Manifest:
+    """Write a backup into a folder that is not there yet, or empty."""
+    if target.exists() and any(target.iterdir()):
+        raise BackupError(f"{target} is not empty")
+    target.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    database, blobs = Database(settings.resolved_database_url), BlobStore(settings.data_dir)
+    try:
+        with ExitStack() as stack:
+            held = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_waiting_room(settings), prefix="backup-")))
+            snapshot = _snapshot_with_files(stack, database, blobs, held, settings)
+            rows = {table.name: _write_rows(snapshot, table, target) for table in Base.metadata.sorted_tables}
+            sizes = _owned(snapshot)
+            for sha256 in sizes:
+                _copy(held / sha256, target / "blobs" / sha256[:2] / sha256[2:], expected=sha256)
+            received = snapshot.execute(select(UploadRow.id, UploadRow.received).where(UploadRow.dataset_id.is_(None)))
+            uploads = {row.id: _copy(held / row.id, target / "uploads" / row.id, row.received) for row in received}
+        found = revision(database)
+        manifest = Manifest(rows, sizes, uploads, found, __version__, datetime.now(UTC).isoformat())
+        _write_manifest(target, manifest)
+        return manifest
+    finally:
+        database.close()
+
+
+def check_backup(source: Path) -> tuple[Manifest, list[str]]:
+    """The manifest, and what of the backup is missing or damaged. Raises BackupError if it has no manifest."""
+    try:
+        document = json.loads((source / MANIFEST).read_text())
+        assert document.pop("format") == FORMAT
+        manifest = Manifest(**document)
+    except FileNotFoundError:
+        raise BackupError(f"{source} has no {MANIFEST}: it is no backup, or one that broke off") from None
+    except (ValueError, AssertionError, KeyError, TypeError):
+        raise BackupError(f"{source / MANIFEST} is damaged, or of another version") from None
+    expected = {f"rows/{name}.jsonl": sha256 for name, sha256 in manifest.rows.items()}
+    expected |= {f"blobs/{sha256[:2]}/{sha256[2:]}": sha256 for sha256 in manifest.blobs}
+    expected |= {f"uploads/{name}": sha256 for name, sha256 in manifest.uploads.items()}
+    faults = []
+    for name, sha256 in expected.items():
+        file = source / name
+        if not file.is_file():
+            faults.append(f"{name} is missing")
+        elif hash_file(file) != sha256:
+            faults.append(f"{name} is damaged")
+    return manifest, faults
+
+
+def fill_from(settings: Settings, source: Path) -> Manifest:
+    """Fill an empty database and data folder. The rows come last, all at once: until then nothing is restored."""
+    manifest, faults = check_backup(source)
+    if faults:
+        raise BackupError(f"the backup is not whole, {len(faults)} of its files are not: {faults[0]}")
+    database, blobs = Database(settings.resolved_database_url), BlobStore(settings.data_dir)
+    try:
+        upgrade(database)
+        if revision(database) != manifest.schema:
+            raise BackupError(
+                f"its tables are those of version {manifest.version}: restore with that one, then upgrade"
+            )
+        # Files of this backup may be there: those of a restore that broke off.
+        if any(sha256 not in manifest.blobs for sha256 in blobs):
+            raise BackupError(f"{settings.data_dir} holds files of another database; use an empty folder")
+        with database.write() as session:
+            for table in Base.metadata.sorted_tables:
+                if session.scalar(select(func.count()).select_from(table)):
+                    raise BackupError(f"the database is not empty: table {table.name} has rows")
+            _restore_files(manifest, source, blobs, settings)
+            for table in Base.metadata.sorted_tables:
+                for rows in _read_rows(source / "rows" / f"{table.name}.jsonl", table):
+                    session.execute(insert(table), rows)
+        return manifest
+    finally:
+        database.close()
+
+
+def _restore_files(manifest: Manifest, source: Path, blobs: BlobStore, settings: Settings) -> None:
+    for sha256 in manifest.blobs:
+        with blobs.stage() as staged, (source / "blobs" / sha256[:2] / sha256[2:]).open("rb") as file:
+            shutil.copyfileobj(file, staged, BLOCK_BYTES)
+            staged.commit()
+    for name in manifest.uploads:
+        _copy(source / "uploads" / name, settings.data_dir / "uploads" / name)
+    if manifest.uploads:
+        fsync_folder(settings.data_dir / "uploads")
+
+
+def _snapshot_with_files(
+    stack: ExitStack, database: Database, blobs: BlobStore, held: Path, settings: Settings
+) -> Connection:
+    """A connection that sees one moment, and in `held` every file that the rows of that moment need."""
+    for _ in range(ATTEMPTS):
+        attempt = ExitStack()
+        try:
+            with database.write() as session:  # whoever gains or deletes files waits for us
+                ownership.lock(session)
+                snapshot = attempt.enter_context(_snapshot(database, held))
+                for sha256 in _owned(snapshot):
+                    _link(blobs.path(sha256), held / sha256)
+                for upload_id in snapshot.scalars(select(UploadRow.id).where(UploadRow.dataset_id.is_(None))):
+                    _link(settings.data_dir / "uploads" / upload_id, held / upload_id)
+            stack.push(attempt)
+            return snapshot
+        except FileNotFoundError:  # an upload ended just now, or a file is lost
+            attempt.close()
+            error = BackupError("a file that a row needs is missing; `hyperplane verify` says which")
+    raise error
+
+
+@contextmanager
+def _snapshot(database: Database, held: Path) -> Iterator[Connection]:
+    if database.url.get_backend_name() == "sqlite":
+        copy = held / "snapshot.sqlite3"
+        copy.unlink(missing_ok=True)
+        with sqlite3.connect(str(database.url.database)) as live, sqlite3.connect(copy) as private:
+            live.backup(private)
+        live.close()
+        private.close()
+        frozen = Database(f"sqlite:///{copy}")
+        try:
+            with frozen.engine.connect() as connection:
+                yield connection
+        finally:
+            frozen.close()
+    else:
+        with database.engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
+            yield connection
+
+
+def _owned(snapshot: Connection) -> dict[str, int]:
+    query = select(BlobOwnerRow.sha256, func.max(BlobOwnerRow.bytes)).group_by(BlobOwnerRow.sha256)
+    return {row[0]: row[1] for row in snapshot.execute(query.order_by(BlobOwnerRow.sha256))}
+
+
+def _write_rows(snapshot: Connection, table: Table, target: Path) -> str:
+    path = target / "rows" / f"{table.name}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+        for row in snapshot.execution_options(yield_per=ROWS_AT_ONCE).execute(select(table)).mappings():
+            line = json.dumps(dict(row), default=_as_text, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+            digest.update(line)
+            file.write(line)
+        _sync(file)
+    return digest.hexdigest()
+
+
+def _read_rows(path: Path, table: Table) -> Iterator[list[dict[str, Any]]]:
+    """Rows as the database takes them, some at a time. A job that ran is queued: its worker is not here."""
+    moments = [column.name for column in table.columns if isinstance(column.type, UtcDateTime)]
+    rows: list[dict[str, Any]] = []
+    with path.open("rb") as file:
+        for line in file:
+            row = json.loads(line)
+            for name in moments:
+                row[name] = None if row[name] is None else datetime.fromisoformat(row[name])
+            if table is JobRow.__table__ and row["status"] == "running":
+                row |= {"status": "queued", "lease_owner": None, "lease_expires_at": None}
+            rows.append(row)
+            if len(rows) == ROWS_AT_ONCE:
+                yield rows
+                rows = []
+    if rows:
+        yield rows
+
+
+def _as_text(value: object) -> str:
+    assert isinstance(value, datetime)
+    return value.isoformat()
+
+
+def _waiting_room(settings: Settings) -> Path:
+    """A folder on the file system of the blobs, for second names of them. Removes what a killed backup left."""
+    folder = settings.data_dir / "backups"
+    folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    for stale in folder.iterdir():
+        if datetime.now(UTC).timestamp() - stale.stat().st_mtime > STALE_SECONDS:
+            shutil.rmtree(stale, ignore_errors=True)
+    return folder
+
+
+def _link(file: Path, name: Path) -> None:
+    name.unlink(missing_ok=True)
+    os.link(file, name)
+
+
+def _copy(source: Path, target: Path, n_bytes: int | None = None, expected: str | None = None) -> str:
+    """Copy a file, or its first bytes, durably; returns the hash, which must be the expected one."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, left = hashlib.sha256(), n_bytes
+    with source.open("rb") as file, target.open("wb") as copy:
+        while chunk := file.read(BLOCK_BYTES if left is None else min(left, BLOCK_BYTES)):
+            digest.update(chunk)
+            copy.write(chunk)
+            left = None if left is None else left - len(chunk)
+        _sync(copy)
+    if expected is not None and digest.hexdigest() != expected:
+        raise BackupError(f"file {expected} is damaged; `hyperplane verify` says whose it is")
+    return digest.hexdigest()
+
+
+def _write_manifest(target: Path, manifest: Manifest) -> None:
+    for folder, _, _ in os.walk(target):
+        fsync_folder(Path(folder))
+    unfinished = target / f"{MANIFEST}.new"
+    with unfinished.open("wb") as file:
+        file.write(json.dumps(manifest.document(), indent=1).encode())
+        _sync(file)
+    unfinished.rename(target / MANIFEST)
+    fsync_folder(target)
+
+
+def _sync(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,60 @@
+"""Checks of rows that come as arrays, not as text: their faults by row and column."""
+
+import numpy as np
+import numpy.typing as npt
+
+from app.datasets.formats.table import COUNTED_ERRORS, ErrorLog, excerpt
+from app.tabular.types import Array
+
+__all__ = ["BlockFaults", "all_finite", "name_column", "rows_a_block"]
+
+BLOCK_BYTES = 8 << 20
+
+
+def all_finite(values: Array) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()
+    return bool(np.isfinite(total)) or bool(np.isfinite(values).all())  # a sum of finite numbers can overflow
+
+
+def rows_a_block(row_bytes: int) -> int:
+    return max(1, BLOCK_BYTES // max(1, row_bytes))
+
+
+def name_column(j: int, name: str) -> str:
+    return f"Column {j + 1} ({excerpt(name)})"
+
+
+class BlockFaults:
+    """Collects the faults of one block, in any order, and logs them in that of the rows."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, int, str, str]] = []
+
+    def add(self, row: int, column: int, code: str, detail: str) -> None:
+        """A fault in a row that is counted from 0 within the block and a column that is counted from 1."""
+        self._found.append((int(row), int(column), code, detail))
+
+    def add_rows(self, wrong: npt.NDArray[np.bool_], column: int, code: str, detail: str) -> None:
+        """The same fault in every row that is marked."""
+        for row in np.flatnonzero(wrong)[:COUNTED_ERRORS]:
+            self.add(row, column, code, detail)
+
+    def check_numbers(self, values: Array, column: int, name: str, ignore: Array | None = None) -> None:
+        """Numbers must be finite, except in the rows to ignore."""
+        if values.dtype.kind != "f":
+            return
+        wrong = ~np.isfinite(values) if ignore is None else ~(np.isfinite(values) | ignore)
+        for row in np.flatnonzero(wrong)[:COUNTED_ERRORS]:
+            self.add(row, column, "not_finite", f"{name} has {values[row]}; only finite numbers are accepted.")
+
+    def check_weights(self, values: Array, column: int, name: str) -> None:
+        detail = "weights must not be negative"
+        for row in np.flatnonzero(values < 0)[:COUNTED_ERRORS]:
+            self.add(row, column, "negative_weight", f"{name} has {values[row]}; {detail}.")
+
+    def log(self, log: ErrorLog, rows_before: int) -> None:
+        for row, column, code, detail in sorted(self._found):
+            if log.full:
+                break
+            log.add(rows_before + row + 1, column, code, detail)

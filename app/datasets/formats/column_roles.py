@@ -1,0 +1,91 @@
+"""Which column of a file is what: the target, the weight, the group, and the features that are left."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from app.datasets.formats.table import InvalidOption, ReadOptions, Role, excerpt
+from app.tabular.frame import Kind
+
+__all__ = ["Roles", "Source", "assign_roles"]
+
+SHOWN_COLUMNS = 5
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Positions of columns, from 0."""
+
+    target: int
+    weight: int | None
+    group: int | None
+    features: list[int]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The columns that must hold numbers whatever the target holds."""
+        return self.features if self.weight is None else [*self.features, self.weight]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The columns of a file that has some: their names (None: it has none), their roles."""
+
+    names: list[str] | None
+    n_columns: int
+    roles: Roles
+    typed: Mapping[int, tuple[Kind, str]] = field(default_factory=dict)
+    """By the number of the feature: the kind that its type in the file says, and the reason."""
+
+    def name(self, column: int) -> str:
+        """Columns without a name go by their number, as in the options that name them."""
+        return str(column) if self.names is None else self.names[column]
+
+    def feature_name(self, number: int) -> str:
+        return self.name(self.roles.features[number])
+
+    def shown_name(self, number: int) -> str:
+        return excerpt(self.feature_name(number))
+
+    def role(self, column: int) -> Role:
+        roles = self.roles
+        named: dict[int | None, Role] = {roles.target: "target", roles.weight: "weight", roles.group: "group"}
+        return named.get(column, "ignored")
+
+
+def assign_roles(names: list[str] | None, n_columns: int, options: ReadOptions) -> Roles:
+    target = n_columns - 1
+    if options.target is not None:
+        target = _resolve("target", options.target, names, n_columns)
+    weight = None if options.weight is None else _resolve("weight", options.weight, names, n_columns)
+    group = None if options.group is None else _resolve("group", options.group, names, n_columns)
+    ignored = {_resolve("ignore", column, names, n_columns) for column in options.ignore}
+    if weight == target:
+        raise InvalidOption("weight", "The weight and the target are the same column.")
+    if group == target:
+        raise InvalidOption("group", "The group and the target are the same column.")
+    if group is not None and group == weight:
+        raise InvalidOption("group", "The group and the weight are the same column.")
+    for role, column in (("target", target), ("weight", weight), ("group", group)):
+        if column in ignored:
+            raise InvalidOption("ignore", f"The {role} cannot be ignored.")
+    features = [j for j in range(n_columns) if j not in ignored and j not in (target, weight, group)]
+    if not features:
+        field = "ignore" if ignored else "weight" if weight is not None else "group"
+        raise InvalidOption(field, "It leaves no column for the features.")
+    return Roles(target, weight, group, features)
+
+
+def _resolve(field: str, column: str, names: list[str] | None, n_columns: int) -> int:
+    """The position of a column given by name or, where no name matches, by number from 0."""
+    if names is not None and column in names:
+        return names.index(column)
+    if re.fullmatch(r"-?[0-9]{1,9}", column) and -n_columns <= int(column) < n_columns:
+        return int(column) % n_columns
+    if names is None:
+        known = f"The columns have no names; they are 0 to {n_columns - 1}."
+    else:
+        shown = ", ".join(excerpt(name) for name in names[:SHOWN_COLUMNS])
+        more = n_columns - SHOWN_COLUMNS
+        known = f"The columns are {shown}" + (f" and {more} more." if more > 0 else ".")
+    raise InvalidOption(field, f"There is no column {excerpt(column)}. {known}")

@@ -1,0 +1,182 @@
+"""The features of a table that may be more than numbers: stored as their kinds want it, described and warned about."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.datasets.formats.column_roles import Source
+from app.datasets.formats.guess import is_stray
+from app.datasets.formats.table import ColumnSummary, FileError, FileWarning, InvalidFile, excerpt, plural
+from app.datasets.formats.words import LevelBudget, WordCells, WordColumn, text_chunks
+from app.tabular.frame import Kind
+from app.tabular.types import Array
+
+if TYPE_CHECKING:
+    from app.datasets.formats.collect import Sink
+
+__all__ = ["Features"]
+
+MAX_TEXT_COLUMNS = 100
+SHOWN_COLUMNS = 10
+SHOWN_SPELLINGS = 3
+
+Marks = Mapping[int, Counter[str]]
+
+
+class Features:
+    """Features by number, gathered block by block. What kinds they turned out to have survives `clear`."""
+
+    def __init__(self, sink: "Sink") -> None:
+        self._sink = sink
+        self._kinds: dict[int, Kind] = {}
+        self.limit_texts: Callable[[int], None] = lambda n_bytes: None
+        self.clear()
+
+    def clear(self) -> None:
+        self._columns: dict[int, WordColumn] = {}
+        self._missing: Counter[int] = Counter()
+        self._marks: dict[int, Counter[str]] = {}
+        self._text_bytes: Counter[int] = Counter()
+        self._budget = LevelBudget()
+        self.spoilt = False  # what is stored cannot be right any more: there is no use in storing more
+
+    @property
+    def plain(self) -> bool:
+        """Whether all of them are numbers, and all are there."""
+        return not (self._columns or self._missing)
+
+    def add(self, X: Array, words: Mapping[int, WordCells], missing: Mapping[int, int], marks: Marks) -> None:
+        """Take a block's cells of words, whose columns of X are filled here, and what is known of its numbers."""
+        self._missing.update(missing)
+        for number, spellings in marks.items():
+            self._marks.setdefault(number, Counter()).update(spellings)
+        for number, cells in words.items():
+            if number not in self._columns:
+                self._columns[number] = WordColumn(self._kinds.get(number), self._budget, cells.may_be_numbers)
+            column = self._columns[number]
+            X[:, number] = column.add(cells)
+            self.spoilt = self.spoilt or column.spoilt
+            if column.kind == "text" and not self.spoilt:
+                self._append_texts(number, cells)
+
+    def _append_texts(self, number: int, cells: WordCells) -> None:
+        name = f"text.{number}"
+        if number not in self._text_bytes:
+            if len(self._text_bytes) == MAX_TEXT_COLUMNS:  # each is two open files
+                detail = f"The file has more than {MAX_TEXT_COLUMNS} columns of free text; leave some out (ignore)."
+                raise InvalidFile([FileError(None, None, "too_many_texts", detail)])
+            self._sink.append(f"{name}.offsets", np.zeros(1, dtype=np.int64))
+        for text, lengths in text_chunks(cells):
+            self.limit_texts(self._text_bytes.total() + len(text))
+            self._sink.append(f"{name}.offsets", self._text_bytes[number] + np.cumsum(lengths))
+            self._sink.append(f"{name}.bytes", text)
+            self._text_bytes[number] += len(text)
+
+    def settled(self) -> bool:
+        """Whether all cells are stored as what they are. If not, the file must be read anew, and then they will be."""
+        self._kinds = {number: column.verdict.kind for number, column in self._columns.items()}
+        return all(column.kind == self._kinds[number] for number, column in self._columns.items())
+
+    @property
+    def strays(self) -> list[int]:
+        """Columns of numbers in which a few cells are none."""
+        return [number for number, column in self._columns.items() if is_stray(column.facts)]
+
+    def finish(self) -> int | None:
+        """Number levels by their order. Returns how many cells are neither zero nor missing, if that has changed."""
+        ranks: dict[int, Array] = {}
+        for number, column in self._columns.items():
+            if column.kind == "categorical":
+                levels = column.levels
+                order = sorted(range(len(levels)), key=levels.__getitem__)
+                self._store_levels(number, [levels[code] for code in order])
+                if order != list(range(len(order))):
+                    ranks[number] = np.argsort(order).astype(np.float64)
+        return self._rewrite(ranks) if ranks else None
+
+    def _store_levels(self, number: int, levels: list[str]) -> None:
+        encoded = [level.encode() for level in levels]
+        offsets = np.concatenate([[0], np.cumsum([len(level) for level in encoded], dtype=np.int64)])
+        self._sink.store(f"levels.{number}.bytes", np.frombuffer(b"".join(encoded), dtype=np.uint8))
+        self._sink.store(f"levels.{number}.offsets", offsets.astype(np.int64))
+
+    def _rewrite(self, ranks: dict[int, Array]) -> int:
+        count = 0
+
+        def change(X: Array) -> Array:
+            nonlocal count
+            for number, rank in ranks.items():
+                present = ~np.isnan(X[:, number])
+                X[present, number] = rank[X[present, number].astype(np.int64)]
+            count += int(np.count_nonzero(X) - np.count_nonzero(np.isnan(X)))
+            return X
+
+        self._sink.rewrite("X", change)
+        return count
+
+    def describe(self, source: Source, n_rows: int) -> list[ColumnSummary]:
+        return [self._describe(number, source, n_rows) for number in range(len(source.roles.features))]
+
+    def _describe(self, number: int, source: Source, n_rows: int) -> ColumnSummary:
+        name = source.feature_name(number)
+        missing = self._missing[number]
+        if column := self._columns.get(number):
+            guess = column.verdict
+            levels = column.facts.distinct if guess.kind == "categorical" else None
+            missing = column.facts.missing + self._marks_of(number).total()
+            return ColumnSummary(name, "feature", guess.kind, missing, levels, guess.reason)
+        if number in source.typed:
+            kind, reason = source.typed[number]
+            return ColumnSummary(name, "feature", kind, missing, None, reason)
+        reason = f"all {n_rows} cells are numbers"
+        if missing:
+            reason = f"{n_rows - missing} of {n_rows} cells are numbers, the others have no value"
+        return ColumnSummary(name, "feature", "numeric", missing, None, reason)
+
+    def _marks_of(self, number: int) -> Counter[str]:
+        """The cells of a column that were taken as missing for what they say."""
+        column = self._columns.get(number)
+        if column is None:
+            return self._marks.get(number, Counter())
+        return column.facts.marks if column.kind in ("boolean", "date") else Counter()
+
+    def warnings(self, source: Source) -> list[FileWarning]:
+        found = []
+        marked = [number for number in sorted({*self._marks, *self._columns}) if self._marks_of(number)]
+        if marked:
+            told = (f"{source.shown_name(number)}: {_spellings(self._marks_of(number))}" for number in marked)
+            detail = f"Cells that say there is no value were taken as missing, in {_listed(told, len(marked))}."
+            found.append(FileWarning("marked_missing", detail))
+        columns = sorted(self._columns.items())
+        mixed = [number for number, column in columns if column.kind == "categorical" and column.facts.numbers]
+        if mixed:
+            told = (f"{source.shown_name(number)}: {self._mixture(number)}" for number in mixed)
+            detail = (
+                f"Numbers and words are mixed, and all taken as words, in {_listed(told, len(mixed))}. "
+                "If the words mean no value, name them in missing."
+            )
+            found.append(FileWarning("mixed_column", detail))
+        unique = [number for number, column in columns if column.verdict.identifier_like]
+        if unique:
+            names = _listed(map(source.shown_name, unique), len(unique))
+            detail = f"Every cell differs from all others in {names}: an identifier says nothing of other rows."
+            found.append(FileWarning("identifier_like", detail))
+        return found
+
+    def _mixture(self, number: int) -> str:
+        facts = self._columns[number].facts
+        example = f", the others words such as {excerpt(facts.example)}" if facts.example else ""
+        return f"{facts.numbers} of {plural(facts.present, 'cell')} are numbers{example}"
+
+
+def _spellings(marks: Counter[str]) -> str:
+    shown = [f"{count} {excerpt(spelling)}" for spelling, count in marks.most_common(SHOWN_SPELLINGS)]
+    return " and ".join([*shown, "others"] if len(marks) > SHOWN_SPELLINGS else shown)
+
+
+def _listed(told: Iterable[str], count: int) -> str:
+    shown = [one for one, _ in zip(told, range(SHOWN_COLUMNS), strict=False)]
+    more = f" and {count - len(shown)} more" if count > len(shown) else ""
+    return f"{plural(count, 'column')} ({'; '.join(shown)}{more})"

@@ -1,0 +1,240 @@
+"""What is inside a dataset: its first rows, the statistics of its columns, what the data doctor says about it.
+
+Statistics and findings are computed in a child when they are first asked for, once, and kept with the dataset.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from anyio import to_thread
+from starlette.concurrency import run_in_threadpool
+
+from app.config import Settings
+from app.datasets import repository, service
+from app.datasets.arrays import open_arrays
+from app.datasets.inspection import doctor
+from app.datasets.inspection import statistics as figures
+from app.datasets.inspection.findings import Facts
+from app.datasets.inspection.stored_blocks import ArrayFiles
+from app.datasets.reading.ingestor import Ingestor
+from app.db import Database
+from app.db.tables import DatasetRow
+from app.errors import invalid_field
+from app.storage import BlobStore
+from app.storage.reclaim import own_existing
+from app.tabular.frame import Column, Frame
+from app.tabular.types import Array
+
+SHOWN_COLUMNS = 1000
+SHOWN_CHARACTERS = 1000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Result = TypeVar("Result")
+
+
+class ColumnRecord(NamedTuple):
+    """One column's figures; `id` is what a cursor remembers."""
+
+    id: str
+    column: Column | None
+    record: Any
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The stored statistics of a dataset, mapped."""
+
+    records: Array
+    columns: Sequence[Column]
+
+    def page(self, limit: int, after: str | None) -> list[ColumnRecord]:
+        if after is not None and not after.isdecimal():
+            raise invalid_field("cursor", "invalid_cursor", "is not a cursor that this route gave out")
+        first = 0 if after is None else int(after[:18]) + 1
+        numbers = range(first, min(first + limit, len(self.records)))
+        return [ColumnRecord(str(i), self.columns[i] if self.columns else None, self.records[i]) for i in numbers]
+
+
+def preview(blobs: BlobStore, dataset: DatasetRow, rows: int) -> dict[str, Any]:
+    """The first rows as `schemas.Preview` lists them."""
+    stored = open_arrays(blobs, dataset)
+    names = _feature_names(dataset)
+    width = min(dataset.n_features, SHOWN_COLUMNS)
+    target = next((column["name"] for column in dataset.columns if column["role"] == "target"), None)
+    data = []
+    for number in range(min(rows, dataset.n_rows)):
+        if dataset.storage == "csr":
+            entries = slice(stored.X.indptr[number], stored.X.indptr[number + 1])
+            indices = stored.X.indices[entries][:SHOWN_COLUMNS].tolist()
+            values = stored.X.data[entries][:SHOWN_COLUMNS].tolist()
+        else:
+            indices, values = None, [_shown_value(stored.frame, number, column) for column in range(width)]
+        weight = None if stored.weight is None else float(stored.weight[number])
+        group = None if stored.group is None else int(stored.group[number])
+        label = stored.label(stored.y[number])
+        data.append({"label": label, "values": values, "indices": indices, "weight": weight, "group": group})
+    return {
+        "dataset_id": dataset.id,
+        "n_rows": dataset.n_rows,
+        "n_features": dataset.n_features,
+        "columns": names[:SHOWN_COLUMNS] if names else None,
+        "target": target,
+        "data": data,
+    }
+
+
+class Examiner:
+    """Computes what takes passes over the data: in children, each thing once. One for each API process."""
+
+    def __init__(self, settings: Settings, database: Database, blobs: BlobStore, ingestor: Ingestor) -> None:
+        self._data_dir = settings.data_dir
+        self._database = database
+        self._blobs = blobs
+        self._ingestor = ingestor
+        self._under_way: dict[tuple[str, str], asyncio.Task[Any]] = {}
+
+    async def statistics(self, dataset_id: str) -> Figures:
+        dataset = await run_in_threadpool(self._get_ready, dataset_id)
+        records = self._blobs.map_array(await self._statistics_blob(dataset))
+        return Figures(records, open_arrays(self._blobs, dataset).frame.columns)
+
+    async def issues(self, dataset_id: str) -> list[dict[str, Any]]:
+        dataset = await run_in_threadpool(self._get_ready, dataset_id)
+        if dataset.issues is not None:
+            return dataset.issues
+        return await self._once(("issues", dataset_id), lambda: self._find_issues(dataset))
+
+    async def _statistics_blob(self, dataset: DatasetRow) -> str:
+        if dataset.statistics is not None:
+            return dataset.statistics
+        return await self._once(("statistics", dataset.id), lambda: self._compute_statistics(dataset))
+
+    async def _once(self, key: tuple[str, str], start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Start a computation, or wait for the one that runs; it goes on when a client that waits for it leaves."""
+        task = self._under_way.get(key)
+        if task is None:
+            task = asyncio.create_task(start())
+            self._under_way[key] = task
+            task.add_done_callback(lambda _: self._under_way.pop(key, None))
+        result: Result = await asyncio.shield(task)
+        return result
+
+    async def _compute_statistics(self, dataset: DatasetRow) -> str:
+        sha256, size = await self._in_child(figures.compute, self._array_files(dataset))
+
+        def keep() -> None:
+            with self._database.write() as session:
+                if repository.set_statistics(session, dataset.id, sha256):
+                    own_existing(session, self._blobs, dataset.id, {sha256: size})
+
+        await run_in_threadpool(keep)
+        return sha256
+
+    async def _find_issues(self, dataset: DatasetRow) -> list[dict[str, Any]]:
+        facts = Facts(
+            classes=dataset.classes,
+            feature_names=_feature_names(dataset),
+            warnings=dataset.warnings,
+            labels_are_text=dataset.label_names is not None,
+            kinds=[column.get("kind", "numeric") for column in _features(dataset)] or None,
+        )
+        statistics = await self._statistics_blob(dataset)
+        found = await self._in_child(doctor.examine, self._array_files(dataset), facts, statistics)
+
+        def keep() -> None:
+            with self._database.write() as session:
+                repository.set_issues(session, dataset.id, found)
+
+        await run_in_threadpool(keep)
+        return found
+
+    async def _in_child(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        work = partial(self._ingestor.run, function, *arguments)
+        return await to_thread.run_sync(work, limiter=self._ingestor.limiter)
+
+    def _get_ready(self, dataset_id: str) -> DatasetRow:
+        with self._database.read() as session:
+            return service.get_ready(session, dataset_id)
+
+    def _array_files(self, dataset: DatasetRow) -> ArrayFiles:
+        return ArrayFiles(self._data_dir, dataset.arrays, dataset.n_rows, dataset.n_features)
+
+
+def show_column(column: ColumnRecord) -> dict[str, Any]:
+    """One column as `schemas.ColumnStatistics` lists it."""
+    record, kind = column.record, column.column.kind if column.column else "numeric"
+    shown = {
+        "index": int(column.id),
+        "name": column.column.name if column.column else None,
+        "kind": kind,
+        "count": int(record["count"]),
+        "missing": int(record["missing"]),
+    }
+    if kind == "categorical":
+        assert column.column is not None
+        assert column.column.levels is not None
+        levels = column.column.levels
+        counted = zip(record["top"].tolist(), record["top_counts"].tolist(), strict=True)
+        top = [{"level": _shortened(levels[code]), "count": count} for code, count in counted if count]
+        return {**shown, "levels": len(levels), "top": top}
+    if kind == "text":
+        return {**shown, "length": _range(record)}
+    low, high = float(record["min"]), float(record["max"])
+    histogram = None
+    if math.isfinite(high - low):
+        edges = np.linspace(low, high, figures.BINS + 1).tolist()
+        histogram = {"edges": edges, "counts": record["histogram"].tolist()}
+    return {**shown, "zeros": int(record["zeros"]), **_range(record), "histogram": histogram}
+
+
+def _range(record: Any) -> dict[str, Any]:
+    shares = (f"q{100 * share:02.0f}" for share in figures.SHARES)
+    return {
+        **{field: _finite(record[field]) for field in ("min", "max", "mean", "std")},
+        "quantiles": dict(zip(shares, map(_finite, record["quantiles"]), strict=True)),
+    }
+
+
+def _shown_value(frame: Frame, row: int, number: int) -> Any:
+    """A feature as the client would write it; None: it is missing."""
+    value = float(frame.X[row, number])
+    if math.isnan(value) or not frame.columns:
+        return None if math.isnan(value) else value
+    column = frame.columns[number]
+    if column.kind == "categorical":
+        assert column.levels is not None
+        return _shortened(column.levels[int(value)])
+    if column.kind == "text":
+        return _shortened(frame.texts[number][row])
+    if column.kind == "date":
+        return _shown_date(value)
+    return bool(value) if column.kind == "boolean" else value
+
+
+def _shown_date(seconds: float) -> str | float:
+    try:
+        return (EPOCH + timedelta(seconds=seconds)).isoformat()
+    except OverflowError:  # before the year 1 or behind 9999
+        return seconds
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+def _features(dataset: DatasetRow) -> list[dict[str, Any]]:
+    return [column for column in dataset.columns if column["role"] == "feature"]
+
+
+def _feature_names(dataset: DatasetRow) -> list[str] | None:
+    return [column["name"] for column in _features(dataset)] or None
+
+
+def _finite(number: Any) -> float | None:
+    return float(number) if math.isfinite(number) else None

@@ -1,0 +1,147 @@
+"""Columns that alone give the label away, by one pass over the mapped rows (two, if there are categories)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from app.datasets.inspection.findings import TINY_CLASS, Facts, Finding, columns_of, finding
+from app.datasets.inspection.stored_blocks import (
+    BLOCK_ENTRIES,
+    ArrayFiles,
+    DenseBlock,
+    Integers,
+    SparseBlock,
+    dense_blocks,
+    sparse_blocks,
+)
+from app.tabular.types import Array, Floats
+
+LEAKING_CORRELATION = 0.9999
+
+
+class _Labels:
+    """The labels of a dataset, of which only a block at a time is in memory."""
+
+    def __init__(self, y: Array, classes: int) -> None:
+        self._y = y
+        self._top = y.max()
+        self.binary = classes == 2
+        sums, upper = 0.0, 0
+        for block in self._blocks():
+            sums += float(block.sum())
+            upper += int(np.count_nonzero(block == self._top))
+        self._mean = sums / len(y)
+        self.std = float(np.sqrt(sum(np.square(block - self._mean).sum() for block in self._blocks()) / len(y)))
+        self.counts = np.array([len(y) - upper, upper] if self.binary else [len(y), 0])
+
+    def of(self, rows: slice) -> tuple[Integers, Floats]:
+        """For each row its class, 0 or 1 (0, if there are not two), and its label minus the mean."""
+        block = np.asarray(self._y[rows], dtype=np.float64)
+        codes = (block == self._top) if self.binary else np.zeros(len(block))
+        return codes.astype(np.int64), block - self._mean
+
+    def _blocks(self) -> Iterator[Floats]:
+        for first in range(0, len(self._y), BLOCK_ENTRIES):
+            yield np.asarray(self._y[first : first + BLOCK_ENTRIES], dtype=np.float64)
+
+
+def find_leaks(files: ArrayFiles, facts: Facts, figures: Array) -> Iterator[Finding]:
+    """Columns that alone give the label away: too good to be known before the label is."""
+    y = files.map("y")
+    assert y is not None
+    labels = _Labels(y, len(facts.classes))
+    leaking = _leaking_numbers(files, facts, figures, labels)
+    leaking &= facts.of_kind(files.n_features, "numeric", "boolean", "date")
+    if facts.classes:
+        leaking |= _leaking_levels(files, y)
+    if leaking.any():
+        found = np.flatnonzero(leaking)
+        detail = f"{len(found)} column(s) alone give the label away."
+        remedy = "Make sure that they are known before the label is; if not, leave them out (`ignore`)."
+        yield finding("warning", "leaking_columns", detail, remedy, **columns_of(found, facts))
+
+
+def _leaking_numbers(files: ArrayFiles, facts: Facts, figures: Array, labels: "_Labels") -> npt.NDArray[np.bool_]:
+    """Columns that lie along the label, or that part two classes."""
+    covariances = np.zeros(files.n_features)
+    low, high = np.full((2, files.n_features), np.inf), np.full((2, files.n_features), -np.inf)
+    seen = np.zeros((2, files.n_features), dtype=np.int64)
+    if files.sparse:
+        for block in sparse_blocks(files):
+            _add_sparse(block, *labels.of(block.rows), covariances, low, high, seen)
+        has_zero = seen < labels.counts[:, None]
+        low[has_zero], high[has_zero] = np.minimum(low[has_zero], 0), np.maximum(high[has_zero], 0)
+        seen[:] = labels.counts[:, None]
+    else:
+        for dense in dense_blocks(files):
+            _add_dense(dense, *labels.of(dense.rows), figures["mean"], covariances, low, high, seen)
+    leaking = np.zeros(files.n_features, dtype=np.bool_)
+    if not facts.labels_are_text:
+        correlation = covariances / files.n_rows / (figures["std"] * labels.std)
+        # What rounding makes of a constant column is no correlation; nor is what is left of one with gaps.
+        judged = (figures["min"] < figures["max"]) & (figures["missing"] == 0)
+        leaking |= judged & (np.abs(np.nan_to_num(correlation)) >= LEAKING_CORRELATION)
+    if labels.binary:
+        apart = (high[0] < low[1]) | (high[1] < low[0])
+        leaking |= apart & (seen.min(axis=0) >= TINY_CLASS)
+    return leaking
+
+
+def _leaking_levels(files: ArrayFiles, y: Array) -> npt.NDArray[np.bool_]:
+    """Categorical columns each level of which has one label only, though levels have several rows."""
+    leaking = np.zeros(files.n_features, dtype=np.bool_)
+    levels = {j: len(strings) for j in range(files.n_features) if (strings := files.strings(f"levels.{j}"))}
+    low = {j: np.full(count, np.inf) for j, count in levels.items()}
+    high = {j: np.full(count, -np.inf) for j, count in levels.items()}
+    n_seen = dict.fromkeys(levels, 0)
+    for block in dense_blocks(files) if levels else ():
+        labels = np.asarray(y[block.rows], dtype=np.float64)
+        for j in levels:
+            present = ~np.isnan(block.values[:, j])
+            codes = block.values[present, j].astype(np.int64)
+            np.minimum.at(low[j], codes, labels[present])
+            np.maximum.at(high[j], codes, labels[present])
+            n_seen[j] += len(codes)
+    for j, count in levels.items():
+        if n_seen[j] >= TINY_CLASS * count:
+            used = low[j] <= high[j]
+            leaking[j] = np.array_equal(low[j][used], high[j][used]) and np.ptp(low[j][used]) > 0
+    return leaking
+
+
+def _add_dense(
+    block: DenseBlock,
+    codes: Integers,
+    centered: Floats,
+    means: Floats,
+    covariances: Floats,
+    low: Floats,
+    high: Floats,
+    seen: Integers,
+) -> None:
+    covariances += centered @ (block.values - means)
+    for code in (0, 1):
+        values = block.values[codes == code]
+        if len(values):
+            np.fmin(low[code], np.fmin.reduce(values), out=low[code])
+            np.fmax(high[code], np.fmax.reduce(values), out=high[code])
+            seen[code] += len(values) - np.isnan(values).sum(axis=0)
+
+
+def _add_sparse(
+    block: SparseBlock,
+    codes: Integers,
+    centered: Floats,
+    covariances: Floats,
+    low: Floats,
+    high: Floats,
+    stored: Integers,
+) -> None:
+    width = low.shape[1]
+    # the centred labels sum to zero, so a column's mean would take nothing away
+    covariances += np.bincount(block.columns, block.values * centered[block.row_numbers], minlength=width)
+    places = block.columns + width * codes[block.row_numbers]
+    np.fmin.at(low.reshape(-1), places, block.values)
+    np.fmax.at(high.reshape(-1), places, block.values)
+    stored += np.bincount(places, minlength=2 * width).reshape(2, width)

@@ -1,0 +1,100 @@
+"""A stored matrix in blocks of rows: what is computed over all of it never needs all of it in memory.
+
+Imports neither web nor database: it runs in the bounded children of the ingestor.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from app.storage import BlobStore
+from app.tabular.frame import Strings
+from app.tabular.types import Array, Floats
+
+BLOCK_ENTRIES = 1 << 21
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ArrayFiles:
+    """Where the arrays of a dataset are; plain data that travels to a child."""
+
+    blob_root: Path
+    arrays: dict[str, str]  # array name > sha256
+    n_rows: int
+    n_features: int
+
+    @property
+    def sparse(self) -> bool:
+        return "indptr" in self.arrays
+
+    def map(self, name: str) -> Array | None:
+        sha256 = self.arrays.get(name)
+        return None if sha256 is None else BlobStore(self.blob_root).map_array(sha256)
+
+    def strings(self, name: str) -> Strings | None:
+        """The levels (`levels.J`) or the texts (`text.J`) of feature J, if it has any."""
+        if f"{name}.offsets" not in self.arrays:
+            return None
+        blobs = BlobStore(self.blob_root)
+        read = blobs.load_array if name.startswith("levels.") else blobs.map_array
+        return Strings.stored(*(read(self.arrays[f"{name}.{part}"]) for part in ("bytes", "offsets")))
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Some consecutive rows, in float64."""
+
+    rows: slice
+    values: Floats
+
+
+@dataclass(frozen=True)
+class SparseBlock:
+    """The non-zero entries of some consecutive rows: their values, columns, and rows counted within the block."""
+
+    rows: slice
+    values: Floats
+    columns: Integers
+    row_numbers: Integers
+
+
+def dense_blocks(files: ArrayFiles) -> Iterator[DenseBlock]:
+    X = files.map("X")
+    assert X is not None
+    height = max(1, BLOCK_ENTRIES // max(1, files.n_features))
+    for first in range(0, files.n_rows, height):
+        rows = slice(first, min(first + height, files.n_rows))
+        yield DenseBlock(rows, np.asarray(X[rows], dtype=np.float64))
+
+
+def sparse_blocks(files: ArrayFiles) -> Iterator[SparseBlock]:
+    """Explicit zeros are left out: they are zeros like the ones that are not stored."""
+    data, indices, indptr = (files.map(name) for name in ("data", "indices", "indptr"))
+    assert data is not None
+    assert indices is not None
+    assert indptr is not None
+    # sums over a block are as long as there are columns, so a block should not have far fewer entries
+    size = max(BLOCK_ENTRIES, files.n_features)
+    first = 0
+    while first < files.n_rows:
+        past = int(np.searchsorted(indptr, indptr[first] + size, side="right")) - 1
+        rows = slice(first, min(max(past, first + 1), files.n_rows))
+        yield sparse_rows(data, indices, indptr, rows)
+        first = rows.stop
+
+
+def sparse_rows(data: Array, indices: Array, indptr: Array, rows: slice) -> SparseBlock:
+    pointers = np.asarray(indptr[rows.start : rows.stop + 1], dtype=np.int64)
+    entries = slice(int(pointers[0]), int(pointers[-1]))
+    values = np.asarray(data[entries], dtype=np.float64)
+    columns = np.asarray(indices[entries], dtype=np.int64)
+    row_numbers = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    stored = values != 0
+    if not stored.all():
+        values, columns, row_numbers = values[stored], columns[stored], row_numbers[stored]
+    return SparseBlock(rows, values, columns, row_numbers)

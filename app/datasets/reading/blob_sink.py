@@ -1,0 +1,62 @@
+"""The sink of a parser child: every array a `.npy` file that grows by rows and becomes a blob at the end."""
+
+from collections.abc import Callable
+from types import TracebackType
+
+from app.datasets.formats import TooLarge
+from app.storage import BlobStore, StagedArray
+from app.tabular.types import Array
+
+
+class BlobSink:
+    """Leaving the `with` block without `commit()` removes what was written."""
+
+    def __init__(self, blobs: BlobStore, most_bytes: int) -> None:
+        self._blobs = blobs
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._arrays: dict[str, StagedArray] = {}
+        self._whole: dict[str, Array] = {}
+
+    def append(self, name: str, rows: Array) -> None:
+        if name not in self._arrays:
+            self._arrays[name] = self._blobs.stage_array(rows.dtype, rows.shape[1:])
+        self._count(rows)
+        self._arrays[name].append(rows)
+
+    def store(self, name: str, rows: Array) -> None:
+        self._count(rows)
+        self._whole[name] = rows  # a file is opened for it when the others are closed
+
+    def _count(self, rows: Array) -> None:
+        self._bytes += rows.nbytes
+        if self._bytes > self._most_bytes:
+            raise TooLarge(f"The arrays of the file take more than the {self._most_bytes} bytes that are allowed.")
+
+    def rewrite(self, name: str, change: Callable[[Array], Array]) -> None:
+        if self._arrays[name].n_rows == 0:
+            return
+        with self._arrays.pop(name) as before:
+            for rows in before.blocks():
+                self._bytes -= rows.nbytes
+                self.append(name, change(rows))
+
+    def clear(self) -> None:
+        for array in self._arrays.values():
+            array.discard()
+        self._arrays.clear()
+        self._whole.clear()
+        self._bytes = 0
+
+    def commit(self) -> dict[str, str]:
+        """The hash of each array by its name, when all of them are durable."""
+        grown = {name: array.commit() for name, array in self._arrays.items()}
+        return grown | {name: self._blobs.put_array(array) for name, array in self._whole.items()}
+
+    def __enter__(self) -> "BlobSink":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.clear()

@@ -1,0 +1,50 @@
+"""What a parser child does: read a file, store its arrays, describe the rest. Imports neither web nor database."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from app.datasets import formats
+from app.datasets.formats import Ceiling, Format, ReadOptions, Summary
+from app.datasets.reading.blob_sink import BlobSink
+from app.storage import BlobStore
+
+ARRAYS_RATIO = 4  # "0," is two bytes of text and eight of an array
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A parsed dataset: its arrays are blobs already, its description is plain data for the row."""
+
+    arrays: dict[str, str]  # array name > sha256
+    sizes: dict[str, int]  # sha256 > bytes
+    description: dict[str, Any]  # columns of DatasetRow
+
+
+def parse(blob_root: Path, path: Path, file_format: Format, options: ReadOptions, most_bytes: int) -> Parsed:
+    """Read a file whose text may expand to `most_bytes` and whose arrays may take four times as much."""
+    blobs = BlobStore(blob_root)
+    ceiling = Ceiling(most_bytes, scratch=blobs.staging)
+    with BlobSink(blobs, ARRAYS_RATIO * most_bytes) as sink:
+        summary = formats.read_into(sink, path, file_format, options, ceiling)
+        arrays = sink.commit()
+    return Parsed(arrays, {sha256: blobs.size(sha256) for sha256 in arrays.values()}, _describe(summary))
+
+
+def _describe(summary: Summary) -> dict[str, Any]:
+    return {
+        "n_rows": summary.n_rows,
+        "n_features": summary.n_features,
+        "nnz": summary.nnz,
+        "storage": summary.storage,
+        "task_hint": summary.task_hint,
+        "label_names": summary.labels,
+        "classes": [{"label": label, "count": count} for label, count in summary.class_counts],
+        "columns": _columns(summary),
+        "warnings": [asdict(warning) for warning in summary.warnings],
+    }
+
+
+def _columns(summary: Summary) -> list[dict[str, Any]]:
+    known = (asdict(column) for column in summary.columns)
+    return [{key: value for key, value in column.items() if value is not None} for column in known]

@@ -1,0 +1,211 @@
+"""`/v1/uploads`: files that arrive in parts and go on where a connection broke off.
+
+The IETF draft "Resumable Uploads for HTTP" (`Upload-Offset`, `Upload-Complete`), and as much of tus 1.0 as its clients
+need (`Upload-Length`, `Upload-Metadata`, `Tus-Resumable`).
+"""
+
+import base64
+import binascii
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from app.datasets.endpoints import Prefer, create_from
+from app.datasets.reading.read_options import InReadOptions
+from app.datasets.reading.receive import WRITE_BYTES, declared_kind, media_type_of
+from app.datasets.schemas import Dataset
+from app.datasets.uploads import service
+from app.datasets.uploads.part_files import Part, PartFiles
+from app.datasets.uploads.schemas import Upload
+from app.db.tables import UploadRow
+from app.errors import AppError, Unparsable, UnsupportedMediaType, problems
+from app.names import Name
+from app.web.context import Context, InContext, label_parameters
+from app.web.idempotency import InOnce
+
+router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
+
+PART_TYPES = ("application/partial-upload", "application/offset+octet-stream", "application/octet-stream")
+TUS_VERSION = "1.0.0"
+SYNC_BYTES = 32 << 20  # what a crash of ours makes a client send again, at most
+MAX_LENGTH = 2**62
+
+PART_BODY = {
+    "required": True,
+    "description": "the bytes from `Upload-Offset` on, as many as come through; none, to complete what is here",
+    "content": {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in PART_TYPES},
+}
+OFFSETS = {
+    "Upload-Offset": {"description": "bytes that are safely stored", "schema": {"type": "integer"}},
+    "Upload-Complete": {"description": "`?1` or `?0`", "schema": {"type": "string"}},
+}
+
+Length = Annotated[int | None, Header(ge=0, le=MAX_LENGTH, description="bytes of the whole file, if known")]
+
+
+@router.post(
+    "",
+    status_code=201,
+    operation_id="create_upload",
+    responses={
+        201: {"description": "Send the bytes to `Location`", "headers": OFFSETS},
+        **problems(400, 409, 413, 415, 507),
+    },
+)
+async def create_upload(
+    request: Request,
+    response: Response,
+    context: InContext,
+    options: InReadOptions,
+    once: InOnce,
+    name: Annotated[Name | None, Query(description="a name to find the dataset by")] = None,
+    upload_length: Length = None,
+    upload_metadata: Annotated[str | None, Header(description="tus: `filename`, to tell the format by")] = None,
+) -> Upload:
+    """Begin a resumable upload. Options are those of `POST /v1/datasets`; `Content-Type` is the file's."""
+    kind = declared_kind(request, _file_name(upload_metadata))
+    options = replace(options, encoding=kind.encoding)
+    labels = label_parameters(request)
+
+    def begin() -> Upload:
+        with once.write() as session:
+            parts, settings = _parts(request), context.settings
+            upload = service.begin(session, parts, settings, kind.format, options, name, labels, upload_length)
+            _tell(request, response, upload)
+            response.headers["Location"] = f"/v1/uploads/{upload.id}"
+            return once.answer(Upload.model_validate(service.show(upload, settings)))
+
+    return await run_in_threadpool(begin)
+
+
+@router.get("/{upload_id}", operation_id="get_upload", responses=problems(404))
+def get_upload(upload_id: str, request: Request, response: Response, context: InContext) -> Upload:
+    """How far an upload has come, and which dataset it became."""
+    with context.database.read() as session:
+        upload = service.get(session, upload_id)
+    _tell(request, response, upload)
+    return Upload.model_validate(service.show(upload, context.settings))
+
+
+@router.head(
+    "/{upload_id}",
+    status_code=204,
+    operation_id="get_upload_offset",
+    responses={204: {"description": "Go on from `Upload-Offset`", "headers": OFFSETS}, **problems(404)},
+)
+def get_upload_offset(upload_id: str, request: Request, response: Response, context: InContext) -> None:
+    """From where to go on."""
+    with context.database.read() as session:
+        _tell(request, response, service.get(session, upload_id))
+
+
+@router.patch(
+    "/{upload_id}",
+    operation_id="append_to_upload",
+    openapi_extra={"requestBody": PART_BODY},
+    responses={
+        200: {"model": Dataset, "description": "Complete, and the dataset was already here"},
+        201: {"model": Dataset, "description": "Complete: the dataset", "headers": OFFSETS},
+        204: {"description": "Stored; more is to come", "headers": OFFSETS},
+        **problems(400, 404, 408, 409, 413, 415, 423, 507),
+    },
+)
+async def append_to_upload(
+    upload_id: str,
+    request: Request,
+    response: Response,
+    context: InContext,
+    upload_offset: Annotated[int, Header(ge=0, le=MAX_LENGTH, description="must be the bytes that are here")],
+    upload_complete: Annotated[str | None, Header(pattern=r"^\?[01]$", description="`?1`: the last part")] = None,
+    prefer: Prefer = None,
+) -> Dataset | None:
+    """Add bytes. What was stored when a connection breaks is kept; `HEAD` tells how much that is.
+
+    The upload is complete after a part with `Upload-Complete: ?1`, or when as many bytes are here as
+    `Upload-Length` announced. It then becomes a dataset, and the answer is that of `POST /v1/datasets`.
+    """
+    if media_type_of(request) not in (*PART_TYPES, ""):
+        raise UnsupportedMediaType(f"Send {PART_TYPES[0]} as Content-Type of a part.")
+    parts = _parts(request)
+    upload, part = await run_in_threadpool(service.open_part, context.database, parts, upload_id, upload_offset)
+    with part:
+        await _append(context, upload, part, request.stream())
+        upload.received = part.offset
+        _tell(request, response, upload)
+        if upload_complete != "?1" and part.offset != upload.length:
+            response.status_code = 204
+            return None
+        return await _complete(request, response, context, upload, part, prefer)
+
+
+@router.delete("/{upload_id}", status_code=204, operation_id="delete_upload", responses=problems(404))
+def delete_upload(upload_id: str, request: Request, context: InContext) -> None:
+    """Abandon an upload and free its bytes. A dataset that it has become stays."""
+    service.abandon(context.database, _parts(request), upload_id)
+
+
+async def _append(context: Context, upload: UploadRow, part: Part, stream: AsyncIterator[bytes]) -> None:
+    """Store what comes, in large writes. When the connection breaks, every byte that came is kept."""
+    buffer = bytearray()
+
+    def write(*, durably: bool) -> None:
+        part.write(bytes(buffer))
+        buffer.clear()
+        if part.offset != part.durable_offset and durably:
+            service.acknowledge(context.database, upload.id, part)
+
+    try:
+        async for chunk in stream:
+            service.check_room(upload, context.settings, part.offset + len(buffer) + len(chunk))
+            buffer += chunk
+            if len(buffer) >= WRITE_BYTES:
+                await run_in_threadpool(write, durably=part.offset - part.durable_offset >= SYNC_BYTES)
+    finally:
+        await run_in_threadpool(write, durably=True)
+
+
+async def _complete(
+    request: Request, response: Response, context: Context, upload: UploadRow, part: Part, prefer: str | None
+) -> Dataset:
+    received = await run_in_threadpool(service.seal, context.database, upload, part)
+    parts = _parts(request)
+    try:
+        dataset = await create_from(request, response, part.path, received, prefer)
+    except AppError as error:
+        if error.status < 500:  # it will not become a dataset, however often it is tried
+            await run_in_threadpool(service.abandon, context.database, parts, upload.id)
+        raise
+    await run_in_threadpool(service.complete, context.database, parts, upload.id, dataset.id)
+    response.headers["Upload-Complete"] = "?1"
+    return dataset
+
+
+def _parts(request: Request) -> PartFiles:
+    parts: PartFiles = request.app.state.parts
+    return parts
+
+
+def _tell(request: Request, response: Response, upload: UploadRow) -> None:
+    """The headers that say how far it is, to clients of either protocol."""
+    response.headers["Upload-Offset"] = str(upload.received)
+    response.headers["Upload-Complete"] = "?0" if upload.dataset_id is None else "?1"
+    response.headers["Cache-Control"] = "no-store"
+    if upload.length is not None:
+        response.headers["Upload-Length"] = str(upload.length)
+    if "tus-resumable" in request.headers:
+        response.headers["Tus-Resumable"] = TUS_VERSION
+
+
+def _file_name(metadata: str | None) -> str:
+    """The `filename` among tus's `key base64, key base64` pairs."""
+    for pair in (metadata or "").split(","):
+        key, _, encoded = pair.strip().partition(" ")
+        if key == "filename":
+            try:
+                return base64.b64decode(encoded, validate=True).decode()
+            except (binascii.Error, UnicodeDecodeError):
+                raise Unparsable("Upload-Metadata: the filename is not base64 of UTF-8.") from None
+    return ""

@@ -1,0 +1,153 @@
+"""Resumable uploads: begin, go on, complete, abandon, forget."""
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any, cast
+
+from sqlalchemy.orm import Session
+
+from app.config import Settings
+from app.datasets.formats import Format, ReadOptions
+from app.datasets.service import Received, options_from
+from app.datasets.uploads import repository
+from app.datasets.uploads.part_files import Part, PartFiles
+from app.db import Database
+from app.db.engine import current_time
+from app.db.tables import UploadRow
+from app.errors import Conflict, Invalid, NotFound, PayloadTooLarge
+from app.ids import is_id, new_id
+
+
+def begin(
+    session: Session,
+    parts: PartFiles,
+    settings: Settings,
+    file_format: Format,
+    options: ReadOptions,
+    name: str | None,
+    labels: dict[str, str],
+    length: int | None,
+) -> UploadRow:
+    if length is not None and length > settings.max_upload_bytes:
+        raise PayloadTooLarge(f"A file may have {settings.max_upload_bytes} bytes.")
+    upload = UploadRow(
+        id=new_id("up"),
+        format=file_format,
+        options=asdict(options),
+        name=name,
+        labels=labels,
+        length=length,
+        received=0,
+    )
+    upload.created_at = upload.updated_at = current_time(session)
+    repository.insert(session, upload)
+    parts.create(upload.id)
+    return upload
+
+
+def get(session: Session, upload_id: str) -> UploadRow:
+    upload = repository.get(session, upload_id) if is_id("up", upload_id) else None
+    if upload is None:
+        raise NotFound("There is no such upload.")
+    return upload
+
+
+def show(upload: UploadRow, settings: Settings) -> dict[str, Any]:
+    """The upload as `schemas.Upload` lists it."""
+    return {
+        "id": upload.id,
+        "offset": upload.received,
+        "length": upload.length,
+        "complete": upload.dataset_id is not None,
+        "dataset_id": upload.dataset_id,
+        "created_at": upload.created_at,
+        "expires_at": upload.updated_at + timedelta(seconds=settings.upload_idle_seconds),
+    }
+
+
+def open_part(database: Database, parts: PartFiles, upload_id: str, offset: int) -> tuple[UploadRow, Part]:
+    """The upload and its file, locked, at the offset from which the client wants to go on."""
+    with database.read() as session:
+        get(session, upload_id)  # before the file is touched: the id must be one
+    try:
+        file = parts.lock(upload_id)
+    except FileNotFoundError:
+        raise _ended(database, upload_id) from None
+    try:
+        with database.read() as session:  # again, now that nobody else can change it
+            upload = get(session, upload_id)
+        if upload.dataset_id is not None:
+            raise Conflict("The upload is complete.", code="upload_complete")
+        if offset != upload.received:
+            detail = f"Upload-Offset is {offset}, but {upload.received} bytes are here; go on from there."
+            headers = {"Upload-Offset": str(upload.received)}
+            raise Conflict(detail, code="offset_mismatch", headers=headers)
+        return upload, Part(file, parts.path(upload_id), offset)
+    except BaseException:
+        file.close()
+        raise
+
+
+def check_room(upload: UploadRow, settings: Settings, offset: int) -> None:
+    """Refuse bytes beyond what was announced or is allowed."""
+    if upload.length is not None and offset > upload.length:
+        raise PayloadTooLarge(f"The upload was announced with {upload.length} bytes.")
+    if offset > settings.max_upload_bytes:
+        raise PayloadTooLarge(f"A file may have {settings.max_upload_bytes} bytes.")
+
+
+def acknowledge(database: Database, upload_id: str, part: Part) -> None:
+    """Make what came durable, then count it."""
+    received = part.sync()
+    with database.write() as session:
+        if not repository.change(session, upload_id, received=received):
+            raise NotFound("The upload was abandoned.")
+
+
+def seal(database: Database, upload: UploadRow, part: Part) -> Received:
+    """The whole file, ready to become a dataset. From now on not a byte can be added to it, whatever happens."""
+    if upload.length is not None and part.offset != upload.length:
+        detail = f"The upload was announced with {upload.length} bytes, but {part.offset} came."
+        raise Invalid(detail, code="upload_incomplete")
+    with database.write() as session:
+        repository.change(session, upload.id, length=part.offset)
+    sha256, options = part.seal(), options_from(upload.options)
+    return Received(sha256, part.offset, cast(Format, upload.format), options, upload.name, upload.labels)
+
+
+def complete(database: Database, parts: PartFiles, upload_id: str, dataset_id: str) -> None:
+    """Remember what an upload became, for a client that did not get the answer."""
+    with database.write() as session:
+        repository.change(session, upload_id, dataset_id=dataset_id)
+    parts.remove(upload_id)
+
+
+def abandon(database: Database, parts: PartFiles, upload_id: str) -> None:
+    with database.write() as session:
+        get(session, upload_id)
+        repository.delete(session, upload_id)
+    parts.remove(upload_id)
+
+
+def forget_idle(database: Database, parts: PartFiles, settings: Settings) -> None:
+    """Delete uploads that nobody goes on with, and files that a killed process left without a row."""
+    with database.read() as session:
+        idle = repository.idle(session, settings.upload_idle_seconds)
+    for upload_id in idle:
+        with database.write() as session:
+            repository.delete(session, upload_id)
+        parts.remove(upload_id)
+    old = list(parts.older_than(settings.sweep_grace_seconds))
+    if old:
+        with database.read() as session:
+            known = repository.known_among(session, old)
+        for upload_id in set(old) - known:
+            parts.remove(upload_id)
+
+
+def _ended(database: Database, upload_id: str) -> Exception:
+    with database.read() as session:
+        upload = get(session, upload_id)
+    if upload.dataset_id is not None:
+        return Conflict("The upload is complete.", code="upload_complete")
+    return NotFound("There is no such upload.")

@@ -1,1 +1,0 @@
-"""Evaluations: how a model did on a dataset, stored as a resource of its own."""

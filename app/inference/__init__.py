@@ -1,1 +1,0 @@
-"""The Open Inference Protocol (V2): the same models and the same predictions, spoken to by its clients."""

@@ -1,0 +1,135 @@
+"""`/v1/models/{name}/aliases`: names that requests are sent to, and which versions answer them."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+
+from app.db.tables import AliasRow
+from app.errors import invalid_field, problems
+from app.models.aliases import service
+from app.models.aliases.schemas import Alias, AliasChange, AliasRequest, RollbackRequest, shown
+from app.models.aliases.service import Precondition
+from app.web.context import InContext, InPage, Listing, json_only, listing
+from app.web.idempotency import InOnce
+
+router = APIRouter(prefix="/v1/models/{name}/aliases", tags=["aliases"], dependencies=[Depends(json_only)])
+
+IfMatch = Annotated[str | None, Header(description="change it only if this is its ETag; *: if it exists")]
+IfNoneMatch = Annotated[str | None, Header(description="*: only if it does not exist yet")]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A row of a list under an id that can be a cursor."""
+
+    id: str
+    row: Any
+
+
+@router.get("", operation_id="list_aliases", responses=problems(404))
+def list_aliases(name: str, context: InContext, page: InPage, request: Request, response: Response) -> Listing[Alias]:
+    """The aliases of a model, by name."""
+    with context.database.read() as session:
+        rows = service.list_of(session, name, page.limit + 1, _text(page.cursor_id))
+    entries = [_Entry(row.alias.encode().hex(), row) for row in rows]
+    return Listing[Alias].model_validate(listing(request, response, page, entries, lambda entry: shown(entry.row)))
+
+
+@router.put(
+    "/{alias}",
+    operation_id="put_alias",
+    responses={201: {"description": "Created"}, **problems(400, 404, 409, 412, 413, 415)},
+)
+def put_alias(
+    name: str,
+    alias: str,
+    body: AliasRequest,
+    context: InContext,
+    request: Request,
+    response: Response,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> Alias:
+    """Point an alias at a version, or share its requests out by weight. Without a precondition the last one wins."""
+    with context.database.write() as session:
+        row, is_new = service.put(session, name, alias, body, Precondition(if_match, if_none_match))
+    if is_new:
+        response.status_code = 201
+    return _answer(request, response, row)
+
+
+@router.get("/{alias}", operation_id="get_alias", responses=problems(404))
+def get_alias(name: str, alias: str, context: InContext, request: Request, response: Response) -> Alias:
+    """Where an alias points; its ETag is for `If-Match`."""
+    with context.database.read() as session:
+        row = service.get(session, name, alias)
+    return _answer(request, response, row)
+
+
+@router.delete("/{alias}", status_code=204, operation_id="delete_alias", responses=problems(404, 412))
+def delete_alias(name: str, alias: str, context: InContext, request: Request, if_match: IfMatch = None) -> None:
+    """Forget an alias; its history stays, and a rollback brings it back."""
+    with context.database.write() as session:
+        service.delete(session, name, alias, Precondition(if_match))
+    request.app.state.served_models.forget_reference(f"{name}@{alias}")
+
+
+@router.get("/{alias}/history", operation_id="list_alias_history", responses=problems(404))
+def list_alias_history(
+    name: str, alias: str, context: InContext, page: InPage, request: Request, response: Response
+) -> Listing[AliasChange]:
+    """What the alias was set to, newest first."""
+    with context.database.read() as session:
+        rows = service.history(session, name, alias, page.limit + 1, _number(page.cursor_id))
+    entries = [_Entry(str(row.revision), row) for row in rows]
+    return Listing[AliasChange].model_validate(listing(request, response, page, entries, _show_change))
+
+
+@router.post("/{alias}/rollback", operation_id="roll_back_alias", responses=problems(400, 404, 409, 412, 413, 415))
+def roll_back_alias(
+    name: str,
+    alias: str,
+    once: InOnce,
+    request: Request,
+    response: Response,
+    body: RollbackRequest | None = None,
+    if_match: IfMatch = None,
+) -> Alias:
+    """Set the alias to what it was before its current revision, or at a given one. That is a new revision."""
+    wanted = None if body is None else body.revision
+    with once.write() as session:
+        row = service.roll_back(session, name, alias, wanted, Precondition(if_match))
+        once.answer(_answer(request, response, row))
+    return _answer(request, response, row)  # now that it is so, what it was can be forgotten
+
+
+def _answer(request: Request, response: Response, row: AliasRow) -> Alias:
+    """The alias as it is now; this process stops believing what it was before."""
+    reference = f"{row.name}@{row.alias}"
+    if request.method != "GET":
+        request.app.state.served_models.forget_reference(reference)
+    response.headers["ETag"] = service.etag(row)
+    stats = request.app.state.shadows.stats(reference, row.shadow)
+    return Alias.model_validate({**shown(row), "shadow_stats": stats})
+
+
+def _show_change(entry: _Entry) -> dict[str, Any]:
+    return {name: getattr(entry.row, name) for name in AliasChange.model_fields}
+
+
+def _text(cursor_id: str | None) -> str | None:
+    try:
+        return None if cursor_id is None else bytes.fromhex(cursor_id).decode("ascii")
+    except ValueError:
+        raise _bad_cursor() from None
+
+
+def _number(cursor_id: str | None) -> int | None:
+    if cursor_id is None or (cursor_id.isdecimal() and len(cursor_id) <= 15):
+        return None if cursor_id is None else int(cursor_id)
+    raise _bad_cursor()
+
+
+def _bad_cursor() -> Exception:
+    return invalid_field("cursor", "invalid_cursor", "is not a cursor that this service gave out")

@@ -1,0 +1,138 @@
+"""Setting, deleting and rolling back an alias, each under the lock of its model's name and a precondition.
+
+A revision number is never used twice, also after the alias was deleted: it is the ETag.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from app.db.tables import AliasChangeRow, AliasRow
+from app.errors import Conflict, NotFound, PreconditionFailed, invalid_field
+from app.ids import looks_like_id
+from app.models import repository as models
+from app.models.aliases import repository
+from app.models.aliases.schemas import AliasRequest
+from app.names import NAME_PATTERN
+
+MOST_ALIASES = 1000
+
+
+class Precondition(NamedTuple):
+    """What must be true of the alias for a change to happen; as HTTP says it, null: nothing."""
+
+    if_match: str | None = None
+    if_none_match: str | None = None
+
+    def check(self, current: AliasRow | None) -> None:
+        if self.if_none_match is not None:
+            if self.if_none_match.strip() != "*":
+                raise invalid_field("If-None-Match", "invalid_precondition", "must be *")
+            if current is not None:
+                raise PreconditionFailed(f"The alias exists already, at revision {current.revision}.")
+        if self.if_match is None:
+            return
+        if current is None:
+            raise PreconditionFailed("The alias does not exist.")
+        wanted = [tag.strip() for tag in self.if_match.split(",")]
+        if "*" not in wanted and etag(current) not in wanted:
+            raise PreconditionFailed(f"The alias is at revision {current.revision} now; look at it again.")
+
+
+def etag(alias: AliasRow) -> str:
+    return f'"{alias.revision}"'
+
+
+def get(session: Session, name: str, alias: str) -> AliasRow:
+    row = repository.get(session, name, alias) if _is_name(name) and _is_name(alias) else None
+    if row is None:
+        raise NotFound("There is no such alias.")
+    return row
+
+
+def list_of(session: Session, name: str, limit: int, after: str | None) -> Sequence[AliasRow]:
+    if not _is_name(name) or not models.name_exists(session, name):
+        raise NotFound("There is no such model.")
+    return repository.of_name(session, name, limit, after)
+
+
+def put(session: Session, name: str, alias: str, wanted: AliasRequest, when: Precondition) -> tuple[AliasRow, bool]:
+    """The alias as it is now, and whether it is new.
+
+    What it is set to already is no change: a request that is sent again must not hide what to roll back to.
+    """
+    if not _is_name(alias):
+        raise invalid_field("alias", "invalid_name", "must be 1 to 128 letters, digits, '.', '_' or '-', and no id")
+    current = _locked(session, name, alias)
+    when.check(current)
+    if current is None and len(repository.of_name(session, name, MOST_ALIASES)) == MOST_ALIASES:
+        raise Conflict(f"The model has {MOST_ALIASES} aliases already.", code="too_many_aliases")
+    total = sum(one.weight for one in wanted.resolved_targets)
+    targets = [{"version": one.version, "weight": one.weight / total} for one in wanted.resolved_targets]
+    field = "version" if wanted.targets is None else "targets"
+    for one, place in [*((one["version"], field) for one in targets), (wanted.shadow, "shadow")]:
+        if one is not None and models.locate_version(session.connection(), name, int(one)) is None:
+            raise invalid_field(place, "unknown_version", f"the model has no version {one}")
+    if current is not None and (current.targets, current.shadow) == (targets, wanted.shadow):
+        return current, False
+    return _write(session, name, alias, targets, wanted.shadow), current is None
+
+
+def delete(session: Session, name: str, alias: str, when: Precondition) -> None:
+    current = _locked(session, name, alias)
+    when.check(current)
+    if current is None:
+        raise NotFound("There is no such alias.")
+    _write_change(session, name, alias, None, None)
+
+
+def roll_back(session: Session, name: str, alias: str, revision: int | None, when: Precondition) -> AliasRow:
+    """Set the alias to what it was; that is a new revision. A deleted alias comes back."""
+    when.check(_locked(session, name, alias))
+    newest = repository.last_change(session, name, alias)
+    if newest is None:
+        raise NotFound("There is no such alias.")
+    if revision is None:
+        past = repository.last_change(session, name, alias, before=newest.revision, is_set=True)
+        if past is None:
+            raise Conflict("The alias was never set to anything else.", code="nothing_to_roll_back_to")
+    else:
+        past = repository.change_at(session, name, alias, revision)
+        if past is None or past.targets is None:
+            raise invalid_field("revision", "unknown_revision", "the alias was not set at such a revision")
+    assert past.targets is not None
+    for version in (*(one["version"] for one in past.targets), past.shadow):
+        if version is not None and models.locate_version(session.connection(), name, version) is None:
+            detail = f"Revision {past.revision} uses version {version}, which is deleted; restore it first."
+            raise Conflict(detail, code="version_deleted")
+    return _write(session, name, alias, past.targets, past.shadow)
+
+
+def history(session: Session, name: str, alias: str, limit: int, before: int | None) -> Sequence[AliasChangeRow]:
+    """Newest first; an alias that was deleted still has one."""
+    is_known = _is_name(name) and _is_name(alias) and repository.last_change(session, name, alias) is not None
+    if not is_known:
+        raise NotFound("There is no such alias.")
+    return repository.changes(session, name, alias, limit, before)
+
+
+def _write(session: Session, name: str, alias: str, targets: list[Any], shadow: int | None) -> AliasRow:
+    _write_change(session, name, alias, targets, shadow)
+    return get(session, name, alias)
+
+
+def _write_change(session: Session, name: str, alias: str, targets: list[Any] | None, shadow: int | None) -> None:
+    newest = repository.last_change(session, name, alias)
+    revision = 1 if newest is None else newest.revision + 1
+    repository.write(session, name, alias, revision, targets, shadow)
+
+
+def _locked(session: Session, name: str, alias: str) -> AliasRow | None:
+    if not _is_name(name) or not repository.lock_name(session, name):
+        raise NotFound("There is no such model.")
+    return repository.get(session, name, alias) if _is_name(alias) else None
+
+
+def _is_name(text: str) -> bool:
+    return NAME_PATTERN.fullmatch(text) is not None and not looks_like_id(text)

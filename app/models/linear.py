@@ -1,0 +1,123 @@
+"""Products of rows and weights, summed in one order on every machine.
+
+A row's score is the sum of its contributions x_j w_j from the first to the last, then the intercept. Nothing is summed
+in another order, pairwise or fused, so a row has the same score to the last bit whether it comes alone or among others,
+dense or sparse (a zero changes no sum), and the contributions that an answer tells sum exactly to its score.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from app.tabular.types import Array
+
+Matrix = Any  # a dense array (rows x features), or a CSR array whose indices ascend within each row
+DenseSums = Callable[[Array, Array], Array]
+"""From dense rows and weights the sum of each row's products, in the order above; -0 may be 0."""
+
+BLOCK_PRODUCTS = 1 << 16  # held at a time: they should stay in the processor's cache
+
+
+def is_sparse(matrix: Matrix) -> bool:
+    return sp.issparse(matrix)
+
+
+def scores(
+    matrix: Matrix,
+    coef: Array,
+    intercept: float | Array,
+    column_of: Array | None = None,
+    dense_sums: DenseSums | None = None,
+) -> Array:
+    """A score a row; of several classes a score a row and class. For `column_of` see `contributions`.
+
+    `dense_sums`: from whoever has them compiled; many rows take a quarter of the time.
+    """
+    dense_sums = dense_sums or _dense_sums
+    if coef.ndim == 1:
+        return _sums(matrix, coef, column_of, dense_sums) + intercept + 0.0  # the last makes -0 a 0
+    n_rows, n_classes = matrix.shape[0], len(coef)
+    sums = np.empty((n_rows, n_classes))
+    if n_rows >= n_classes or column_of is not None:
+        for k in range(n_classes):
+            sums[:, k] = _sums(matrix, coef[k], column_of, dense_sums)
+    else:
+        for number in range(n_rows):
+            indices, values = entries(matrix, number)
+            for first, past in _blocks(n_classes, len(values)):
+                weights = coef[first:past, indices] if is_sparse(matrix) else coef[first:past]
+                sums[number, first:past] = row_sums(values * weights)
+    return sums + intercept + 0.0
+
+
+def contributions(matrix: Matrix, weights: Array, column_of: Array | None = None) -> Matrix:
+    """What each feature adds to each row's score, stored as the rows are.
+
+    `column_of` says of every feature which column of the uploaded table it was made of (ascending): then it is what
+    each of those adds, and a score is the sum over them.
+    """
+    if not is_sparse(matrix):
+        products = matrix * weights
+        return products if column_of is None else _by_column(sp.csr_array(products), column_of)
+    products = sp.csr_array((matrix.data * weights[matrix.indices], matrix.indices, matrix.indptr), shape=matrix.shape)
+    return products if column_of is None else _by_column(products, column_of)
+
+
+def row_sums(matrix: Matrix) -> Array:
+    """The sum of each row, from its first entry to its last."""
+    if is_sparse(matrix):
+        return _segment_sums(matrix.data, matrix.indptr)
+    return _dense_sums(matrix, np.ones(matrix.shape[1]))
+
+
+def _sums(matrix: Matrix, weights: Array, column_of: Array | None, dense_sums: DenseSums) -> Array:
+    if column_of is None and not is_sparse(matrix):
+        return dense_sums(matrix, weights)
+    return row_sums(contributions(matrix, weights, column_of))
+
+
+def _dense_sums(matrix: Array, weights: Array) -> Array:
+    """Products of a block are laid out feature by feature: numpy then adds one feature to all rows after the other."""
+    if len(matrix) == 1:
+        return np.add.accumulate(matrix[0] * weights)[-1:]
+    sums = np.empty(len(matrix))
+    for first, past in _blocks(*matrix.shape):
+        if past - first == 1:  # a single column of products would be summed pairwise
+            sums[first] = np.add.accumulate(matrix[first] * weights)[-1]
+        else:
+            products = np.multiply(matrix[first:past].T, weights[:, None], order="C")
+            np.add.reduce(products, axis=0, out=sums[first:past])
+    return sums
+
+
+def _segment_sums(values: Array, starts: Array) -> Array:
+    """Segment i is `values[starts[i]:starts[i + 1]]`. A CSR product with ones sums each in order."""
+    dtype = np.int32 if len(values) < 2**31 else np.int64
+    zeros = np.zeros(len(values), dtype=dtype)
+    segments = sp.csr_array((values, zeros, starts.astype(dtype)), shape=(len(starts) - 1, 1))
+    sums: Array = segments @ np.ones(1)
+    return sums
+
+
+def _by_column(products: Matrix, column_of: Array) -> Array:
+    n_rows, n_columns = products.shape[0], int(column_of[-1]) + 1
+    row_of = np.repeat(np.arange(n_rows), np.diff(products.indptr))
+    cell_of = row_of * n_columns + column_of[products.indices]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(cell_of, minlength=n_rows * n_columns))])
+    return _segment_sums(products.data, starts).reshape(n_rows, n_columns)
+
+
+def entries(matrix: Matrix, number: int) -> tuple[Array, Array]:
+    """The places and values that are stored of a row."""
+    if not is_sparse(matrix):
+        return np.arange(matrix.shape[1]), matrix[number]
+    part = slice(matrix.indptr[number], matrix.indptr[number + 1])
+    return matrix.indices[part], matrix.data[part]
+
+
+def _blocks(count: int, width: int) -> Iterator[tuple[int, int]]:
+    step = max(1, BLOCK_PRODUCTS // max(1, width))
+    for first in range(0, count, step):
+        yield first, min(first + step, count)

@@ -1,0 +1,122 @@
+"""A model before it is a file, from whatever format it came: checked so strictly that the file can be trusted."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from app.errors import Invalid, invalid_field
+from app.models.file import Header
+from app.names import check_text
+from app.tabular.types import Array
+
+MAX_CLASSES = 65_536
+MAX_TEXT = 4096
+MAX_LABEL = 2**53  # beyond it a whole number and its float64 are no longer the same
+MAX_NUMBER = 1e300
+EXTRA = ("preprocess.", "calibration.")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What `file.encode` takes."""
+
+    header: Header
+    arrays: dict[str, Array]
+
+    def __post_init__(self) -> None:
+        header, arrays = self.header, self.arrays
+        several = header.task == "multiclass"
+        count, width = len(header.classes), header.n_features
+        _expect_shape("coef", arrays, (count, width) if several else (width,))
+        _expect_shape("intercept", arrays, (count,) if several else (1,))
+        if header.task == "ordinal" and count:
+            _expect_shape("thresholds", arrays, (count - 1,))
+            _check_order("thresholds", arrays["thresholds"].tolist(), strictly=False)
+            _check_order("classes", header.classes, strictly=True)
+        elif "thresholds" in arrays:
+            raise invalid_field("thresholds", "unexpected", "only ordinal models with classes have thresholds")
+        for name, array in arrays.items():
+            if name not in ("coef", "intercept", "thresholds") and not name.startswith(EXTRA):
+                raise invalid_field(name[:64], "unknown_array", "is not an array of a model")
+            if not np.isfinite(array).all():
+                raise invalid_field(name[:64], "not_finite", "holds a value that is not finite")
+
+
+def checked_header(**fields: Any) -> Header:
+    """The header of an imported model; every text in it is one that databases and JSON can hold."""
+    _check_classes(fields["classes"])
+    if fields["n_features"] < 1:
+        raise invalid_field("coef", "empty", "the model has no features")
+    if (names := fields["feature_names"]) is not None:
+        _check_names(names, fields["n_features"])
+    if len(fields["strategy"] or "") > 32:
+        raise invalid_field("strategy", "too_long", "may have 32 characters")
+    try:
+        return Header(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "classes"
+        raise invalid_field(field[:64], str(first["type"]), first["msg"].removeprefix("Value error, ")) from error
+
+
+def check_claims(value: Any, depth: int = 12) -> None:
+    """Raises ValueError unless both databases and JSON can hold the value: no NUL, no NaN, not too deep."""
+    if depth == 0:
+        raise ValueError("is nested too deeply")
+    if isinstance(value, str):
+        check_text(value)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            check_text(key)
+            check_claims(inner, depth - 1)
+    elif isinstance(value, list):
+        for inner in value:
+            check_claims(inner, depth - 1)
+    elif isinstance(value, int | float) and not abs(value) < MAX_NUMBER:
+        raise ValueError("holds a number that is too large")
+
+
+def _check_classes(classes: list[Any]) -> None:
+    if len(classes) > MAX_CLASSES:
+        raise invalid_field("classes", "too_many", f"at most {MAX_CLASSES} classes")
+    for number, label in enumerate(classes):
+        field = f"classes[{number}]"
+        if isinstance(label, str):
+            _check_word(field, label)
+        elif not abs(label) <= MAX_LABEL:
+            raise invalid_field(field, "out_of_range", "a label that is a number must lie within 2^53 of 0")
+    if len(set(classes)) != len(classes):
+        raise invalid_field("classes", "duplicate", "a class is named twice")
+
+
+def _check_names(names: list[str], width: int) -> None:
+    if len(names) != width:
+        raise invalid_field("feature_names", "wrong_width", f"{len(names)} names for {width} features")
+    for number, name in enumerate(names):
+        _check_word(f"feature_names[{number}]", name)
+    if len(set(names)) != width:
+        raise invalid_field("feature_names", "duplicate", "a feature is named twice")
+
+
+def _check_word(field: str, text: str) -> None:
+    if len(text) > MAX_TEXT:
+        raise invalid_field(field, "too_long", f"may have {MAX_TEXT} characters")
+    try:
+        check_text(text)
+    except ValueError as error:
+        raise invalid_field(field, "invalid_text", str(error)) from error
+
+
+def _expect_shape(name: str, arrays: dict[str, Array], shape: tuple[int, ...]) -> None:
+    found = arrays.get(name)
+    if found is None or found.shape != shape or found.dtype != np.float64:
+        told = "nothing" if found is None else f"{found.dtype} of shape {list(found.shape)}"
+        raise invalid_field(name, "wrong_shape", f"this model needs float64 of shape {list(shape)}, not {told}")
+
+
+def _check_order(field: str, values: list[Any], *, strictly: bool) -> None:
+    steps = np.diff(np.array(values, dtype=np.float64))
+    if (steps <= 0).any() if strictly else (steps < 0).any():
+        raise Invalid(f"{field}: must be in ascending order", code="not_in_order")

@@ -1,0 +1,172 @@
+"""From rows as they were sent to the features that the weights are of."""
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import scipy.sparse as sp
+
+from app.errors import Invalid, invalid_field
+from app.models import linear
+from app.models.linear import Matrix
+from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, NamedRows, Places, Rows, check_width
+from app.preprocess.norms import row_norms
+from app.tabular.types import Array
+
+NUMBERS = "biuf"  # numpy's kinds of type
+
+
+class Prepared(NamedTuple):
+    """Rows of features, and what the client should know about how they became such."""
+
+    matrix: Matrix
+    warnings: Sequence[Mapping[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a model wants of a row: all its features as numbers, in order or by name."""
+
+    width: int
+    names: tuple[str, ...]
+    """Of the columns; empty: they have none."""
+    column_of: Array | None = None
+    """Which column each feature was made of, if a column can have several."""
+
+    @cached_property
+    def index_of(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+    @property
+    def numeric(self) -> Collection[str]:
+        """The columns that hold nothing but numbers."""
+        return self.index_of
+
+    def matrix(self, rows: Rows) -> Prepared:
+        """One row of features for each. Raises Invalid, naming the place."""
+        match rows:
+            case MatrixRows():
+                check_width(rows.matrix.shape[1], self.width, 0, rows.places)
+                return Prepared(rows.matrix)
+            case ListRows():
+                return Prepared(self.from_lists(rows.rows, rows.places))
+            case NamedRows():
+                return Prepared(self._from_named(rows))
+            case Columns():
+                return Prepared(self._from_columns(rows))
+            case MixedRows():
+                return interleaved([(part.places.numbers or (), self.matrix(part)) for part in rows.parts])
+
+    def norms(self, matrix: Matrix) -> Array:
+        """The length of each row as the solver saw it."""
+        return row_norms(matrix)
+
+    def explain_not_finite(self, matrix: Matrix, row: int, places: Places) -> Invalid:
+        """Why a row has no score: a value that is missing or infinite, or a sum that is too large."""
+        values = matrix[[row]].toarray()[0] if linear.is_sparse(matrix) else matrix[row]
+        if np.isfinite(values).all():
+            return places.refuse(row, "overflow", "its score is too large to be a number")
+        column = int(np.argmin(np.isfinite(values)))
+        if np.isnan(values[column]):
+            return places.refuse(row, "missing_value", "a value is missing", self.called(column))
+        return places.refuse(row, "not_finite", "must be a finite number", self.called(column))
+
+    def from_lists(self, rows: Sequence[Sequence[Any]], places: Places, *, by_name: bool = False) -> Array:
+        """Rows of numbers and nothing else."""
+        for number, row in enumerate(rows):
+            check_width(len(row), self.width, number, places)
+        try:
+            numbers = msgspec.convert(rows, list[list[float]])
+            return stacked(numbers, self.width)
+        except (msgspec.ValidationError, OverflowError):
+            raise self._first_bad_value(rows, places, by_name=by_name) from None
+
+    def _from_named(self, rows: NamedRows) -> Array:
+        """All names in each row, so that a misspelt one is found and not read as a zero."""
+        self.check_named(rows.places)
+        try:
+            if set(map(len, rows.rows)) == {self.width}:
+                values = list(map(itemgetter(*self.names), rows.rows))
+                return self.from_lists(values if self.width > 1 else [[v] for v in values], rows.places, by_name=True)
+        except KeyError:
+            pass
+        for number, row in enumerate(rows.rows):
+            if unknown := [name for name in row if name not in self.index_of]:
+                detail = f"the model has no feature {unknown[0][:64]!r}"
+                raise rows.places.refuse(number, "unknown_feature", detail)
+            if missing := [name for name in self.names if name not in row]:
+                raise rows.places.refuse(number, "missing_feature", f"the feature {missing[0]!r} is missing")
+        raise AssertionError("named rows were refused for no reason")
+
+    def _from_columns(self, rows: Columns) -> Array:
+        self.check_named(rows.places)
+        if unknown := [name for name in rows.columns if name not in self.index_of]:
+            raise invalid_field("columns", "unknown_feature", f"the model has no feature {unknown[0][:64]!r}")
+        if missing := [name for name in self.names if name not in rows.columns]:
+            raise invalid_field("columns", "missing_feature", f"the feature {missing[0]!r} is missing")
+        matrix = np.empty((rows.n_rows, self.width))
+        for number, name in enumerate(self.names):
+            values = rows.columns[name]
+            if isinstance(values, np.ndarray) and values.dtype.kind in NUMBERS:
+                matrix[:, number] = values
+                continue
+            try:
+                matrix[:, number] = msgspec.convert(list(values), list[float])
+            except (msgspec.ValidationError, OverflowError):
+                raise _first_bad_cell(values, rows.places, name) from None
+        return matrix
+
+    def check_named(self, places: Places) -> None:
+        if not self.names:
+            detail = "the model's features have no names; send all of them in order"
+            raise places.refuse(0, "unnamed_features", detail)
+
+    def _first_bad_value(self, rows: Sequence[Sequence[Any]], places: Places, *, by_name: bool) -> Invalid:
+        for number, row in enumerate(rows):
+            for position, value in enumerate(row):
+                if problem := _complaint(value):
+                    return places.refuse(number, *problem, self.called(position) if by_name else position)
+        raise AssertionError("a row was refused for no reason")
+
+    def called(self, feature: int) -> int | str:
+        """The column of a feature, as a refusal names it."""
+        return self.names[feature] if self.names else feature
+
+    def feature_name(self, number: int) -> str:
+        """What a feature is called in an explanation."""
+        return self.names[number] if self.names else str(number)
+
+
+def stacked(rows: Sequence[Sequence[float]], width: int) -> Array:
+    """Rows of one width as a matrix: one call over all numbers."""
+    numbers = rows[0] if len(rows) == 1 else chain.from_iterable(rows)
+    flat = np.fromiter(numbers, dtype=np.float64, count=len(rows) * width)
+    return flat.reshape(len(rows), width)
+
+
+def _first_bad_cell(values: Sequence[Any], places: Places, name: str) -> Invalid:
+    for number, value in enumerate(values):
+        if problem := _complaint(value):
+            return places.refuse(number, *problem, name)
+    raise AssertionError("a column was refused for no reason")
+
+
+def _complaint(value: Any) -> tuple[str, str] | None:
+    if value is None:
+        return "missing_value", "a value is missing"
+    if type(value) not in (int, float) or abs(value) > sys.float_info.max:
+        return "not_a_number", "must be a finite number"
+    return None
+
+
+def interleaved(parts: Sequence[tuple[Sequence[int], Prepared]]) -> Prepared:
+    """The rows of all parts in the order of their numbers."""
+    numbers = np.concatenate([numbers for numbers, _ in parts])
+    stack = sp.vstack([sp.csr_array(part.matrix) for _, part in parts], format="csr")
+    return Prepared(stack[np.argsort(numbers)], [warning for _, part in parts for warning in part.warnings])

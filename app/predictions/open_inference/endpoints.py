@@ -1,0 +1,105 @@
+"""`/v2`: the Open Inference Protocol, as tritonclient and others speak it."""
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from app import __version__
+from app.errors import UnsupportedMediaType, problems
+from app.health.endpoints import readiness
+from app.models import service as models
+from app.models.repository import Filters
+from app.predictions.bodies import split_type
+from app.predictions.model_request import DirectRoute, Edge
+from app.predictions.open_inference import schemas, service
+from app.predictions.schemas import ROUTING_PARAMETERS
+from app.web.context import Context, InContext
+
+router = APIRouter(prefix="/v2", tags=["open inference protocol"])
+hot_router = APIRouter(prefix="/v2", tags=["open inference protocol"], route_class=DirectRoute)
+
+# Clients of the protocol do not always say what they send; None is as good as any of these.
+MEDIA_TYPES = ("application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json", "")
+MAX_VERSIONS = 200
+
+infer_route: dict[str, Any] = {
+    "response_class": Response,
+    "openapi_extra": {"parameters": [*ROUTING_PARAMETERS, schemas.HEADER_LENGTH], "requestBody": schemas.REQUEST_BODY},
+    "responses": {200: schemas.RESPONSE, **problems(400, 404, 413, 415)},
+}
+
+
+@hot_router.post("/models/{name}/infer", operation_id="v2_infer", **infer_route)
+async def infer(name: str, request: Request) -> Response:
+    """Predict: input `X` [rows, features], or one input a column; outputs `label`, `score` and others."""
+    return await _infer(name, request)
+
+
+@hot_router.post("/models/{name}/versions/{version}/infer", operation_id="v2_infer_version", **infer_route)
+async def infer_version(name: str, version: str, request: Request) -> Response:
+    return await _infer(f"{name}:{version}", request)
+
+
+@router.get("/health/live", operation_id="v2_live")
+async def live() -> schemas.Live:
+    return schemas.Live()
+
+
+@router.get(
+    "/health/ready",
+    operation_id="v2_ready",
+    responses={503: {"model": schemas.Ready, "description": "Not ready: `/readyz` says what is missing"}},
+)
+def ready(request: Request, response: Response, context: InContext) -> schemas.Ready:
+    is_ready = readiness(request, context).status == "ready"
+    response.status_code = 200 if is_ready else 503
+    return schemas.Ready(ready=is_ready)
+
+
+@router.get("", operation_id="v2_server", responses=problems())
+async def server() -> schemas.Server:
+    return schemas.Server(name="hyperplane", version=__version__, extensions=["binary_tensor_data"])
+
+
+@router.get("/models/{name}", operation_id="v2_model", responses=problems(404))
+async def model(name: str, request: Request, context: InContext) -> schemas.ModelMetadata:
+    """What the model's inputs and outputs are called. `name` may be any reference to a model."""
+    return await _metadata(name, Edge(request), context)
+
+
+@router.get("/models/{name}/versions/{version}", operation_id="v2_model_version", responses=problems(404))
+async def model_version(name: str, version: str, request: Request, context: InContext) -> schemas.ModelMetadata:
+    return await _metadata(f"{name}:{version}", Edge(request), context)
+
+
+@router.get("/models/{name}/ready", operation_id="v2_model_ready", responses=problems(404))
+async def model_ready(name: str, request: Request) -> schemas.ModelReady:
+    return schemas.ModelReady(name=(await Edge(request).model(name)).name)
+
+
+@router.get("/models/{name}/versions/{version}/ready", operation_id="v2_model_version_ready", responses=problems(404))
+async def model_version_ready(name: str, version: str, request: Request) -> schemas.ModelReady:
+    return schemas.ModelReady(name=(await Edge(request).model(f"{name}:{version}")).name)
+
+
+async def _infer(reference: str, request: Request) -> Response:
+    edge = Edge(request)
+    header_length = edge.header_length
+    if split_type(edge.content_type or "")[0] not in MEDIA_TYPES:
+        raise UnsupportedMediaType("Tensors are read from application/json or application/octet-stream.")
+    body = await edge.body()
+    respond = partial(service.infer_with, body=body, header_length=header_length)
+    return await edge.answer(reference, body, respond, partial(service.rows_in, body, header_length))
+
+
+async def _metadata(reference: str, edge: Edge, context: Context) -> schemas.ModelMetadata:
+    found = await edge.model(reference)
+
+    def versions() -> list[str]:
+        with context.database.read() as session:
+            rows = models.list_newest(session, MAX_VERSIONS, None, Filters(found.name))
+            return sorted((str(row.version) for row in rows), key=int)
+
+    return schemas.ModelMetadata.model_validate(service.metadata(found, await run_in_threadpool(versions)))

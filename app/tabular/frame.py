@@ -1,0 +1,113 @@
+"""The features of rows before preprocessing: numbers, category codes and texts. Imports neither web nor database.
+
+`X` has a column for every feature, whatever its kind, and NaN where a value is missing:
+
+    numeric, boolean   the number; 0 or 1
+    date               seconds since 1970-01-01 UTC
+    categorical        the number of its level in `Column.levels`
+    text               its length in characters; the text itself is in `texts`
+"""
+
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from app.tabular.types import Array
+
+LET_GO_BYTES = 2 << 20  # at once: telling the system of less would cost more than it saves
+
+Kind = Literal["numeric", "boolean", "date", "categorical", "text"]
+
+
+@dataclass(frozen=True)
+class Strings:
+    """Texts in UTF-8, all in one buffer: number i is `bytes[starts[i]:ends[i]]`. Choosing some copies no text."""
+
+    bytes: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "Strings":
+        encoded = [text.encode() for text in texts]
+        ends = np.cumsum([len(one) for one in encoded], dtype=np.int64)
+        starts = np.concatenate([np.zeros(min(1, len(ends)), dtype=np.int64), ends[:-1]])
+        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), starts, ends)
+
+    @classmethod
+    def stored(cls, text_bytes: Array, offsets: Array) -> "Strings":
+        """From arrays as they are kept on disk: `offsets` has one more entry than there are texts."""
+        return cls(text_bytes, offsets[:-1], offsets[1:])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, number: int) -> str:
+        return self.bytes[self.starts[number] : self.ends[number]].tobytes().decode()
+
+    def take(self, rows: Array | slice) -> "Strings":
+        return Strings(self.bytes, self.starts[rows], self.ends[rows])
+
+    def to_list(self) -> list[str]:
+        return [self[number] for number in range(len(self))]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One feature as it was uploaded."""
+
+    name: str
+    kind: Kind = "numeric"
+    levels: Strings | None = None
+    """Of a categorical column: what its codes mean."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Rows of features. Without `columns` all are numeric and have no names (libsvm, npz)."""
+
+    X: Any
+    """Dense (n_rows x n_features), or CSR if all columns are numeric."""
+    columns: Sequence[Column] = ()
+    texts: Mapping[int, Strings] = field(default_factory=dict)
+    """The texts of each text column, by the number of the feature; a missing text is empty and NaN in `X`."""
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        return int(self.X.shape[1])
+
+    def is_empty(self, column: int) -> bool:
+        """Whether no row has a value there."""
+        return bool(np.isnan(self.X[:, column]).all())
+
+    def rows(self, chosen: Array | slice) -> "Frame":
+        return Frame(self.X[chosen], self.columns, {j: texts.take(chosen) for j, texts in self.texts.items()})
+
+
+def blocks_of(X: Array, rows: int) -> Iterator[tuple[int, Array]]:
+    """(number of its first row, block) of a dense table from front to back. Mapped rows are let go of behind."""
+    plain, behind = np.asarray(X), 0  # a slice of a mapped array costs more than one of a plain one
+    for start in range(0, X.shape[0], rows):
+        yield start, plain[start : start + rows]
+        if (start - behind) * X.strides[0] >= LET_GO_BYTES:
+            let_go(X[behind:start])
+            behind = start
+    let_go(X[behind:])
+
+
+def let_go(rows: Any) -> None:
+    """Of mapped rows that were just read: their pages need not stay in memory. Who reads them again gets them again."""
+    mapped = getattr(rows, "_mmap", None)  # numpy's own name: other arrays, and copies of mapped ones, have none
+    if mapped is not None and rows.flags.c_contiguous:
+        first = rows.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+        first, past = (place // mmap.PAGESIZE * mmap.PAGESIZE for place in (first, first + rows.nbytes))
+        if first < past:
+            mapped.madvise(mmap.MADV_DONTNEED, first, past - first)

@@ -1,0 +1,213 @@
+"""`Idempotency-Key`: a request that is sent again gets the answer of the first time, and nothing happens again.
+
+A route that changes something takes an `InOnce` and works in its unit of work:
+
+    with once.write() as session:
+        return once.answer(Thing.model_validate(service.make(session, body)))
+
+The key and the answer are rows of the same transaction as the change, so a crash leaves both or neither, and who
+sends the same key at the same time waits for the first. Only what happened is kept: after a refusal the key is free.
+
+A body that streams in for minutes cannot be waited for in a transaction. Such a route takes an `InStreamedOnce` and
+claims the key first, for as long as it lives, and ends the claim in the transaction of its change.
+"""
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, FastAPI, Header, Request, Response
+from pydantic import BaseModel
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
+
+from app.db import Database
+from app.db.tables import IdempotencyRow
+from app.errors import Conflict, Invalid
+from app.web import idempotency_keys as repository
+from app.web.context import Context, InContext
+
+log = logging.getLogger(__name__)
+
+KEEP_SECONDS = 24 * 3600.0
+REPLAYED = "Idempotent-Replayed"
+# What says how a body is to be understood; a multipart boundary is another one each time, so parameters do not count.
+MEANING_HEADERS = ("content-type", "content-encoding", "upload-length", "upload-metadata", "if-match")
+
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern="^[!-~]+$",
+        description="any text of yours: the same request with it again gets the same answer for 24 h, done once",
+    ),
+]
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+
+class Replayed(Exception):
+    """The request happened before; this was its answer."""
+
+    def __init__(self, row: IdempotencyRow) -> None:
+        assert row.status is not None
+        assert row.answer is not None
+        super().__init__(row.key)
+        self.response = Response(
+            row.answer["body"],
+            row.status,
+            {**row.answer["headers"], REPLAYED: "true"},
+            media_type="application/json",
+        )
+
+
+class Once:
+    """One request that happens at most once, if its client gave it a key. Without a key it is a plain unit of work."""
+
+    def __init__(self, context: Context, request: Request, response: Response, key: str | None) -> None:
+        self._database: Database = context.database
+        self._lease_seconds = context.settings.lease_seconds
+        self._request = request
+        self._response = response
+        self._caller: str = getattr(request.state, "caller", "")
+        self._key = key
+        self._sha256 = ""
+        self._answer: BaseModel | None = None
+        self._claimed_as = ""
+        self._earlier: IdempotencyRow | None = None
+
+    def understand(self, body_sha256: str) -> None:
+        """The body is known now. Of a claimed request: raises the answer of the first time, if there is one."""
+        request = self._request
+        meaning = [request.headers.get(name, "").partition(";")[0].strip().lower() for name in MEANING_HEADERS]
+        parts = [request.method, request.url.path, request.url.query, *meaning, body_sha256]
+        self._sha256 = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        if self._earlier is not None:
+            self._judge(self._earlier)
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """The unit of work of the request's change; the route must call `answer` before it ends."""
+        with self._database.write() as session:
+            if self._key is not None:
+                earlier = repository.take(session, self._caller, self._key, self._sha256, KEEP_SECONDS)
+                if earlier is not None:
+                    self._judge(earlier)
+                self._claimed_as = self._sha256
+            yield session
+            if self._key is not None:
+                assert self._answer is not None, "the route did not say what it answers"
+                self.finish(session, self._answer)
+
+    def answer(self, document: Answer) -> Answer:
+        """What the route answers, with the status and headers that its response has by now."""
+        self._answer = document
+        return document
+
+    @asynccontextmanager
+    async def claimed(self) -> AsyncIterator[None]:
+        """Hold the key while the body comes; the change must call `understand` and then `finish`."""
+        if self._key is None:
+            yield
+            return
+        await run_in_threadpool(self._claim)
+        renewing = asyncio.create_task(self._keep_claim())
+        try:
+            yield
+        except BaseException:  # nothing happened: the key is free again
+            await run_in_threadpool(self._give_up)
+            raise
+        finally:
+            renewing.cancel()
+
+    def finish(self, session: Session, document: BaseModel) -> None:
+        """Keep the answer, in the transaction of what happened."""
+        if self._key is None:
+            return
+        status = self._response.status_code or self._request.scope["route"].status_code or 200
+        headers = {name: value for name, value in self._response.headers.items() if name != "content-length"}
+        kept = {"headers": headers, "body": document.model_dump_json()}
+        values = {"request_sha256": self._sha256, "status": status, "answer": kept}
+        if not repository.change(session, self._caller, self._key, self._claimed_as, KEEP_SECONDS, **values):
+            raise _in_use()
+
+    def _judge(self, earlier: IdempotencyRow) -> None:
+        if earlier.status is None:
+            raise _in_use()
+        if earlier.request_sha256 != self._sha256:
+            detail = "The Idempotency-Key was used for another request; take a new one for each."
+            raise Invalid(detail, code="idempotency_key_reused")
+        raise Replayed(earlier)
+
+    def _claim(self) -> None:
+        assert self._key is not None
+        token = secrets.token_hex(32)
+        with self._database.write() as session:
+            earlier = repository.take(session, self._caller, self._key, token, self._lease_seconds)
+        if earlier is None:
+            self._claimed_as = token
+        elif earlier.status is None:
+            raise _in_use()
+        self._earlier = earlier
+
+    async def _keep_claim(self) -> None:
+        while self._claimed_as:
+            await asyncio.sleep(self._lease_seconds / 3)
+            try:
+                await run_in_threadpool(self._renew)
+            except DBAPIError as error:
+                log.warning("the database does not answer: %s", error.orig)
+
+    def _renew(self) -> None:
+        assert self._key is not None
+        with self._database.write() as session:
+            repository.change(session, self._caller, self._key, self._claimed_as, self._lease_seconds)
+
+    def _give_up(self) -> None:
+        assert self._key is not None
+        try:
+            with self._database.write() as session:
+                repository.give_up(session, self._caller, self._key, self._claimed_as)
+        except DBAPIError as error:  # the claim runs out by itself
+            log.warning("the database does not answer: %s", error.orig)
+
+
+async def _once(request: Request, response: Response, context: InContext, key: Key = None) -> Once:
+    once = Once(context, request, response, key)
+    if key is not None:
+        once.understand(hashlib.sha256(await request.body()).hexdigest())
+    return once
+
+
+async def _streamed_once(request: Request, response: Response, context: InContext, key: Key = None) -> Once:
+    return Once(context, request, response, key)
+
+
+InOnce = Annotated[Once, Depends(_once)]
+InStreamedOnce = Annotated[Once, Depends(_streamed_once)]
+
+
+def install_replay(app: FastAPI) -> None:
+    @app.exception_handler(Replayed)
+    async def on_replay(_request: Request, replayed: Replayed) -> Response:
+        return replayed.response
+
+
+def forget_expired(database: Database) -> None:
+    with database.read() as session:  # a look is cheaper than SQLite's write lock
+        if not repository.any_expired(session):
+            return
+    with database.write() as session:
+        repository.delete_expired(session)
+
+
+def _in_use() -> Conflict:
+    detail = "A request with this Idempotency-Key is still running; ask again for its answer."
+    return Conflict(detail, code="idempotency_key_in_use", headers={"Retry-After": "1"})

@@ -1,0 +1,73 @@
+"""The training process of one slot: waits for claims on its pipe and executes them."""
+
+import logging
+import signal
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from app.config import MIB, Settings
+from app.db import Database
+from app.jobs.repository import Claim
+from app.storage import BlobStore
+from app.system import resources as machine
+from app.worker.executor import execute
+from app.worker.failures import TransientFailure
+from app.worker.slot import DONE, GIVE_BACK, READY, StopReason, stronger
+from app.worker.worker_context import Desk
+
+log = logging.getLogger(__name__)
+
+ADDRESS_SLACK_BYTES = 512 * MIB  # room that is reserved and never written to counts for the limit, not for the memory
+
+
+def serve(pipe: Connection, settings: Settings, threads: int) -> None:
+    """Run claims, one after another. It ends when the supervisor's end of the pipe closes, however that happens."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s worker %(process)d %(message)s")
+    machine.offer_as_victim()
+    machine.give_back_freed_memory()
+    desk = Desk(
+        Database(settings.resolved_database_url),
+        BlobStore(settings.data_dir),
+        threads,
+        settings.checkpoint_seconds,
+        settings.storage_patience_seconds,
+    )
+    with threadpool_limits(threads), suppress(EOFError, BrokenPipeError):
+        pipe.send(READY)
+        while True:
+            message: Any = pipe.recv()
+            if isinstance(message, Claim):
+                with machine.at_most_more(_allowance(message, settings)):
+                    outcome = _run(desk, message, pipe)
+                pipe.send(outcome)
+
+
+def _allowance(claim: Claim, settings: Settings) -> int:
+    """What a job may ask for: an estimate that is too low by half costs nothing, one that is lower the job alone."""
+    budget = settings.memory_budget_bytes
+    return min(2 * claim.peak_bytes or budget, budget) + ADDRESS_SLACK_BYTES
+
+
+def _run(desk: Desk, claim: Claim, pipe: Connection) -> str:
+    reason: StopReason | None = None
+
+    def stop_reason() -> StopReason | None:
+        nonlocal reason
+        while reason != "lost" and wait([pipe], timeout=0):
+            try:
+                reason = stronger(pipe.recv(), reason)
+            except EOFError:
+                return stronger("drain", reason)
+        return reason
+
+    try:
+        execute(desk, claim, stop_reason)
+        return DONE
+    except TransientFailure as failure:
+        log.warning("%s: given back: %s", claim.job_id, failure)
+        return GIVE_BACK

@@ -1,0 +1,63 @@
+"""How a stored model did on labelled rows: metrics, curves, and how its scores are spread."""
+
+from typing import Any
+
+import numpy as np
+
+from app.datasets.arrays import DatasetArrays
+from app.models import metrics
+from app.models.calibration import Calibration
+from app.models.file import ModelFile
+from app.tabular.types import Array
+from app.worker.failures import PermanentFailure
+
+HISTOGRAM_BINS = 20
+
+
+def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any]:
+    """`metrics` and `curves` as a model's own page has them, and a `histogram` of the scores."""
+    header = model.header
+    if header.task == "regression":
+        figures = metrics.regression_metrics(rows.y, scores, rows.weight)
+        return {"metrics": figures, "curves": None, "histogram": histogram(scores, None, [])}
+    if header.task == "ordinal":
+        predicted = None
+        if model.thresholds is not None:
+            predicted = np.array(header.classes, dtype=np.float64)[np.searchsorted(model.thresholds, scores)]
+        figures = metrics.ordinal_metrics(rows.y, scores, predicted, rows.group, rows.weight)
+        return {"metrics": figures, "curves": None, "histogram": histogram(scores, None, [])}
+    codes = _codes(model, rows)
+    ranking = None
+    if header.task == "binary":
+        ranking = metrics.Ranking.of(codes == 1, scores, rows.weight)
+        figures = metrics.binary_metrics(header.classes, codes, scores, rows.weight, ranking)
+    else:
+        figures = metrics.multiclass_metrics(header.classes, codes, scores, rows.weight)
+    if (calibration := Calibration.of(model)) is not None:
+        figures |= metrics.probability_metrics(codes, calibration.probabilities(scores), rows.weight)
+    if ranking is not None:
+        drawn = histogram(scores, codes, header.classes)
+        return {"metrics": figures, "curves": ranking.curves(), "histogram": drawn}
+    return {"metrics": figures, "curves": None, "histogram": histogram(scores.max(axis=1), None, [])}
+
+
+def histogram(scores: Array, codes: Array | None, classes: list[Any]) -> dict[str, Any] | None:
+    """Ranges of equal width from the lowest score to the highest; of two classes also counted for each."""
+    if not len(scores):
+        return None
+    counts, edges = np.histogram(scores, HISTOGRAM_BINS)
+    counted: dict[str, Any] = {"edges": edges.tolist(), "counts": counts.tolist()}
+    if codes is not None:
+        counted["per_class"] = [
+            {"label": label, "counts": np.histogram(scores[codes == code], edges)[0].tolist()}
+            for code, label in enumerate(classes)
+        ]
+    return counted
+
+
+def _codes(model: ModelFile, rows: DatasetArrays) -> Array:
+    try:
+        return rows.codes(model.header.classes)
+    except KeyError as error:
+        message = f"the dataset has a label that the model does not know: {error.args[0]!r:.60}"
+        raise PermanentFailure("unknown_class", message, "dataset_id") from None

@@ -1,0 +1,115 @@
+"""One job, from claim to acknowledgement: its type says what is done, and every way to end is written down here."""
+
+import errno
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from sqlalchemy.exc import OperationalError
+
+from app.jobs import queue
+from app.jobs.queue import LeaseLost
+from app.jobs.repository import Claim
+from app.storage.reclaim import reclaim
+from app.worker.failures import PermanentFailure, Stopped, TransientFailure
+from app.worker.kinds import WORK_OF_TYPE
+from app.worker.slot import StopReason
+from app.worker.worker_context import Desk, StopAsked
+
+Answer = TypeVar("Answer")
+
+log = logging.getLogger(__name__)
+
+PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
+"""Errors of a storage that may be well again later: somebody makes room, or the disk or the network recovers."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+LOOK_SECONDS = 0.2
+
+
+def execute(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+    """Run a claimed job to its end and acknowledge it. Raises only TransientFailure."""
+    try:
+        _work(desk, claim, stop_reason)
+    except LeaseLost:
+        log.warning("%s: the lease is lost, dropping the work", claim.job_id)
+    except Stopped as stop:
+        _acknowledge_stop(desk, claim, stop.reason)
+    except PermanentFailure as failure:
+        _fail(desk, claim, failure.error)
+    except MemoryError:
+        _fail(desk, claim, {"code": "out_of_memory", "message": "the job needs more memory than there is"})
+    except OperationalError as error:
+        raise TransientFailure(str(error)) from error
+    except OSError as error:
+        _fail(desk, claim, _storage_error(error))
+    except Exception:
+        log.exception("%s failed unexpectedly", claim.job_id)
+        _fail(desk, claim, {"code": "internal", "message": "the worker failed; its log says why"})
+
+
+def _work(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+    """Do what the job is. While the storage fails, wait and go on from the last checkpoint, if there is one.
+
+    The claim is kept meanwhile: other jobs would fail of the same storage.
+    """
+    waited, pause = 0.0, FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            WORK_OF_TYPE[_type(desk, claim)](desk, claim, stop_reason)
+            return
+        except OSError as error:
+            if error.errno not in PASSING or waited >= desk.storage_patience_seconds:
+                raise
+            reason = _storage_error(error)["code"]
+        # not in the handler: the error would hold the arrays of the attempt
+        log.warning("%s: %s, waiting %.0f s", claim.job_id, reason, pause)
+        with desk.database.write() as session:
+            queue.tell(session, claim, "job.waiting", {"reason": reason, "seconds": pause})
+        _wait(pause, stop_reason)
+        waited, pause = waited + pause, min(2.0 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def _wait(seconds: float, stop_reason: StopAsked) -> None:
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0.0:
+        reason = stop_reason()
+        if reason is not None and reason != "finish":  # there is nothing yet to finish with
+            raise Stopped(reason)
+        time.sleep(min(left, LOOK_SECONDS))
+
+
+def _type(desk: Desk, claim: Claim) -> str:
+    with desk.database.read() as session:
+        return queue.load(session, claim).type
+
+
+def _fail(desk: Desk, claim: Claim, error: dict[str, Any]) -> None:
+    reclaim(desk.database, desk.blobs, _acknowledge(desk, queue.fail, claim, {"param": None, **error}) or [])
+
+
+def _storage_error(error: OSError) -> dict[str, Any]:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return {"code": "storage_full", "message": "the disk is full; the model could not be written"}
+    if isinstance(error, FileNotFoundError):
+        return {"code": "data_missing", "message": "a file of the dataset is missing; `hyperplane verify` says which"}
+    return {"code": "storage_error", "message": f"the storage failed: {error.strerror}"}
+
+
+def _acknowledge_stop(desk: Desk, claim: Claim, reason: StopReason) -> None:
+    if reason == "cancel":
+        reclaim(desk.database, desk.blobs, _acknowledge(desk, queue.cancel, claim) or [])
+    elif reason == "pause":
+        _acknowledge(desk, queue.pause, claim)
+    elif reason == "drain":
+        _acknowledge(desk, queue.release, claim)
+
+
+def _acknowledge(desk: Desk, write: Callable[..., Answer], *arguments: Any) -> Answer | None:
+    try:
+        with suppress(LeaseLost), desk.database.write() as session:
+            return write(session, *arguments)
+    except OperationalError as error:
+        raise TransientFailure(str(error)) from error
+    return None

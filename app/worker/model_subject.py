@@ -1,0 +1,62 @@
+"""What jobs on a stored model share: model and dataset in hand, and a pass over the rows that can be watched."""
+
+import time
+from typing import NamedTuple
+
+from app.datasets import service as datasets
+from app.db import Database
+from app.db.tables import DatasetRow, JobRow, ModelRow
+from app.jobs import queue
+from app.jobs.repository import Claim
+from app.models import file
+from app.models import repository as models
+from app.models.file import ModelFile
+from app.worker.failures import PermanentFailure, Stopped
+from app.worker.worker_context import Desk, StopAsked
+
+WRITE_EVERY_SECONDS = 0.5
+
+
+class Subject(NamedTuple):
+    job: JobRow
+    model: ModelRow
+    file: ModelFile
+    dataset: DatasetRow
+
+
+def load_subject(desk: Desk, claim: Claim) -> Subject:
+    with desk.database.read() as session:
+        job = queue.load(session, claim)
+        model = models.get(session, job.model_id or "")
+        dataset = datasets.find(session, job.dataset_id)
+    if model is None:
+        raise PermanentFailure("model_deleted", "the model was deleted before the job ran", "model")
+    if dataset is None:
+        raise PermanentFailure("dataset_deleted", "the dataset was deleted before the job ran", "dataset_id")
+    try:
+        return Subject(job, model, file.read(desk.blobs.path(model.blob)), dataset)
+    except FileNotFoundError:
+        raise PermanentFailure("model_deleted", "the model was purged before the job ran", "model") from None
+
+
+class Passing:
+    """How far a pass over rows is: written down now and then, and ended when somebody wants that."""
+
+    def __init__(self, database: Database, claim: Claim, n_rows: int, stop_reason: StopAsked) -> None:
+        self._database = database
+        self._claim = claim
+        self._n_rows = n_rows
+        self._stop_reason = stop_reason
+        self._done = 0
+        self._next_write = time.monotonic() + WRITE_EVERY_SECONDS
+
+    def advance(self, rows: int) -> None:
+        """So many more are done. Raises Stopped, or LeaseLost if the job is no longer ours."""
+        self._done += rows
+        reason = self._stop_reason()
+        if reason is not None and reason != "finish":  # half of a pass is nothing that could be kept
+            raise Stopped(reason)
+        if time.monotonic() >= self._next_write:
+            with self._database.write() as session:
+                queue.advance(session, self._claim, min(0.99, self._done / self._n_rows))
+            self._next_write = time.monotonic() + WRITE_EVERY_SECONDS

@@ -1,0 +1,71 @@
+"""A batch prediction job: a dataset in, a file of predictions out, and a file of the rows that have none."""
+
+from typing import Any
+
+import msgspec
+
+from app.datasets.arrays import open_arrays
+from app.jobs import queue
+from app.jobs.model_jobs import target_name
+from app.jobs.model_requests import PredictRequest
+from app.jobs.repository import Claim
+from app.models.repository import Location
+from app.predictions.answers import DEFAULT_OUTPUTS, Scored, chosen
+from app.predictions.model_cache import ServedModel
+from app.storage import ownership
+from app.worker.model_subject import Passing, Subject, load_subject
+from app.worker.predict_files import batch_file
+from app.worker.scoring import DatasetScorer
+from app.worker.worker_context import Desk, StopAsked
+
+_encode = msgspec.json.Encoder().encode_lines
+
+
+def predict_batch(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+    subject = load_subject(desk, claim)
+    request = PredictRequest.model_validate(subject.job.spec)
+    row = subject.model
+    model = ServedModel.opened(Location(row.id, row.name, row.version, row.blob), subject.file)
+    outputs = chosen(model.outputs, request.wanted, DEFAULT_OUTPUTS)
+    scorer = DatasetScorer(subject.file, open_arrays(desk.blobs, subject.dataset), target_name(subject.dataset))
+    passing = Passing(desk.database, claim, scorer.n_rows, stop_reason)
+    failed = 0
+    with desk.blobs.stage() as staged, desk.blobs.stage() as refused:
+        written = batch_file(request.format, staged, subject.file.header, outputs)
+        for block in scorer.blocks():
+            scored = Scored(subject.file, model.features, block.matrix, block.scores)
+            if len(block.rows):
+                written.append({"row": block.rows, **scored.columns(outputs)})
+            refused.write(_encode([failure._asdict() for failure in block.failures]))
+            failed += len(block.failures)
+            passing.advance(len(block.rows) + len(block.failures))
+        written.finish()
+        files = {"output": {"sha256": staged.commit(), "bytes": staged.size}}
+        if failed:
+            files["errors"] = {"sha256": refused.commit(), "bytes": refused.size}
+    _commit(desk, claim, subject, request, files, {"rows": scorer.n_rows, "failed": failed, "columns": outputs})
+
+
+def _commit(
+    desk: Desk,
+    claim: Claim,
+    subject: Subject,
+    request: PredictRequest,
+    files: dict[str, dict[str, Any]],
+    counts: dict[str, Any],
+) -> None:
+    """The job owns its files from the transaction that ends it."""
+    outcome = {
+        "rows": counts["rows"],
+        "predicted": counts["rows"] - counts["failed"],
+        "failed": counts["failed"],
+        "format": request.format,
+        "columns": ["row", *counts["columns"]],
+        "classes": subject.file.header.classes,
+        "output": files["output"],
+        "errors": files.get("errors"),
+    }
+    with desk.database.write() as session:
+        queue.succeed(session, claim, subject.model.id, outcome)
+        ownership.lock(session)
+        ownership.own(session, claim.job_id, {one["sha256"]: one["bytes"] for one in files.values()})

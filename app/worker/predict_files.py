@@ -1,0 +1,104 @@
+"""Predictions as a file that grows by blocks of rows: CSV, ndjson, Parquet or an Arrow stream."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.models.file import Header
+from app.predictions import replies
+from app.predictions.replies import Column, plain
+from app.storage.blobs import StagedBlob
+from app.web.media_types import CSV, NDJSON
+
+
+class BatchFile(Protocol):
+    def append(self, columns: Mapping[str, Column]) -> None: ...
+
+    def finish(self) -> None:
+        """Nothing more comes: write what a format has at its end."""
+
+
+def batch_file(format: str, staged: StagedBlob, header: Header, outputs: Sequence[str]) -> BatchFile:
+    """A file of these outputs of a model, each row with its number in the dataset."""
+    if format == "csv":
+        return _CsvFile(staged, ("row", *outputs))
+    if format == "ndjson":
+        return _NdjsonFile(staged)
+    schema = pa.schema([("row", pa.int64()), *((name, _arrow_type(name, header)) for name in outputs)])
+    sink = pa.PythonFile(_Sink(staged), mode="w")
+    writer = pq.ParquetWriter(sink, schema) if format == "parquet" else pa.ipc.new_stream(sink, schema)
+    return _ArrowFile(writer, schema)
+
+
+class _CsvFile:
+    def __init__(self, staged: StagedBlob, names: Sequence[str]) -> None:
+        """The heading is there also where no row follows."""
+        self._staged = staged
+        staged.write(",".join(names).encode() + b"\n")
+
+    def append(self, columns: Mapping[str, Column]) -> None:
+        self._staged.write(replies.encode(CSV, {}, columns).partition(b"\n")[2])
+
+    def finish(self) -> None:
+        pass
+
+
+class _NdjsonFile:
+    def __init__(self, staged: StagedBlob) -> None:
+        self._staged = staged
+
+    def append(self, columns: Mapping[str, Column]) -> None:
+        self._staged.write(replies.encode(NDJSON, {}, columns))
+
+    def finish(self) -> None:
+        pass
+
+
+class _ArrowFile:
+    """Parquet or Arrow: both are told the types of their columns before the first row."""
+
+    def __init__(self, writer: Any, schema: pa.Schema) -> None:
+        self._writer, self._schema = writer, schema
+
+    def append(self, columns: Mapping[str, Column]) -> None:
+        arrays = []
+        for field in self._schema:
+            values = plain(columns[field.name])
+            arrays.append(pa.array(map(str, values) if field.type == pa.string() else values, field.type))
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+
+    def finish(self) -> None:
+        self._writer.close()
+
+
+class _Sink:
+    """A staged blob as pyarrow wants a file to be."""
+
+    closed = False
+
+    def __init__(self, staged: StagedBlob) -> None:
+        self._staged = staged
+
+    def write(self, chunk: Any) -> int:
+        return self._staged.write(bytes(chunk))
+
+    def tell(self) -> int:
+        return self._staged.size
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        """The blob is closed by whoever commits it."""
+
+
+def _arrow_type(output: str, header: Header) -> pa.DataType:
+    if output in ("label", "rank"):
+        if any(isinstance(one, str) for one in header.classes):
+            return pa.string()  # classes of several types have only their text in common
+        return pa.int64() if header.classes and all(isinstance(one, int) for one in header.classes) else pa.float64()
+    if output in ("scores", "probabilities"):
+        return pa.list_(pa.float64())
+    return pa.bool_() if output == "label_certain" else pa.float64()

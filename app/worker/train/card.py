@@ -1,0 +1,101 @@
+"""The model's card: the document that says how a model came to be, how far from optimal it is and how good."""
+
+import platform
+import resource
+import time
+from typing import Any
+
+import numba
+import numpy as np
+
+import solvers
+from app import __version__
+from app.datasets.schemas import Label
+from app.models import metrics
+from app.worker.train.calibrate import Calibrated
+from app.worker.train.cross_validation import Validation
+from app.worker.train.load import Work
+from app.worker.train.result_metrics import Judged, labels_of
+
+NOT_PARAMETERS = {"type", "dataset_id", "model", "priority", "labels"}
+
+
+def write_card(
+    work: Work,
+    result: solvers.SolveResult,
+    validation: Validation | None,
+    calibrated: Calibrated | None,
+    started: float,
+) -> dict[str, Any]:
+    """`started` is when the job began, by `time.perf_counter`."""
+    classes = labels_of(work.train, result)
+    request, dataset = work.request, work.dataset
+    params = request.model_dump(mode="json", exclude=NOT_PARAMETERS)
+    chosen = {"task": result.task, "strategy": result.strategy, "solver": result.solver, "loss": result.loss}
+    parts = {"train": work.train} if work.test is None else {"train": work.train, "test": work.test}
+    judged = {name: Judged(rows, result, work.train) for name, rows in parts.items()}
+    last_part = list(parts)[-1]
+    drawn = judged[last_part].curves()
+    return {
+        "classes": classes,
+        "strategy": result.strategy,
+        "n_features": dataset.n_features,
+        "params": {**params, **chosen},
+        "certificate": _certificate(result, classes),
+        "metrics": _metrics(work, judged, calibrated),
+        "curves": None if drawn is None else {"rows": last_part, **drawn},
+        "cross_validation": None if validation is None or not work.wants_validation else validation.report,
+        "calibration": None if calibrated is None else calibrated.told,
+        "preprocess": work.preprocess,
+        "warnings": list(work.warnings),
+        "training": {
+            "status": str(result.status),
+            "rows": len(work.train.y),
+            "seconds": result.seconds,
+            "total_seconds": time.perf_counter() - started,
+            "iterations": result.iterations,
+            "passes": result.passes,
+            "threads": result.threads,
+            "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        },
+        "lineage": {
+            "job_id": work.job.id,
+            "dataset_id": dataset.id,
+            "sha256": dataset.sha256,
+            "seed": request.seed,
+            "versions": {
+                "hyperplane": __version__,
+                "python": platform.python_version(),
+                "numpy": np.__version__,
+                "numba": numba.__version__,
+            },
+        },
+    }
+
+
+def _metrics(work: Work, judged: dict[str, Judged], calibrated: Calibrated | None) -> dict[str, Any]:
+    """Probabilities are judged on test rows only: the model has seen the others."""
+    figures = {name: one.figures() for name, one in judged.items()}
+    if work.test is not None and calibrated is not None:
+        test = judged["test"]
+        said = calibrated.calibration.probabilities(test.scores)
+        figures["test"] |= metrics.probability_metrics(test.codes, said, work.test.weight)
+    return figures
+
+
+def _certificate(result: solvers.SolveResult, classes: list[Label]) -> dict[str, Any]:
+    whole = _figures(result.certificate)
+    if result.per_class is None:
+        return whole
+    parts = zip(classes, result.per_class, strict=True)
+    return {**whole, "per_class": [{"label": label, **_figures(part)} for label, part in parts]}
+
+
+def _figures(certificate: solvers.Certificate) -> dict[str, Any]:
+    return {
+        "primal": certificate.primal,
+        "dual_bound": certificate.dual_bound,
+        "gap": certificate.gap,
+        "relative_gap": certificate.relative_gap,
+        "method": certificate.method,
+    }

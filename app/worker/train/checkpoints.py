@@ -1,0 +1,165 @@
+"""The checkpoints of one job: when one is due, what goes into it, and the one that is there already.
+
+A checkpoint and the model as it stands are written as blobs; then one fenced write names them in the job's row and
+moves its ownership to them. A crash in between leaves files that nobody owns.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy.exc import OperationalError
+
+import solvers
+from app.jobs import queue
+from app.jobs.repository import Claim
+from app.storage.reclaim import reclaim
+from app.tabular.types import Array
+from app.worker.failures import PermanentFailure
+from app.worker.train import checkpoint_file
+from app.worker.train.checkpoint_file import Header, State, UnusableCheckpoint
+from app.worker.train.encode_model import encode_model
+from app.worker.train.load import Work
+from app.worker.train.result_metrics import labels_of
+from app.worker.worker_context import Desk
+
+log = logging.getLogger(__name__)
+
+FIRST_SECONDS = 1.0
+MOST_COST = 0.05
+"""The share of the time that checkpoints may take, as long as they come often enough."""
+
+
+class Note(NamedTuple):
+    """What is left of a training that is done: a fold of a cross-validation."""
+
+    report: dict[str, Any]
+    scores: Array
+    """Of the rows that were held out."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where an earlier attempt at the job was."""
+
+    header: Header
+    state: State
+    notes: list[Note]
+
+    @property
+    def passes(self) -> int:
+        """Of the interrupted training."""
+        counts = [value for name, value in self.state.items() if name.endswith("run.passes")]
+        return int(sum(counts))
+
+    @property
+    def seconds(self) -> float:
+        """Of the interrupted training."""
+        return float(self.state["run.seconds"])
+
+
+class Checkpoints:
+    """Writes a job's checkpoints: the first after a second, then ever more rarely, up to every `checkpoint_seconds`."""
+
+    def __init__(self, desk: Desk, claim: Claim, work: Work) -> None:
+        self._desk = desk
+        self._claim = claim
+        self._work = work
+        self._interval = min(FIRST_SECONDS, desk.checkpoint_seconds)
+        self._next = time.monotonic() + self._interval
+
+    def find(self) -> Found | None:
+        """What an earlier attempt left behind, if this one can go on from it; whichever it is, is told."""
+        job = self._work.job
+        if job.checkpoint is None:
+            return None
+        try:
+            header, state = checkpoint_file.read(self._desk.blobs, job.checkpoint)
+            if (header.job_id, header.data) != (job.id, self._work.dataset.sha256):
+                raise UnusableCheckpoint("the checkpoint is of other data")
+            if header.code != checkpoint_file.code_version():
+                raise UnusableCheckpoint("the checkpoint was written by another version")
+        except UnusableCheckpoint as reason:
+            self.begin_anew(str(reason))
+            return None
+        scores = [state.pop(_scores_of(number)) for number in range(len(header.folds))]
+        found = Found(header, state, [Note(*both) for both in zip(header.folds, scores, strict=True)])
+        self._tell("job.resumed", {"training": header.training, "passes": found.passes, "seconds": header.seconds})
+        return found
+
+    def begin_anew(self, reason: str) -> None:
+        log.warning("%s begins anew: %s", self._claim.job_id, reason)
+        self._tell("job.restarted", {"reason": reason})
+
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._next
+
+    def save(
+        self, report: solvers.StepReport, where: dict[str, Any], notes: Sequence[Note], model_of: Work | None
+    ) -> None:
+        """Write down where the job is, and its model as it stands if the solver is at work on that.
+
+        Raises LeaseLost if the job is no longer ours. Where there is no room for it, the work goes on without it.
+        """
+        began = time.monotonic()
+        try:
+            self._write(report, where, notes, model_of)
+        except (OSError, OperationalError) as error:
+            log.warning("no checkpoint of %s: %s", self._claim.job_id, error)
+        now, limit = time.monotonic(), self._desk.checkpoint_seconds
+        self._interval = min(2.0 * self._interval, limit)
+        self._next = now + max(self._interval, min((now - began) / MOST_COST, limit))
+
+    def _write(
+        self, report: solvers.StepReport, where: dict[str, Any], notes: Sequence[Note], model_of: Work | None
+    ) -> None:
+        header = Header(
+            job_id=self._claim.job_id,
+            fence=self._claim.fence,
+            data=self._work.dataset.sha256,
+            code=checkpoint_file.code_version(),
+            seed=self._work.request.seed,
+            folds=[note.report for note in notes],
+            **where,
+        )
+        scores = {_scores_of(number): note.scores for number, note in enumerate(notes)}
+        new = {"checkpoint": checkpoint_file.write(self._desk.blobs, header, {**report.snapshot(copy=False), **scores})}
+        if model_of is not None and (content := self._model_file(report, model_of)):
+            new["snapshot"] = self._desk.blobs.put(content), len(content)
+        with self._desk.database.write() as session:
+            replaced = queue.keep(session, self._claim, new)
+        reclaim(self._desk.database, self._desk.blobs, replaced)
+
+    def _model_file(self, report: solvers.StepReport, work: Work) -> bytes | None:
+        """The model as it stands, if it is one; its card says no more than what that is."""
+        if not report.has_model:
+            return None
+        model = report.model()
+        if not (np.isfinite(model.coef).all() and np.isfinite(model.intercept).all()):
+            return None
+        gap = report.relative_gap
+        card = {
+            "classes": labels_of(work.train, model),
+            "job_id": self._claim.job_id,
+            "attempt": self._claim.fence,
+            "passes": report.passes,
+            "seconds": report.seconds,
+            "relative_gap": gap if gap is not None and np.isfinite(gap) else None,
+        }
+        try:
+            return encode_model(work, model, card)
+        except PermanentFailure:  # it may still become one
+            return None
+
+    def _tell(self, event: str, data: dict[str, Any]) -> None:
+        with self._desk.database.write() as session:
+            queue.tell(session, self._claim, event, data)
+
+
+def _scores_of(number: int) -> str:
+    """The name of a note's array among those of the state."""
+    return f"note.{number}.scores"

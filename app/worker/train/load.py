@@ -1,0 +1,113 @@
+"""A claimed job becomes work: its request, its task and the rows to train and to test on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from app.datasets import service as datasets
+from app.datasets.arrays import DatasetArrays, open_arrays
+from app.db import Database
+from app.db.tables import DatasetRow, JobRow
+from app.jobs import queue
+from app.jobs.repository import Claim
+from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainRequest
+from app.jobs.validation.task import CLASS_TASKS, TaskChoice, choose_task
+from app.preprocess.pipeline import Pipeline
+from app.storage import BlobStore
+from app.tabular.types import Array
+from app.worker.failures import PermanentFailure
+from app.worker.train.split import split_rows
+
+
+@dataclass(frozen=True)
+class Work:
+    """A job with everything it needs in hand."""
+
+    job: JobRow
+    request: TrainRequest
+    dataset: DatasetRow
+    choice: TaskChoice
+    train: DatasetArrays
+    test: DatasetArrays | None
+    given_folds: Array | None
+    """What the fold column says of each training row."""
+    pipeline: Pipeline | None = None
+    """What turned the raw rows into these; None: they are as they were uploaded."""
+    preprocess: dict[str, Any] | None = None
+    """What the pipeline learnt, for the model's card."""
+    warnings: Sequence[dict[str, str]] = ()
+
+    @property
+    def task(self) -> str:
+        return self.choice.task
+
+    @property
+    def wants_validation(self) -> bool:
+        """Whether folds are to be reported; they may also be there for the calibration alone."""
+        return self.given_folds is not None or self.request.cross_validation is not None
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the labels are few enough to be spread evenly over the parts of a split."""
+        return self.task != "regression" and bool(self.dataset.classes)
+
+
+def load(database: Database, blobs: BlobStore, claim: Claim) -> Work:
+    with database.read() as session:
+        job = queue.load(session, claim)
+    return load_training(database, blobs, job, TrainRequest.model_validate(job.spec))
+
+
+def load_training(database: Database, blobs: BlobStore, job: JobRow, request: TrainRequest) -> Work:
+    """What a training job works on, or worked on: the same rows for the same request."""
+    with database.read() as session:
+        dataset = _dataset(session, request.dataset_id, "dataset_id")
+        arrays = open_arrays(blobs, dataset)
+        test = None
+        if isinstance(request.split, SplitByDataset):
+            test = open_arrays(blobs, _dataset(session, request.split.test_dataset_id, "split.test_dataset_id"))
+    choice = choose_task(request.task, dataset)
+    if not isinstance(request.split, SplitByFolds):
+        return _held_out(Work(job, request, dataset, choice, arrays, test, None))
+    # The column says folds here, and nothing about which rows are comparable.
+    return Work(job, request, dataset, choice, replace(arrays, group=None), test, arrays.group)
+
+
+def groups_to_keep(work: Work) -> Array | None:
+    """The groups that no split may part."""
+    return work.train.group if work.request.keeps_groups_whole else None
+
+
+def missing_class(work: Work, rows: DatasetArrays) -> str | None:
+    """A class of the training rows that these rows lack; None: they lack none, or there are no classes."""
+    if work.task not in CLASS_TASKS:
+        return None
+    missing = np.setdiff1d(work.train.y, rows.y)
+    return repr(work.train.label(missing[0]))[:60] if len(missing) else None
+
+
+def _held_out(work: Work) -> Work:
+    """The work with its test rows apart, if a share of the rows is to be held out."""
+    split, arrays = work.request.split, work.train
+    if not isinstance(split, SplitByShare):
+        return work
+    group = groups_to_keep(work)
+    training, held_out = split_rows(arrays.y, split, group=group, has_classes=work.has_classes)
+    if not len(held_out):
+        message = "there is only one group" if group is not None else "nothing would be held out"
+        raise PermanentFailure("split_too_small", f"too few rows for this split: {message}", "split.test")
+    train = arrays.rows(training)
+    if missing := missing_class(work, train):
+        message = f"too few rows for this split: class {missing} would be missing from training"
+        raise PermanentFailure("split_too_small", message, "split.test")
+    return replace(work, train=train, test=arrays.rows(held_out))
+
+
+def _dataset(session: Session, dataset_id: str, field: str) -> DatasetRow:
+    found = datasets.find(session, dataset_id)
+    if found is None:
+        raise PermanentFailure("dataset_deleted", "the dataset was deleted before the job ran", field)
+    return found

@@ -1,0 +1,66 @@
+"""Raw rows become what a solver sees: preprocessing is learnt from the training rows alone and applied to all."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from app.datasets.arrays import DatasetArrays
+from app.jobs.schemas import SplitByDataset
+from app.jobs.validation.preprocessing import resolve
+from app.models.file import ModelFile
+from app.preprocess.document import from_document
+from app.preprocess.fit import aligned, fit, scale_warning, solver_rows
+from app.preprocess.preprocess_error import PreprocessError
+from app.tabular.frame import Frame
+from app.worker.failures import PermanentFailure
+from app.worker.train.load import Work
+
+OF_REQUEST = {"unknown_column": "preprocess.columns", "missing_values": "preprocess.missing"}
+"""Which field of the request a refusal is about."""
+
+
+def prepare(work: Work) -> Work:
+    """The work with its rows as the solver is to see them, and what was learnt on the way."""
+    spec = resolve(work.request, work.dataset)
+    if spec is None:
+        columns = work.train.frame.columns
+        warnings = scale_warning(work.train.frame)
+        return replace(work, test=_tested(work, lambda frame: aligned(frame, columns).X), warnings=warnings)
+    try:
+        pipeline, report, warnings = fit(spec, work.train.frame, work.request.tol)
+        train = _with_rows(work.train, solver_rows(pipeline, work.train.frame))
+    except PreprocessError as error:
+        raise _failure(error, OF_REQUEST.get(error.code, "preprocess")) from error
+    test = _tested(work, lambda frame: solver_rows(pipeline, frame))
+    return replace(work, train=train, test=test, pipeline=pipeline, preprocess=report, warnings=warnings)
+
+
+def _tested(work: Work, seen: Callable[[Frame], Any]) -> DatasetArrays | None:
+    """The test rows, if there are any, as the solver would see them."""
+    if work.test is None:
+        return None
+    try:
+        return _with_rows(work.test, seen(work.test.frame))
+    except PreprocessError as error:
+        is_other = isinstance(work.request.split, SplitByDataset)
+        raise _failure(error, "split.test_dataset_id" if is_other else "preprocess") from error
+
+
+def as_trained(stored: ModelFile, rows: DatasetArrays) -> tuple[DatasetArrays, Any, Any]:
+    """(rows, coef, intercept) of a stored model in the units of its solver."""
+    if stored.header.preprocess is None:
+        return rows, stored.coef, stored.intercept
+    pipeline = from_document(stored.header.preprocess, stored.extra)
+    try:
+        prepared = _with_rows(rows, solver_rows(pipeline, rows.frame))
+    except PreprocessError as error:
+        raise _failure(error, "dataset_id") from error
+    return prepared, *pipeline.unfold(stored.coef, stored.intercept)
+
+
+def _with_rows(rows: DatasetArrays, X: Any) -> DatasetArrays:
+    return replace(rows, frame=Frame(X))
+
+
+def _failure(error: PreprocessError, field: str) -> PermanentFailure:
+    return PermanentFailure(error.code, f"{field}: {error.message}", field)

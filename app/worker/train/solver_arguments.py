@@ -1,0 +1,31 @@
+"""The problem of a training job as the solvers are told of it, apart from how it is to be solved."""
+
+from typing import Any
+
+import numpy as np
+
+from app.datasets.arrays import DatasetArrays
+from app.worker.train.load import Work
+
+DEFINITION = ("task", "strategy", "loss", "p", "C", "c_scale", "bias", "bias_scale", "epsilon")
+
+
+def definition(work: Work, rows: DatasetArrays, chosen: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `solvers.certify` for these rows; `chosen` tells what every "auto" became."""
+    asked = work.request.solver_arguments()
+    decided = {name: chosen[name] for name in ("task", "strategy", "loss") if chosen[name] is not None}
+    return {
+        **{name: asked[name] for name in DEFINITION},
+        **decided,
+        "sample_weight": rows.weight,
+        "class_weight": class_weight_of(work.request.class_weight, rows),
+        "groups": rows.group if work.task == "ordinal" else None,
+    }
+
+
+def class_weight_of(wanted: Any, rows: DatasetArrays) -> Any:
+    """The request names classes by text; the solver by the values of y."""
+    if not isinstance(wanted, dict):
+        return wanted
+    values = {str(rows.label(value)): value for value in np.unique(rows.y).tolist()}
+    return {values[name]: weight for name, weight in wanted.items() if name in values}

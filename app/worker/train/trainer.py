@@ -1,0 +1,150 @@
+"""One training after another for one job: the solver is called here and nowhere else.
+
+An attempt that finds a checkpoint goes on from it: trainings that were done are recalled by what was noted of them, and
+the one that was interrupted is resumed. Limits count over all attempts.
+"""
+
+import time
+from typing import Any
+
+import solvers
+from app.datasets.arrays import DatasetArrays
+from app.jobs.validation.refusals import solver_refusal
+from app.tabular.types import Array
+from app.worker.failures import PermanentFailure, Stopped
+from app.worker.train.checkpoints import Checkpoints, Note
+from app.worker.train.held_out import HeldOut
+from app.worker.train.load import Work
+from app.worker.train.progress import Progress
+from app.worker.train.solver_arguments import class_weight_of
+from app.worker.worker_context import StopAsked
+
+
+class Trainer:
+    """Trains on chosen rows, `trainings` times in all, within the job's limits."""
+
+    def __init__(
+        self,
+        work: Work,
+        threads: int,
+        trainings: int,
+        progress: Progress,
+        checkpoints: Checkpoints,
+        stop_reason: StopAsked,
+    ) -> None:
+        self._work = work
+        self._threads = threads
+        self._trainings = trainings
+        self._number = 0
+        self._notes: list[Note] = []
+        self._progress = progress
+        self._checkpoints = checkpoints
+        self._stop_reason = stop_reason
+        self._started: float | None = None
+        self._model_of: Work | None = None
+        self._held_out = HeldOut(None)
+        self._last: solvers.SolveResult | None = None
+        self._found = checkpoints.find()
+        self.seconds_before = 0.0 if self._found is None else self._found.header.seconds
+        """What earlier attempts took."""
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether the client wants to have the model as it stands."""
+        return self._stop_reason() == "finish"
+
+    @property
+    def is_resuming(self) -> bool:
+        """Whether the next training is the one that was interrupted."""
+        return self._found is not None and self._found.header.training == self._number
+
+    def recall(self) -> Note | None:
+        """What an earlier attempt noted of the next training; it then counts as done."""
+        if self._found is None or self._number >= len(self._found.notes):
+            return None
+        self.note(self._found.notes[self._number])
+        self._number += 1
+        return self._notes[-1]
+
+    def note(self, outcome: Note) -> None:
+        """What another attempt has to know of the training that has just been done, so as not to repeat it."""
+        self._notes.append(outcome)
+
+    def train(
+        self, rows: DatasetArrays, start: tuple[Array, float | Array] | None = None, *, model_of: Work | None = None
+    ) -> solvers.SolveResult:
+        """Train on these rows, from these weights; `model_of` says whose model it will be, if the job ends with it.
+
+        Raises PermanentFailure or Stopped if there is no result to go on with.
+        """
+        if self._started is None:
+            self._started = time.monotonic()
+        self._model_of, self._held_out = model_of, HeldOut(model_of)
+        self._progress.begin(self._number, self._trainings)
+        try:
+            result = self._solve(rows, start)
+        except solvers.SolverError as error:
+            field, message = solver_refusal(error)
+            raise PermanentFailure(type(error).__name__, f"{field}: {message}", field) from error
+        if (reason := self._stop_reason()) in ("cancel", "lost"):  # whoever can wait, waits for what is nearly there
+            raise Stopped(reason)
+        if not result.converged and self._work.request.on_limit == "fail" and not self.is_finishing:
+            raise PermanentFailure("not_converged", f"stopped by {result.status} before reaching tol", "stop")
+        self._number += 1
+        self._last = result
+        return result
+
+    def _solve(self, rows: DatasetArrays, start: tuple[Array, float | Array] | None) -> solvers.SolveResult:
+        request = self._work.request
+        arguments = {
+            **request.solver_arguments(),
+            "task": self._work.task,
+            "max_seconds": self._seconds(),
+            "sample_weight": rows.weight,
+            "class_weight": class_weight_of(request.class_weight, rows),
+            "groups": rows.group if self._work.task == "ordinal" else None,
+            "threads": self._threads,
+            "callback": self._on_step,
+        }
+        if self._found is not None and self.is_resuming:
+            found, self._found = self._found, None
+            limit = arguments["max_seconds"]
+            resumed = {"max_seconds": None if limit is None else limit + found.seconds}
+            self._progress.restore(found.header.model_dump())
+            try:
+                return solvers.train(rows.X, rows.y, **{**arguments, **resumed}, warm_start=found.state, resume=True)
+            except solvers.InvalidOptions as error:
+                if error.argument != "warm_start":
+                    raise
+                self._checkpoints.begin_anew(error.message)
+        last = self._last
+        if start is None and self.is_finishing and last is not None and last.coef.shape[-1] == rows.X.shape[1]:
+            start = last.coef, last.intercept  # of a fold: better than the first step from nothing
+        return solvers.train(rows.X, rows.y, **arguments, warm_start=start)
+
+    def _on_step(self, report: solvers.StepReport) -> bool:
+        self._progress.report(report, self._seconds_left(), self._held_out.error(report))
+        reason = self._stop_reason()
+        if reason in ("pause", "drain") or self._checkpoints.is_due:
+            self._checkpoints.save(report, self._described(), self._notes, self._model_of)
+        if reason is not None and reason != "finish":
+            raise Stopped(reason)
+        return reason == "finish"
+
+    def _described(self) -> dict[str, Any]:
+        """Where the job is, for its checkpoint."""
+        return {"training": self._number, "seconds": self._used_seconds(), **self._progress.record()}
+
+    def _used_seconds(self) -> float:
+        assert self._started is not None
+        return self.seconds_before + time.monotonic() - self._started
+
+    def _seconds_left(self) -> float | None:
+        """Of the job's time."""
+        limit = self._work.request.stop.seconds
+        return None if limit is None else max(limit - self._used_seconds(), 0.0)
+
+    def _seconds(self) -> float | None:
+        """What is left of the job's time, shared by the trainings that are left."""
+        left = self._seconds_left()
+        return None if left is None else max(left, 1e-3) / (self._trainings - self._number)

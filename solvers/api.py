@@ -1,0 +1,305 @@
+"""The package's entry points: what was asked for becomes a problem, a method and a run.
+
+`check`, `estimate` and `train` decide everything through `_plan`, so a configuration that `check` accepts is one
+that `train` runs, given data of that shape. The parameters of the problem are declared in problem/spec.py.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+import numpy as np
+
+from solvers.checks import whole_number
+from solvers.cost import Estimate, Size, estimate_run
+from solvers.data.blocks import RowBlocks
+from solvers.data.compression import compressed_bytes, is_compressible
+from solvers.data.rows import Rows, as_rows
+from solvers.engine.auto import Choice, choose
+from solvers.engine.driver import Callback, Limits, solve
+from solvers.engine.one_vs_rest import solve_each_class, sum_of_classes
+from solvers.engine.registry import registered, with_implied_strategy
+from solvers.engine.start import read_start, starts_of_classes
+from solvers.engine.verification import certify_weights
+from solvers.errors import InvalidOptions, InvalidProblem, UnsupportedProblem
+from solvers.method import Point
+from solvers.problem.build import build_problem, one_against_rest
+from solvers.problem.labels import Labels, read_labels
+from solvers.problem.spec import Parameters, ProblemSpec, check_class_weight, resolve_spec
+from solvers.result import Certificate, SolveResult
+
+__all__ = ["Plan", "Verdict", "available", "certify", "check", "estimate", "train"]
+
+
+DEFAULT_TOL = 1e-3
+"""The relative gap at which a run stops. Smaller values take more passes."""
+
+
+class Plan(TypedDict):
+    """What would run."""
+
+    solver: str
+    reason: str
+    """Why this solver."""
+    task: str
+    loss: str
+    bias: str
+
+
+class RunArguments(TypedDict, total=False):
+    """How a problem is solved, for `check` and `estimate`; `train` has the same arguments with their defaults."""
+
+    solver: str
+    tol: float
+    max_seconds: float | None
+    max_passes: int | None
+    seed: int
+    options: Mapping[str, Any] | None
+
+
+class CheckArguments(Parameters, RunArguments, total=False):
+    """The arguments that `check` and `estimate` share: the problem, and how it is solved."""
+
+
+class Verdict(NamedTuple):
+    """What weights are worth."""
+
+    certificate: Certificate
+    per_class: list[Certificate] | None
+    """Of the problems of which the certificate is the sum, if classes are told one against the rest."""
+
+
+def train(
+    X: Any,
+    y: Any,
+    solver: str = "auto",
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    tol: float = DEFAULT_TOL,
+    max_seconds: float | None = None,
+    max_passes: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    warm_start: Any = None,
+    resume: bool = False,
+    callback: Callback | None = None,
+    options: Mapping[str, Any] | None = None,
+    **problem: Unpack[Parameters],
+) -> SolveResult:
+    """Train on the rows of X (numpy array or scipy sparse matrix) with labels y; see docs/solvers.md.
+
+    `problem` are the `Parameters` by name: task, loss, C and so on.
+    `warm_start` takes an earlier result, its `state`, a vector of weights, or (weights, intercept). With `resume` it
+    must be a state, and the run goes on as if it had not been interrupted: iterations, passes and seconds count on, and
+    what was used up counts towards the limits.
+    `callback` is called with a `StepReport` after every pass; returning True stops the run, which then
+    returns its best point.
+    """
+    started = time.perf_counter()
+    data = as_rows(X, compress=True)
+    labels = _read_labels(y, problem, data)
+    if callback is not None and not callable(callback):
+        raise InvalidOptions("callback", "must be a function of one StepReport")
+    if resume and not isinstance(warm_start, Mapping):
+        raise InvalidOptions("resume", "needs a state as warm_start")
+    plan = _plan(
+        problem,
+        shape=_shape(data, labels),
+        size=Size(data.stored_entries, 8, data.mean_squared_norm()),
+        solver=solver,
+        tol=tol,
+        max_seconds=max_seconds,
+        max_passes=max_passes,
+        seed=seed,
+        threads=threads,
+        options=options,
+        earlier=warm_start.get("solver") if resume else None,
+        has_weights=warm_start is not None and not resume,
+    )
+    spec, method = plan.spec, plan.choice.method
+    if isinstance(data, RowBlocks) and not method.reads_in_passes:
+        able = " or ".join(name for name, method in registered().items() if method.reads_in_passes)
+        raise UnsupportedProblem("solver", f"{method.name} needs row access, and X comes in blocks; use {able}")
+    if groups is not None and spec.task != "ordinal":
+        raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
+    weights: dict[str, Any] = {"sample_weight": sample_weight, "class_weight": plan.class_weight}
+    k = labels.classes.size if spec.task == "multiclass" else None
+    start = read_start(warm_start, method, data, k, resume=resume)
+    common: dict[str, Any] = {
+        "seed": plan.seed,
+        "callback": callback,
+        "threads": threads or 1,
+        "started": started - start.counts.seconds,
+        "reason": plan.choice.reason,
+        "successor": plan.choice.successor,
+    }
+    if spec.task == "multiclass" and spec.strategy == "ovr":
+        problems = one_against_rest(spec.of_one_class, data, labels, **weights)
+        starts = starts_of_classes(start, len(problems), resume=resume)
+        return solve_each_class(method, plan.options, problems, labels.classes, plan.limits, starts=starts, **common)
+    built = build_problem(spec, data, labels, groups=groups, **weights)
+    return solve(method(built, plan.options), plan.limits, start=start, **common)
+
+
+def check(
+    *, n_rows: int, n_features: int, n_classes: int | None, sparse: bool, **arguments: Unpack[CheckArguments]
+) -> Plan:
+    """What `train` would run on data of this shape, or the error it would raise.
+
+    `n_classes` is None for real-valued labels. What "auto" takes depends on the stored numbers too: here it is a guess.
+    """
+    shape = {"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse}
+    plan = _plan_of(arguments, shape, None, None)
+    spec = plan.spec
+    return Plan(solver=plan.choice.main.name, reason=plan.choice.reason, task=spec.task, loss=spec.loss, bias=spec.bias)
+
+
+def estimate(
+    *,
+    entries: int,
+    nonzeros: int | None = None,
+    value_bytes: int = 8,
+    squared_norm: float | None = None,
+    threads: int = 1,
+    n_rows: int,
+    n_features: int,
+    n_classes: int | None,
+    sparse: bool,
+    **arguments: Unpack[CheckArguments],
+) -> Estimate:
+    """What `train` would need on data of this shape, with the arguments of `check`.
+
+    `entries` are the stored numbers of X, of `value_bytes` each, and `nonzeros` those of dense rows that are not zero,
+    if they were counted; `squared_norm` is the mean of |x_i|^2, without which nothing is said about seconds.
+    """
+    copied = 0
+    if not sparse and nonzeros is not None and is_compressible(n_rows, n_features, nonzeros, value_bytes):
+        copied = compressed_bytes(n_rows, nonzeros, value_bytes)
+        sparse, entries = True, nonzeros
+    shape = {"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse}
+    size = Size(entries, value_bytes, squared_norm)
+    plan = _plan_of(arguments, shape, size, threads)
+    of_run = estimate_run(
+        plan.spec,
+        size,
+        plan.choice.main.footprint_with(plan.options),
+        plan.choice.main.pace,
+        tol=plan.limits.tol,
+        max_seconds=plan.limits.max_seconds,
+        max_passes=plan.limits.max_passes,
+        threads=threads,
+    )
+    return of_run._replace(peak_bytes=of_run.peak_bytes + copied)
+
+
+def certify(
+    X: Any,
+    y: Any,
+    coef: Any,
+    intercept: Any,
+    bounding: Sequence[Point] | None = None,
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    **problem: Unpack[Parameters],
+) -> Verdict:
+    """The certificate of (coef, intercept) on this data; the arguments mean what they mean to `train`.
+
+    Nothing of the run that found the weights is trusted: the problem is built from the data, the primal value computed
+    from the weights, and the dual point made feasible before it counts.
+    `bounding` is what a `SolveResult` has under this name. Without it a bound is found here, a weaker one.
+    """
+    data = as_rows(X)
+    labels = _read_labels(y, problem, data)
+    spec = resolve_spec(**_shape(data, labels), **problem)
+    class_weight = check_class_weight(problem.get("class_weight"))
+    weights: dict[str, Any] = {"sample_weight": sample_weight, "class_weight": class_weight}
+    is_multiclass = spec.task == "multiclass"
+    shape = (labels.classes.size, data.n_features) if is_multiclass else (data.n_features,)
+    coef = np.ascontiguousarray(coef, dtype=np.float64)
+    if coef.shape != shape:
+        raise InvalidProblem("coef", f"has shape {coef.shape}; weights of shape {shape} are needed")
+    if is_multiclass and spec.strategy == "ovr":
+        problems = one_against_rest(spec.of_one_class, data, labels, **weights)
+        points = [Point(coef[k], float(intercept[k]), None) for k in range(len(problems))]
+        kept: Sequence[Point | None] = bounding or [None] * len(problems)
+        parts = [certify_weights(*one) for one in zip(problems, points, kept, strict=True)]
+        return Verdict(sum_of_classes(problems, parts), parts)
+    built = build_problem(spec, data, labels, groups=groups, **weights)
+    bias = np.asarray(intercept, dtype=np.float64) if is_multiclass else float(intercept)
+    return Verdict(certify_weights(built, Point(coef, bias, None), bounding[0] if bounding else None), None)
+
+
+def available() -> dict[str, dict[str, Any]]:
+    """Every solver: tasks, losses, biases, options with types and ranges, paper, notes."""
+    return {name: method.described() for name, method in registered().items()}
+
+
+class _Planned(NamedTuple):
+    spec: ProblemSpec
+    choice: Choice
+    options: dict[str, Any]
+    limits: Limits
+    class_weight: Mapping[object, float] | str | None
+    seed: int
+
+
+def _plan_of(arguments: CheckArguments, shape: Mapping[str, Any], size: Size | None, threads: int | None) -> _Planned:
+    """The plan for the arguments of `check`."""
+    problem: Any = dict(arguments)
+    run = {name: problem.pop(name) for name in RunArguments.__annotations__ if name in problem}
+    return _plan(problem, shape=shape, size=size, threads=threads, **run)
+
+
+def _plan(
+    problem: Parameters,
+    *,
+    shape: Mapping[str, Any],
+    size: Size | None,
+    solver: object = "auto",
+    tol: object = DEFAULT_TOL,
+    max_seconds: object = None,
+    max_passes: object = None,
+    seed: object = 0,
+    threads: object = None,
+    options: object = None,
+    earlier: object = None,
+    has_weights: bool = False,
+) -> _Planned:
+    """`earlier` is the solver of a run that goes on: what "auto" chose then, it stays with."""
+    spec = with_implied_strategy(solver, resolve_spec(**shape, **problem))
+    class_weight = problem.get("class_weight")
+    if class_weight is not None and spec.task in ("ordinal", "regression"):
+        raise InvalidProblem("class_weight", f"has no meaning with task {spec.task}; weigh rows by sample_weight")
+    limits = Limits.checked(tol=tol, max_seconds=max_seconds, max_passes=max_passes)
+    count = 1 if threads is None else whole_number(threads, "threads", InvalidOptions, low=1)
+    choice = choose(solver, spec, size, limits.tol, count)
+    if solver == "auto" and earlier in registered() and earlier != choice.method.name:
+        choice = choose(earlier, spec, size, limits.tol, count)
+    if has_weights:
+        choice = choice.from_weights
+    return _Planned(
+        spec=spec,
+        choice=choice,
+        options=choice.method.checked_options(options),
+        limits=limits,
+        class_weight=check_class_weight(class_weight),
+        seed=whole_number(seed, "seed", InvalidOptions, low=0, high=2**63 - 1),
+    )
+
+
+def _read_labels(y: Any, problem: Parameters, data: Rows) -> Labels:
+    labels = read_labels(y, problem.get("task", "auto"))
+    if labels.n_rows != data.n_rows:
+        raise InvalidProblem("y", f"has {labels.n_rows} labels for {data.n_rows} rows of X")
+    return labels
+
+
+def _shape(data: Rows, labels: Labels) -> dict[str, Any]:
+    return {
+        "n_rows": data.n_rows,
+        "n_features": data.n_features,
+        "n_classes": labels.n_classes,
+        "sparse": data.sparse,
+    }

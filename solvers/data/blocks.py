@@ -1,0 +1,78 @@
+"""Rows that lie in several parts, memory-mapped for example, and are read one part after another.
+
+Every product that is a pass over the rows works as on one table. Methods that jump between rows, or have kernels of
+their own for a pass, need the arrays themselves; `Method.reads_in_passes` says which do not.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from solvers.data.rows import Rows, as_rows
+from solvers.errors import InvalidProblem, UnsupportedProblem
+from solvers.linalg.types import Array, Floats
+
+__all__ = ["RowBlocks"]
+
+
+class RowBlocks(Rows):
+    """Parts of one table, in the order of their rows."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        """Each part is what `as_rows` takes; all must have the same columns."""
+        if not parts:
+            raise InvalidProblem("X", "has no parts; at least one block of rows is needed")
+        self.blocks = [as_rows(part) for part in parts]
+        widths = sorted({part.n_features for part in self.blocks})
+        if len(widths) > 1:
+            raise InvalidProblem("X", f"has parts of {' and '.join(map(str, widths))} columns; they must be equal")
+        self.n_rows = sum(part.n_rows for part in self.blocks)
+        self.n_features = widths[0]
+        self.stored_entries = sum(part.stored_entries for part in self.blocks)
+        self.sparse = all(part.sparse for part in self.blocks)
+
+    def flat(self) -> tuple[Array, Array, Array]:
+        raise UnsupportedProblem("X", "comes in blocks of rows, which have no one array of values")
+
+    def margins(self, w: Floats, out: Floats) -> None:
+        for part, rows in self._placed():
+            part.margins(w, out[rows])
+
+    def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        for part, rows in self._placed():
+            part.add_weighted_column_sums(v[rows], out)
+
+    def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
+        for part, rows in self._placed():
+            part.margins_and_column_sums(w, v[rows], margins[rows], sums)
+
+    def taken(self, rows: Array) -> Rows:
+        raise UnsupportedProblem("X", "comes in blocks of rows, which are only read in their order")
+
+    def squared_norms(self) -> Floats:
+        return np.concatenate([part.squared_norms() for part in self.blocks])
+
+    def class_scores(self, W: Floats, constant: float, out: Floats) -> None:
+        for part, rows in self._placed():
+            part.class_scores(W, constant, out[rows])
+
+    def add_pair_sums(self, v: Floats, plus: Array, minus: Array, constant: float, out: Floats) -> None:
+        for part, rows in self._placed():
+            part.add_pair_sums(v[rows], plus[rows], minus[rows], constant, out)
+
+    def mean_squared_norm(self) -> float:
+        return sum(block.mean_squared_norm() * block.n_rows for block in self.blocks) / self.n_rows
+
+    def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
+        for part, rows in self._placed():
+            part.add_gram(v[rows], constant, out)
+
+    def _first_nonfinite(self) -> tuple[int, int]:
+        return -1, -1  # each part was checked when it was taken in
+
+    def _placed(self) -> Iterator[tuple[Rows, slice]]:
+        first = 0
+        for part in self.blocks:
+            yield part, slice(first, first + part.n_rows)
+            first += part.n_rows

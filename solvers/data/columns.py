@@ -1,0 +1,98 @@
+"""The one transposed copy of the data that methods with column access may hold.
+
+Column j of diag(multipliers) X is `values[starts[j]:starts[j + 1]]` at the rows `rows[starts[j]:starts[j + 1]]`.
+If `rows` is empty, every column lists all rows in order. Multiplying by signs keeps the values exact, and rows
+of multiplier 0 are left out where row numbers are kept. The copy has the dtype of the data.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from solvers.data.rows import Rows, read_only
+from solvers.linalg.types import Array, Floats
+
+__all__ = ["Columns", "transposed"]
+
+
+SPARSE_BELOW = 0.5
+"""The share of non-zeros below which a dense table is compressed: an entry then needs a row number beside it."""
+
+
+class Columns(NamedTuple):
+    values: Array
+    rows: Array
+    starts: Array
+
+
+def transposed(data: Rows, multipliers: Floats, *, constant: bool) -> Columns:
+    """The columns of diag(multipliers) X and one more, of a feature that is 1 (`constant`) or 0 everywhere.
+
+    Reads the data twice.
+    """
+    n, d = data.n_rows, data.n_features
+    flat, multipliers = data.flat(), read_only(multipliers)
+    counts = np.zeros(d + 1, dtype=np.int64)
+    _count_entries(*flat, multipliers, constant, counts)
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+    values = np.empty(starts[-1], dtype=flat[0].dtype)
+    if not data.sparse and starts[-1] >= SPARSE_BELOW * data.stored_entries:
+        values = np.empty((d + constant) * n, dtype=flat[0].dtype)
+        _fill_dense(flat[0], multipliers, constant, values)
+        starts = np.minimum(np.arange(d + 2, dtype=np.int64), d + constant) * n
+        return Columns(read_only(values), read_only(np.empty(0, np.uint32)), read_only(starts))
+    rows = np.empty(values.size, dtype=np.uint32 if n <= np.iinfo(np.uint32).max else np.uint64)
+    _fill_sparse(*flat, multipliers, constant, starts[:-1].copy(), values, rows)
+    return Columns(read_only(values), read_only(rows), read_only(starts))
+
+
+# --- kernels. m: multipliers; dense data comes without columns and starts ---------------------------------------------
+
+_TILE = 64  # rows that are transposed together, so that a column's part of a tile fills whole cache lines
+
+
+@njit(cache=True, nogil=True)
+def _count_entries(values: Array, columns: Array, starts: Array, m: Array, constant: bool, counts: Array) -> None:
+    dense, d = starts.size == 0, counts.size - 1
+    for i in range(m.size):
+        if m[i] != 0.0:
+            first = i * d if dense else starts[i]
+            past = first + d if dense else starts[i + 1]
+            for e in range(first, past):
+                counts[np.uint64(e - first) if dense else columns[e]] += values[e] != 0.0
+            counts[d] += constant
+
+
+@njit(cache=True, nogil=True)
+def _fill_sparse(
+    values: Array, columns: Array, starts: Array, m: Array, constant: bool, places: Array, out: Array, out_rows: Array
+) -> None:
+    """`places` are the starts of the columns and move on to their ends."""
+    dense, d = starts.size == 0, places.size - 1
+    for i in range(m.size):
+        if m[i] != 0.0:
+            first = i * d if dense else starts[i]
+            past = first + d if dense else starts[i + 1]
+            for e in range(first, past):
+                if values[e] != 0.0:
+                    j = np.uint64(e - first) if dense else columns[e]
+                    out[places[j]] = m[i] * values[e]
+                    out_rows[places[j]] = i
+                    places[j] += 1
+            if constant:
+                out[places[d]] = m[i]
+                out_rows[places[d]] = i
+                places[d] += 1
+
+
+@njit(cache=True, nogil=True)
+def _fill_dense(values: Array, m: Array, constant: bool, out: Array) -> None:
+    n = m.size
+    d = values.size // n
+    for tile in range(0, n, _TILE):
+        for j in range(d):
+            for i in range(tile, min(tile + _TILE, n)):
+                out[j * n + i] = m[i] * values[i * d + j]
+    if constant:
+        out[d * n : (d + 1) * n] = m

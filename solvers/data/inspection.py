@@ -1,0 +1,113 @@
+"""Kernels that look for what is wrong with rows before anything is computed with them."""
+
+import numpy as np
+from numba import njit
+
+from solvers.linalg.types import Array
+
+__all__ = [
+    "BAD_COLUMN",
+    "BAD_STARTS",
+    "DUPLICATE_COLUMN",
+    "are_columns_ordered",
+    "first_nonfinite_entry",
+    "inspect_csr",
+    "squared_norms_csr",
+    "squared_norms_dense",
+]
+
+
+SOUND, BAD_STARTS, BAD_COLUMN, DUPLICATE_COLUMN = 0, 1, 2, 3
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+
+
+@njit(cache=True, nogil=True)
+def are_columns_ordered(columns: Array, starts: Array, n_features: int) -> bool:
+    """Whether nothing is wrong and every row's columns rise, as they nearly always do: one fast look at them.
+
+    All entries are compared with the ones before them, whatever row those are of; then the rows' first ones are taken
+    back out of the count.
+    """
+    if starts[0] != 0 or starts[starts.size - 1] != columns.size:
+        return False
+    among_first = 0
+    for i in range(1, starts.size):
+        first = starts[i - 1]
+        if starts[i] < first or starts[i] > columns.size:
+            return False
+        if 0 < first < starts[i]:
+            among_first += columns[first] <= columns[first - 1]
+    not_rising, highest = _look_through(columns)
+    return not_rising == among_first and (columns.size == 0 or highest < n_features)
+
+
+@njit(cache=True, nogil=True)
+def _look_through(columns: Array) -> tuple[int, int]:
+    """(entries that do not exceed the one before them, largest column)"""
+    count, before, after = 0, columns[:-1], columns[1:]
+    highest = columns[0] if columns.size > 0 else columns.dtype.type(0)
+    for k in range(after.size):
+        count += after[k] <= before[k]
+        highest = max(highest, after[k])
+    return count, highest
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def squared_norms_csr(values: Array, starts: Array, out: Array) -> None:
+    for i in range(starts.size - 1):
+        total = 0.0
+        for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
+            total += np.float64(values[e]) * values[e]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def squared_norms_dense(values: Array, out: Array) -> None:
+    for i in range(values.shape[0]):
+        total = 0.0
+        for j in range(values.shape[1]):
+            total += np.float64(values[i, j]) * values[i, j]
+        out[i] = total
+
+
+@njit(cache=True, nogil=True)
+def inspect_csr(columns: Array, starts: Array, last_seen: Array) -> tuple[int, int]:
+    """(fault, row) of the worst fault: bad row pointers, bad column, then the same column twice in a row."""
+    if starts[0] != 0:
+        return BAD_STARTS, 0
+    for i in range(starts.size - 1):
+        if starts[i + 1] < starts[i] or starts[i + 1] > columns.size:
+            return BAD_STARTS, i
+    duplicate = -1
+    for i in range(starts.size - 1):
+        for k in range(starts[i], starts[i + 1]):
+            column = columns[k]
+            if column >= last_seen.size:
+                return BAD_COLUMN, i
+            if last_seen[column] == i:
+                duplicate = i
+            last_seen[column] = i
+    if duplicate >= 0:
+        return DUPLICATE_COLUMN, duplicate
+    return SOUND, -1
+
+
+@njit(cache=True, nogil=True)
+def first_nonfinite_entry(values: Array) -> int:
+    """Block by block, because a loop that may leave at any entry is not vectorised."""
+    for first in range(0, values.size, 4096):
+        block = values[first : first + 4096]
+        if _sum_of_zeros(block) != 0.0:
+            for k in range(block.size):
+                if not np.isfinite(block[k]):
+                    return first + k
+    return -1
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _sum_of_zeros(values: Array) -> float:
+    """0, or NaN if any of the values is NaN or infinite."""
+    total = 0.0
+    for k in range(values.size):
+        total += values[k] * 0.0
+    return total

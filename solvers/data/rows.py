@@ -1,0 +1,344 @@
+"""The data views: the rows of X as every pass over the data sees them.
+
+A view holds X as it came (float32 or float64, CSR or dense C-ordered, in memory or memory-mapped)
+without a copy, and offers the two products that any method needs, in float64. Methods that work row by
+row use the arrays of `CsrRows` and `DenseRows` directly. Arrays that enter kernels are read-only views:
+numba types a read-only array differently, so ordinary and memory-mapped data share one compiled version.
+Column numbers are unsigned, which spares kernels the test for negative indices.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numba import njit
+
+from solvers.data.compression import compressed
+from solvers.data.inspection import (
+    BAD_COLUMN,
+    BAD_STARTS,
+    DUPLICATE_COLUMN,
+    are_columns_ordered,
+    first_nonfinite_entry,
+    inspect_csr,
+    squared_norms_csr,
+    squared_norms_dense,
+)
+from solvers.errors import InvalidProblem
+from solvers.linalg.gram import add_gram_csr, add_gram_rows, gram_room
+from solvers.linalg.products import (
+    add_column_sums_csr,
+    add_column_sums_dense,
+    add_pair_sums_csr,
+    add_pair_sums_dense,
+    both_products_csr,
+    both_products_dense,
+    class_scores_csr,
+    class_scores_dense,
+    margins_csr,
+    margins_dense,
+)
+from solvers.linalg.types import Array, Floats
+
+__all__ = ["CsrRows", "DenseRows", "Rows", "as_rows", "read_only"]
+
+_SAMPLED = 20_000
+
+
+class Rows(ABC):
+    """n_rows x n_features numbers that can be read in row order."""
+
+    n_rows: int
+    n_features: int
+    stored_entries: int
+    sparse: bool
+
+    @abstractmethod
+    def flat(self) -> tuple[Array, Array, Array]:
+        """(values, columns, starts) for kernels that take both kinds; dense rows have no columns and no starts."""
+
+    @abstractmethod
+    def margins(self, w: Floats, out: Floats) -> None:
+        """out[i] = x_i . w"""
+
+    @abstractmethod
+    def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        """out += sum_i v_i x_i"""
+
+    def weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        """out = sum_i v_i x_i"""
+        out[:] = 0.0
+        self.add_weighted_column_sums(v, out)
+
+    @abstractmethod
+    def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
+        """margins[i] = x_i . w, and sums += sum_i v_i x_i, in one read."""
+
+    @abstractmethod
+    def taken(self, rows: Array) -> "Rows":
+        """A copy of these rows, in this order."""
+
+    @abstractmethod
+    def squared_norms(self) -> Floats:
+        """|x_i|^2 for every row."""
+
+    def usable_squared_norms(self) -> Floats:
+        """|x_i|^2 for every row, or an error that names the first row of which that is not a number."""
+        norms = self.squared_norms()
+        if not np.isfinite(norms).all():
+            row = int(np.flatnonzero(~np.isfinite(norms))[0])
+            raise InvalidProblem("X", f"row {row} (counted from 0) is too large to be squared; rescale X")
+        return norms
+
+    @abstractmethod
+    def mean_squared_norm(self) -> float:
+        """About the mean of |x_i|^2, from some of the stored numbers."""
+
+    @abstractmethod
+    def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
+        """out += sum_i v_i h_i h_i' with h_i = (x_i, constant), upper triangle only; rows of v_i = 0 are not read."""
+
+    @abstractmethod
+    def class_scores(self, W: Floats, constant: float, out: Floats) -> None:
+        """out[i, m] = h_i . W[m] with h_i = (x_i, constant)"""
+
+    @abstractmethod
+    def add_pair_sums(self, v: Floats, plus: Array, minus: Array, constant: float, out: Floats) -> None:
+        """out[plus_i] += v_i h_i and out[minus_i] -= v_i h_i; rows where the two are equal or v_i = 0 are not read."""
+
+    @abstractmethod
+    def _first_nonfinite(self) -> tuple[int, int]:
+        """(row, column) of the first NaN or infinity, (-1, -1) if there is none."""
+
+    def reject_unusable_values(self) -> None:
+        """Raise for the first value that no method could use, by row and column."""
+        row, column = self._first_nonfinite()
+        if row >= 0:
+            raise InvalidProblem(
+                "X",
+                f"row {row}, column {column} (counted from 0) is NaN or infinite; impute or drop such values first",
+            )
+
+
+class CsrRows(Rows):
+    """Compressed sparse rows: entries `starts[i]` to `starts[i + 1]` of `values` and `columns` are row i."""
+
+    sparse = True
+
+    def __init__(self, values: Array, columns: Array, starts: Array, shape: tuple[int, int]) -> None:
+        self.n_rows, self.n_features = shape
+        self.stored_entries = values.size
+        self.values = read_only(values)
+        self.columns = read_only(columns.view(np.uint64 if columns.itemsize == 8 else np.uint32))
+        self.starts = read_only(starts)
+        self._norms: Floats | None = None
+
+    def flat(self) -> tuple[Array, Array, Array]:
+        return self.values, self.columns, self.starts
+
+    def margins(self, w: Floats, out: Floats) -> None:
+        margins_csr(self.values, self.columns, self.starts, read_only(w), out)
+
+    def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        add_column_sums_csr(self.values, self.columns, self.starts, read_only(v), out)
+
+    def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
+        # Side by side, so that an entry looks up its weight and its sum in one place.
+        pairs = np.zeros((self.n_features, 2))
+        pairs[:, 0] = w
+        both_products_csr(self.values, self.columns, self.starts, read_only(v), pairs, margins)
+        sums += pairs[:, 1]
+
+    def taken(self, rows: Array) -> Rows:
+        lengths = self.starts[rows + 1] - self.starts[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        values, columns = (np.empty(starts[-1], dtype=one.dtype) for one in (self.values, self.columns))
+        copy_rows_csr(self.values, self.columns, self.starts, read_only(rows), read_only(starts), values, columns)
+        return CsrRows(values, columns, starts, (rows.size, self.n_features))
+
+    def squared_norms(self) -> Floats:
+        if self._norms is None:
+            norms = np.empty(self.n_rows)
+            squared_norms_csr(self.values, self.starts, norms)
+            self._norms = read_only(norms)
+        return self._norms
+
+    def mean_squared_norm(self) -> float:
+        with np.errstate(over="ignore"):
+            return float(self.squared_norms().mean())
+
+    def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
+        add_gram_csr(self.values, self.columns, self.starts, read_only(v), constant, out)
+
+    def class_scores(self, W: Floats, constant: float, out: Floats) -> None:
+        transposed = np.ascontiguousarray(W.T)
+        class_scores_csr(self.values, self.columns, self.starts, read_only(transposed), constant, out)
+
+    def add_pair_sums(self, v: Floats, plus: Array, minus: Array, constant: float, out: Floats) -> None:
+        pairs = read_only(v), read_only(plus), read_only(minus)
+        add_pair_sums_csr(self.values, self.columns, self.starts, *pairs, constant, out)
+
+    def _first_nonfinite(self) -> tuple[int, int]:
+        # Nearly every method needs the norms, and where they are finite all entries are.
+        if np.isfinite(self.squared_norms()).all():
+            return -1, -1
+        entry = first_nonfinite_entry(self.values)
+        if entry < 0:
+            return -1, -1
+        row = int(np.searchsorted(self.starts, entry, side="right")) - 1
+        return row, int(self.columns[entry])
+
+
+class DenseRows(Rows):
+    """A C-ordered array."""
+
+    sparse = False
+
+    def __init__(self, values: Array) -> None:
+        self.n_rows, self.n_features = values.shape
+        self.stored_entries = values.size
+        self.values = read_only(values)
+
+    def flat(self) -> tuple[Array, Array, Array]:
+        return self.values.reshape(-1), read_only(np.empty(0, np.uint32)), read_only(np.empty(0, np.int64))
+
+    def margins(self, w: Floats, out: Floats) -> None:
+        margins_dense(self.values, read_only(w), out)
+
+    def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
+        add_column_sums_dense(self.values, read_only(v), out)
+
+    def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
+        both_products_dense(self.values, read_only(w), read_only(v), margins, sums)
+
+    def taken(self, rows: Array) -> Rows:
+        return DenseRows(self.values[rows])
+
+    def squared_norms(self) -> Floats:
+        out = np.empty(self.n_rows)
+        squared_norms_dense(self.values, out)
+        return out
+
+    def mean_squared_norm(self) -> float:
+        return _mean_square(self.values.reshape(-1)) * self.stored_entries / self.n_rows
+
+    def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
+        rows = np.flatnonzero(v)
+        add_gram_rows(*self.flat(), rows, v[rows], constant, *gram_room(out.shape[0]), out)
+
+    def class_scores(self, W: Floats, constant: float, out: Floats) -> None:
+        class_scores_dense(self.values, read_only(W), constant, out)
+
+    def add_pair_sums(self, v: Floats, plus: Array, minus: Array, constant: float, out: Floats) -> None:
+        add_pair_sums_dense(self.values, read_only(v), read_only(plus), read_only(minus), constant, out)
+
+    def _first_nonfinite(self) -> tuple[int, int]:
+        entry = first_nonfinite_entry(self.values.reshape(-1))
+        return (-1, -1) if entry < 0 else divmod(int(entry), self.n_features)
+
+
+def read_only(array: Array) -> Array:
+    """The same memory, not writable through the view."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def as_rows(X: object, *, compress: bool = False) -> Rows:
+    """The view of a numpy array, a scipy sparse matrix, or a view itself; every value is checked.
+
+    With `compress` a table most of whose numbers are zero is copied without them: for who reads it many times.
+    """
+    if isinstance(X, Rows):
+        rows = X
+    elif scipy.sparse.issparse(X):
+        rows = _csr_rows(X)
+    else:
+        rows = _dense_rows(X)
+    if compress and isinstance(rows, DenseRows) and rows.stored_entries > 0:
+        parts = compressed(rows.values)
+        rows = rows if parts is None else CsrRows(*parts, (rows.n_rows, rows.n_features))
+    if rows.n_rows == 0:
+        raise InvalidProblem("X", "has no rows; at least one row of each of two classes is needed")
+    if rows.n_features == 0:
+        raise InvalidProblem("X", "has no columns; at least one feature is needed")
+    rows.reject_unusable_values()
+    return rows
+
+
+def _dense_rows(X: object) -> DenseRows:
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind in "OUS":
+            array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidProblem("X", "is not a table of numbers; encode text and categories first") from None
+    if array.dtype.kind not in "fiub":
+        raise InvalidProblem("X", f"holds {array.dtype} values; real numbers are needed")
+    if array.ndim != 2:
+        raise InvalidProblem("X", f"has {array.ndim} dimensions; rows x features, that is 2, are needed")
+    return DenseRows(np.require(array, dtype=_kept_dtype(array.dtype), requirements=["C", "A"]))
+
+
+def _csr_rows(X: Any) -> CsrRows:
+    if X.ndim != 2:
+        raise InvalidProblem("X", f"has {X.ndim} dimensions; rows x features, that is 2, are needed")
+    if X.dtype.kind not in "fiub":
+        raise InvalidProblem("X", f"holds {X.dtype} values; real numbers are needed")
+    matrix = X.tocsr()
+    n_rows, n_features = map(int, matrix.shape)
+    indices = matrix.indices
+    # Wide ones are checked before they are narrowed, where a wrong number could wrap into a right one.
+    if indices.itemsize == 8 and indices.size and (indices.min() < 0 or indices.max() >= n_features):
+        raise InvalidProblem("X", f"is not a valid CSR matrix: a column number is outside 0..{n_features - 1}")
+    rows = _csr_arrays(matrix, n_rows, n_features)
+    if are_columns_ordered(rows.columns, rows.starts, n_features):
+        return rows
+    last_seen = np.full(n_features, -1, dtype=np.int64)
+    fault, row = inspect_csr(rows.columns, rows.starts, last_seen)
+    if fault == BAD_STARTS:
+        raise InvalidProblem("X", f"is not a valid CSR matrix: indptr is out of order at row {row}")
+    if fault == BAD_COLUMN:
+        raise InvalidProblem(
+            "X", f"is not a valid CSR matrix: row {row} has a column number outside 0..{n_features - 1}"
+        )
+    if fault == DUPLICATE_COLUMN:
+        # Squared norms need each column once; adding duplicates up means one copy, of such input only.
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+        rows = _csr_arrays(matrix, n_rows, n_features)
+    return rows
+
+
+def _csr_arrays(matrix: Any, n_rows: int, n_features: int) -> CsrRows:
+    index_dtype = np.int32 if n_features <= np.iinfo(np.int32).max else np.int64
+    # The slice drops spare room past the last entry, which scipy allows.
+    stored = max(0, min(int(matrix.indptr[-1]), matrix.data.size, matrix.indices.size))
+    return CsrRows(
+        np.require(matrix.data, dtype=_kept_dtype(matrix.dtype), requirements=["C", "A"])[:stored],
+        np.require(matrix.indices, dtype=index_dtype, requirements=["C", "A"])[:stored],
+        np.require(matrix.indptr, dtype=np.int64, requirements=["C", "A"]),
+        (n_rows, n_features),
+    )
+
+
+def _mean_square(values: Array) -> float:
+    """Of every so many-th number; the step is odd, so that no column of a table is left out."""
+    some = values[:: (values.size // _SAMPLED) | 1].astype(np.float64)
+    with np.errstate(over="ignore"):
+        return float((some * some).mean()) if some.size else 0.0
+
+
+def _kept_dtype(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
+    return np.float32 if dtype == np.float32 else np.float64
+
+
+@njit(cache=True, nogil=True)
+def copy_rows_csr(
+    values: Array, columns: Array, starts: Array, rows: Array, new_starts: Array, new_values: Array, new_columns: Array
+) -> None:
+    for m in range(rows.size):
+        first, shift = starts[rows[m]], new_starts[m]
+        for k in range(new_starts[m + 1] - shift):
+            new_values[shift + k], new_columns[shift + k] = values[first + k], columns[first + k]

@@ -1,0 +1,201 @@
+"""The only outer loop: steps a method until it is certified, told to stop, out of budget or stuck.
+
+A method's cheap estimate of its gap only decides when a certificate is worth its read of the
+data; what is reported as converged has been certified.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from solvers.checks import real_number, whole_number
+from solvers.engine.handover import Handover, Patience, StallWatch
+from solvers.engine.judge import Judge, with_best_bias, zero_point
+from solvers.engine.trace import Trace
+from solvers.errors import InvalidOptions
+from solvers.linalg.types import Floats
+from solvers.method import Method, Progress, Start
+from solvers.problem.problems import (
+    OrdinalProblem,
+    Problem,
+    rank_thresholds,
+)
+from solvers.result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
+
+__all__ = ["Callback", "Limits", "solve"]
+
+Callback = Callable[[StepReport], object]
+"""Called after every step; returning True (not merely something true) stops the run."""
+
+FAILED = (Status.STALLED, Status.NONFINITE)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop."""
+
+    tol: float
+    max_seconds: float | None
+    max_passes: int | None
+
+    @classmethod
+    def checked(cls, *, tol: object, max_seconds: object, max_passes: object) -> "Limits":
+        return cls(
+            tol=real_number(tol, "tol", InvalidOptions, above=0.0),
+            max_seconds=None
+            if max_seconds is None
+            else real_number(max_seconds, "max_seconds", InvalidOptions, above=0.0),
+            max_passes=None if max_passes is None else whole_number(max_passes, "max_passes", InvalidOptions, low=1),
+        )
+
+
+def solve(
+    method: Method[Any],
+    limits: Limits,
+    *,
+    seed: int,
+    start: Start,
+    callback: Callback | None,
+    started: float,
+    threads: int = 1,
+    reason: str = "",
+    successor: Handover | None = None,
+) -> SolveResult:
+    """Run the method from `start` and return its best point; `started` is when the clock began.
+
+    What `start` says was used up before counts as used, except that there is always one step. `reason` says why this
+    method; the `successor` goes on if it becomes slow, or fails far from the optimum.
+    """
+    problem = method.problem
+    method.threads = threads if method.uses_threads else 1
+    judge = Judge(problem, limits.tol, has_estimate=method.has_estimate)
+    trace = Trace()
+    stall = StallWatch()
+    patience = Patience.with_one_for(successor, limits.tol)
+    state = method.init(seed, start)
+    before = start.counts
+
+    def capture(copy: bool) -> State:
+        return _counted(method.name, _copied(state) if copy else state, progress, started)
+
+    def extract() -> LinearModel:
+        point = with_best_bias(problem, method.extract(state)._replace(alpha=None))
+        return LinearModel(coef=point.coef, intercept=point.intercept, **_meaning(problem, point.coef))
+
+    status: Status | None = None
+    passes = before.passes
+    while status is None:
+        if limits.max_passes is not None:
+            method.reads_left = max(1, limits.max_passes - passes)
+        progress = method.step(state, judge.target)
+        passes = before.passes + progress.passes
+        progress = progress._replace(iterations=before.iterations + progress.iterations, passes=passes)
+        certificate = None
+        if progress.finished is Status.NONFINITE:
+            status = Status.NONFINITE
+        elif judge.is_worth_certifying(progress):
+            certificate = judge.certify(method.extract(state), progress)
+            status = judge.verdict
+        report = _report(progress, certificate, time.perf_counter() - started, capture, extract)
+        trace.add(report)
+        answer = None if callback is None else callback(report)
+        wants_stop = isinstance(answer, bool | np.bool_) and bool(answer)
+        if status is None:
+            if wants_stop:
+                status = Status.STOPPED
+            elif progress.finished is not None:
+                status = progress.finished
+            elif limits.max_passes is not None and progress.passes >= limits.max_passes:
+                status = Status.PASS_LIMIT
+            elif limits.max_seconds is not None and report.seconds >= limits.max_seconds:
+                status = Status.TIME_LIMIT
+            elif stall.is_stuck(progress):
+                status = Status.STALLED
+        is_slow = status is None and patience is not None and patience.is_over(progress)
+        is_last_resort = patience is None
+        if successor is not None and is_last_resort and status in FAILED:
+            if status is Status.STALLED and judge.certified_at != progress.iterations:
+                judge.certify(method.extract(state), progress)
+            status = judge.verdict or status
+            if not judge.is_far:
+                successor = None
+        if successor is not None and (is_slow or status in FAILED):
+            # Weights that rounding has spoilt would lead the last resort astray.
+            point = zero_point(problem) if is_last_resort else method.extract(state)
+            why = "where it could get no further"
+            if is_slow:
+                why = "which had become slow" if successor.passes > 0.0 else "which led it in"
+            method, successor = successor.method.by_default(problem), successor.successor
+            patience = Patience.with_one_for(successor, limits.tol)
+            method.threads = threads if method.uses_threads else 1
+            judge.begin_anew(has_estimate=method.has_estimate)
+            stall, status = StallWatch(), None
+            state = method.init(seed, Start(coef=point.coef, intercept=point.intercept))
+            before = Counts(progress.iterations, progress.passes)
+            reason += f"; {method.name} went on after {progress.passes} passes, {why}"
+
+    if status not in (Status.CONVERGED, Status.NONFINITE) and judge.certified_at != progress.iterations:
+        judge.certify(method.extract(state), progress)
+        status = judge.verdict or status
+    point, certificate = judge.best()
+    assert judge.bounding is not None
+    seconds = time.perf_counter() - started
+    trace.add(_report(progress, certificate, seconds))
+    spec = problem.spec
+    return SolveResult(
+        coef=point.coef,
+        intercept=point.intercept,
+        **_meaning(problem, point.coef),
+        status=status,
+        certificate=certificate,
+        bounding=(judge.bounding,),
+        iterations=progress.iterations,
+        passes=progress.passes,
+        seconds=seconds,
+        certificate_seconds=judge.seconds,
+        trace=trace.points,
+        state=_counted(method.name, state, progress, started),  # no copy: the run is over
+        solver=method.name,
+        solver_reason=reason,
+        loss=spec.loss,
+        bias=spec.bias,
+        seed=seed,
+        threads=method.threads,
+    )
+
+
+def _report(
+    progress: Progress,
+    certificate: Certificate | None,
+    seconds: float,
+    capture: Callable[[bool], State] | None = None,
+    extract: Callable[[], LinearModel] | None = None,
+) -> StepReport:
+    figures = progress.primal, progress.dual_bound, progress.gap_estimate
+    if certificate is not None:
+        figures = certificate.primal, certificate.dual_bound, certificate.relative_gap
+    is_certified = certificate is not None
+    return StepReport(progress.iterations, progress.passes, seconds, *figures, is_certified, capture, extract)
+
+
+def _meaning(problem: Problem, coef: Floats) -> dict[str, Any]:
+    """What scores by these weights mean."""
+    spec = problem.spec
+    return {
+        "classes": problem.classes,
+        "thresholds": rank_thresholds(problem, coef) if isinstance(problem, OrdinalProblem) else None,
+        "task": spec.task,
+        "strategy": spec.strategy if spec.task == "multiclass" else None,
+    }
+
+
+def _copied(state: State) -> State:
+    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+
+
+def _counted(solver: str, state: State, progress: Progress, started: float) -> State:
+    counts = Counts(progress.iterations, progress.passes, time.perf_counter() - started)
+    return counts.added_to({"solver": solver, **state})

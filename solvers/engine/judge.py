@@ -1,0 +1,155 @@
+"""Certifies the points of a run, keeps the best, and learns when a certificate is worth its read of the data."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from solvers.certificates import balanced_dual_point, certify, minimising_bias
+from solvers.certificates.refinement import DualRefinement
+from solvers.method import Point, Progress
+from solvers.problem.problems import BinaryProblem, MulticlassProblem, Problem, RegressionProblem
+from solvers.result import Certificate, Status
+
+__all__ = ["REFINED", "Judge", "with_best_bias", "zero_point"]
+
+UNESTIMATED_PASSES = 2
+"""A method that cannot estimate its gap is certified after this many passes, then whenever they grew by half."""
+NARROW = 2.0
+"""A gap of so many times the tolerance is nearly there: one more pass may be enough."""
+REFINED = "dual point from the margins, refined"
+NEAR = 1e-6
+"""A relative gap from which on another method is not asked to get further than one that rounding has stopped."""
+
+
+class Judge:
+    """Certifies points, keeps the best, and learns how far the method's own estimate can be trusted."""
+
+    def __init__(self, problem: Problem, tol: float, *, has_estimate: bool) -> None:
+        self.problem = problem
+        self.tol = tol
+        self.target = tol
+        """The estimate at which a certificate is worth computing."""
+        self.certified_at = -1
+        self.seconds = 0.0
+        self._is_finite = True
+        self._kept: tuple[Point, Certificate] | None = None
+        self.bounding: Point | None = None
+        """The point whose dual point gave the best bound."""
+        self._has_estimate = has_estimate
+        self._refinement: DualRefinement | None = None
+        self._failures = 0
+        self._not_before = 0 if has_estimate else UNESTIMATED_PASSES
+
+    def begin_anew(self, *, has_estimate: bool) -> None:
+        """For another method, of whose estimates nothing is known yet; what was proved stays."""
+        self.target = self.tol
+        self._has_estimate = has_estimate
+        self._failures = self._not_before = 0
+
+    @property
+    def verdict(self) -> Status | None:
+        """What the certificates so far mean for the run; None: go on."""
+        if not self._is_finite:
+            return Status.NONFINITE
+        gap = None if self._kept is None else self._kept[1].relative_gap
+        return Status.CONVERGED if gap is not None and gap <= self.tol else None
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the best point is, as far as is known, so far from the optimum that another method may do better."""
+        gap = None if self._kept is None else self._kept[1].relative_gap
+        return gap is None or gap > max(self.tol, NEAR)
+
+    def is_worth_certifying(self, progress: Progress) -> bool:
+        if progress.passes < self._not_before or not progress.is_complete:
+            return False
+        estimate = progress.gap_estimate
+        return not self._has_estimate if estimate is None else estimate <= self.target
+
+    def certify(self, point: Point, progress: Progress) -> Certificate | None:
+        began = time.perf_counter()
+        point, certificate = self._certificate(with_best_bias(self.problem, point))
+        self.certified_at = progress.iterations
+        self._is_finite = bool(np.isfinite(certificate.primal))
+        if not self._is_finite:
+            return None
+        self._keep(point, certificate)
+        gap = certificate.relative_gap
+        if gap is None or gap > self.tol:
+            # The estimate was too bright by gap / target: ask for that much more next time. Waiting
+            # longer after each failure bounds what failed certificates can cost.
+            is_narrow = gap is not None and gap <= NARROW * self.tol
+            wait = 2 ** (self._failures if is_narrow else self._failures + 1)
+            self._failures += 1
+            if not self._has_estimate:
+                wait = max(UNESTIMATED_PASSES, progress.passes // 2)
+            self._not_before = progress.passes + wait
+            self.target *= max(0.1, 0.9 * self.tol / gap) if gap else 0.1
+        self.seconds += time.perf_counter() - began
+        return certificate
+
+    def best(self) -> tuple[Point, Certificate]:
+        """The best point, and a certificate whose bound is that of the point `bounding`."""
+        if self._kept is not None:
+            return self._kept
+        nothing = self.bounding = zero_point(self.problem)
+        return nothing, certify(self.problem, nothing)
+
+    def _certificate(self, point: Point) -> tuple[Point, Certificate]:
+        """Of the point; with a dual point found here for a method that never has one."""
+        problem = self.problem
+        has_own = self._has_estimate or point.alpha is not None
+        if has_own or not isinstance(problem, BinaryProblem) or not DualRefinement.fits(problem):
+            return point, certify(problem, point)
+        if not np.isfinite(point.coef).all():
+            return point, certify(problem, point)
+        if self._refinement is None:
+            self._refinement = DualRefinement(problem)
+        alpha = self._refinement.refined(point.coef, float(point.intercept))
+        point = point._replace(alpha=alpha.copy())
+        return point, replace(certify(problem, point), method=REFINED)
+
+    def _keep(self, point: Point, certificate: Certificate) -> None:
+        """Lowest primal and highest bound so far; the two may stem from different points."""
+        before = None if self._kept is None else self._kept[1].dual_bound
+        if before is None or (certificate.dual_bound is not None and certificate.dual_bound > before):
+            self.bounding = point
+        point = point._replace(alpha=None, planes=None)
+        if self._kept is None:
+            self._kept = point, certificate
+            return
+        kept_point, kept = self._kept
+        if certificate.primal < kept.primal:
+            kept_point, primal, source = point, certificate.primal, certificate.method
+        else:
+            primal, source = kept.primal, kept.method
+        bounds = [bound for bound in (kept.dual_bound, certificate.dual_bound) if bound is not None]
+        if not bounds:
+            self._kept = kept_point, Certificate(primal, None, None, None, source)
+            return
+        gap = max(0.0, primal - max(bounds))
+        relative = gap / max(primal, self.problem.primal_floor)
+        self._kept = kept_point, Certificate(primal, max(bounds), gap, relative, source)
+
+
+def zero_point(problem: Problem) -> Point:
+    """The zero vector with a dual point of zeros: what is returned if nothing finite was ever reached."""
+    n, d, k = problem.data.n_rows, problem.data.n_features, problem.classes.size
+    if isinstance(problem, MulticlassProblem):
+        return Point(np.zeros((k, d)), np.zeros(k), np.zeros((n, k)))
+    return Point(np.zeros(d), 0.0, np.zeros(n))
+
+
+def with_best_bias(problem: Problem, point: Point) -> Point:
+    """The point; of a free bias, with the one that is best for its weights; of all classes jointly, with a dual point
+    that is balanced: what a result keeps for its bound must not need these weights for that."""
+    if problem.spec.bias != "free":
+        return point
+    if isinstance(problem, MulticlassProblem):
+        return point._replace(alpha=balanced_dual_point(problem, point))
+    if not isinstance(problem, BinaryProblem | RegressionProblem):
+        return point
+    scores = np.empty(problem.data.n_rows)
+    problem.data.margins(point.coef, scores)
+    return point._replace(intercept=minimising_bias(problem, scores, float(point.intercept)))

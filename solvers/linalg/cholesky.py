@@ -1,0 +1,143 @@
+"""Solves with a symmetric positive definite matrix of the order of the features, on one thread.
+
+LAPACK would do, but not its threads: where another process has the second core, waiting for them made a
+factorisation of order 200 a thousand times slower. Here a run also gives the same bits for any number of threads.
+
+A matrix and its factor are lower triangles in panels of WIDE rows (tiles.py): [panel, column, row of the panel]. What
+is above the diagonal in a panel's last columns means nothing. Rows and columns after the matrix's own are the identity.
+"""
+
+import numpy as np
+from numba import njit
+
+from solvers.linalg.tiles import HIGH, WIDE, multiply_tile, panels_of
+from solvers.linalg.types import Array, Floats
+
+__all__ = ["cholesky_factor", "cholesky_solve", "factor_in_place", "solve_in_place"]
+
+
+def cholesky_factor(upper: Floats, ridge: float) -> Floats:
+    """The lower triangular L with LL' = upper + ridge I, of a matrix of which the upper triangle is given."""
+    panels = panels_of(upper.shape[0])
+    factor = np.zeros((panels, panels * WIDE, WIDE))
+    _fill(upper, ridge, factor)
+    if not factor_in_place(factor):
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return factor
+
+
+def cholesky_solve(factor: Floats, rhs: Floats) -> Floats:
+    """x with LL'x = rhs."""
+    x = np.zeros(factor.shape[1])
+    x[: rhs.size] = rhs
+    solve_in_place(factor, x)
+    return x[: rhs.size]
+
+
+# --- kernels. L: the matrix, overwritten by its factor panel of columns by panel of columns ---------------------------
+
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_STEPS = 120  # of two panels' columns, which then stay in the nearest cache for all tiles of the two
+
+
+@njit(cache=True, nogil=True)
+def _fill(upper: Array, ridge: float, L: Array) -> None:
+    k = upper.shape[0]
+    for j in range(k):
+        for i in range(j, k):
+            L[i // WIDE, j, i % WIDE] = upper[j, i]
+        L[j // WIDE, j, j % WIDE] += ridge
+    for j in range(k, L.shape[1]):
+        L[j // WIDE, j, j % WIDE] = 1.0
+
+
+@njit(cache=True, nogil=True)
+def factor_in_place(L: Array) -> bool:
+    """False if it is not positive definite."""
+    tile, inverses = np.empty(HIGH * WIDE), np.empty(WIDE)
+    for j in range(L.shape[0]):
+        for i in range(j, L.shape[0]):
+            _subtract_finished(L, i, j, tile)
+            if not _finish(L, i, j, tile, inverses):
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _subtract_finished(L: Array, i: int, j: int, tile: Array) -> None:
+    """From panel i's entries in the columns of panel j, what the columns before those contribute."""
+    flat, a_panel = L.reshape(-1), L.shape[1] * WIDE
+    for first in range(0, j * WIDE, _STEPS):
+        steps, begin = min(_STEPS, j * WIDE - first), first * WIDE
+        for c in range(0, WIDE, HIGH):
+            multiply_tile(flat, j * a_panel + begin + c, flat, i * a_panel + begin, steps, tile)
+            _subtract(tile, flat, i * a_panel + (j * WIDE + c) * WIDE)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _finish(L: Array, i: int, j: int, tile: Array, inverses: Array) -> bool:
+    """These entries, from what is left of them: some columns after the others. On the diagonal it also finds the
+    inverses of the pivots."""
+    flat, a_panel = L.reshape(-1), L.shape[1] * WIDE
+    own, at = j * a_panel + j * WIDE * WIDE, i * a_panel + j * WIDE * WIDE
+    for first in range(0, WIDE, HIGH):
+        multiply_tile(flat, own + first, flat, at, first, tile)
+        _subtract(tile, flat, at + first * WIDE)
+        for c in range(first, first + HIGH):
+            column = flat[at + c * WIDE : at + (c + 1) * WIDE]
+            if i == j:
+                if not column[c] > 0.0:
+                    return False
+                inverses[c] = 1.0 / np.sqrt(column[c])
+            inverse = inverses[c]
+            for row in range(WIDE):
+                column[row] *= inverse
+            for other in range(c + 1, first + HIGH):
+                share, place = flat[own + c * WIDE + other], at + other * WIDE
+                for row in range(WIDE):
+                    flat[place + row] -= share * column[row]
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _subtract(tile: Array, flat: Array, place: int) -> None:
+    for m in range(HIGH * WIDE):
+        flat[place + m] -= tile[m]
+
+
+@njit(cache=True, nogil=True)
+def solve_in_place(L: Array, x: Array) -> None:
+    panels = L.shape[0]
+    for i in range(panels):
+        first = i * WIDE
+        part = x[first : first + WIDE]
+        _subtract_columns(L[i], x[:first], part)
+        for c in range(WIDE):
+            part[c] /= L[i, first + c, c]
+            for row in range(c + 1, WIDE):
+                part[row] -= L[i, first + c, row] * part[c]
+    for i in range(panels - 1, -1, -1):
+        first = i * WIDE
+        part = x[first : first + WIDE]
+        for c in range(WIDE - 1, -1, -1):
+            for row in range(c + 1, WIDE):
+                part[c] -= L[i, first + c, row] * part[row]
+            part[c] /= L[i, first + c, c]
+        _subtract_rows(L[i], part, x[:first])
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _subtract_columns(panel: Array, x: Array, out: Array) -> None:
+    for j in range(x.size):
+        share, column = x[j], panel[j]
+        for row in range(WIDE):
+            out[row] -= share * column[row]
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _subtract_rows(panel: Array, part: Array, out: Array) -> None:
+    for j in range(out.size):
+        column, total = panel[j], 0.0
+        for row in range(WIDE):
+            total += column[row] * part[row]
+        out[j] -= total

@@ -1,0 +1,11 @@
+"""The array types of every signature in this package."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Array", "Floats"]
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]

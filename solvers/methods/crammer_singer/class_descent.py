@@ -1,0 +1,248 @@
+"""The kernels of dual coordinate descent for all classes jointly: exact steps in the shares of one row after another.
+
+Symbols: q, v: the shares and violations of the row at hand, by class; see methods/crammer_singer.py. The last row of W
+is that of the bias, b = bias_feature W[d]. If the bias is free, `balance` holds S_m = sum_i A_i^m, and b is held near a
+centre by a pull of 1 / bias_feature^2, see class_bias.py; otherwise it is empty.
+"""
+
+import numpy as np
+from numba import njit
+
+from solvers.linalg.rng import shuffle
+from solvers.linalg.types import Array
+
+__all__ = ["ACTIVE_SHARE", "move_shares", "run_pass"]
+
+
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+ACTIVE_SHARE = 0.1  # once the active rows' gap is so small beside that of all rows before, all are looked at again
+_SETTLED = 1e-12  # a difference of scores that is no more than rounding
+
+
+@njit(cache=True, nogil=True)
+def run_pass(
+    values: Array,
+    columns: Array,
+    starts: Array,
+    costs: Array,
+    norms: Array,
+    codes: Array,
+    bias_feature: float,
+    shrinking: bool,
+    goal: float,
+    active: int,
+    order: Array,
+    A: Array,
+    W: Array,
+    balance: Array,
+    moves: int,
+    random_state: Array,
+    target: float,
+    floor: float,
+    violation_tol: float,
+) -> tuple[int, float, int, int, bool, float, float, int, float]:
+    """One epoch over all rows, or several over the active ones that together read no more.
+
+    All rows are wanted next once the active ones' gap is below the target, or the goal set when all were seen last.
+    Returns (active, goal, epochs, rows visited, whether the last epoch saw all rows, the sum of its gap terms, its
+    largest violation, its updates, dual objective).
+    """
+    size = order.size
+    summed = W[: W.shape[0] - 1] if balance.size > 0 else W
+    dual = _dual_value(A, codes, summed)
+    epochs, visited = 0, 0
+    while True:
+        is_whole = active == size
+        visited += active
+        epochs += 1
+        active, violation, gap, updates = _run_epoch(
+            values, columns, starts, costs, norms, codes, bias_feature, shrinking,
+            active, order, A, W, balance, moves, random_state,
+        )  # fmt: skip
+        if is_whole:
+            goal = ACTIVE_SHARE * gap
+        is_solved = updates == 0 or violation < violation_tol or gap <= max(goal, target * max(dual + gap, floor))
+        if active == 0 or (is_solved and not is_whole):
+            active = size
+        if is_whole or active == size or visited + active > size:
+            break
+    dual = _dual_value(A, codes, summed)
+    return active, goal, epochs, visited, is_whole, gap, violation, updates, dual
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _run_epoch(
+    values: Array,
+    columns: Array,
+    starts: Array,
+    costs: Array,
+    norms: Array,
+    codes: Array,
+    bias_feature: float,
+    shrinking: bool,
+    active: int,
+    order: Array,
+    A: Array,
+    W: Array,
+    balance: Array,
+    moves: int,
+    random_state: Array,
+) -> tuple[int, float, float, int]:
+    """One epoch over the first `active` rows of `order`, in a new random order; the centre of a free bias moves to the
+    bias so many times.
+
+    Returns (rows still active, largest violation, sum of the gap's terms, number of updates).
+    """
+    dense = starts.size == 0
+    d, k = W.shape[0] - 1, W.shape[1]
+    entries, places = np.empty(d + 1), np.empty(d + 1, np.uint32)
+    v, q, change = np.empty(k), np.empty(k), np.empty(k)
+    largest, gap, updates = 0.0, 0.0, 0
+    shuffle(order, active, 1, random_state)
+    is_free, curvature = balance.size > 0, bias_feature * bias_feature
+    stretch = active // moves + 1 if moves > 0 else active + 1
+    until_move = stretch
+    s = 0
+    while s < active:
+        until_move -= 1
+        if until_move == 0:
+            W[d] += bias_feature * balance
+            until_move = stretch
+        i = order[s]
+        C, y = costs[i], codes[i]
+        first = i * d if dense else starts[i]
+        past = first + d if dense else starts[i + 1]
+        count = _gather_nonzeros(values[first:past], entries, places) if dense else 0
+        v[:] = 0.0
+        if dense:
+            _add_scores(entries[:count], places[:count], W, v)
+        else:
+            _add_scores(values[first:past], columns[first:past], W, v)
+        a = A[i]
+        highest, lowest, rest, used = _find_violations(a, C, y, bias_feature, W[d], v, q)
+        for m in range(k):
+            gap += q[m] * (highest - v[m])
+        if shrinking and used == 1 and lowest > rest:
+            active -= 1
+            order[s], order[active] = order[active], order[s]
+            continue
+        s += 1
+        largest = max(largest, highest - lowest)
+        if highest - lowest <= _SETTLED:
+            continue
+        move_shares(norms[i] + curvature, C, v, q)
+        if _replace_variables(q, C, y, a, change):
+            updates += 1
+            if dense:
+                _add_products(entries[:count], places[:count], change, W)
+            else:
+                _add_products(values[first:past], columns[first:past], change, W)
+            W[d] += bias_feature * change
+            if is_free:
+                balance += change
+    return active, largest, gap, updates
+
+
+@njit(cache=True, nogil=True)
+def _find_violations(
+    a: Array, C: float, y: int, bias_feature: float, bias_weights: Array, v: Array, q: Array
+) -> tuple[float, float, float, int]:
+    """Turns scores into violations; (highest, lowest with a share, highest without a share, how many have a share)."""
+    own = v[y] + bias_feature * bias_weights[y]
+    highest, lowest, rest, used = 0.0, np.inf, -np.inf, 0
+    for m in range(v.size):
+        v[m] += bias_feature * bias_weights[m] - own + 1.0
+        q[m] = -a[m]
+        if m == y:
+            v[m], q[m] = 0.0, C - a[m]
+        highest = max(highest, v[m])
+        if q[m] > 0.0:
+            used += 1
+            lowest = min(lowest, v[m])
+        else:
+            rest = max(rest, v[m])
+    return highest, lowest, rest, used
+
+
+@njit(cache=True, nogil=True)
+def move_shares(h: float, C: float, v: Array, q: Array) -> None:
+    """q becomes the point of its simplex nearest to q + v / h (Michelot's projection); v is used up."""
+    top = -np.inf
+    for m in range(v.size):
+        v[m] += h * q[m]
+        top = max(top, v[m])
+    if not h * C > 0.0:  # an empty row: nothing weighs against the highest violation
+        for m in range(v.size):
+            q[m] = 0.0
+        q[v.argmax()] = C
+        return
+    # Measured from the top, shares are (v - level) / h where that is above 0, and no level is below -h C.
+    level, count = -h * C, v.size + 1
+    while True:
+        total, above = 0.0, 0
+        for m in range(v.size):
+            if v[m] - top > level:
+                total += v[m] - top
+                above += 1
+        if above >= count:
+            break
+        level, count = (total - h * C) / above, above
+    for m in range(v.size):
+        q[m] = max(v[m] - top - level, 0.0) / h
+
+
+@njit(cache=True, nogil=True)
+def _replace_variables(q: Array, C: float, y: int, a: Array, change: Array) -> bool:
+    """The variables of the shares q, whose sum is 0 to rounding, in a; what that changed; whether it changed any."""
+    total = 0.0
+    for m in range(q.size):
+        if m != y:
+            total += q[m]
+    is_full = q[y] == 0.0 or total > C
+    factor = C / total if is_full else 1.0
+    is_changed = False
+    for m in range(q.size):
+        new = -q[m] * factor
+        if m == y:
+            new = C if is_full else total
+        change[m] = new - a[m]
+        a[m] = new
+        is_changed = is_changed or change[m] != 0.0
+    return is_changed
+
+
+@njit(cache=True, nogil=True)
+def _gather_nonzeros(row: Array, entries: Array, places: Array) -> int:
+    """A dense row as a sparse one, without a branch that would be guessed wrong; returns its number of entries."""
+    count = 0
+    for j in range(row.size):
+        entries[count], places[count] = row[j], j
+        count += row[j] != 0.0
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _add_scores(entries: Array, places: Array, W: Array, out: Array) -> None:
+    for e in range(entries.size):
+        x, weights = entries[e], W[places[e]]
+        for m in range(out.size):
+            out[m] += x * weights[m]
+
+
+@njit(cache=True, nogil=True)
+def _add_products(entries: Array, places: Array, change: Array, W: Array) -> None:
+    for e in range(entries.size):
+        x, weights = entries[e], W[places[e]]
+        for m in range(change.size):
+            weights[m] += x * change[m]
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _dual_value(A: Array, codes: Array, W: Array) -> float:
+    total = 0.0
+    for i in range(codes.size):
+        total += A[i, codes[i]]
+    for j in range(W.shape[0]):
+        for m in range(W.shape[1]):
+            total -= 0.5 * W[j, m] * W[j, m]
+    return total

@@ -1,0 +1,153 @@
+"""Dual points of the joint multi-class problem: what they weigh, how they are kept in their domain, and their faces.
+
+A dual point A has one number a row and class, A_i^m <= C_i [m = y_i] with sum_m A_i^m = 0. Its weights are
+W(A) = sum_i h_i A_i' with the rows h_i and a bias feature, stored by features: (d + 1, k).
+"""
+
+import numpy as np
+from numba import njit
+
+from solvers.data.rows import read_only
+from solvers.linalg.types import Array, Floats
+from solvers.methods._shared.dual_face import Face
+from solvers.problem.problems import MulticlassProblem
+
+__all__ = ["ClassDuals", "SharesFace"]
+
+
+_ROUNDING = 1e-13
+
+
+class ClassDuals:
+    """The dual points of one problem."""
+
+    def __init__(self, problem: MulticlassProblem) -> None:
+        self.problem = problem
+        self._rows = problem.data.flat()
+        self._codes = problem.codes[:, None]
+
+    def weights_of(self, A: Floats, bias_feature: float) -> Floats:
+        """W(A): one pass."""
+        W = np.zeros((self.problem.data.n_features + 1, A.shape[1]))
+        _sum_rows(*self._rows, bias_feature, read_only(A), W)
+        return W
+
+    def scores(self, W: Floats, bias_feature: float) -> Floats:
+        """h_i . w_m of every row and class: one pass."""
+        out = np.empty((self.problem.data.n_rows, W.shape[1]))
+        _score_rows(*self._rows, bias_feature, read_only(W), out)
+        return out
+
+    def own(self) -> Floats:
+        """[m = y_i]"""
+        out = np.zeros((self.problem.data.n_rows, self.problem.classes.size))
+        np.put_along_axis(out, self._codes, 1.0, axis=1)
+        return out
+
+    def suggested(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
+        """The dual point, and its weights, that the optimality conditions suggest for weights: all cost on the worst
+        rival, shortened to the length at which it is worth most, so never worse than zero. Two passes."""
+        costs = self.problem.costs
+        bias = np.zeros_like(intercept) if self.problem.spec.bias == "none" else intercept
+        rivals = (self.scores(np.vstack([coef.T, bias]), 1.0) - self.own()).argmax(axis=1)
+        A = costs[:, None] * self.own()
+        A[np.arange(rivals.size), rivals] -= costs
+        W = self.weights_of(A, self.problem.bias_feature)
+        gain, quadratic = float(np.maximum(A, 0.0).sum()), float((W * W).sum())
+        length = min(1.0, gain / quadratic) if quadratic > 0.0 else 1.0
+        return A * length, W * length
+
+    def feasible(self, A: Floats) -> Floats:
+        """A moved into the domain: what a row's other classes take is >= 0, and in all at most the row's cost."""
+        costs = self.problem.costs
+        shares = np.maximum(-A, 0.0)
+        np.put_along_axis(shares, self._codes, 0.0, axis=1)
+        totals = shares.sum(axis=1)
+        is_full = totals > (1.0 - _ROUNDING) * costs
+        factors = np.divide(costs, totals, out=np.ones_like(totals), where=is_full & (totals > 0.0))
+        moved = -shares * factors[:, None]
+        np.put_along_axis(moved, self._codes, np.where(is_full, costs, totals)[:, None], axis=1)
+        return np.asarray(moved)
+
+
+class SharesFace(Face):
+    """The variables below their bounds C_i [m = y_i]; those of a row move against each other, for their sum stays 0.
+
+    A free bias that is held near a centre is the feature of that strength, and its centre is part of every score.
+    """
+
+    diagonal = np.zeros(1)
+
+    def __init__(self, duals: ClassDuals, bias_feature: float, centre: Floats) -> None:
+        self.duals = duals
+        self.bias_feature = bias_feature
+        own = duals.own()
+        self.linear = own - centre
+        self.bounds = duals.problem.costs[:, None] * own
+        self.free_at(np.zeros_like(self.bounds))
+
+    def free_at(self, x: Floats) -> None:
+        self.free = (self.bounds > x) & (self.duals.problem.costs > 0.0)[:, None]
+        self.counts = np.maximum(self.free.sum(axis=1, keepdims=True), 1)
+
+    def weights_of(self, x: Floats) -> Floats:
+        return self.duals.weights_of(x, self.bias_feature)
+
+    def products(self, w: Floats) -> Floats:
+        return self.duals.scores(w, self.bias_feature)
+
+    def along(self, v: Floats) -> Floats:
+        kept = np.where(self.free, v, 0.0)
+        return np.where(self.free, kept - kept.sum(axis=1, keepdims=True) / self.counts, 0.0)
+
+    def room(self, x: Floats, direction: Floats) -> Floats:
+        return np.divide(self.bounds - x, direction, out=np.full_like(x, np.inf), where=direction > 0.0)
+
+    def hold(self, x: Floats, direction: Floats, place: int) -> None:
+        x.flat[place] = self.bounds.flat[place]
+        self.free.flat[place] = False
+        self.counts = np.maximum(self.free.sum(axis=1, keepdims=True), 1)
+
+    def mended(self, x: Floats) -> Floats:
+        return self.duals.feasible(x)
+
+
+# --- kernels. Dense data comes without columns and starts -------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _sum_rows(values: Array, columns: Array, starts: Array, bias_feature: float, A: Array, out: Array) -> None:
+    """out += sum_i h_i A_i'"""
+    dense, d, k = starts.size == 0, out.shape[0] - 1, out.shape[1]
+    for i in range(A.shape[0]):
+        a = A[i]
+        if not a.any():
+            continue
+        first = i * d if dense else starts[i]
+        past = first + d if dense else starts[i + 1]
+        for e in range(first, past):
+            x = values[e]
+            if x != 0.0:
+                weights = out[np.uint64(e - first) if dense else columns[e]]
+                for m in range(k):
+                    weights[m] += x * a[m]
+        for m in range(k):
+            out[d, m] += bias_feature * a[m]
+
+
+@njit(cache=True, nogil=True)
+def _score_rows(values: Array, columns: Array, starts: Array, bias_feature: float, W: Array, out: Array) -> None:
+    """out[i, m] = h_i . W[:, m]"""
+    dense, d, k = starts.size == 0, W.shape[0] - 1, W.shape[1]
+    for i in range(out.shape[0]):
+        scores = out[i]
+        for m in range(k):
+            scores[m] = bias_feature * W[d, m]
+        first = i * d if dense else starts[i]
+        past = first + d if dense else starts[i + 1]
+        for e in range(first, past):
+            x = values[e]
+            if x != 0.0:
+                weights = W[np.uint64(e - first) if dense else columns[e]]
+                for m in range(k):
+                    scores[m] += x * weights[m]

@@ -1,0 +1,319 @@
+"""The searches along a line of the optimised cutting planes: how far to go from w_b towards w_t.
+
+With w(mu) = (1 - mu) w_b + mu w_t the objective along the line is a parabola plus, for each row, C_i times a maximum
+of lines in mu,
+
+    f(mu) = 1/2 |w(mu)|^2 + sum_i C_i max_m (p_im + mu q_im),
+
+a binary row's lines being 0 and its slack, a multi-class row's one for each class. Scores are linear in w, so those of
+w_b and w_t are all that is needed and no row of X is read.
+
+`minimum` is exact (003 Alg. 3). The derivative of f only ever rises, and it jumps at the rows' breakpoints; the one at
+which it becomes positive is found by selection in linear time, without sorting. Rows of several classes have no one
+breakpoint: a row that has the same highest line at both ends of a bracket has no breakpoint in between and is settled,
+so the bracket shrinks with ever fewer rows. `three_point_search` is 003 Alg. 4, with mu > 0.
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numba import njit
+
+from solvers.data.rows import read_only
+from solvers.linalg.types import Array, Floats
+from solvers.problem.problems import BinaryProblem, MulticlassProblem
+
+__all__ = ["BinaryLine", "ClassLine", "Line", "three_point_search"]
+
+
+FIRST_STEP = 0.02
+"""The paper's delta; it doubles whenever the window of three points moves."""
+SMALLEST = 1e-3
+"""The three points are not moved to the left of this mu: a small step is better for what follows than none."""
+
+
+class Line(ABC):
+    """f along one line, up to a constant; `square` is |w_t - w_b|^2 and `slope` is w_b . (w_t - w_b)."""
+
+    def __init__(self, square: float, slope: float) -> None:
+        self.square, self.slope = square, slope
+
+    def values(self, *mus: float) -> list[float]:
+        """f at each mu."""
+        at = np.array(mus)
+        return list(0.5 * self.square * at * at + self.slope * at + self._losses(at))
+
+    @abstractmethod
+    def _losses(self, mus: Floats) -> Floats:
+        """The sum over the rows at each mu."""
+
+    @abstractmethod
+    def minimum(self, guess: float) -> float:
+        """The mu >= 0 that minimises f; `guess` > 0 only makes it faster."""
+
+
+class BinaryLine(Line):
+    def __init__(self, problem: BinaryProblem, margins: Floats, towards: Floats, square: float, slope: float) -> None:
+        """margins: y_i f(x_i)"""
+        super().__init__(square, slope)
+        self._rows = problem.costs, read_only(margins), read_only(towards)
+
+    def _losses(self, mus: Floats) -> Floats:
+        return np.array([_sum_losses(*self._rows, mu) for mu in mus])
+
+    def minimum(self, guess: float) -> float:
+        """Where the derivative changes its sign among four values of mu is where breakpoints are gathered."""
+        probes = np.array([0.0, 0.5 * guess, guess, 2.0 * guess])
+        slopes = np.zeros(4)
+        _sum_slopes(*self._rows, probes, slopes)
+        slopes += self.slope + self.square * probes
+        if slopes[0] >= 0.0:
+            return 0.0
+        last = int(np.flatnonzero(slopes < 0.0)[-1])
+        low = float(probes[last])
+        high = float(probes[last + 1]) if last < 3 else low - float(slopes[last]) / self.square
+        n = self._rows[0].size
+        return float(_select_breakpoint(*self._rows, self.square, self.slope, low, high, np.empty(n), np.empty(n)))
+
+
+class ClassLine(Line):
+    def __init__(
+        self, problem: MulticlassProblem, scores: Floats, towards: Floats, square: float, slope: float
+    ) -> None:
+        super().__init__(square, slope)
+        self._rows = problem.codes, problem.costs, read_only(scores), read_only(towards)
+
+    def _losses(self, mus: Floats) -> Floats:
+        return np.array([_sum_class_losses(*self._rows, mu) for mu in mus])
+
+    def minimum(self, guess: float) -> float:
+        n = self._rows[0].size
+        lines = np.empty((3, n), dtype=np.int32)
+        return float(_shrink_bracket(*self._rows, self.square, self.slope, guess, np.arange(n), lines))
+
+
+def three_point_search(line: Line, mu: float) -> float:
+    """A mu with a lower f than at both its neighbours in the window, which starts around the given one."""
+    step = FIRST_STEP
+    middle = max(mu, SMALLEST)
+    low, high = max(middle - step, SMALLEST), middle + step
+    at_low, at_middle, at_high = line.values(low, middle, high)
+    while at_high < at_middle:
+        step *= 2.0
+        low, middle, high = middle, high, high + step
+        at_low, at_middle, (at_high,) = at_middle, at_high, line.values(high)
+    while at_low < at_middle:
+        step *= 2.0
+        middle, low = low, max(low - step, SMALLEST)
+        at_middle, (at_low,) = at_low, line.values(low)
+    return middle
+
+
+# --- kernels. A row's line is p + mu q; A, B: square and slope of the parabola ----------------------------------------
+
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_FEW = 16
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _sum_losses(costs: Array, margins: Array, towards: Array, mu: float) -> float:
+    total = 0.0
+    for i in range(costs.size):
+        total += costs[i] * max(0.0, 1.0 - margins[i] - mu * (towards[i] - margins[i]))
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _sum_slopes(costs: Array, margins: Array, towards: Array, probes: Array, out: Array) -> None:
+    """The losses' derivatives at four mu, of which the first is 0, where it is the one to the right."""
+    s0 = s1 = s2 = s3 = 0.0
+    mu1, mu2, mu3 = probes[1], probes[2], probes[3]
+    for i in range(costs.size):
+        p, q = 1.0 - margins[i], margins[i] - towards[i]
+        rise = costs[i] * q
+        s0 += rise if p > 0.0 or (p == 0.0 and q > 0.0) else 0.0
+        s1 += rise if p + mu1 * q > 0.0 else 0.0
+        s2 += rise if p + mu2 * q > 0.0 else 0.0
+        s3 += rise if p + mu3 * q > 0.0 else 0.0
+    out[0], out[1], out[2], out[3] = s0, s1, s2, s3
+
+
+@njit(cache=True, nogil=True)
+def _select_breakpoint(
+    costs: Array,
+    margins: Array,
+    towards: Array,
+    A: float,
+    B: float,
+    low: float,
+    high: float,
+    keys: Array,
+    jumps: Array,
+) -> float:
+    """keys: the breakpoints from low to high, jumps: what the derivative rises by at each."""
+    slope, first, past = B, 0, 0
+    for i in range(costs.size):
+        p, q = 1.0 - margins[i], margins[i] - towards[i]
+        at_low, at_high = p + low * q, p + high * q
+        if (at_low >= 0.0 and at_high <= 0.0) or (at_low <= 0.0 and at_high >= 0.0):
+            if q != 0.0:
+                keys[past] = -p / q
+                jumps[past] = costs[i] * abs(q)
+                past += 1
+            slope += costs[i] * min(q, 0.0)  # left of its breakpoint
+        elif at_low > 0.0:
+            slope += costs[i] * q
+    while past - first > _FEW:
+        a, b, c = keys[first], keys[(first + past) // 2], keys[past - 1]
+        pivot = max(min(a, b), min(max(a, b), c))
+        less, more, below, at = _split_at(keys, jumps, first, past, pivot)
+        if slope + A * pivot + below >= 0.0:
+            past = less
+        elif slope + A * pivot + below + at >= 0.0:
+            return float(pivot)
+        else:
+            slope += below + at
+            first = more
+    for i in range(first + 1, past):
+        for j in range(i, first, -1):
+            if keys[j] >= keys[j - 1]:
+                break
+            keys[j], keys[j - 1] = keys[j - 1], keys[j]
+            jumps[j], jumps[j - 1] = jumps[j - 1], jumps[j]
+    for i in range(first, past):
+        if slope + A * keys[i] >= 0.0:
+            break
+        slope += jumps[i]
+        if slope + A * keys[i] >= 0.0:
+            return float(keys[i])
+    return min(max(-slope / A, low), high)
+
+
+@njit(cache=True, nogil=True)
+def _split_at(keys: Array, jumps: Array, first: int, past: int, pivot: float) -> tuple[int, int, float, float]:
+    """Puts keys < pivot first, then equal ones, then greater; (where the equal begin, where they end, two sums)"""
+    below = at = 0.0
+    less, k, more = first, first, past
+    while k < more:
+        key, jump = keys[k], jumps[k]
+        if key < pivot:
+            below += jump
+            keys[k], jumps[k] = keys[less], jumps[less]
+            keys[less], jumps[less] = key, jump
+            less += 1
+            k += 1
+        elif key == pivot:
+            at += jump
+            k += 1
+        else:
+            more -= 1
+            keys[k], jumps[k] = keys[more], jumps[more]
+            keys[more], jumps[more] = key, jump
+    return less, more, below, at
+
+
+@njit(cache=True, nogil=True)
+def _sum_class_losses(codes: Array, costs: Array, scores: Array, towards: Array, mu: float) -> float:
+    total = 0.0
+    for i in range(codes.size):
+        start, end, own = scores[i], towards[i], codes[i]
+        highest = -np.inf
+        for m in range(start.size):
+            value = start[m] + mu * (end[m] - start[m]) + (0.0 if m == own else 1.0)
+            highest = max(highest, value)
+        total += costs[i] * (highest - (start[own] + mu * (end[own] - start[own])))
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _shrink_bracket(
+    codes: Array,
+    costs: Array,
+    scores: Array,
+    towards: Array,
+    A: float,
+    B: float,
+    guess: float,
+    rows: Array,
+    lines: Array,
+) -> float:
+    """rows: the ones that are not settled, in front; lines: their highest line at the bracket's ends and in between."""
+    at_low, at_high, at_new = lines[0], lines[1], lines[2]
+    count, settled = rows.size, B
+    low, low_slope = 0.0, settled + _find_lines(codes, costs, scores, towards, 0.0, rows, count, at_low)
+    if low_slope >= 0.0:
+        return 0.0
+    limit = -low_slope / A
+    high = min(guess, limit)
+    while True:
+        high_slope = settled + A * high + _find_lines(codes, costs, scores, towards, high, rows, count, at_high)
+        if high_slope >= 0.0 or high >= limit:
+            break
+        low, low_slope = high, high_slope
+        at_low[:count] = at_high[:count]
+        high = min(2.0 * high, limit)
+    for turn in range(200):
+        kept = 0
+        for k in range(count):
+            if at_low[k] != at_high[k]:
+                rows[kept], at_low[kept], at_high[kept] = rows[k], at_low[k], at_high[k]
+                kept += 1
+            else:
+                settled += costs[rows[k]] * _line_slope(scores[rows[k]], towards[rows[k]], codes[rows[k]], at_low[k])
+        count = kept
+        if count == 0:
+            break
+        if turn % 2 == 0 and high_slope > low_slope:
+            mu = low + (high - low) * -low_slope / (high_slope - low_slope)
+        else:
+            k = count // 2
+            i = rows[k]
+            mu = _find_crossing(scores[i], towards[i], codes[i], at_low[k], at_high[k])
+        if not low < mu < high:
+            mu = 0.5 * (low + high)
+            if not low < mu < high:
+                break
+        slope = settled + A * mu + _find_lines(codes, costs, scores, towards, mu, rows, count, at_new)
+        if slope >= 0.0:
+            high, high_slope = mu, slope
+            at_high[:count] = at_new[:count]
+        else:
+            low, low_slope = mu, slope
+            at_low[:count] = at_new[:count]
+    slope = settled
+    for k in range(count):
+        slope += costs[rows[k]] * _line_slope(scores[rows[k]], towards[rows[k]], codes[rows[k]], at_low[k])
+    return min(max(-slope / A, low), high)
+
+
+@njit(cache=True, nogil=True)
+def _find_lines(
+    codes: Array, costs: Array, scores: Array, towards: Array, mu: float, rows: Array, count: int, found: Array
+) -> float:
+    """The highest line of each row at mu, of equal ones the steepest; returns the sum of their slopes."""
+    total = 0.0
+    for k in range(count):
+        i = rows[k]
+        start, end, own = scores[i], towards[i], codes[i]
+        highest, steepest, line = -np.inf, -np.inf, -1
+        for m in range(start.size):
+            slope = end[m] - start[m]
+            value = start[m] + mu * slope + (0.0 if m == own else 1.0)
+            if value > highest or (value == highest and slope > steepest):
+                highest, steepest, line = value, slope, m
+        found[k] = line
+        total += costs[i] * (steepest - (end[own] - start[own]))
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _line_slope(start: Array, end: Array, own: int, m: int) -> float:
+    return float((end[m] - start[m]) - (end[own] - start[own]))
+
+
+@njit(cache=True, nogil=True)
+def _find_crossing(start: Array, end: Array, own: int, left: int, right: int) -> float:
+    """Where the line that was higher on the left meets the one on the right."""
+    ahead = (start[left] + (0.0 if left == own else 1.0)) - (start[right] + (0.0 if right == own else 1.0))
+    gain = (end[right] - start[right]) - (end[left] - start[left])
+    return float(ahead / gain) if gain > 0.0 else -1.0

@@ -1,0 +1,64 @@
+"""The direction of a Newton step on the features: one kernel, since numpy's calls took longer than their work."""
+
+import numpy as np
+from numba import njit
+
+from solvers.linalg.cholesky import factor_in_place, solve_in_place
+from solvers.linalg.tiles import WIDE, panels_of
+from solvers.linalg.types import Array
+
+__all__ = ["newton_direction"]
+
+
+@njit(cache=True, nogil=True)
+def newton_direction(
+    gram: Array,
+    curvature: float,
+    wide: float,
+    squares: Array,
+    least_share: float,
+    of_sample: bool,
+    ridge: Array,
+    gradient: Array,
+    direction: Array,
+) -> bool:
+    """Solve (R + curvature gram) direction = -gradient, with R = diag(ridge); False if rounding prevents it.
+
+    Of a matrix `of_sample` the diagonal is replaced by squares / wide, which are of all rows, and the rest scaled like
+    it: a rare column that the sample has not seen would be taken for flat. With a `least_share`, columns that lack rows
+    between the kinks are given that part of the usual curvature: a step that knows nothing of the kinks of all
+    their other rows would leap over them. A place without curvature and without ridge, a free bias's, gets 1.
+    """
+    k, panels = ridge.size, panels_of(ridge.size)
+    factor, x, stretch = np.zeros((panels, panels * WIDE, WIDE)), np.zeros(panels * WIDE), np.ones(k)
+    diagonal = np.empty(k)
+    for j in range(k):
+        diagonal[j] = squares[j] / wide if of_sample else curvature * gram[j, j]
+        if of_sample:
+            stretch[j] = np.sqrt(diagonal[j] / (curvature * gram[j, j])) if gram[j, j] > 0.0 else 0.0
+    if least_share > 0.0:
+        has_rows = squares > 0.0
+        if has_rows.any():
+            usual = np.median(diagonal[has_rows] / squares[has_rows])
+            for j in range(k):
+                diagonal[j] = max(diagonal[j], least_share * usual * squares[j])
+    for j in range(k):
+        scale, ends_own = curvature * stretch[j], j // WIDE * WIDE + WIDE
+        for i in range(j + 1, min(ends_own, k)):
+            factor[j // WIDE, j, i % WIDE] = scale * stretch[i] * gram[j, i]
+        for panel in range(ends_own // WIDE, k // WIDE):
+            for c in range(WIDE):
+                factor[panel, j, c] = scale * stretch[panel * WIDE + c] * gram[j, panel * WIDE + c]
+        for i in range(max(ends_own, k // WIDE * WIDE), k):
+            factor[panels - 1, j, i % WIDE] = scale * stretch[i] * gram[j, i]
+        diagonal[j] += ridge[j]
+        factor[j // WIDE, j, j % WIDE] = 1.0 if ridge[j] == 0.0 and diagonal[j] <= 0.0 else diagonal[j]
+    for j in range(k, panels * WIDE):
+        factor[j // WIDE, j, j % WIDE] = 1.0
+    if not factor_in_place(factor):
+        return False
+    x[:k] = gradient
+    solve_in_place(factor, x)
+    for j in range(k):
+        direction[j] = -x[j]
+    return True

@@ -1,0 +1,280 @@
+"""The linear SVM on a line, solved exactly: for projections z_i = L . x_i and N = |L|^2,
+
+    min over (s, b) of  1/2 N s^2 + sum_i C_i max(0, 1 - y_i (s z_i + b))^p,    p = 1 or 2.
+
+Hinge. For a slope s >= 0 the best b leaves  integral over m of max(0, 2 - s delta(m)),  where the positive rows are
+taken by rising z and the negative ones by falling z, each for as much mass as its cost, and delta(m) is how far the
+two are apart at mass m, up to the whole mass of the lighter class. delta never falls, so one sweep finds the s at
+which the derivative changes its sign. The sweep ends there, and the rows are sorted only as far as it goes
+(incremental quicksort: Paredes and Navarro 2006). What it took of each row is the dual point. If no s > 0 lowers the
+value, -z is tried; if that fails, too, the best slope is 0. O(n log n).
+
+Squared hinge has no such pairs: Newton's method in (s, b), a few sums over all rows, and nothing is sorted.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from solvers.data.rows import read_only
+from solvers.linalg.types import Array, Floats
+
+__all__ = ["Line", "LineOptimum"]
+
+
+class LineOptimum(NamedTuple):
+    slope: float
+    bias: float
+    value: float
+    """The minimum itself."""
+    rise: float = 0.0
+    """If the slope is 0: the derivative of the value on a way of length 1 from there, the lower of the two directions';
+    this is how directions of which none helps compare. For squared hinge it is always 0."""
+
+
+class Line:
+    """Solves such problems one after another, all with the same signs, costs and exponent."""
+
+    def __init__(self, signs: Floats, costs: Floats, exponent: float) -> None:
+        self._signs, self._costs = read_only(signs), read_only(costs)
+        self._is_squared = exponent == 2.0
+        sides = [np.flatnonzero((costs > 0.0) & (signs == sign)) for sign in (1.0, -1.0)]
+        self._positives = sides[0].size
+        self._members = read_only(np.concatenate(sides).astype(np.uint64))
+        self._keys, self._rows = np.empty(self._members.size), self._members.copy()
+        self._stacks = np.empty((2, self._members.size + 1), np.int64)
+        self._mass = 0.0
+
+    def solve(self, z: Floats, squared_norm: float, near: LineOptimum | None = None) -> LineOptimum:
+        """The optimum for these projections; one that is `near` spares squared hinge some of its sums."""
+        z = read_only(z)
+        if self._is_squared:
+            return self._solve_squared(z, squared_norm, near)
+        likely, rises = _choose_direction(z, self._members, self._positives, self._costs), []
+        for direction in (likely, -likely):
+            s, b, reach = self._sweep(z, squared_norm, direction)
+            if s > 0.0:
+                return LineOptimum(direction * s, b, 2.0 * self._mass - 0.5 * squared_norm * s * s)
+            rises.append(-reach / np.sqrt(squared_norm))
+        return LineOptimum(0.0, b, 2.0 * self._mass, float(min(rises)))
+
+    def dual_point(self, z: Floats, optimum: LineOptimum) -> Floats:
+        """The alpha with sum_i alpha_i y_i = 0 and sum_i alpha_i y_i z_i = s N, of the problem that was solved last."""
+        if self._is_squared:
+            slack = 1.0 - self._signs * (optimum.slope * z + optimum.bias)
+            return np.asarray(2.0 * self._costs * np.maximum(slack, 0.0))
+        if optimum.slope != 0.0:
+            return self._taken()
+        # Slope 0 is best because the way in either direction is flat or uphill; the two balance each other.
+        reaches, points = [], []
+        for direction in (1.0, -1.0):
+            _, _, reach = self._sweep(read_only(z), 0.0, direction)
+            reaches.append(max(0.0, -reach))
+            points.append(self._taken())
+        share = reaches[0] / sum(reaches) if reaches[0] > 0.0 else 0.0
+        return np.asarray(points[0] + share * (points[1] - points[0]))
+
+    def _sweep(self, z: Floats, squared_norm: float, direction: float) -> tuple[float, float, float]:
+        """(slope, bias, reach) of `_sweep_pairs`; the order of the rows and the mass are kept."""
+        s, b, self._mass, reach = _sweep_pairs(
+            z, self._members, self._positives, self._costs, squared_norm, direction,
+            self._keys, self._rows, self._stacks,
+        )  # fmt: skip
+        return s, b, reach
+
+    def _taken(self) -> Floats:
+        alpha = np.zeros(self._costs.size)
+        for side in (self._rows[: self._positives], self._rows[self._positives :]):
+            _take_mass(side, self._costs, self._mass, alpha)
+        return alpha
+
+    def _solve_squared(self, z: Floats, squared_norm: float, near: LineOptimum | None) -> LineOptimum:
+        if self._positives in (0, self._members.size):
+            return LineOptimum(0.0, 1.0 if self._positives else -1.0, 0.0)
+        # Around their mean the projections lose the fewest digits in squares and products.
+        centre = float((self._costs * z).sum() / self._costs.sum())
+        if near is None:
+            s, b = 0.0, float((self._costs * self._signs).sum() / self._costs.sum())
+        else:
+            s, b = near.slope, near.bias + near.slope * centre
+        s, b, value = _descend_newton(read_only(z - centre), self._signs, self._costs, squared_norm, s, b)
+        return LineOptimum(s, b - s * centre, value)
+
+
+# --- kernels. P, Q: keys of the positive and the negative rows, the smallest is the worst; N: |L|^2; c: costs ---------
+
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SHORT = 16  # a stretch so short is sorted by insertion
+_STEPS = 100
+
+
+@njit(cache=True, nogil=True)
+def _choose_direction(z: Array, members: Array, positives: int, c: Array) -> float:
+    """1 if the mean of the positive rows is not below that of the negative ones, else -1: nearly always right."""
+    mass, moment = np.zeros(2), np.zeros(2)
+    for k in range(members.size):
+        side = 0 if k < positives else 1
+        mass[side] += c[members[k]]
+        moment[side] += c[members[k]] * z[members[k]]
+    return 1.0 if moment[0] * mass[1] >= moment[1] * mass[0] else -1.0
+
+
+@njit(cache=True, nogil=True)
+def _sweep_pairs(
+    z: Array,
+    members: Array,
+    positives: int,
+    c: Array,
+    N: float,
+    direction: float,
+    keys: Array,
+    rows: Array,
+    stacks: Array,
+) -> tuple[float, float, float, float]:
+    """(s, b, mass, reach): the best slope in this direction, 0 if there is none, with the middle of its best biases;
+    how much was taken of each side; the integral of delta over that mass. N = 0 stands for slope 0: all is taken."""
+    for k in range(members.size):
+        rows[k] = members[k]
+        keys[k] = direction * z[members[k]] if k < positives else -direction * z[members[k]]
+    P, Q, P_rows, Q_rows = keys[:positives], keys[positives:], rows[:positives], rows[positives:]
+    P_sorted, P_depth, Q_sorted, Q_depth = 0, 1, 0, 1
+    stacks[0, 0], stacks[1, 0] = P.size, Q.size
+    i, j, mass, reach = 0, 0, 0.0, 0.0
+    P_last, Q_last, P_left, Q_left = -np.inf, -np.inf, 0.0, 0.0
+    is_new_P, is_new_Q = True, True
+    while True:
+        if i >= P_sorted and i < P.size:
+            P_sorted, P_depth = _sort_stretch(P, P_rows, i, stacks[0], P_depth)
+        if j >= Q_sorted and j < Q.size:
+            Q_sorted, Q_depth = _sort_stretch(Q, Q_rows, j, stacks[1], Q_depth)
+        p, q = P[i] if i < P.size else np.inf, Q[j] if j < Q.size else np.inf
+        is_end = i == P.size or j == Q.size
+        # Between two kinks: the pairs before this one are short of the margin, this one is beyond it.
+        if reach > 0.0 and N > 0.0 and (is_end or reach * (p + q) >= 2.0 * N):
+            s = reach / N
+            return s, 0.5 * (max(1.0 - s * p, s * Q_last - 1.0) + min(1.0 - s * P_last, s * q - 1.0)), mass, reach
+        if is_end:
+            return 0.0, 1.0 * (i < P.size) - 1.0 * (j < Q.size), mass, reach
+        if is_new_P:
+            P_left = c[P_rows[i]]
+        if is_new_Q:
+            Q_left = c[Q_rows[j]]
+        delta, block = p + q, min(P_left, Q_left)
+        if N > 0.0 and delta > 0.0 and (reach + block * delta) * delta >= 2.0 * N:
+            s = 2.0 / delta
+            return s, 0.5 * s * (q - p), mass + min(block, max(0.0, (N * s - reach) / delta)), N * s
+        reach += block * delta
+        mass += block
+        P_last, Q_last = p, q
+        is_new_P, is_new_Q = P_left <= Q_left, Q_left <= P_left
+        P_left -= block
+        Q_left -= block
+        i += is_new_P
+        j += is_new_Q
+
+
+@njit(cache=True, nogil=True)
+def _sort_stretch(keys: Array, rows: Array, first: int, stack: Array, depth: int) -> tuple[int, int]:
+    """Sort on from `first`, before which all is sorted, by at least one place; returns (sorted up to, depth).
+
+    The stack holds the ends of stretches whose keys are all above those before: the size, then pivots in their places.
+    """
+    while stack[depth - 1] - first > _SHORT:
+        past = stack[depth - 1]
+        middle, last = (first + past) // 2, past - 1
+        # The median of three goes to the front and is the pivot; the largest of them ends the search from the left.
+        if keys[middle] > keys[last]:
+            _swap(keys, rows, middle, last)
+        if keys[first] > keys[last]:
+            _swap(keys, rows, first, last)
+        if keys[first] < keys[middle]:
+            _swap(keys, rows, first, middle)
+        pivot, left, right = keys[first], first, past
+        while True:
+            left += 1
+            while keys[left] < pivot:
+                left += 1
+            right -= 1
+            while keys[right] > pivot:
+                right -= 1
+            if left >= right:
+                break
+            _swap(keys, rows, left, right)
+        _swap(keys, rows, first, right)
+        stack[depth] = right
+        depth += 1
+    past = stack[depth - 1]
+    for k in range(first + 1, past):
+        key, row = keys[k], rows[k]
+        place = k
+        while place > first and keys[place - 1] > key:
+            keys[place], rows[place] = keys[place - 1], rows[place - 1]
+            place -= 1
+        keys[place], rows[place] = key, row
+    return (past, depth) if depth == 1 else (past + 1, depth - 1)
+
+
+@njit(cache=True, nogil=True)
+def _swap(keys: Array, rows: Array, a: int, b: int) -> None:
+    keys[a], keys[b] = keys[b], keys[a]
+    rows[a], rows[b] = rows[b], rows[a]
+
+
+@njit(cache=True, nogil=True)
+def _take_mass(rows: Array, c: Array, mass: float, alpha: Array) -> None:
+    """alpha takes the mass from the rows in their order, of each as much as its cost."""
+    for k in range(rows.size):
+        if mass <= 0.0:
+            break
+        alpha[rows[k]] = min(mass, c[rows[k]])
+        mass -= alpha[rows[k]]
+
+
+@njit(cache=True, nogil=True)
+def _descend_newton(z: Array, y: Array, c: Array, N: float, s: float, b: float) -> tuple[float, float, float]:
+    """(s, b, value) at the minimum for squared hinge, from (s, b).
+
+    A step leads to the minimum of the quadratic that holds on the present piece; where other pieces make it too long,
+    it is shortened along the way, on which the slope can only rise.
+    """
+    value, g_s, g_b, H_ss, H_sb, H_bb = _derive_squared(z, y, c, N, s, b)
+    for _ in range(_STEPS):
+        determinant = H_ss * H_bb - H_sb * H_sb
+        if not determinant > 0.0:
+            break
+        step_s, step_b = (H_sb * g_b - H_bb * g_s) / determinant, (H_sb * g_s - H_ss * g_b) / determinant
+        slope = g_s * step_s + g_b * step_b
+        if slope >= -1e-26 * value:
+            break
+        length = 1.0
+        for _ in range(_STEPS):
+            ahead = _derive_squared(z, y, c, N, s + length * step_s, b + length * step_b)
+            slope_ahead = ahead[1] * step_s + ahead[2] * step_b
+            if slope_ahead <= 0.0 or ahead[0] < value:
+                break
+            length *= max(0.1, slope / (slope - slope_ahead))
+        if ahead[0] > value and slope_ahead > 0.0:
+            break
+        s, b = s + length * step_s, b + length * step_b
+        value, g_s, g_b, H_ss, H_sb, H_bb = ahead
+    return s, b, value
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _derive_squared(
+    z: Array, y: Array, c: Array, N: float, s: float, b: float
+) -> tuple[float, float, float, float, float, float]:
+    """(value, derivatives in s and b, second derivatives in ss, sb, bb) of the squared hinge problem."""
+    loss = moment = mass = zz = zy = ys = 0.0
+    for i in range(z.size):
+        slack = 1.0 - y[i] * (s * z[i] + b)
+        cost = c[i] if slack > 0.0 else 0.0
+        pull = cost * slack
+        loss += pull * slack
+        ys += pull * y[i]
+        zy += pull * y[i] * z[i]
+        mass += cost
+        moment += cost * z[i]
+        zz += cost * z[i] * z[i]
+    return 0.5 * N * s * s + loss, N * s - 2.0 * zy, -2.0 * ys, N + 2.0 * zz, 2.0 * moment, 2.0 * mass

@@ -1,0 +1,166 @@
+"""Sums over chosen rows, in one read of each: what Newton methods need that never form a matrix.
+
+A row h_i is x_i with the constant feature of a regularised bias at its end. The rows chosen are cut into a fixed number
+of parts, each with a sum of its own, and the sums are added in order: the bits are the same for any number of threads.
+Sparse sums run in order, one entry after the other: reordered into vectors, the weights have to be gathered, which
+took half as long again.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+from numba import njit
+
+from solvers.linalg.prefetch import ask_ahead
+from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
+from solvers.linalg.types import Array, Floats
+from solvers.problem.problems import BinaryProblem
+
+__all__ = ["RowProducts"]
+
+
+MOST_PARTS = 8
+CACHED_NUMBERS = 2**17
+"""In all sums together, if there are more than two parts: as many as a core keeps close."""
+WORTH_PARTS = 200_000
+"""With fewer stored entries a read is over before threads have started."""
+WORTH_A_SUM = 32
+"""So many stored entries for each number of a sum, or the sums cost more than the rows."""
+
+
+class RowProducts:
+    """The rows of one problem; `rows` are row numbers, and what belongs to a row is looked up by its number."""
+
+    def __init__(self, problem: BinaryProblem) -> None:
+        data = problem.data
+        self._flat = data.flat()
+        self._bias = problem.bias_feature
+        self._size = data.n_features + 1
+        large = data.stored_entries >= max(WORTH_PARTS, WORTH_A_SUM * self._size)
+        parts = min(max(CACHED_NUMBERS // self._size, 2), MOST_PARTS) if large else 1
+        self._sums = np.zeros((parts, 2 * self._size))
+        """Of each part; a second half for sums of squares."""
+        self._pool: ThreadPoolExecutor | None = None
+
+    @contextmanager
+    def threads(self, count: int) -> Iterator[None]:
+        """Within it, parts are read by so many threads at once."""
+        if count == 1 or len(self._sums) == 1:
+            yield
+            return
+        with ThreadPoolExecutor(count) as pool:
+            self._pool = pool
+            try:
+                yield
+            finally:
+                self._pool = None
+
+    def scores(self, w: Floats, rows: Array, out: Floats) -> None:
+        """out[i] = h_i . w"""
+        self._read(rows, lambda part, _: _score_rows(*self._flat, self._bias, part, w, out))
+
+    def sums(self, weights: Floats, curvatures: Floats, rows: Array, out: Floats, squares: Floats) -> None:
+        """out += sum_i weights_i h_i, squares += sum_i curvatures_i h_i^2, feature by feature"""
+        size = self._size
+        self._read(
+            rows,
+            lambda part, total: _sum_rows(
+                *self._flat, self._bias, part, weights, curvatures, total[:size], total[size:]
+            ),
+        )
+        self._gather(out, squares)
+
+    def product(self, weights: Floats, scale: float, rows: Array, v: Floats, out: Floats) -> None:
+        """out += scale sum_i weights_i h_i (h_i . v)"""
+        self._read(
+            rows,
+            lambda part, total: _multiply_rows(*self._flat, self._bias, part, weights, scale, v, total[: self._size]),
+        )
+        self._gather(out)
+
+    def _read(self, rows: Array, read: Callable[[Array, Array], None]) -> None:
+        parts = len(self._sums)
+        if parts == 1:
+            read(rows, self._sums[0])
+            return
+        edges = [rows.size * part // parts for part in range(parts + 1)]
+
+        def read_part(part: int) -> None:
+            read(rows[edges[part] : edges[part + 1]], self._sums[part])
+
+        for _ in map(read_part, range(parts)) if self._pool is None else self._pool.map(read_part, range(parts)):
+            pass
+
+    def _gather(self, *outs: Floats) -> None:
+        """Add the parts' sums to these, and make them zero for the next time."""
+        for half, out in enumerate(outs):
+            _add_and_clear(self._sums, half * self._size, out)
+
+
+# --- kernels. weight: what a row is multiplied with. ---------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _score_rows(values: Array, columns: Array, starts: Array, bias: float, rows: Array, w: Array, out: Array) -> None:
+    d = w.size - 1
+    for k in range(rows.size):
+        i = rows[k]
+        if starts.size == 0:
+            score = dot_dense(values[i * d : (i + 1) * d], w)
+        else:
+            ask_ahead(values, columns, starts, rows, k)
+            score = dot_sparse(values, columns, np.uint64(starts[i]), np.uint64(starts[i + 1]), w)
+        out[i] = score + bias * w[d]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _sum_rows(
+    values: Array, columns: Array, starts: Array, bias: float, rows: Array, weights: Array, curvatures: Array,
+    out: Array, squares: Array,
+) -> None:  # fmt: skip
+    d = out.size - 1
+    for k in range(rows.size):
+        i = rows[k]
+        weight, curvature = weights[i], curvatures[i]
+        if starts.size == 0:
+            x = values[i * d : (i + 1) * d]
+            for j in range(d):
+                out[j] += weight * x[j]
+                squares[j] += curvature * x[j] * x[j]
+        else:
+            ask_ahead(values, columns, starts, rows, k)
+            for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
+                out[np.uint64(columns[e])] += weight * values[e]
+                squares[np.uint64(columns[e])] += curvature * values[e] * values[e]
+        out[d] += weight * bias
+        squares[d] += curvature * bias * bias
+
+
+@njit(cache=True, nogil=True)
+def _multiply_rows(
+    values: Array, columns: Array, starts: Array, bias: float, rows: Array, weights: Array, scale: float,
+    v: Array, out: Array,
+) -> None:  # fmt: skip
+    d = v.size - 1
+    for k in range(rows.size):
+        i = rows[k]
+        if starts.size == 0:
+            x = values[i * d : (i + 1) * d]
+            weight = scale * weights[i] * (dot_dense(x, v) + bias * v[d])
+            add_dense(x, weight, out)
+        else:
+            ask_ahead(values, columns, starts, rows, k)
+            first, past = np.uint64(starts[i]), np.uint64(starts[i + 1])
+            weight = scale * weights[i] * (dot_sparse(values, columns, first, past, v) + bias * v[d])
+            add_sparse(values, columns, first, past, weight, out)
+        out[d] += weight * bias
+
+
+@njit(cache=True, nogil=True)
+def _add_and_clear(sums: Array, first: int, out: Array) -> None:
+    for part in range(sums.shape[0]):
+        for j in range(out.size):
+            out[j] += sums[part, first + j]
+            sums[part, first + j] = 0.0

@@ -1,0 +1,178 @@
+"""The definition of a training problem apart from its numbers: its parameters, and the spec that they resolve to.
+
+`Parameters` declares every parameter once: its name, type, default, range and meaning. `train`, `check`, `estimate` and
+`certify` take them by these names, and the HTTP API makes its fields from them.
+
+`ProblemSpec` is all that is needed to say whether a solver can do the work, so it can be checked before any
+data is read. The mathematical meaning of each choice is in docs/solvers.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Annotated, Any, TypedDict, Unpack, get_args, get_type_hints
+
+from solvers.checks import one_of, real_number, whole_number
+from solvers.errors import InvalidProblem
+
+__all__ = [
+    "BIASES",
+    "LOSSES_OF_TASK",
+    "PARAMETERS",
+    "Parameter",
+    "Parameters",
+    "ProblemSpec",
+    "check_class_weight",
+    "resolve_spec",
+]
+
+TASKS = ("auto", "binary", "multiclass", "ordinal", "regression")
+STRATEGIES = ("ovr", "crammer_singer")
+BIASES = ("none", "regularized", "free")
+C_SCALES = ("sum", "mean")
+LOSSES_OF_TASK = {  # the first is what "auto" means
+    "binary": ("hinge", "squared_hinge", "hinge_p"),
+    "multiclass": ("hinge", "squared_hinge", "hinge_p"),
+    "ordinal": ("pair_hinge",),
+    "regression": ("epsilon_insensitive", "squared_epsilon_insensitive"),
+}
+LOSSES = ("auto", *dict.fromkeys(loss for losses in LOSSES_OF_TASK.values() for loss in losses))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of the problem: its default, what it accepts, and what it means."""
+
+    default: Any
+    description: str
+    choices: tuple[str, ...] = ()
+    """The accepted words; empty for a number or a table."""
+    low: float | None = None
+    above: float | None = None
+    """The exclusive lower limit."""
+    high: float | None = None
+
+    def checked(self, name: str, value: Any) -> Any:
+        """The word or number as given, or the error that names what is accepted."""
+        if self.choices:
+            return one_of(value, name, InvalidProblem, self.choices)
+        low = float("-inf") if self.low is None else self.low
+        high = float("inf") if self.high is None else self.high
+        return real_number(value, name, InvalidProblem, low=low, high=high, above=self.above)
+
+
+class Parameters(TypedDict, total=False):
+    """The parameters of a problem, as every function that takes a problem takes them by keyword."""
+
+    task: Annotated[str, Parameter("auto", "what is learned; auto: what the labels suggest", TASKS)]
+    strategy: Annotated[str, Parameter("ovr", "several classes: one problem each (ovr) or one for all", STRATEGIES)]
+    loss: Annotated[str, Parameter("auto", "what an error costs; auto: the task's first loss", LOSSES)]
+    p: Annotated[float | None, Parameter(None, "the exponent of loss hinge_p; null otherwise", low=1.0, high=2.0)]
+    C: Annotated[float, Parameter(1.0, "the weight of the losses against the regulariser", above=0.0)]
+    c_scale: Annotated[str, Parameter("sum", "C weighs the sum of the losses, or their mean", C_SCALES)]
+    bias: Annotated[
+        str, Parameter("regularized", "the intercept: none, penalised like a weight, or not penalised (free)", BIASES)
+    ]
+    bias_scale: Annotated[
+        float,
+        # Its square is summed over the rows, which must not overflow.
+        Parameter(1.0, "the value of the constant feature behind a regularised bias", above=0.0, high=1e100),
+    ]
+    epsilon: Annotated[float, Parameter(0.1, "regression: errors up to this cost nothing", low=0.0)]
+    class_weight: Annotated[
+        Mapping[Any, float] | str | None,
+        Parameter(None, "factors of C by class: a table from label to factor, or `balanced`"),
+    ]
+
+
+def _declared() -> Mapping[str, Parameter]:
+    hints = get_type_hints(Parameters, include_extras=True)
+    return MappingProxyType({name: get_args(hint)[1] for name, hint in hints.items()})
+
+
+PARAMETERS = _declared()
+"""The declarations of `Parameters` by name."""
+
+
+@dataclass(frozen=True)
+class ProblemSpec:
+    """One problem statement with every "auto" decided; only the numbers of X, y and the weights are missing."""
+
+    n_rows: int
+    n_features: int
+    n_classes: int | None
+    sparse: bool
+    task: str
+    strategy: str
+    loss: str
+    exponent: float
+    """The p of the loss: 1 for hinge, 2 for squared hinge, between them for hinge_p."""
+    C: float
+    c_scale: str
+    bias: str
+    bias_scale: float
+    epsilon: float
+
+    @property
+    def of_one_class(self) -> "ProblemSpec":
+        """One class against the rest of them."""
+        return replace(self, task="binary", n_classes=2)
+
+
+def resolve_spec(
+    *, n_rows: int, n_features: int, n_classes: int | None, sparse: bool, **parameters: Unpack[Parameters]
+) -> ProblemSpec:
+    """The spec of these parameters on data of this shape, or the first thing that is wrong with them."""
+    if unknown := parameters.keys() - PARAMETERS.keys():
+        raise TypeError(f"unexpected keyword argument {min(unknown)!r}; a problem has {', '.join(PARAMETERS)}")
+    whole_number(n_rows, "n_rows", InvalidProblem, low=1)
+    whole_number(n_features, "n_features", InvalidProblem, low=1)
+    if n_classes is not None and n_classes < 2:
+        raise InvalidProblem("y", "has only one class; rows of at least two classes are needed")
+    values: dict[str, Any] = {name: parameter.default for name, parameter in PARAMETERS.items()} | dict(parameters)
+    task = _resolve_task(PARAMETERS["task"].checked("task", values["task"]), n_classes)
+    loss, exponent = _resolve_loss(PARAMETERS["loss"].checked("loss", values["loss"]), values["p"], task)
+    plain = {name: values[name] for name in ("strategy", "bias", "C", "c_scale", "bias_scale", "epsilon")}
+    checked = {name: PARAMETERS[name].checked(name, value) for name, value in plain.items()}
+    if task == "ordinal":
+        checked["bias"] = "none"  # a bias cancels out of every pair
+    return ProblemSpec(n_rows, n_features, n_classes, sparse, task=task, loss=loss, exponent=exponent, **checked)
+
+
+def check_class_weight(class_weight: object) -> Mapping[object, float] | str | None:
+    """The table's weights as floats; whether its labels exist is known only with the data."""
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return class_weight
+    if not isinstance(class_weight, Mapping):
+        raise InvalidProblem("class_weight", "must be 'balanced' or a table from label to weight")
+    return {
+        label: real_number(weight, f"class_weight[{label!r:.60}]", InvalidProblem, low=0.0)
+        for label, weight in class_weight.items()
+    }
+
+
+def _resolve_task(task: str, n_classes: int | None) -> str:
+    if task == "auto":
+        if n_classes is None:
+            return "regression"
+        return "binary" if n_classes == 2 else "multiclass"
+    if task in ("binary", "multiclass") and n_classes is None:
+        raise InvalidProblem("task", f"{task} needs class labels, and these labels are real numbers")
+    if task == "binary" and n_classes != 2:
+        raise InvalidProblem("task", f"binary needs labels of exactly two classes; there are {n_classes}")
+    return task
+
+
+def _resolve_loss(loss: str, p: float | None, task: str) -> tuple[str, float]:
+    possible = LOSSES_OF_TASK[task]
+    if loss == "auto":
+        loss = possible[0]
+    elif loss not in possible:
+        raise InvalidProblem("loss", f"{loss} does not fit task {task}; use {' or '.join(possible)}")
+    if loss == "hinge_p":
+        if p is None:
+            raise InvalidProblem("p", "is needed with loss hinge_p: a number from 1 to 2")
+        return loss, PARAMETERS["p"].checked("p", p)
+    if p is not None:
+        raise InvalidProblem("p", f"has a meaning with loss hinge_p only; leave it out with {loss}")
+    return loss, 2.0 if loss.startswith("squared") else 1.0

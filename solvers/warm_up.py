@@ -1,0 +1,78 @@
+"""Compiles every kernel ahead of use, by small runs of all methods."""
+
+import importlib
+import itertools
+import pkgutil
+from collections.abc import Collection, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+import solvers
+from solvers.api import train
+from solvers.data.rows import as_rows
+from solvers.engine.registry import registered
+from solvers.linalg.kernel_cache import kernels_of, remove_damaged, warm
+from solvers.method import Method
+from solvers.problem.spec import LOSSES_OF_TASK
+
+__all__ = ["warm_up"]
+
+
+def warm_up(names: Collection[str] | None = None) -> None:
+    """Compile the kernels of all methods, or of those named, for the dtypes in use, or load them from numba's cache.
+
+    A damaged cache is mended, also that of methods that are not named and will be loaded later.
+    """
+    kernels = [kernel for module in _modules() for kernel in kernels_of(module)]
+    chosen = {name: method for name, method in registered().items() if names is None or name in names}
+    if names is not None:
+        remove_damaged(kernels)
+    warm(kernels, lambda: _run_every_kernel(chosen))
+
+
+def _modules() -> Iterator[ModuleType]:
+    """Every module of the package: kernels are found where they are defined."""
+    for module_info in pkgutil.walk_packages(solvers.__path__, f"{solvers.__name__}."):
+        yield importlib.import_module(module_info.name)
+
+
+def _run_every_kernel(methods: Mapping[str, type[Method[Any]]]) -> None:
+    """Small, but not so easy that a method is done before it has used all of its kernels."""
+    random = np.random.default_rng(0)
+    wide, labels = _problem(random, 60)
+    for dtype in (np.float64, np.float32):
+        dense: Any = wide.astype(dtype)
+        sparse = scipy.sparse.csr_array(dense)
+        as_rows(np.eye(60, dtype=dtype), compress=True)
+        # Rows whose columns are in no order have an inspection of their own.
+        as_rows(scipy.sparse.csr_array((sparse.data, sparse.indices[::-1], sparse.indptr), shape=sparse.shape))
+        for X, (name, method) in itertools.product((dense, sparse), methods.items()):
+            for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases):
+                if loss not in LOSSES_OF_TASK[task]:
+                    continue
+                definition: Any = {"task": task, "strategy": "crammer_singer", "loss": loss, "bias": bias}
+                p = 1.5 if loss == "hinge_p" else None
+                for tol in (1e-2, 1e-8):
+                    train(X, labels[task], solver=name, p=p, tol=tol, max_passes=1000, **definition)
+        for name, method in methods.items():
+            for rehearsal in method.rehearsals:
+                rows, targets = _problem(random, rehearsal.n_rows)
+                task = str(rehearsal.arguments.get("task", method.tasks[0]))
+                for X in (rows.astype(dtype), scipy.sparse.csr_array(rows.astype(dtype))):
+                    train(X, targets[task], solver=name, **rehearsal.arguments)
+
+
+def _problem(random: np.random.Generator, n_rows: int) -> tuple[Any, dict[str, Any]]:
+    """Rows, and labels for every task."""
+    rows = random.standard_normal((n_rows, 4))
+    signal = rows[:, 0] + random.standard_normal(n_rows)
+    classes = np.digitize(signal, [-0.5, 0.5])
+    return rows, {
+        "binary": np.digitize(signal, [0.0]),
+        "multiclass": classes,
+        "ordinal": classes,
+        "regression": signal,
+    }
