@@ -269,3 +269,7 @@ def _from_http(error: HTTPException) -> AppError:
     problem.status = error.status_code
     problem.code = codes.get(error.status_code, "http_error")
     return problem
+
+
+class CorruptModel(Exception):
+    """The file is not a model file, or not one that this version can read."""

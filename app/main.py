@@ -37,14 +37,16 @@ from app.models import endpoints as models
 from app.models.aliases import endpoints as aliases
 from app.models.evaluations import endpoints as evaluations
 from app.models.exports import endpoints as exports
+from app.models.serving import Serving
 from app.predictions import endpoints as predictions
-from app.predictions.model_cache import ServedModels
-from app.predictions.model_request import DirectRoutes
+from app.predictions.model_cache import ModelCache
 from app.predictions.open_inference import endpoints as inference
 from app.predictions.shadow import Shadows
 from app.storage import BlobStore
 from app.web import idempotency as once
-from app.web.context import Context, known_query_only
+from app.web.context import Context, set_context
+from app.web.fast_route import DirectRoutes
+from app.web.validation import known_query_only
 from app.webhooks import endpoints as webhooks
 from app.webhooks.dispatcher import Dispatcher
 
@@ -62,8 +64,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     ingestor = Ingestor(settings.data_dir, settings.max_upload_bytes)
     processor = Processor(settings, database, blobs, ingestor)
     parts = PartFiles(settings.data_dir)
-    served_models = ServedModels(database, blobs, settings.model_cache_bytes)
-    shadows = Shadows(served_models)
+    context = Context(settings, database, blobs, readers_warm=lambda: ingestor.warm)
+    examiner, event_feed = Examiner(settings, database, blobs, ingestor), EventFeed(settings, database)
+    for part in (processor, parts, examiner, event_feed, exports.Conversions()):
+        context.add(part)
+    serve_from(context, ModelCache(database, blobs, settings.model_cache_bytes))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -78,7 +83,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         dispatching.cancel()
         await dispatcher.stop()
         await processor.stop()
-        shadows.stop()
+        context.part(Shadows).stop()
         database.close()
 
     app = FastAPI(
@@ -91,17 +96,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         dependencies=[Depends(known_query_only)],
         telemetry=_telemetry(),
     )
-    app.state.context = Context(settings, database, blobs)
-    app.state.draining = False
-    app.state.workers_sign = None
-    app.state.ingestor = ingestor
-    app.state.processor = processor
-    app.state.examiner = Examiner(settings, database, blobs, ingestor)
-    app.state.parts = parts
-    app.state.event_feed = EventFeed(settings, database)
-    app.state.served_models = served_models
-    app.state.shadows = shadows
-    app.state.conversions = asyncio.Semaphore(exports.MAX_AT_ONCE)
+    set_context(app, context)
     hot_routes = [*predictions.router.routes, *inference.hot_router.routes]
     app.add_middleware(DirectRoutes, routes=hot_routes)
     app.add_middleware(Guard, settings=settings, database=database)
@@ -128,6 +123,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(module.router)
     _add_docs(app)
     return app
+
+
+def serve_from(context: Context, model_cache: ModelCache) -> None:
+    """Answer predictions from this cache, with shadows of its own."""
+    shadows = Shadows(model_cache)
+    for part in (model_cache, shadows, Serving(model_cache.forget, model_cache.forget_reference, shadows.stats)):
+        context.add(part)
 
 
 def _telemetry() -> TelemetryConfig | None:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, undefer
 from app.config import Settings
 from app.db import Database
 from app.db.tables import BlobOwnerRow, DatasetRow, JobRow, ModelRow, UploadRow
+from app.errors import CorruptModel
 from app.models import file
 from app.storage import BlobStore, ownership
 
@@ -113,7 +114,7 @@ def _model_files(model: ModelRow) -> list[str]:
 def _model_faults(blobs: BlobStore, model: ModelRow) -> list[str]:
     try:
         stored = file.read(blobs.path(model.blob))
-    except file.CorruptModel as error:
+    except CorruptModel as error:
         return [f"{model.id}: {error}"]
     if stored.header.card != model.card:
         return [f"{model.id}: the card in its file is not the one in the database"]

@@ -23,10 +23,12 @@ from app.datasets.service import Received
 from app.db.tables import DatasetRow
 from app.errors import BadRange, problems
 from app.names import Name
-from app.web.context import Context, CreatedAfter, InContext, InPage, Listing, label_parameters, listing
+from app.web.context import Context, InContext, context_of
 from app.web.file_response import StoredFile
 from app.web.idempotency import InStreamedOnce, Once
 from app.web.long_poll import Wait, preferred_wait, wait_until_done
+from app.web.pagination import InPage, Listing, listing
+from app.web.validation import CreatedAfter, label_parameters
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
@@ -76,8 +78,8 @@ async def create_from(
     request: Request, response: Response, file: Path, received: Received, prefer: str | None, once: Once | None = None
 ) -> Dataset:
     """The end of every upload: make the dataset and say what came of it."""
-    context: Context = request.app.state.context
-    processor: Processor = request.app.state.processor
+    context = context_of(request)
+    processor = context.part(Processor)
     seconds = preferred_wait(prefer, UPLOAD_WAIT_SECONDS)
 
     def answer(shown: dict[str, Any], known: bool) -> Dataset:
@@ -157,7 +159,7 @@ async def get_dataset_statistics(
 
     They are computed when they are first asked for, which takes a few passes over the data, and then kept.
     """
-    examiner: Examiner = request.app.state.examiner
+    examiner = context_of(request).part(Examiner)
     figures = await examiner.statistics(dataset_id)
     rows = await run_in_threadpool(figures.page, page.limit + 1, page.cursor_id)
     return Listing[ColumnStatistics].model_validate(listing(request, response, page, rows, inside.show_column))
@@ -166,7 +168,7 @@ async def get_dataset_statistics(
 @router.get("/{dataset_id}/issues", operation_id="get_dataset_issues", responses=problems(404, 409))
 async def get_dataset_issues(dataset_id: str, request: Request) -> Issues:
     """What the data doctor finds: conflicting duplicates, constant or leaking columns, scale disparity and the like."""
-    examiner: Examiner = request.app.state.examiner
+    examiner = context_of(request).part(Examiner)
     found = await examiner.issues(dataset_id)
     return Issues.model_validate({"dataset_id": dataset_id, "data": found})
 

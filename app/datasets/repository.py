@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Update, and_, select, update
+from sqlalchemy import ColumnElement, Update, and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from app.db.engine import current_time
+from app.db.job_state import JobStatus
 from app.db.queries import newest
-from app.db.tables import DatasetRow
+from app.db.tables import DatasetRow, JobRow
 
 
 @dataclass(frozen=True)
@@ -125,3 +126,12 @@ def _claimed(claim: Claim) -> Update:
         )
         .execution_options(synchronize_session=False)
     )
+
+
+def count_unfinished_jobs(session: Session, dataset_id: str) -> int:
+    """Jobs that still need the dataset, for training or for testing."""
+    active = (JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.PAUSED)
+    tests_on_it = JobRow.spec["split"]["test_dataset_id"].as_string() == dataset_id
+    is_needed = or_(JobRow.dataset_id == dataset_id, tests_on_it)
+    query = select(func.count()).where(JobRow.status.in_(active), is_needed)
+    return session.scalar(query) or 0

@@ -26,9 +26,8 @@ from app.db.engine import current_time
 from app.db.tables import DatasetRow
 from app.errors import AppError, Conflict, Invalid, NotFound
 from app.ids import is_id, new_id
-from app.jobs import repository as jobs
 from app.storage import BlobStore, ownership
-from app.storage.reclaim import own_existing, reclaim
+from app.storage.ownership import own_existing, reclaim
 
 KEEP_INVALID = timedelta(hours=24)
 MAX_ATTEMPTS = 3
@@ -186,7 +185,7 @@ def delete(database: Database, blobs: BlobStore, dataset_id: str) -> int:
     with database.write() as session:
         repository.lock(session, dataset_id)  # a job that is just being submitted counts
         dataset = get(session, dataset_id)
-        if waiting := jobs.count_unfinished_on(session, dataset_id):
+        if waiting := repository.count_unfinished_jobs(session, dataset_id):
             raise Conflict(f"{waiting} unfinished job(s) need this dataset; cancel them first.", code="dataset_in_use")
         given_up = ownership.disown(session, dataset.id)
         repository.delete(session, dataset)

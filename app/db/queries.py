@@ -1,12 +1,13 @@
-"""Lists as every resource has them: the newest rows first, a page at a time, narrowed by what the client names."""
+"""Queries that several features share: a page of the newest rows of any resource, and the events of a job."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
 
-from app.db.tables import Base
+from app.db.tables import Base, EventRow
 
 Row = TypeVar("Row", bound=Base)
 
@@ -31,3 +32,11 @@ def newest(
     for key, value in (labels or {}).items():
         query = query.where(columns.labels[key].as_string() == value)
     return query
+
+
+def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:
+    """A job's events, oldest first, behind the one that was seen last."""
+    query = select(EventRow).where(EventRow.job_id == job_id).order_by(EventRow.id).limit(limit)
+    if after_id is not None:
+        query = query.where(EventRow.id > after_id)
+    return session.scalars(query).all()

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import text
 
 from app.db.migrate import is_current
-from app.system.readiness import WorkersSign
 from app.web.context import Context, InContext
 
 router = APIRouter(tags=["health"])
@@ -37,30 +36,30 @@ async def livez() -> Liveness:
     operation_id="readyz",
     responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
 )
-def readyz(request: Request, response: Response, context: InContext) -> Readiness:
+def readyz(response: Response, context: InContext) -> Readiness:
     """Database reachable, schema current, storage writable, parser compiled, not about to end; `training` beside it."""
-    found = readiness(request, context)
+    found = readiness(context)
     response.status_code = 200 if found.status == "ready" else 503
     return found
 
 
-def readiness(request: Request, context: Context) -> Readiness:
+def readiness(context: Context) -> Readiness:
     """What an answer depends on, looked at now (blocking)."""
     checks = {
         "database": _outcome(lambda: _ping(context)),
         "migrations": _outcome(lambda: None if is_current(context.database) else "not at head"),
         "storage": _outcome(context.blobs.check_writable),
-        "kernels": "ok" if request.app.state.ingestor.warm else "compiling",
+        "kernels": "ok" if context.readers_warm() else "compiling",
     }
-    if request.app.state.draining:
+    if context.draining:
         checks["draining"] = "this process is about to end"
     ready = all(outcome == "ok" for outcome in checks.values())
-    return Readiness(status="ready" if ready else "not_ready", checks=checks, training=_training(request))
+    return Readiness(status="ready" if ready else "not_ready", checks=checks, training=_training(context))
 
 
-def _training(request: Request) -> Literal["ok", "compiling", "elsewhere"]:
-    sign: WorkersSign | None = request.app.state.workers_sign
-    return "elsewhere" if sign is None else "ok" if sign.ready else "compiling"
+def _training(context: Context) -> Literal["ok", "compiling", "elsewhere"]:
+    workers = context.workers
+    return "elsewhere" if workers is None else "ok" if workers.ready else "compiling"
 
 
 def _ping(context: Context) -> None:

@@ -107,7 +107,6 @@ class Admission:
             value_bytes=matrix.value_bytes if is_raw else seen.value_bytes(n_rows, request.tol),
             squared_norm=mean_squared_norm(self.blobs, dataset) if is_raw else seen.entries / max(1, dataset.n_rows),
             threads=self.settings.threads_a_worker,
-            class_weight=request.class_weight,
             **request.solver_arguments(),
         )
 

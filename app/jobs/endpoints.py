@@ -20,19 +20,11 @@ from app.jobs.model_requests import JobRequest
 from app.jobs.repository import Filters
 from app.jobs.schemas import Event, Job, JobSummary, JobType, Task, Trace, TrainRequest, Validation
 from app.names import Name
-from app.web.context import (
-    Context,
-    CreatedAfter,
-    InContext,
-    InPage,
-    Listing,
-    json_only,
-    label_parameters,
-    listing,
-    no_body,
-)
+from app.web.context import Context, InContext
 from app.web.idempotency import InOnce, Once
 from app.web.long_poll import Wait, preferred_wait, wait_until_done
+from app.web.pagination import InPage, Listing, listing
+from app.web.validation import CreatedAfter, json_only, label_parameters, no_body
 from app.webhooks import service as webhooks
 from app.webhooks.schemas import NewWebhook
 
@@ -178,8 +170,7 @@ async def list_job_events(
     if not wants_stream(request):
         return listing(request, response, page, await run_in_threadpool(look), _show_event)
     await run_in_threadpool(_look(context, job_id))  # an unknown job is refused before the stream begins
-    feed: EventFeed = request.app.state.event_feed
-    return feed.open(job_id, after_id)
+    return context.part(EventFeed).open(job_id, after_id)
 
 
 @router.get("/{job_id}/trace", operation_id="get_job_trace", responses=problems(404))

@@ -19,6 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from app.config import Settings
 from app.db import Database
 from app.db.job_state import JobStatus
+from app.db.queries import list_events
 from app.db.tables import EventRow, JobRow
 from app.errors import Unavailable
 from app.jobs import repository, service
@@ -158,4 +159,4 @@ class EventStream(EventSourceResponse):
         """The job, and then its events: if it has ended, its last event is among them."""
         with self._database.read() as session:
             job = repository.get(session, self._job_id)
-            return job, repository.list_events(session, self._job_id, EVENTS_A_READ, self._after_id)
+            return job, list_events(session, self._job_id, EVENTS_A_READ, self._after_id)

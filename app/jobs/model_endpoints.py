@@ -16,11 +16,12 @@ from app.jobs.model_jobs import Which
 from app.jobs.model_requests import EvaluateOptions, EvaluateRequest, VerifyOptions, VerifyRequest
 from app.jobs.schemas import Job
 from app.models import service as models
-from app.storage.reclaim import reclaim
-from app.web.context import Context, InContext, json_only
+from app.storage.ownership import reclaim
+from app.web.context import Context, InContext
 from app.web.file_response import StoredFile
 from app.web.idempotency import InOnce
 from app.web.media_types import ARROW, CSV, NDJSON, PARQUET
+from app.web.validation import json_only
 
 router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(json_only)])
 

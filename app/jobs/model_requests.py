@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from app.errors import UNION_TAG
-from app.jobs.schemas import Body, TrainRequest
+from app.jobs.schemas import TrainRequest
 from app.names import Labels, Text
+from app.web.validation import Body
 from app.webhooks.schemas import WebhookRequest
 
 Output = Literal[

@@ -80,14 +80,6 @@ def queue_position(session: Session, job: JobRow) -> int:
     return session.scalar(query) or 0
 
 
-def count_unfinished_on(session: Session, dataset_id: str) -> int:
-    active = (JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.PAUSED)
-    tests_on_it = JobRow.spec["split"]["test_dataset_id"].as_string() == dataset_id
-    is_needed = or_(JobRow.dataset_id == dataset_id, tests_on_it)
-    query = select(func.count()).where(JobRow.status.in_(active), is_needed)
-    return session.scalar(query) or 0
-
-
 def any_claimable(session: Session, room: Room | None = None) -> bool:
     """Whether a claim would find something: a look that takes no lock."""
     needed = session.scalar(_next_queued(JobRow.peak_bytes, room))
@@ -215,13 +207,6 @@ def append_event(session: Session, job_id: str, kind: str, data: dict[str, Any])
     event = EventRow(id=event_id, job_id=job_id, type=kind, data=data, created_at=moment)
     session.add(event)
     outbox.enqueue(session, event)
-
-
-def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:
-    query = select(EventRow).where(EventRow.job_id == job_id).order_by(EventRow.id).limit(limit)
-    if after_id is not None:
-        query = query.where(EventRow.id > after_id)
-    return session.scalars(query).all()
 
 
 def jobs_with_news(session: Session, seen: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:

@@ -1,25 +1,21 @@
 """The shapes of a job over HTTP."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 
+import solvers
 from app.errors import UNION_TAG
 from app.names import Labels, Name, Text
 from app.preprocess.spec import Preprocess
+from app.web.validation import Body
 from app.webhooks.schemas import NewWebhook, WebhookRequest
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 JobType = Literal["train", "verify", "evaluate", "predict"]
 Task = Literal["binary", "multiclass", "ordinal", "regression"]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
-
-
-class Body(BaseModel):
-    """A request body: a field that is not known is an error, so that a typing mistake is not a default."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class SplitByShare(Body):
@@ -78,6 +74,43 @@ ClassWeight = Annotated[
     ),
 ]
 
+FIELD_TYPES: dict[str, Any] = {"class_weight": ClassWeight | None}
+"""Of parameters whose JSON is not plainly a word or a number."""
+
+
+def _problem_fields() -> dict[str, Any]:
+    """A field for each parameter of a problem, as solvers/problem/spec.py declares it."""
+    fields: dict[str, Any] = {}
+    for name, parameter in solvers.PARAMETERS.items():
+        limits = {"ge": parameter.low, "gt": parameter.above, "le": parameter.high}
+        number = Annotated[float, Field(**{key: limit for key, limit in limits.items() if limit is not None})]
+        plain = Text if parameter.choices else number if parameter.default is not None else number | None
+        allowed: Any = {"enum": list(parameter.choices)} if parameter.choices else None
+        described = Field(parameter.default, description=parameter.description, json_schema_extra=allowed)
+        fields[name] = (FIELD_TYPES.get(name, plain), described)
+    return fields
+
+
+class TrainingTarget(Body):
+    """What is trained on, and what becomes of it."""
+
+    type: Literal["train"] = "train"
+    dataset_id: Text
+    model: Name | None = Field(None, description="the model's name; default: the dataset's name")
+
+
+if TYPE_CHECKING:
+
+    class ProblemFields(TrainingTarget):
+        """The parameters that this package itself looks at; the others are only passed on."""
+
+        task: str
+        class_weight: ClassWeight | None
+
+else:
+    ProblemFields = create_model("ProblemFields", __base__=TrainingTarget, **_problem_fields())
+
+
 MAX_FOLDS = 50
 CALIBRATION_FOLDS = 5
 DEFAULT_SECONDS = 600.0  # a hopeless job, on unscaled data say, must not hold a worker for ever
@@ -90,28 +123,15 @@ class Stop(Body):
     passes: Annotated[int, Field(ge=1, le=10**9)] | None = None
 
 
-class TrainRequest(Body):
+class TrainRequest(ProblemFields):
     """A training job. `GET /v1/solvers` lists the solvers and what each supports."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"dataset_id": "ds_…", "model": "radar", "split": {"test": 0.2}}]}
     )
 
-    type: Literal["train"] = "train"
-    dataset_id: Text
-    model: Name | None = Field(None, description="the model's name; default: the dataset's name")
-    task: Text = Field("auto", description="auto: what the labels say; the job's result gives the reason")
-    strategy: Text = "ovr"
     solver: Text = "auto"
-    solver_options: dict[str, Any] = {}
-    loss: Text = "auto"
-    p: Annotated[float, Field(ge=1, le=2)] | None = None
-    C: Positive = 1.0
-    c_scale: Text = "sum"
-    bias: Text = "regularized"
-    bias_scale: Positive = 1.0
-    epsilon: Annotated[float, Field(ge=0)] = 0.1
-    class_weight: ClassWeight | None = None
+    solver_options: dict[str, Any] = Field(default_factory=dict)
     preprocess: Preprocess | None = Field(
         None,
         description="null: numbers are used as they are; columns of other kinds or with missing cells as if it were {}",
@@ -135,7 +155,7 @@ class TrainRequest(Body):
         None, description="a model (`mdl_…`, `name`, `name:3`, `name@alias`) whose weights the training starts from"
     )
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    labels: Labels = {}
+    labels: Labels = Field(default_factory=dict)
     webhook: WebhookRequest | None = Field(None, description="an address that is told of this job only")
 
     @property
@@ -148,24 +168,15 @@ class TrainRequest(Body):
         """Whether a split must not part the rows of a group, if there are groups."""
         return not (isinstance(self.split, SplitByShare) and self.split.group is False)
 
+    def problem(self) -> dict[str, Any]:
+        """The parameters of the problem by their names, which are those of `solvers.train` too."""
+        return {name: getattr(self, name) for name in solvers.PARAMETERS}
+
     def solver_arguments(self) -> dict[str, Any]:
         """The part of the request that `solvers.check` and `solvers.train` share, under their names."""
-        same = (
-            "solver",
-            "task",
-            "strategy",
-            "loss",
-            "p",
-            "C",
-            "c_scale",
-            "bias",
-            "bias_scale",
-            "epsilon",
-            "tol",
-            "seed",
-        )
+        run = {name: getattr(self, name) for name in ("solver", "tol", "seed")}
         limits = {"max_seconds": self.stop.seconds, "max_passes": self.stop.passes}
-        return {**{name: getattr(self, name) for name in same}, **limits, "options": self.solver_options}
+        return {**self.problem(), **run, **limits, "options": self.solver_options}
 
 
 class JobError(BaseModel):

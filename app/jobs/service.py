@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 import solvers
 from app.datasets import service as datasets
+from app.db import queries
 from app.db.engine import current_time
 from app.db.job_state import JobStatus
 from app.db.tables import DatasetRow, EventRow, JobRow
@@ -101,7 +102,7 @@ def list_newest(session: Session, limit: int, before_id: str | None, filters: re
 
 def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:
     get(session, job_id)
-    return repository.list_events(session, job_id, limit, after_id)
+    return queries.list_events(session, job_id, limit, after_id)
 
 
 def _refusals(session: Session, request: TrainRequest, dataset: DatasetRow, blobs: BlobStore) -> Iterator[AppError]:
@@ -155,7 +156,6 @@ def _check_solver(request: TrainRequest, dataset: DatasetRow, spec: Preprocess |
             n_features=expected.n_features,
             n_classes=len(dataset.classes) or None,
             sparse=expected.sparse,
-            class_weight=request.class_weight,
             **request.solver_arguments(),
         )
     except solvers.SolverError as error:

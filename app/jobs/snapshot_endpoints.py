@@ -16,8 +16,8 @@ from app.jobs.control import NO_MODEL_YET
 from app.models.repository import Location
 from app.predictions import schemas
 from app.predictions.bodies import known_type
-from app.predictions.model_cache import ServedModel, ServedModels
-from app.predictions.model_request import Edge
+from app.predictions.model_cache import ModelCache, ServedModel
+from app.predictions.model_request import ModelRequest
 from app.predictions.replies import negotiated
 from app.predictions.service import predict_with
 from app.web.context import Context, InContext
@@ -58,18 +58,18 @@ class Standing(NamedTuple):
 )
 async def predict_with_job(job_id: str, context: InContext, request: Request) -> Response:
     """Label and score rows with a job's model as it stands. In the first second of its training: 409 `no_model_yet`."""
-    edge = Edge(request)
-    content_type, accept, index_base = edge.content_type, edge.accept, edge.index_base
+    asked = ModelRequest(request)
+    content_type, accept, index_base = asked.content_type, asked.accept, asked.index_base
     known_type(content_type)
     negotiated(accept)
-    body = await edge.body()
-    standing = await run_in_threadpool(find, context, request.app.state.served_models, job_id)
+    body = await asked.body()
+    standing = await run_in_threadpool(find, context, context.part(ModelCache), job_id)
     respond = partial(predict_with, standing.model, body, content_type, accept, snapshot=standing.said)
-    reply = await run_in_threadpool(respond, wanted=edge.wanted, index_base=index_base)
+    reply = await run_in_threadpool(respond, wanted=asked.wanted, index_base=index_base)
     return Response(reply.content, media_type=reply.media_type, headers=dict(reply.headers))
 
 
-def find(context: Context, served: ServedModels, job_id: str) -> Standing:
+def find(context: Context, served: ModelCache, job_id: str) -> Standing:
     """The newest model of a job. Raises NotFound, or Conflict if it has none."""
     for _ in range(MOST_LOOKS):
         with context.database.read() as session:
@@ -91,7 +91,7 @@ def find(context: Context, served: ServedModels, job_id: str) -> Standing:
     raise Conflict(detail, code=NO_MODEL_YET, headers={"Retry-After": "1"})
 
 
-def _snapshot(served: ServedModels, job: JobRow, blob: str) -> Standing:
+def _snapshot(served: ModelCache, job: JobRow, blob: str) -> Standing:
     model = replace(served.open_file(Location(blob, job.model_name, 0, blob)), id=job.id)
     card = model.file.header.card
     figures = {"passes": card["passes"], "relative_gap": card["relative_gap"]}

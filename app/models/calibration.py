@@ -16,7 +16,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from app.models.file import CorruptModel, ModelFile
+from app.errors import CorruptModel
+from app.models.file import ModelFile
 from app.tabular.types import Array
 
 Method = Literal["platt", "isotonic"]

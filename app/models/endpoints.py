@@ -10,11 +10,14 @@ from app.errors import NotFound, problems
 from app.models import file, service
 from app.models.repository import Filters
 from app.models.schemas import Model, ModelSummary, StrongestWeights, Weights
+from app.models.serving import Serving
 from app.models.weights import all_weights, npy_weights, strongest_weights
 from app.names import Name
-from app.storage.reclaim import reclaim
-from app.web.context import CreatedAfter, InContext, InPage, Listing, listing
+from app.storage.ownership import reclaim
+from app.web.context import InContext
 from app.web.idempotency import InOnce
+from app.web.pagination import InPage, Listing, listing
+from app.web.validation import CreatedAfter
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
@@ -80,7 +83,6 @@ def get_model_weights(
 def delete_model(
     ref: str,
     context: InContext,
-    request: Request,
     purge: Annotated[bool, Query(description="free its bytes too, also of a model that was deleted before")] = False,
 ) -> None:
     """Hide a model: it no longer answers, and its version number is not used again. 409 while an alias uses it."""
@@ -90,17 +92,17 @@ def delete_model(
             model, freed = service.purge(session, ref)
         else:
             model = service.delete(session, ref)
-    request.app.state.served_models.forget(model.id)
+    context.part(Serving).forget(model.id)
     if freed:
         reclaim(context.database, context.blobs, freed)
 
 
 @router.post("/{ref}/restore", operation_id="restore_model", responses=problems(404, 409))
-def restore_model(ref: str, once: InOnce, request: Request) -> Model:
+def restore_model(ref: str, context: InContext, once: InOnce) -> Model:
     """Take a deletion back, by id or `name:version`; not once the model was purged."""
     with once.write() as session:
         restored = once.answer(show(session, service.restore(session, ref)))
-    request.app.state.served_models.forget_reference(restored.name)  # its newest version may be another one now
+    context.part(Serving).forget_reference(restored.name)  # its newest version may be another one now
     return restored
 
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from app.errors import CorruptModel
 from app.tabular.types import Array
 
 MAGIC = b"HYPRPLN1"
@@ -27,10 +28,6 @@ ALIGNMENT = 64
 MAX_HEADER_BYTES = 1 << 30
 
 Task = Literal["binary", "multiclass", "ordinal", "regression"]
-
-
-class CorruptModel(Exception):
-    """The file is not a model file, or not one that this version can read."""
 
 
 class ArrayEntry(BaseModel):

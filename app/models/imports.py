@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from app import __version__
 from app.db.engine import current_time
 from app.db.tables import ModelRow
-from app.errors import UnsupportedMediaType, invalid_field
+from app.errors import CorruptModel, UnsupportedMediaType, invalid_field
 from app.ids import new_id
 from app.models import file, service
 from app.models.calibration import Calibration
@@ -24,7 +24,6 @@ from app.models.exports import FORMATS, json_document, liblinear
 from app.models.exports import safetensors as tensors
 from app.models.exports.probe import probe_of
 from app.models.exports.subject import Subject
-from app.models.file import CorruptModel
 from app.models.model_parts import Parts, check_claims
 from app.models.schemas import Certificate
 from app.storage import BlobStore

@@ -9,8 +9,9 @@ from app.predictions import mlflow_invocations as mlflow
 from app.predictions import schemas, service
 from app.predictions.bodies import known_type, rows_in
 from app.predictions.explain import explain_with
-from app.predictions.model_request import DirectRoute, Edge
+from app.predictions.model_request import ModelRequest
 from app.predictions.replies import negotiated
+from app.web.fast_route import DirectRoute
 
 router = APIRouter(prefix="/v1/models", tags=["predictions"], route_class=DirectRoute)
 
@@ -27,20 +28,20 @@ router = APIRouter(prefix="/v1/models", tags=["predictions"], route_class=Direct
 )
 async def predict(ref: str, request: Request) -> Response:
     """Label and score rows. `ref` is a model's id, its name (newest version), `name:version` or `name@alias`."""
-    edge = Edge(request)
-    content_type, accept, index_base = edge.content_type, edge.accept, edge.index_base
+    asked = ModelRequest(request)
+    content_type, accept, index_base = asked.content_type, asked.accept, asked.index_base
     known_type(content_type)  # what cannot be read or answered is refused before it is received
     negotiated(accept)
-    body = await edge.body()
+    body = await asked.body()
     respond = partial(
         service.predict_with,
         body=body,
         content_type=content_type,
         accept=accept,
-        wanted=edge.wanted,
+        wanted=asked.wanted,
         index_base=index_base,
     )
-    return await edge.answer(ref, body, respond, partial(rows_in, body, content_type, index_base=index_base))
+    return await asked.answer(ref, body, respond, partial(rows_in, body, content_type, index_base=index_base))
 
 
 @router.post(
@@ -55,12 +56,12 @@ async def predict(ref: str, request: Request) -> Response:
 )
 async def invoke_model(ref: str, request: Request) -> Response:
     """Predict as MLflow's scoring server does: its four JSON shapes or CSV in, a label a row out."""
-    edge = Edge(request)
-    content_type = edge.content_type
+    asked = ModelRequest(request)
+    content_type = asked.content_type
     known_type(content_type)
-    body = await edge.body()
+    body = await asked.body()
     respond = partial(mlflow.invoke_with, body=body, content_type=content_type)
-    return await edge.answer(ref, body, respond, partial(mlflow.rows_in, body, content_type))
+    return await asked.answer(ref, body, respond, partial(mlflow.rows_in, body, content_type))
 
 
 @router.post(
@@ -75,9 +76,9 @@ async def invoke_model(ref: str, request: Request) -> Response:
 )
 async def explain_predictions(ref: str, request: Request) -> Response:
     """What made the score of each row: its strongest features by name, the others summed. Rows as in predict."""
-    edge = Edge(request)
-    content_type, top, index_base = edge.content_type, edge.top, edge.index_base
+    asked = ModelRequest(request)
+    content_type, top, index_base = asked.content_type, asked.top, asked.index_base
     known_type(content_type)
-    body = await edge.body()
+    body = await asked.body()
     respond = partial(explain_with, body=body, content_type=content_type, top=top, index_base=index_base)
-    return await edge.answer(ref, body, respond, partial(rows_in, body, content_type, index_base=index_base))
+    return await asked.answer(ref, body, respond, partial(rows_in, body, content_type, index_base=index_base))

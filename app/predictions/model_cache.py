@@ -59,7 +59,7 @@ class _Trusted(NamedTuple):
     until: float
 
 
-class ServedModels:
+class ModelCache:
     """Finds a model by reference and keeps the recently used ones open."""
 
     def __init__(self, database: Database, blobs: BlobStore, max_bytes: int) -> None:

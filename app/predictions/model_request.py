@@ -1,24 +1,21 @@
 """What every route that answers from a model shares: finding the model, the thread, the shadow."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
-from typing import Any
 
 from fastapi import Request, Response
-from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
-from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from app.errors import UnsupportedMediaType, invalid_field
 from app.predictions import service
-from app.predictions.model_cache import ServedModel, ServedModels
+from app.predictions.model_cache import ModelCache, ServedModel
 from app.predictions.model_features import Features
 from app.predictions.replies import Reply
 from app.predictions.rows import Rows
 from app.predictions.shadow import Shadows
-from app.web.context import known_query_only
+from app.web.context import context_of
 from app.web.media_types import NPY
 
 # A body of this size is parsed and scored in well under a millisecond; larger ones go to a thread. Numbers that need no
@@ -29,14 +26,14 @@ BINARY_TYPES = frozenset({NPY, "application/octet-stream"})
 MAX_TOP = 1000
 HEADER_LENGTH = "Inference-Header-Content-Length"
 RAW_HEADER_LENGTH = HEADER_LENGTH.lower().encode()
-REFUSAL = "hyperplane.refusal"  # in a request's scope: what its direct route has raised
 
 
-class Edge:
-    """One request to one model; it reads its parameters itself, see `DirectRoute`."""
+class ModelRequest:
+    """One request to one model; it reads its parameters itself, see web/fast_route.py."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
+        self._context = context_of(request)
         self._headers: dict[bytes, bytes] = dict(request.scope["headers"])  # looked into several times
         self._query: Mapping[str, str] = request.query_params if request.scope["query_string"] else {}
 
@@ -89,7 +86,7 @@ class Edge:
 
     async def model(self, reference: str) -> ServedModel:
         """Without a thread if it is at hand."""
-        served: ServedModels = self._request.app.state.served_models
+        served = self._context.part(ModelCache)
         known = served.recall(reference, self._routing_key)
         return known if known is not None else await run_in_threadpool(served.find, reference, self._routing_key)
 
@@ -100,7 +97,7 @@ class Edge:
         model = await self.model(reference)
         at_most = INLINE_BINARY_BYTES if self.is_binary else INLINE_BYTES
         reply = respond(model) if len(body) <= at_most else await run_in_threadpool(respond, model)
-        shadows: Shadows = self._request.app.state.shadows
+        shadows = self._context.part(Shadows)
         shadows.mirror(reference, model, partial(service.judge, read=read), len(body))
         return _Answer(reply)
 
@@ -141,63 +138,3 @@ def _content_type(media_type: str) -> bytes:
 @lru_cache(maxsize=1024)  # the same few with every answer of a model
 def _raw_header(name: str, value: str) -> tuple[bytes, bytes]:
     return name.lower().encode("latin-1"), value.encode("latin-1")
-
-
-class DirectRoute(APIRoute):
-    """A route whose function takes the path's parameters and the request, called without FastAPI's resolution of them.
-
-    That, and the stacks in which FastAPI keeps what dependencies leave open, cost more than the prediction of a row.
-    The document is the same; a refusal is answered by the application's handlers, as everywhere.
-    """
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **described: Any) -> None:
-        super().__init__(path, endpoint, **described)
-        self.app = self._routed
-
-    async def respond(self, scope: Scope, receive: Receive) -> Response:
-        request = Request(scope, receive)
-        if scope["query_string"]:
-            await known_query_only(request)
-        response: Response = await self.endpoint(request=request, **scope["path_params"])
-        return response
-
-    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (refusal := scope.get(REFUSAL)) is not None:
-            raise refusal
-        response = await self.respond(scope, receive)
-        await response(scope, receive, send)
-
-
-class DirectRoutes:
-    """ASGI middleware that calls direct routes without the layers and the search in front of all routes.
-
-    Only an answer is given here. What a route refuses goes the way of every request, and is raised again at its end.
-    """
-
-    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
-        self._app = app
-        self._routes: dict[str, list[DirectRoute]] = {}  # by the last part of their path
-        for route in routes:
-            if isinstance(route, DirectRoute):
-                self._routes.setdefault(route.path.rpartition("/")[2], []).append(route)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = None
-        if (route := self._matching(scope)) is not None:
-            try:
-                response = await route.respond(scope, receive)
-            except Exception as refusal:
-                scope[REFUSAL] = refusal
-        await (self._app if response is None else response)(scope, receive, send)
-
-    def _matching(self, scope: Scope) -> DirectRoute | None:
-        if scope["type"] != "http" or scope["method"] != "POST" or scope.get("root_path"):
-            return None
-        if scope.get("fastapi.telemetry") is not None:  # its spans are made by the layers
-            return None
-        path: str = scope["path"]
-        for route in self._routes.get(path[path.rfind("/") + 1 :], ()):
-            if found := route.path_regex.match(path):
-                scope["route"], scope["path_params"] = route, found.groupdict()
-                return route
-        return None

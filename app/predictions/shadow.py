@@ -16,7 +16,7 @@ import numpy as np
 
 from app.errors import AppError
 from app.models.repository import Location
-from app.predictions.model_cache import ServedModel, ServedModels
+from app.predictions.model_cache import ModelCache, ServedModel
 from app.tabular.types import Array
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class _Count:
 class Shadows:
     """Scores mirrored requests in a thread of its own and keeps count, for each alias, of how the shadow differs."""
 
-    def __init__(self, served: ServedModels) -> None:
+    def __init__(self, served: ModelCache) -> None:
         self._served = served
         self._waiting: queue.SimpleQueue[_Mirrored | None] = queue.SimpleQueue()
         self._waiting_bytes = 0

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app.models.file import CorruptModel
+from app.errors import CorruptModel
 from app.preprocess.categorical import HashedLevels, OneHot
 from app.preprocess.dates import Dates
 from app.preprocess.features import Encoder

@@ -26,7 +26,7 @@ from functools import partial
 from app.config import Settings
 from app.system import resources as machine
 from app.system.forkserver import FOR_READING, FOR_TRAINING, copy_process, settle, start_forkserver
-from app.system.readiness import WorkersSign
+from app.system.readiness import WorkersReady
 
 START_SECONDS = 60.0
 CALM_SECONDS = 10.0  # a child that lived this long before it died is restarted at once
@@ -102,7 +102,7 @@ def launch(settings: Settings) -> int:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    sign = WorkersSign()
+    sign = WorkersReady()
     children = _children(settings, sockets, sign)
     try:
         has_key = _in_child(_prepare_database, settings, meanwhile=_load)
@@ -126,24 +126,26 @@ def launch(settings: Settings) -> int:
         _stop(children, settings.drain_seconds + 2.0)
 
 
-def run_api(settings: Settings, listening: list[int], wake_fd: int | None, sign: WorkersSign | None) -> None:
+def run_api(settings: Settings, listening: list[int], wake_fd: int | None, sign: WorkersReady | None) -> None:
     """One HTTP process on sockets that are bound; `sign` is that of the workers beside it."""
     start_forkserver(FOR_READING, copied=True)
     _follow_parent()
 
     from app.main import create_app
     from app.runtime.server import Server
+    from app.web.context import context_of
 
     app = create_app(settings)
-    app.state.workers_sign = sign
+    context = context_of(app)
+    context.workers = sign
     if wake_fd is not None:
-        app.state.context.database.on_announced = waker(wake_fd)
+        context.database.on_announced = waker(wake_fd)
     if not Server(app, settings).serve_until_stopped([socket.socket(fileno=fd) for fd in listening]):
         raise SystemExit(3)
 
 
 def run_worker(
-    settings: Settings, wake_fd: int | None = None, sign: WorkersSign | None = None, *, has_parent: bool = False
+    settings: Settings, wake_fd: int | None = None, sign: WorkersReady | None = None, *, has_parent: bool = False
 ) -> None:
     machine.lower_priority(LOWER_PRIORITY)
     start_forkserver(FOR_TRAINING, copied=True)  # before the import below: if it loads something, both do, side by side
@@ -242,7 +244,7 @@ def _prepare_database(settings: Settings) -> bool:
     return has_key
 
 
-def _children(settings: Settings, sockets: list[socket.socket], sign: WorkersSign) -> list[Child]:
+def _children(settings: Settings, sockets: list[socket.socket], sign: WorkersReady) -> list[Child]:
     fds = tuple(one.fileno() for one in sockets)
     if not settings.workers:
         serve = partial(run_api, settings, list(fds), None, None)
@@ -305,7 +307,7 @@ def _print_welcome(settings: Settings, has_key: bool) -> None:
     )
 
 
-def _watch(children: list[Child], stopping: threading.Event, sign: WorkersSign | None) -> None:
+def _watch(children: list[Child], stopping: threading.Event, sign: WorkersReady | None) -> None:
     notice_at = time.monotonic() + NOTICE_SECONDS
     while not stopping.wait(LOOK_SECONDS):
         if sign is not None and time.monotonic() >= notice_at:

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.config import Settings
+from app.web.context import context_of
 from app.web.long_poll import end_waits
 
 LINGER_SECONDS = 1.0
@@ -49,7 +50,7 @@ class Server(uvicorn.Server):
         return self.started
 
     def handle_exit(self, *arguments: Any) -> None:
-        self._application.state.draining = True
+        context_of(self._application).draining = True
         self._application.state.event_feed.close()  # a stream would hold up the end until its patience is over
         end_waits()
         self._close_once_answered()

@@ -1,14 +1,24 @@
-"""Ownership of blobs: which row keeps which file alive."""
+"""Ownership of blobs: which row keeps which file alive, and how bytes that no row owns are freed at once.
+
+Whoever owns blobs that others may give up takes `lock` first, and checks at the end of its unit of work that they are
+still there; so does whoever deletes. One of the two comes first, and the other one sees what it did.
+"""
 
 from collections.abc import Collection, Mapping
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from app.db import Database
 from app.db.tables import BlobOwnerRow
+from app.storage.blobs import BlobStore
 
 # Any fixed number: on PostgreSQL, who gains a blob and who deletes unowned ones must not do so at once.
 POSTGRESQL_LOCK = 7_165_318_228
+
+
+class BlobsGone(Exception):
+    """A blob was deleted between the moment it was found to be there and the moment it was to be owned."""
 
 
 def lock(session: Session) -> None:
@@ -51,3 +61,19 @@ def owners(session: Session) -> dict[str, list[str]]:
     for sha256, owner_id in session.execute(select(BlobOwnerRow.sha256, BlobOwnerRow.owner_id)):
         found.setdefault(sha256, []).append(owner_id)
     return found
+
+
+def own_existing(session: Session, blobs: BlobStore, owner_id: str, sizes: Mapping[str, int]) -> None:
+    """Own blobs that others may be giving up right now. Raises BlobsGone: make them again."""
+    lock(session)
+    own(session, owner_id, sizes)
+    if not all(blobs.path(sha256).exists() for sha256 in sizes):
+        raise BlobsGone
+
+
+def reclaim(database: Database, blobs: BlobStore, candidates: Collection[str]) -> int:
+    """Delete those of these blobs that nobody owns; returns the bytes freed. A crash leaves the rest to the sweep."""
+    with database.write() as session:
+        lock(session)
+        owned = owned_among(session, candidates)
+        return sum(blobs.remove(sha256) for sha256 in candidates if sha256 not in owned)

@@ -3,7 +3,7 @@
 import mmap
 
 
-class WorkersSign:
+class WorkersReady:
     """Made before processes are forked. Workers have kernels to load, and on a new machine to compile, first."""
 
     def __init__(self) -> None:

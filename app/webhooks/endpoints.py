@@ -7,8 +7,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from app.db.tables import DeliveryRow, WebhookRow
 from app.errors import problems
 from app.names import Text
-from app.web.context import InContext, InPage, Listing, json_only, listing, no_body
+from app.web.context import InContext
 from app.web.idempotency import InOnce
+from app.web.pagination import InPage, Listing, listing
+from app.web.validation import json_only, no_body
 from app.webhooks import service
 from app.webhooks.schemas import Delivery, NewWebhook, Webhook, WebhookRequest
 

@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 
 from app.config import Settings
 from app.db.engine import current_time
+from app.db.queries import list_events
 from app.db.tables import DeliveryRow, WebhookRow
 from app.errors import Conflict, NotFound, invalid_field
 from app.ids import is_id, new_id
-from app.jobs import repository as jobs
 from app.webhooks import repository
 from app.webhooks.address import RefusedAddress, check_url
 from app.webhooks.repository import DELIVERED, GIVEN_UP, OPEN, WAITING, Claim
@@ -45,7 +45,7 @@ def attach(session: Session, settings: Settings, request: WebhookRequest, job_id
     """An address that is told of one job only, from its first event on."""
     check_address(settings, request, "webhook.url")
     webhook = _add(session, request, job_id)
-    for event in jobs.list_events(session, job_id, 100, None):
+    for event in list_events(session, job_id, 100, None):
         repository.enqueue_for(session, event, webhook)
     return webhook
 

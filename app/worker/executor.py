@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from app.jobs import queue
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim
-from app.storage.reclaim import reclaim
+from app.storage.ownership import reclaim
 from app.worker.failures import PermanentFailure, Stopped, TransientFailure
 from app.worker.kinds import WORK_OF_TYPE
 from app.worker.slot import StopReason

@@ -26,7 +26,7 @@ from app.jobs.repository import Claim, Room
 from app.storage import BlobStore, ownership
 from app.system import resources as machine
 from app.system.forkserver import FOR_TRAINING, start_forkserver
-from app.system.readiness import WorkersSign
+from app.system.readiness import WorkersReady
 from app.worker.slot import DONE, GIVE_BACK, READY, Slot, StopReason
 from app.worker.wakeup import Doorbell
 
@@ -60,10 +60,10 @@ class Every:
 
 
 class Supervisor:
-    def __init__(self, settings: Settings, wake_fd: int | None = None, sign: WorkersSign | None = None) -> None:
+    def __init__(self, settings: Settings, wake_fd: int | None = None, sign: WorkersReady | None = None) -> None:
         """`wake_fd` is the end of a pipe through which the API beside this wakes it; by `sign` that API knows of us."""
         self._settings = settings
-        self._sign = sign or WorkersSign()
+        self._sign = sign or WorkersReady()
         self._database = Database(settings.resolved_database_url)
         self._doorbell = Doorbell(self._database, settings.poll_seconds, wake_fd)
         self._blobs = BlobStore(settings.data_dir)

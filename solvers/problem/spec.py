@@ -64,7 +64,9 @@ class Parameter:
 class Parameters(TypedDict, total=False):
     """The parameters of a problem, as every function that takes a problem takes them by keyword."""
 
-    task: Annotated[str, Parameter("auto", "what is learned; auto: what the labels suggest", TASKS)]
+    task: Annotated[
+        str, Parameter("auto", "what is learned; auto: what the labels suggest, and the result says why", TASKS)
+    ]
     strategy: Annotated[str, Parameter("ovr", "several classes: one problem each (ovr) or one for all", STRATEGIES)]
     loss: Annotated[str, Parameter("auto", "what an error costs; auto: the task's first loss", LOSSES)]
     p: Annotated[float | None, Parameter(None, "the exponent of loss hinge_p; null otherwise", low=1.0, high=2.0)]

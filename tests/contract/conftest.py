@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from app.db import Database
+from app.predictions.shadow import Shadows
+from app.web.context import context_of
 from tests.support.builders import empty_tables, migrated_database
 from tests.support.model_registry import Registry
 
@@ -25,7 +27,7 @@ def database(module_database: Database) -> Database:
 def module_registry(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     registry = Registry(module_database, tmp_path_factory.mktemp("data"))
     yield registry
-    registry.http.app.state.context.database.close()
+    context_of(registry.http.app).database.close()
 
 
 @pytest.fixture
@@ -33,4 +35,4 @@ def registry(module_registry: Registry, database: Database) -> Iterator[Registry
     assert module_registry.database is database, "another database was emptied"
     module_registry.begin()
     yield module_registry
-    module_registry.http.app.state.shadows.stop()
+    context_of(module_registry.http.app).part(Shadows).stop()

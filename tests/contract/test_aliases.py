@@ -8,6 +8,8 @@ import pytest
 from sqlalchemy.engine import Connection
 
 from app.models import repository
+from app.predictions.shadow import Shadows
+from app.web.context import context_of
 from tests.support.builders import checked_problem
 from tests.support.model_registry import Registry
 
@@ -219,7 +221,7 @@ def test_a_shadow_is_compared_and_never_answers(registry: Registry) -> None:
     for _ in range(3):
         body = {"instances": [[1.0], [-2.0], [0.5]]}
         assert registry.post("m@prod/predict", json=body).json()["version"] == 1
-    registry.http.app.state.shadows.stop()
+    context_of(registry.http.app).part(Shadows).stop()
     assert registry.get("m/aliases/prod")["shadow_stats"] == {
         **{"version": 3, "requests": 3, "rows": 9, "label_differences": 0, "failures": 0, "dropped": 0},
         **{"mean_score_difference": pytest.approx(2 * 3.5 / 3), "max_score_difference": 4.0},

@@ -24,7 +24,7 @@ from app.ids import new_id
 from app.jobs import queue
 from app.models import service as models
 from app.storage import BlobStore, ownership
-from app.storage.reclaim import reclaim
+from app.storage.ownership import reclaim
 from tests.support.builders import (
     dataset_row,
     migrated_database,

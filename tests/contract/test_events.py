@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.db import Database
+from app.db.queries import list_events
 from app.db.tables import EventRow
 from app.ids import following_id, new_id
 from app.jobs import events as events_module
@@ -26,7 +27,7 @@ def append(database: Database, job_id: str, number: int) -> None:
 
 def events(database: Database, job_id: str, after_id: str | None = None, limit: int = 1000) -> list[EventRow]:
     with database.read() as session:
-        return list(repository.list_events(session, job_id, limit, after_id))
+        return list(list_events(session, job_id, limit, after_id))
 
 
 def numbers(database: Database, job_id: str) -> list[int]:

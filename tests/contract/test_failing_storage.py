@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.main import create_app
+from app.web.context import context_of
 from tests.support.builders import InProcess, checked_problem, migrated_database, temporary_settings
 
 
@@ -25,7 +26,7 @@ def test_an_upload_that_cannot_be_stored_may_be_tried_again(
         def fail(*_: Any) -> None:
             raise OSError(number, "made up")
 
-        monkeypatch.setattr(app.state.context.blobs, "stage", fail)
+        monkeypatch.setattr(context_of(app).blobs, "stage", fail)
         answer = InProcess(app).post("/v1/datasets", content=b"a,y\n1,2\n", headers={"Content-Type": "text/csv"})
         assert checked_problem(answer, status)["retryable"]
-        app.state.context.database.close()
+        context_of(app).database.close()

@@ -19,7 +19,7 @@ from app.jobs import service as jobs
 from app.keys import guard
 from app.keys import service as keys
 from app.main import create_app
-from app.predictions.model_cache import ServedModels
+from app.predictions.model_cache import ModelCache
 from tests.support.builders import NOBODY, InProcess, checked_problem, in_chunks, migrated_database, temporary_settings
 
 OPEN = {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/v2/health/live"), ("GET", "/v2/health/ready")}
@@ -361,7 +361,7 @@ def test_a_crash_is_told_without_its_inside(http: InProcess, monkeypatch: pytest
         raise RuntimeError("a secret of the inside")
 
     monkeypatch.setattr(jobs, "list_newest", crash)
-    monkeypatch.setattr(ServedModels, "recall", crash)
+    monkeypatch.setattr(ModelCache, "recall", crash)
     for response in (http.get("/v1/jobs"), http.post("/v1/models/m/predict", json={"instances": [[1.0]]})):
         assert checked_problem(response, 500)["code"] == "internal"
         assert response.headers["connection"] == "close"

@@ -7,7 +7,8 @@ import pytest
 
 from app.db import Database
 from app.main import create_app
-from app.system.readiness import WorkersSign
+from app.system.readiness import WorkersReady
+from app.web.context import context_of
 from tests.support.builders import InProcess, temporary_settings
 
 
@@ -15,15 +16,15 @@ from tests.support.builders import InProcess, temporary_settings
 def http(database: Database, tmp_path: Path) -> Iterator[InProcess]:
     url = database.url.render_as_string(hide_password=False)
     app = create_app(temporary_settings(tmp_path, database_url=url))
-    app.state.ingestor.warm = True
+    context_of(app).readers_warm = lambda: True
     yield InProcess(app)
-    app.state.context.database.close()
+    context_of(app).database.close()
 
 
 def test_workers_that_compile_are_told_of_and_hold_up_nothing_else(http: InProcess) -> None:
     answer = http.get("/readyz")
     assert (answer.status_code, answer.json()["status"], answer.json()["training"]) == (200, "ready", "elsewhere")
-    sign = http.app.state.workers_sign = WorkersSign()
+    sign = context_of(http.app).workers = WorkersReady()
     for ready, said in ((False, "compiling"), (True, "ok"), (False, "compiling")):
         sign.ready = ready
         answer = http.get("/readyz")
@@ -33,9 +34,10 @@ def test_workers_that_compile_are_told_of_and_hold_up_nothing_else(http: InProce
 
 
 def test_what_is_missing_is_named(http: InProcess) -> None:
-    http.app.state.ingestor.warm = False
+    context = context_of(http.app)
+    context.readers_warm = lambda: False
     answer = http.get("/readyz")
     assert (answer.status_code, answer.json()["status"]) == (503, "not_ready")
     assert answer.json()["checks"]["kernels"] == "compiling"
-    http.app.state.ingestor.warm = http.app.state.draining = True
+    context.draining = True
     assert "draining" in http.get("/readyz").json()["checks"]

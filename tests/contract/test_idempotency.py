@@ -21,6 +21,7 @@ from app.models import service as models
 from app.storage import BlobStore
 from app.web import idempotency as once
 from app.web import idempotency_keys as repository
+from app.web.context import context_of
 from tests.support.builders import (
     InProcess,
     checked_problem,
@@ -43,7 +44,7 @@ def http(database: Database, tmp_path: Path) -> Iterator[InProcess]:
     url = database.url.render_as_string(hide_password=False)
     app = create_app(temporary_settings(tmp_path, database_url=url, lease_seconds=60.0))
     yield InProcess(app)
-    app.state.context.database.close()
+    context_of(app).database.close()
 
 
 @pytest.fixture
@@ -302,7 +303,7 @@ def test_a_claim_is_renewed_while_the_body_comes(database: Database, tmp_path: P
         yield FILE[5:]
 
     assert upload(InProcess(app), slowly()).status_code == 201
-    app.state.context.database.close()
+    context_of(app).database.close()
 
 
 def test_what_is_kept_names_the_request_and_not_its_content(

@@ -10,6 +10,7 @@ from app.db import Database
 from app.main import create_app
 from app.models import service as models
 from app.storage import BlobStore
+from app.web.context import context_of
 from app.web.long_poll import preferred_wait
 from tests.support.builders import (
     InProcess,
@@ -29,7 +30,7 @@ def http(database: Database, tmp_path: Path) -> Iterator[InProcess]:
     url = database.url.render_as_string(hide_password=False)
     app = create_app(temporary_settings(tmp_path, database_url=url, memory_budget_bytes=BUDGET_BYTES))
     yield InProcess(app)
-    app.state.context.database.close()
+    context_of(app).database.close()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from app.preprocess.document import from_document, read_inputs, to_document
 from app.preprocess.fit import fit
 from app.preprocess.spec import Preprocess
 from app.storage import BlobStore
+from app.web.context import context_of
 from tests.support.builders import (
     InProcess,
     checked_problem,
@@ -76,7 +77,7 @@ class Api(InProcess):
 def api(database: Database, tmp_path: Path) -> Iterator[Api]:
     api = Api(database, tmp_path)
     yield api
-    api.app.state.context.database.close()
+    context_of(api.app).database.close()
 
 
 def classes_of(*labels: Any) -> list[Json]:

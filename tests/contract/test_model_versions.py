@@ -4,7 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from app.admin.integrity import verify_storage
 from app.models import service as models
+from app.predictions.model_cache import ModelCache
 from app.storage import ownership
+from app.web.context import context_of
 from tests.support.builders import checked_problem, model_bytes, model_row, queued_jobs
 from tests.support.model_registry import CARD, Registry
 
@@ -74,7 +76,7 @@ def test_whoever_comes_first_a_restored_model_has_its_bytes(registry: Registry) 
             restored = threads.submit(registry.http.post, "/v1/models/m:4/restore")
         assert purged.result().status_code == 204
         assert restored.result().status_code in (200, 409)
-        registry.http.app.state.served_models.forget_reference("m:4")
+        context_of(registry.http.app).part(ModelCache).forget_reference("m:4")
         alive = registry.http.get("/v1/models/m:4").status_code == 200
         assert not alive, "a purge is not taken back"
         with registry.database.write() as session:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from app.db import Database
 from app.db.engine import current_time
 from app.db.job_state import FINAL, TRANSITIONS, JobStatus, check_transition
+from app.db.queries import list_events
 from app.db.tables import BlobOwnerRow, JobRow, ModelNameRow, ModelRow
 from app.jobs import control, queue, repository, service
 from app.jobs.queue import LeaseLost
@@ -63,7 +64,7 @@ def look(database: Database, job_id: str) -> tuple[dict[str, Any], list[tuple[st
     """Everything that is stored about a job."""
     job = get(database, job_id)
     with database.read() as session:
-        events = repository.list_events(session, job_id, 1000, None)
+        events = list_events(session, job_id, 1000, None)
     columns = {name: getattr(job, name) for name in JobRow.__mapper__.columns.keys()}  # noqa: SIM118
     return columns, [(event.id, event.type) for event in events]
 

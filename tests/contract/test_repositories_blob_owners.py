@@ -11,7 +11,7 @@ from app.db import Database
 from app.db.tables import BlobOwnerRow
 from app.storage import BlobStore
 from app.storage import ownership as repository
-from app.storage.reclaim import BlobsGone, own_existing, reclaim
+from app.storage.ownership import BlobsGone, own_existing, reclaim
 from tests.support.builders import count_rows, interrupted_write
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import StatementError
 
+from app.datasets.repository import count_unfinished_jobs
 from app.db import Database
 from app.db.job_state import JobStatus
+from app.db.queries import list_events
 from app.db.tables import JobRow
 from app.jobs import repository
 from tests.support.builders import NOBODY, count_rows, job_row
@@ -121,8 +123,8 @@ def test_only_queued_and_running_jobs_keep_a_dataset_busy(database: Database) ->
     store(database, *(job_row(status=status, dataset_id="ds_a") for status in JobStatus))
     store(database, job_row(dataset_id="ds_b"))
     with database.read() as session:
-        assert repository.count_unfinished_on(session, "ds_a") == 3
-        assert repository.count_unfinished_on(session, "ds_c") == 0
+        assert count_unfinished_jobs(session, "ds_a") == 3
+        assert count_unfinished_jobs(session, "ds_c") == 0
 
 
 def test_events_are_told_oldest_first_in_pages_and_apart_for_each_job(database: Database) -> None:
@@ -132,8 +134,8 @@ def test_events_are_told_oldest_first_in_pages_and_apart_for_each_job(database: 
             repository.append_event(session, job_id, "job.progress", {"number": number})
         repository.append_event(session, other, "job.running", {})
     with database.read() as session:
-        events = repository.list_events(session, job_id, 100, None)
+        events = list_events(session, job_id, 100, None)
         assert [event.type for event in events] == ["job.queued", *["job.progress"] * 4]
         assert [event.data for event in events[1:]] == [{"number": number} for number in range(4)]
-        page = repository.list_events(session, job_id, 2, events[1].id)
+        page = list_events(session, job_id, 2, events[1].id)
         assert [event.id for event in page] == [events[2].id, events[3].id]

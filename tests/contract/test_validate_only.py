@@ -10,6 +10,7 @@ import pytest
 from app.db.tables import EventRow, JobRow
 from app.main import create_app
 from app.storage import ownership
+from app.web.context import context_of
 from tests.support.builders import (
     InProcess,
     checked_problem,
@@ -27,7 +28,7 @@ class Api:
         settings = temporary_settings(folder, database_url=database_url, memory_budget_bytes=1 << 30)
         self.app = create_app(settings)
         self.http = InProcess(self.app)
-        context = self.app.state.context
+        context = context_of(self.app)
         random = np.random.default_rng(0)
         self.database = context.database
         X, y = random.standard_normal((400, 3)).astype(np.float32), np.repeat([-1.0, 1.0], 200)

@@ -12,10 +12,12 @@ from sqlalchemy import update
 from app.config import Settings
 from app.db import Database
 from app.db.engine import current_time
+from app.db.queries import list_events
 from app.db.tables import DeliveryRow, JobRow, WebhookRow
 from app.ids import new_id
 from app.jobs import repository as jobs
 from app.main import create_app
+from app.web.context import context_of
 from app.webhooks import repository, service
 from app.webhooks.repository import Claim
 from app.webhooks.schemas import ENDS
@@ -45,7 +47,7 @@ def settings(tmp_path: Path, database: Database) -> Settings:
 def http(settings: Settings) -> Iterator[InProcess]:
     app = create_app(settings)
     yield InProcess(app)
-    app.state.context.database.close()
+    context_of(app).database.close()
 
 
 def add(database: Database, events: Sequence[str] = ("*",), job_id: str | None = None, **values: Any) -> str:
@@ -117,7 +119,7 @@ def test_a_message_holds_the_job_as_the_event_left_it(database: Database) -> Non
     assert (message["data"]["id"], message["data"]["event"]) == (job_id, {"why": 1})
     assert message["timestamp"].endswith("Z")
     with database.read() as session:
-        events = jobs.list_events(session, job_id, 10, None)
+        events = list_events(session, job_id, 10, None)
     assert [event.id for event in events][1:] == [running.event_id, failed.event_id]
 
 

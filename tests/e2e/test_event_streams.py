@@ -19,6 +19,7 @@ from app.db import Database
 from app.db.tables import EventRow
 from app.ids import new_id
 from app.main import create_app
+from app.web.context import context_of
 from tests.support.builders import NOBODY, SOAK, InProcess, checked_problem
 from tests.support.serving import Service, running_service, wait_until
 from tests.support.tables import csv_text, noisy_rows
@@ -104,7 +105,7 @@ def test_a_stream_goes_on_behind_any_event_on_any_replica(service: Service, ende
         shown = [one["data"] for one in messages(iter(answer.text.splitlines()))]
         assert shown[:-1] == told[number + 1 :]
         assert shown[-1]["status"] == "succeeded"
-    replica.app.state.context.database.close()
+    context_of(replica.app).database.close()
 
 
 def test_the_pages_take_the_same_header(service: Service, ended: str) -> None:

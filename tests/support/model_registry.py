@@ -6,11 +6,11 @@ from typing import Any
 import httpx
 
 from app.db import Database
-from app.main import create_app
+from app.main import create_app, serve_from
 from app.models import service as models
-from app.predictions.model_cache import ServedModels
-from app.predictions.shadow import Shadows
+from app.predictions.model_cache import ModelCache
 from app.storage import BlobStore
+from app.web.context import context_of
 from tests.support.builders import InProcess, model_bytes, model_row, queued_jobs, temporary_settings
 
 Json = dict[str, Any]
@@ -35,8 +35,7 @@ class Registry:
 
     def begin(self) -> None:
         """Four versions, and a server that remembers nothing of earlier ones."""
-        served = ServedModels(self.database, self.blobs, 1 << 20)
-        self.http.app.state.served_models, self.http.app.state.shadows = served, Shadows(served)
+        serve_from(context_of(self.http.app), ModelCache(self.database, self.blobs, 1 << 20))
         job_ids = queued_jobs(self.database, [0] * 4)
         with self.database.write() as session:
             for version, job_id in enumerate(job_ids, 1):

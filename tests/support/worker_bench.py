@@ -9,6 +9,7 @@ import numpy as np
 
 from app.config import Settings
 from app.db import Database
+from app.db.queries import list_events
 from app.db.tables import DatasetRow
 from app.jobs import model_jobs as on_model
 from app.jobs import queue
@@ -117,7 +118,7 @@ class Bench:
     def events(self, job_id: str, *kinds: str) -> list[Json]:
         """What was told of a job, of these kinds."""
         with self.database.read() as session:
-            return [event.data for event in jobs.list_events(session, job_id, 10_000, None) if event.type in kinds]
+            return [event.data for event in list_events(session, job_id, 10_000, None) if event.type in kinds]
 
     def model(self, job: Json) -> tuple[Json, file.ModelFile]:
         """A finished job's card and file."""

@@ -27,7 +27,7 @@ from app.db import Database
 from app.db.tables import DatasetRow
 from app.errors import invalid_field
 from app.storage import BlobStore
-from app.storage.reclaim import own_existing
+from app.storage.ownership import own_existing
 from app.tabular.frame import Column, Frame
 from app.tabular.types import Array
 

@@ -26,7 +26,7 @@ from app.db import Database
 from app.db.tables import DatasetRow
 from app.errors import AppError, StorageFull, Unavailable, is_disk_full
 from app.storage import BlobStore
-from app.storage.reclaim import BlobsGone, reclaim
+from app.storage.ownership import BlobsGone, reclaim
 from app.web.long_poll import wait_for
 
 log = logging.getLogger(__name__)

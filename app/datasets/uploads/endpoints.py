@@ -23,8 +23,9 @@ from app.datasets.uploads.schemas import Upload
 from app.db.tables import UploadRow
 from app.errors import AppError, Unparsable, UnsupportedMediaType, problems
 from app.names import Name
-from app.web.context import Context, InContext, label_parameters
+from app.web.context import Context, InContext, context_of
 from app.web.idempotency import InOnce
+from app.web.validation import label_parameters
 
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
 
@@ -184,8 +185,7 @@ async def _complete(
 
 
 def _parts(request: Request) -> PartFiles:
-    parts: PartFiles = request.app.state.parts
-    return parts
+    return context_of(request).part(PartFiles)
 
 
 def _tell(request: Request, response: Response, upload: UploadRow) -> None:

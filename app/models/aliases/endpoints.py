@@ -10,8 +10,11 @@ from app.errors import invalid_field, problems
 from app.models.aliases import service
 from app.models.aliases.schemas import Alias, AliasChange, AliasRequest, RollbackRequest, shown
 from app.models.aliases.service import Precondition
-from app.web.context import InContext, InPage, Listing, json_only, listing
+from app.models.serving import Serving
+from app.web.context import InContext, context_of
 from app.web.idempotency import InOnce
+from app.web.pagination import InPage, Listing, listing
+from app.web.validation import json_only
 
 router = APIRouter(prefix="/v1/models/{name}/aliases", tags=["aliases"], dependencies=[Depends(json_only)])
 
@@ -72,7 +75,7 @@ def delete_alias(name: str, alias: str, context: InContext, request: Request, if
     """Forget an alias; its history stays, and a rollback brings it back."""
     with context.database.write() as session:
         service.delete(session, name, alias, Precondition(if_match))
-    request.app.state.served_models.forget_reference(f"{name}@{alias}")
+    context.part(Serving).forget_reference(f"{name}@{alias}")
 
 
 @router.get("/{alias}/history", operation_id="list_alias_history", responses=problems(404))
@@ -106,11 +109,11 @@ def roll_back_alias(
 
 def _answer(request: Request, response: Response, row: AliasRow) -> Alias:
     """The alias as it is now; this process stops believing what it was before."""
-    reference = f"{row.name}@{row.alias}"
+    reference, serving = f"{row.name}@{row.alias}", context_of(request).part(Serving)
     if request.method != "GET":
-        request.app.state.served_models.forget_reference(reference)
+        serving.forget_reference(reference)
     response.headers["ETag"] = service.etag(row)
-    stats = request.app.state.shadows.stats(reference, row.shadow)
+    stats = serving.shadow_stats(reference, row.shadow)
     return Alias.model_validate({**shown(row), "shadow_stats": stats})
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from app.jobs.schemas import Body
+from app.web.validation import Body
 
 MOST_TARGETS = 16
 MOST_VERSION = 10**15

@@ -8,7 +8,8 @@ from app.db.tables import EvaluationRow
 from app.errors import problems
 from app.models.evaluations import service
 from app.models.evaluations.schemas import Evaluation, EvaluationSummary
-from app.web.context import InContext, InPage, Listing, listing
+from app.web.context import InContext
+from app.web.pagination import InPage, Listing, listing
 
 router = APIRouter(prefix="/v1", tags=["evaluations"])
 

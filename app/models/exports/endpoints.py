@@ -1,5 +1,6 @@
 """`/v1/models/{ref}/export` and `/v1/models/import`: models that leave, and models that come from elsewhere."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -11,6 +12,7 @@ from app.models.endpoints import show
 from app.models.exports import FORMATS, Export, FormatName, SqlOutput, Subject, export
 from app.models.imports import ImportFormat
 from app.models.schemas import Model
+from app.models.serving import Serving
 from app.names import Name
 from app.web.context import Context, InContext
 from app.web.idempotency import InOnce
@@ -19,6 +21,14 @@ router = APIRouter(prefix="/v1/models", tags=["models"])
 
 MAX_AT_ONCE = 2
 """Conversions hold a model in memory several times over; more of them wait."""
+
+
+class Conversions(asyncio.Semaphore):
+    """Lets at most `MAX_AT_ONCE` conversions of this process run at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(MAX_AT_ONCE)
+
 
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
@@ -44,12 +54,11 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
 async def export_model(
     ref: str,
     context: InContext,
-    request: Request,
     format: Annotated[FormatName, Query(description="what to write")],
     output: Annotated[SqlOutput | None, Query(description="of format=sql: the score (default) or the label")] = None,
 ) -> Response:
     """The model in another format. What was written is compared with predict before it is sent."""
-    async with request.app.state.conversions:
+    async with context.part(Conversions):
         made = await run_in_threadpool(_export, context, ref, format, output)
     headers = {"Content-Disposition": f'attachment; filename="{made.file_name}"', **made.headers}
     return Response(made.content, media_type=made.media_type, headers=headers)
@@ -74,7 +83,7 @@ async def import_model(
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     chosen = format or imports.format_of(media_type)
     body = await request.body()
-    async with request.app.state.conversions:
+    async with context.part(Conversions):
         imported = await run_in_threadpool(imports.read_model, context.blobs, name, chosen, body)
 
     def register() -> Model:
@@ -84,7 +93,7 @@ async def import_model(
             return once.answer(show(session, row))
 
     model = await run_in_threadpool(register)
-    request.app.state.served_models.forget_reference(name)  # its newest version is another one now
+    context.part(Serving).forget_reference(name)  # its newest version is another one now
     return model
 
 

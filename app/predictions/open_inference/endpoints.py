@@ -12,10 +12,11 @@ from app.health.endpoints import readiness
 from app.models import service as models
 from app.models.repository import Filters
 from app.predictions.bodies import split_type
-from app.predictions.model_request import DirectRoute, Edge
+from app.predictions.model_request import ModelRequest
 from app.predictions.open_inference import schemas, service
 from app.predictions.schemas import ROUTING_PARAMETERS
 from app.web.context import Context, InContext
+from app.web.fast_route import DirectRoute
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 hot_router = APIRouter(prefix="/v2", tags=["open inference protocol"], route_class=DirectRoute)
@@ -52,8 +53,8 @@ async def live() -> schemas.Live:
     operation_id="v2_ready",
     responses={503: {"model": schemas.Ready, "description": "Not ready: `/readyz` says what is missing"}},
 )
-def ready(request: Request, response: Response, context: InContext) -> schemas.Ready:
-    is_ready = readiness(request, context).status == "ready"
+def ready(response: Response, context: InContext) -> schemas.Ready:
+    is_ready = readiness(context).status == "ready"
     response.status_code = 200 if is_ready else 503
     return schemas.Ready(ready=is_ready)
 
@@ -66,36 +67,36 @@ async def server() -> schemas.Server:
 @router.get("/models/{name}", operation_id="v2_model", responses=problems(404))
 async def model(name: str, request: Request, context: InContext) -> schemas.ModelMetadata:
     """What the model's inputs and outputs are called. `name` may be any reference to a model."""
-    return await _metadata(name, Edge(request), context)
+    return await _metadata(name, ModelRequest(request), context)
 
 
 @router.get("/models/{name}/versions/{version}", operation_id="v2_model_version", responses=problems(404))
 async def model_version(name: str, version: str, request: Request, context: InContext) -> schemas.ModelMetadata:
-    return await _metadata(f"{name}:{version}", Edge(request), context)
+    return await _metadata(f"{name}:{version}", ModelRequest(request), context)
 
 
 @router.get("/models/{name}/ready", operation_id="v2_model_ready", responses=problems(404))
 async def model_ready(name: str, request: Request) -> schemas.ModelReady:
-    return schemas.ModelReady(name=(await Edge(request).model(name)).name)
+    return schemas.ModelReady(name=(await ModelRequest(request).model(name)).name)
 
 
 @router.get("/models/{name}/versions/{version}/ready", operation_id="v2_model_version_ready", responses=problems(404))
 async def model_version_ready(name: str, version: str, request: Request) -> schemas.ModelReady:
-    return schemas.ModelReady(name=(await Edge(request).model(f"{name}:{version}")).name)
+    return schemas.ModelReady(name=(await ModelRequest(request).model(f"{name}:{version}")).name)
 
 
 async def _infer(reference: str, request: Request) -> Response:
-    edge = Edge(request)
-    header_length = edge.header_length
-    if split_type(edge.content_type or "")[0] not in MEDIA_TYPES:
+    asked = ModelRequest(request)
+    header_length = asked.header_length
+    if split_type(asked.content_type or "")[0] not in MEDIA_TYPES:
         raise UnsupportedMediaType("Tensors are read from application/json or application/octet-stream.")
-    body = await edge.body()
+    body = await asked.body()
     respond = partial(service.infer_with, body=body, header_length=header_length)
-    return await edge.answer(reference, body, respond, partial(service.rows_in, body, header_length))
+    return await asked.answer(reference, body, respond, partial(service.rows_in, body, header_length))
 
 
-async def _metadata(reference: str, edge: Edge, context: Context) -> schemas.ModelMetadata:
-    found = await edge.model(reference)
+async def _metadata(reference: str, asked: ModelRequest, context: Context) -> schemas.ModelMetadata:
+    found = await asked.model(reference)
 
     def versions() -> list[str]:
         with context.database.read() as session:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 import solvers
 from app.jobs import queue
 from app.jobs.repository import Claim
-from app.storage.reclaim import reclaim
+from app.storage.ownership import reclaim
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 from app.worker.train import checkpoint_file

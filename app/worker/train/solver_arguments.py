@@ -7,15 +7,12 @@ import numpy as np
 from app.datasets.arrays import DatasetArrays
 from app.worker.train.load import Work
 
-DEFINITION = ("task", "strategy", "loss", "p", "C", "c_scale", "bias", "bias_scale", "epsilon")
-
 
 def definition(work: Work, rows: DatasetArrays, chosen: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `solvers.certify` for these rows; `chosen` tells what every "auto" became."""
-    asked = work.request.solver_arguments()
     decided = {name: chosen[name] for name in ("task", "strategy", "loss") if chosen[name] is not None}
     return {
-        **{name: asked[name] for name in DEFINITION},
+        **work.request.problem(),
         **decided,
         "sample_weight": rows.weight,
         "class_weight": class_weight_of(work.request.class_weight, rows),

@@ -10,7 +10,7 @@ from app.ids import new_id
 from app.jobs import queue
 from app.jobs.repository import Claim
 from app.models import service as models
-from app.storage.reclaim import reclaim
+from app.storage.ownership import reclaim
 from app.worker.proof import write_proof
 from app.worker.train.calibrate import Calibrated, calibrated
 from app.worker.train.card import write_card

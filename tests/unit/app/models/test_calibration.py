@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn.calibration import _SigmoidCalibration
 from sklearn.isotonic import IsotonicRegression
 
+from app.errors import CorruptModel
 from app.models import file
 from app.models.calibration import Calibration, Method, margins, sigmoid
-from app.models.file import CorruptModel
 from app.worker.train.calibrate import ISOTONIC_ROWS, fit_calibration
 from tests.support.builders import model_header
 

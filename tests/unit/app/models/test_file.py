@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from app.errors import CorruptModel
 from app.models import file
-from app.models.file import ALIGNMENT, PREFIX, CorruptModel, ModelFile
+from app.models.file import ALIGNMENT, PREFIX, ModelFile
 from tests.support.builders import SOAK, model_bytes, model_header
 
 COEF = [1.5, -0.0, 5e-324]

@@ -10,7 +10,7 @@ from app.db import Database
 from app.errors import NotFound
 from app.models import service as models
 from app.predictions import model_cache as served
-from app.predictions.model_cache import ServedModels
+from app.predictions.model_cache import ModelCache
 from app.storage import BlobStore
 from tests.support.builders import migrated_database, model_bytes, model_row, queued_jobs
 from tests.support.serving import wait_until
@@ -40,7 +40,7 @@ def add(database: Database, blobs: BlobStore, name: str, weight: float) -> str:
 
 def test_a_model_is_found_by_id_name_and_version(database: Database, blobs: BlobStore) -> None:
     first, second = add(database, blobs, "a", 1.0), add(database, blobs, "a", 2.0)
-    ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
+    ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
     assert [ready.find(reference).id for reference in (first, "a:1", "a", second)] == [first, first, second, second]
     found = ready.find("a")
     assert (found.name, found.version, found.file.coef.tolist()) == ("a", 2, [2.0])
@@ -52,7 +52,7 @@ def test_a_name_follows_its_newest_version(
     database: Database, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(database, blobs, "a", 1.0)
-    ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
+    ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
     monkeypatch.setattr(served, "NAME_TRUST_SECONDS", 0.0)
     assert ready.find("a").version == 1
     add(database, blobs, "a", 2.0)
@@ -66,7 +66,7 @@ def test_a_reference_is_recalled_for_a_moment_without_the_database(
 ) -> None:
     model_id = add(database, blobs, "a", 1.0)
     reference = "a" if by_name else model_id
-    ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
+    ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
     assert ready.recall(reference) is None
     monkeypatch.setattr(served, trust, 60.0)
     found = ready.find(reference)
@@ -80,7 +80,7 @@ def test_a_reference_in_steady_use_is_confirmed_before_its_time_is_over(
     database: Database, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(database, blobs, "a", 1.0)
-    ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
+    ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
     monkeypatch.setattr(served, "NAME_TRUST_SECONDS", 60.0)
     monkeypatch.setattr(served, "LAST_PART", 0.0)
     assert ready.find("a").version == 1
@@ -98,7 +98,7 @@ def test_an_answer_from_before_a_change_is_not_believed(
     database: Database, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(database, blobs, "a", 1.0)
-    ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
+    ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
     monkeypatch.setattr(served, "NAME_TRUST_SECONDS", 60.0)
     look = models.route
 
@@ -114,7 +114,7 @@ def test_an_answer_from_before_a_change_is_not_believed(
 
 def test_a_deleted_model_no_longer_answers(database: Database, blobs: BlobStore) -> None:
     model_id = add(database, blobs, "a", 1.0)
-    ready = ServedModels(database, blobs, max_bytes=10 * MODEL_BYTES)
+    ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
     for reference in (model_id, "a", "a:1"):
         ready.find(reference)
     with database.write() as session:
@@ -131,7 +131,7 @@ def test_the_least_recently_used_model_makes_room(database: Database, blobs: Blo
     names = ["a", "b", "c"]
     ids = [add(database, blobs, name, float(number)) for number, name in enumerate(names, 1)]
     reference = dict(zip(names, names if by_name else ids, strict=True))
-    ready = ServedModels(database, blobs, max_bytes=2 * MODEL_BYTES)
+    ready = ModelCache(database, blobs, max_bytes=2 * MODEL_BYTES)
     a, b = ready.find(reference["a"]), ready.find(reference["b"])
     assert ready.find(reference["a"]) is a
     ready.find(reference["c"])
@@ -141,6 +141,6 @@ def test_the_least_recently_used_model_makes_room(database: Database, blobs: Blo
 
 def test_a_model_larger_than_the_cache_is_served_all_the_same(database: Database, blobs: BlobStore) -> None:
     model_id = add(database, blobs, "a", 1.0)
-    ready = ServedModels(database, blobs, max_bytes=1)
+    ready = ModelCache(database, blobs, max_bytes=1)
     assert ready.find(model_id).file.coef.tolist() == [1.0]
     assert ready.recall(model_id) is not None

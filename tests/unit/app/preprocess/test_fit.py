@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from app.models.file import CorruptModel
+from app.errors import CorruptModel
 from app.preprocess.document import from_document, to_document
 from app.preprocess.figures import SINGLE_FROM_BYTES
 from app.preprocess.fit import Fitted, fit, scale_warning, solver_rows, transform

@@ -1,0 +1,94 @@
+"""What routes check of a request beside their own fields: query parameters, labels, times, and the kind of body."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import Query, Request
+from fastapi.routing import APIRoute
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from app.errors import ErrorItem, Invalid, UnsupportedMediaType, invalid_field
+from app.names import check_labels
+
+LABELLED_PATHS = frozenset({"/v1/datasets", "/v1/uploads", "/v1/jobs"})
+
+
+class Body(BaseModel):
+    """A request body: a field that is not known is an error, so that a typing mistake is not a default."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+async def known_query_only(request: Request) -> None:
+    """A misspelt query parameter is an error, not a silent default. `label.k=v` may have any k, where it is used."""
+    if not request.scope["query_string"]:
+        return
+    route = request.scope["route"]
+    known = _query_names(route)
+    labelled = route.path in LABELLED_PATHS
+    unknown = [
+        name[:64] for name in request.query_params if name not in known and not (labelled and name.startswith("label."))
+    ]
+    if unknown:
+        items = [ErrorItem(field=name, code="unknown_parameter", detail="unknown") for name in unknown]
+        allowed = ", ".join(sorted(known)) or "none"
+        raise Invalid(
+            f"Unknown query parameter {unknown[0]!r}; this route takes: {allowed}.",
+            code="unknown_parameter",
+            errors=items,
+        )
+
+
+def _query_names(route: APIRoute) -> frozenset[str]:
+    pending, names = [route.dependant], set(_described_names(route))
+    while pending:
+        dependant = pending.pop()
+        names |= {field.alias for field in dependant.query_params}
+        pending += dependant.dependencies
+    return frozenset(names)
+
+
+def _described_names(route: APIRoute) -> Iterator[str]:
+    """Parameters that a route only describes, because it reads them itself."""
+    for parameter in (route.openapi_extra or {}).get("parameters", ()):
+        if parameter["in"] == "query":
+            yield parameter["name"]
+
+
+def label_parameters(request: Request) -> dict[str, str]:
+    """The `label.k=v` pairs of the query: labels to set on something new, or to filter a list by."""
+    pairs = request.query_params.items()
+    labels = {name.removeprefix("label."): value for name, value in pairs if name.startswith("label.")}
+    try:
+        return check_labels(labels)
+    except ValueError as error:
+        raise invalid_field("label", "invalid_label", str(error)) from error
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    try:
+        if moment is None or moment.tzinfo is None:
+            return moment if moment is None else moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is not a year from 1 to 9999 in UTC") from None
+
+
+CreatedAfter = Annotated[datetime | None, AfterValidator(_in_utc), Query(description="RFC 3339; without a zone: UTC")]
+
+
+async def json_only(request: Request) -> None:
+    """A route that reads JSON refuses any other body before it is parsed."""
+    if request.method not in ("POST", "PUT", "PATCH"):
+        return
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    if media_type != "application/json" and (has_body or media_type):
+        raise UnsupportedMediaType("This route reads application/json; send that as Content-Type.")
+
+
+async def no_body(request: Request) -> None:
+    """A route that has nothing to be told says so, or what a body asks for would seem to be done."""
+    if (await request.body()).strip() not in (b"", b"{}"):
+        raise Invalid("body: this route takes none", code="unexpected_body")
