@@ -8,6 +8,7 @@ with Client("http://127.0.0.1:8000") as client:
     client.predict("spam", [[0.1, 0.2]])
 """
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,11 +16,10 @@ from typing import Any
 
 import httpx
 
-from app.client.errors import ApiError, Json, checked
+from app.client.api_errors import ApiError, Json, checked
 from app.client.jobs import Jobs
-from app.client.parts import upload_in_parts
-from app.client.rows import body_of
-from app.web.media_types import ENCODING_SUFFIXES, SUFFIXES, guess_type
+from app.client.part_upload import upload_in_parts
+from app.web.media_types import CSV, ENCODING_SUFFIXES, NPY, NPZ, SUFFIXES, guess_type
 
 __all__ = ["ApiError", "Client"]
 
@@ -88,7 +88,7 @@ class Client:
     def predict(self, reference: str, rows: Any, outputs: Sequence[str] | None = None) -> Json:
         """Predict lists, {name: value} or {indices, values} rows, a numpy array, a sparse matrix or a data frame."""
         params = {} if outputs is None else {"return": ",".join(outputs)}
-        return self._send("POST", f"/v1/models/{reference}/predict", params=params, **body_of(rows))
+        return self._send("POST", f"/v1/models/{reference}/predict", params=params, **_body_of(rows))
 
     def _send(self, method: str, path: str, **arguments: Any) -> Json:
         return checked(self._http.request(method, path, **arguments))
@@ -109,3 +109,26 @@ def _file_headers(path: Path) -> dict[str, str]:
         raise ValueError(f"{path.name}: the suffix must be one of {known}")
     headers = {"Content-Type": media_type}
     return headers if encoding == "identity" else {**headers, "Content-Encoding": encoding}
+
+
+def _body_of(rows: Any) -> dict[str, Any]:
+    """Arguments of a request: lists as JSON, arrays as they are, sparse matrices as CSR, data frames as CSV."""
+    if hasattr(rows, "to_csv"):
+        return _content(rows.to_csv(index=False).encode(), f"{CSV}; header=present")
+    if hasattr(rows, "tocsr"):
+        import numpy as np
+
+        matrix, file = rows.tocsr(), io.BytesIO()
+        np.savez(file, data=matrix.data, indices=matrix.indices, indptr=matrix.indptr, shape=matrix.shape)
+        return _content(file.getvalue(), NPZ)
+    if hasattr(rows, "__array_interface__"):
+        import numpy as np
+
+        file = io.BytesIO()
+        np.save(file, rows, allow_pickle=False)
+        return _content(file.getvalue(), NPY)
+    return {"json": {"instances": rows}}
+
+
+def _content(content: bytes, media_type: str) -> dict[str, Any]:
+    return {"content": content, "headers": {"Content-Type": media_type}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from app.client.errors import ApiError, Json
+from app.client.api_errors import ApiError, Json
 from app.client.patience import PASSING, Patience
 
 STREAM = "text/event-stream"

@@ -44,8 +44,12 @@ TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
 }
 
 Request = Literal["pause", "finish", "cancel"]
+"""What a client can ask of a running job."""
 REQUESTS: tuple[Request, ...] = ("pause", "finish", "cancel")
-"""The weakest first."""
+StopReason = Literal["pause", "finish", "drain", "cancel", "lost"]
+"""Why a job's work ends early: a client's request, the process ends (drain), or the lease is lost."""
+STOP_REASONS: tuple[StopReason, ...] = ("pause", "finish", "drain", "cancel", "lost")
+"""The weakest first: of two reasons the later one counts."""
 
 EVENT_TYPES = frozenset(
     {
@@ -62,6 +66,11 @@ def check_transition(before: JobStatus, after: JobStatus) -> None:
         raise AssertionError(f"a job never goes from {before} to {after}")
 
 
-def outranks(wanted: Request, current: str | None) -> bool:
+def outranks(wanted: StopReason, current: str | None) -> bool:
     """Whether a new request replaces what was asked before."""
-    return current is None or current in REQUESTS[: REQUESTS.index(wanted)]
+    return current is None or current in STOP_REASONS[: STOP_REASONS.index(wanted)]
+
+
+def stronger(one: StopReason | None, other: StopReason | None) -> StopReason | None:
+    """Of two reasons the one that counts."""
+    return one if one is not None and outranks(one, other) else other

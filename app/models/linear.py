@@ -121,3 +121,16 @@ def _blocks(count: int, width: int) -> Iterator[tuple[int, int]]:
     step = max(1, BLOCK_PRODUCTS // max(1, width))
     for first in range(0, count, step):
         yield first, min(first + step, count)
+
+
+def class_positions(scores: Array, thresholds: Array | None = None) -> Array:
+    """Which class each row's scores mean, as its position: the largest of several scores (the first of equal ones), the
+    rank that the thresholds of an ordinal model say, or of two classes the second for a score above 0."""
+    positions: Array
+    if scores.ndim == 2:
+        positions = scores.argmax(axis=1)
+    elif thresholds is not None:
+        positions = np.searchsorted(thresholds, scores, side="left")
+    else:
+        positions = (scores > 0.0).astype(np.intp)
+    return positions

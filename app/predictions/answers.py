@@ -12,7 +12,7 @@ from app.errors import invalid_field
 from app.models import linear
 from app.models.calibration import Calibration
 from app.models.file import Header, ModelFile
-from app.models.linear import Matrix
+from app.models.linear import Matrix, class_positions
 from app.predictions.certainty import Certainty
 from app.predictions.model_features import Features
 from app.tabular.types import Array
@@ -78,22 +78,15 @@ class Scored:
     @cached_property
     def best(self) -> Array:
         """Of several classes: the number of the one with the largest score, the first of equal ones."""
-        numbers: Array = self.scores.argmax(axis=1)
-        return numbers
+        return class_positions(self.scores)
 
     @property
     def label(self) -> Sequence[Any] | Array:
         classes = self.model.header.classes
-        numbers: Array
-        if self.model.header.task == "binary":
-            numbers = self.scores > 0
-        elif self.model.header.task == "multiclass":
-            numbers = self.best
-        elif self.model.thresholds is not None:
-            numbers = np.searchsorted(self.model.thresholds, self.scores, side="left")
-        else:
+        if not classes or self.model.header.task == "regression":
             return self.scores
-        return [classes[number] for number in numbers.tolist()]
+        positions = self.best if self.scores.ndim == 2 else class_positions(self.scores, self.model.thresholds)
+        return [classes[position] for position in positions.tolist()]
 
     @property
     def rank(self) -> Sequence[Any] | Array:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from app.models.file import Header
+from app.models.linear import class_positions
 from app.tabular.types import Array
 
 
@@ -53,7 +54,7 @@ class Certainty:
         bounds = self.bounds(norms)
         if scores.ndim == 1:
             return np.abs(scores) > bounds
-        best = scores.argmax(axis=1)[:, None]
+        best = class_positions(scores)[:, None]
         lead = np.take_along_axis(scores, best, axis=1) - scores
         if bounds.ndim == 1:  # trained jointly: of two scores' difference
             certain = lead > np.sqrt(2.0) * bounds[:, None]

@@ -1,8 +1,12 @@
 """Models ready to answer: mapped files in a cache that is bounded by bytes."""
 
+import hashlib
+import math
+import random
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +22,6 @@ from app.predictions.answers import offered
 from app.predictions.certainty import Certainty
 from app.predictions.model_features import Features
 from app.predictions.prepared import features_of
-from app.predictions.routing import choose
 from app.storage import BlobStore
 
 # For so long an answer of the database about a reference is believed, which spares most requests a look: an id can
@@ -82,7 +85,7 @@ class ModelCache:
         if now >= trusted.aging_from and reference not in self._confirming:
             self._confirming.add(reference)
             self._confirmer.submit(self._confirm, reference)
-        return self._opened(choose(reference, trusted.targets, routing_key))
+        return self._opened(choose_target(reference, trusted.targets, routing_key))
 
     def find(self, reference: str, routing_key: str | None = None) -> ServedModel:
         """The model, from the database and disk if need be (blocking). Raises NotFound."""
@@ -91,7 +94,7 @@ class ModelCache:
             with self._database.look() as connection:
                 route = service.route(connection, reference)
             targets = tuple((location.id, share) for location, share in route.targets)
-            chosen = choose(reference, targets, routing_key)
+            chosen = choose_target(reference, targets, routing_key)
             location = next(one for one, _ in route.targets if one.id == chosen)
             try:
                 model = self._opened(chosen) or self._open(location)
@@ -169,3 +172,23 @@ class ModelCache:
 
 def _trust_seconds(reference: str) -> float:
     return ID_TRUST_SECONDS if is_id("mdl", reference) else NAME_TRUST_SECONDS
+
+
+def choose_target(alias: str, targets: Sequence[tuple[str, float]], key: str | None) -> str:
+    """One of the targets' ids, each as often as its weight says.
+
+    With a key, by weighted rendezvous hashing: a change of weights moves only as many keys as it must, and a key that
+    stays with a version stays however the others share the rest.
+    """
+    if len(targets) == 1:
+        return targets[0][0]
+    if key is None:
+        return random.choices([one for one, _ in targets], [weight for _, weight in targets])[0]
+    return max(targets, key=lambda target: -target[1] / math.log(_fraction(alias, target[0], key)))[0]
+
+
+def _fraction(alias: str, target: str, key: str) -> float:
+    """Between 0 and 1, neither of them; evenly spread over keys and unlike from target to target."""
+    text = f"{alias}\n{target}\n{key}".encode(errors="surrogatepass")
+    digest = hashlib.blake2b(text, digest_size=8).digest()
+    return ((int.from_bytes(digest) >> 12) + 0.5) / 2.0**52

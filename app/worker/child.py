@@ -10,13 +10,14 @@ from threadpoolctl import threadpool_limits
 
 from app.config import MIB, Settings
 from app.db import Database
+from app.db.job_state import StopReason, stronger
 from app.jobs.repository import Claim
 from app.storage import BlobStore
 from app.system import resources as machine
 from app.worker.executor import execute
 from app.worker.failures import TransientFailure
-from app.worker.slot import DONE, GIVE_BACK, READY, StopReason, stronger
-from app.worker.worker_context import Desk
+from app.worker.slot import DONE, GIVE_BACK, READY
+from app.worker.worker_context import WorkerContext
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def serve(pipe: Connection, settings: Settings, threads: int) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s worker %(process)d %(message)s")
     machine.offer_as_victim()
     machine.give_back_freed_memory()
-    desk = Desk(
+    context = WorkerContext(
         Database(settings.resolved_database_url),
         BlobStore(settings.data_dir),
         threads,
@@ -43,7 +44,7 @@ def serve(pipe: Connection, settings: Settings, threads: int) -> None:
             message: Any = pipe.recv()
             if isinstance(message, Claim):
                 with machine.at_most_more(_allowance(message, settings)):
-                    outcome = _run(desk, message, pipe)
+                    outcome = _run(context, message, pipe)
                 pipe.send(outcome)
 
 
@@ -53,7 +54,7 @@ def _allowance(claim: Claim, settings: Settings) -> int:
     return min(2 * claim.peak_bytes or budget, budget) + ADDRESS_SLACK_BYTES
 
 
-def _run(desk: Desk, claim: Claim, pipe: Connection) -> str:
+def _run(context: WorkerContext, claim: Claim, pipe: Connection) -> str:
     reason: StopReason | None = None
 
     def stop_reason() -> StopReason | None:
@@ -66,7 +67,7 @@ def _run(desk: Desk, claim: Claim, pipe: Connection) -> str:
         return reason
 
     try:
-        execute(desk, claim, stop_reason)
+        execute(context, claim, stop_reason)
         return DONE
     except TransientFailure as failure:
         log.warning("%s: given back: %s", claim.job_id, failure)

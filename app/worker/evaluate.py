@@ -13,14 +13,14 @@ from app.jobs.repository import Claim
 from app.worker.evaluation_report import judge
 from app.worker.model_subject import Passing, load_subject
 from app.worker.scoring import DatasetScorer
-from app.worker.worker_context import Desk, StopAsked
+from app.worker.worker_context import StopAsked, WorkerContext
 
 
-def evaluate_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
-    subject = load_subject(desk, claim)
-    rows = open_arrays(desk.blobs, subject.dataset)
+def evaluate_model(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
+    subject = load_subject(context, claim)
+    rows = open_arrays(context.blobs, subject.dataset)
     scorer = DatasetScorer(subject.file, rows)
-    passing = Passing(desk.database, claim, scorer.n_rows, stop_reason)
+    passing = Passing(context.database, claim, scorer.n_rows, stop_reason)
     numbers, scores, failed = [], [], 0
     for block in scorer.blocks():
         numbers.append(block.rows)
@@ -39,7 +39,7 @@ def evaluate_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
         job_id=claim.job_id,
         report=report,
     )
-    with desk.database.write() as session:
+    with context.database.write() as session:
         outcome = {
             "evaluation_id": evaluation.id,
             **{name: report[name] for name in ("rows", "failed_rows", "metrics")},

@@ -8,6 +8,7 @@ from app.datasets.arrays import DatasetArrays
 from app.models import metrics
 from app.models.calibration import Calibration
 from app.models.file import ModelFile
+from app.models.linear import class_positions
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 
@@ -23,7 +24,7 @@ def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any
     if header.task == "ordinal":
         predicted = None
         if model.thresholds is not None:
-            predicted = np.array(header.classes, dtype=np.float64)[np.searchsorted(model.thresholds, scores)]
+            predicted = np.array(header.classes, dtype=np.float64)[class_positions(scores, model.thresholds)]
         figures = metrics.ordinal_metrics(rows.y, scores, predicted, rows.group, rows.weight)
         return {"metrics": figures, "curves": None, "histogram": histogram(scores, None, [])}
     codes = _codes(model, rows)

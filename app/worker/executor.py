@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy.exc import OperationalError
 
+from app.db.job_state import StopReason
 from app.jobs import queue
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim
 from app.storage.ownership import reclaim
 from app.worker.failures import PermanentFailure, Stopped, TransientFailure
 from app.worker.kinds import WORK_OF_TYPE
-from app.worker.slot import StopReason
-from app.worker.worker_context import Desk, StopAsked
+from app.worker.worker_context import StopAsked, WorkerContext
 
 Answer = TypeVar("Answer")
 
@@ -28,28 +28,28 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 LOOK_SECONDS = 0.2
 
 
-def execute(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+def execute(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     """Run a claimed job to its end and acknowledge it. Raises only TransientFailure."""
     try:
-        _work(desk, claim, stop_reason)
+        _work(context, claim, stop_reason)
     except LeaseLost:
         log.warning("%s: the lease is lost, dropping the work", claim.job_id)
     except Stopped as stop:
-        _acknowledge_stop(desk, claim, stop.reason)
+        _acknowledge_stop(context, claim, stop.reason)
     except PermanentFailure as failure:
-        _fail(desk, claim, failure.error)
+        _fail(context, claim, failure.error)
     except MemoryError:
-        _fail(desk, claim, {"code": "out_of_memory", "message": "the job needs more memory than there is"})
+        _fail(context, claim, {"code": "out_of_memory", "message": "the job needs more memory than there is"})
     except OperationalError as error:
         raise TransientFailure(str(error)) from error
     except OSError as error:
-        _fail(desk, claim, _storage_error(error))
+        _fail(context, claim, _storage_error(error))
     except Exception:
         log.exception("%s failed unexpectedly", claim.job_id)
-        _fail(desk, claim, {"code": "internal", "message": "the worker failed; its log says why"})
+        _fail(context, claim, {"code": "internal", "message": "the worker failed; its log says why"})
 
 
-def _work(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+def _work(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     """Do what the job is. While the storage fails, wait and go on from the last checkpoint, if there is one.
 
     The claim is kept meanwhile: other jobs would fail of the same storage.
@@ -57,15 +57,15 @@ def _work(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
     waited, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
         try:
-            WORK_OF_TYPE[_type(desk, claim)](desk, claim, stop_reason)
+            WORK_OF_TYPE[_type(context, claim)](context, claim, stop_reason)
             return
         except OSError as error:
-            if error.errno not in PASSING or waited >= desk.storage_patience_seconds:
+            if error.errno not in PASSING or waited >= context.storage_patience_seconds:
                 raise
             reason = _storage_error(error)["code"]
         # not in the handler: the error would hold the arrays of the attempt
         log.warning("%s: %s, waiting %.0f s", claim.job_id, reason, pause)
-        with desk.database.write() as session:
+        with context.database.write() as session:
             queue.tell(session, claim, "job.waiting", {"reason": reason, "seconds": pause})
         _wait(pause, stop_reason)
         waited, pause = waited + pause, min(2.0 * pause, LONGEST_PAUSE_SECONDS)
@@ -80,13 +80,13 @@ def _wait(seconds: float, stop_reason: StopAsked) -> None:
         time.sleep(min(left, LOOK_SECONDS))
 
 
-def _type(desk: Desk, claim: Claim) -> str:
-    with desk.database.read() as session:
+def _type(context: WorkerContext, claim: Claim) -> str:
+    with context.database.read() as session:
         return queue.load(session, claim).type
 
 
-def _fail(desk: Desk, claim: Claim, error: dict[str, Any]) -> None:
-    reclaim(desk.database, desk.blobs, _acknowledge(desk, queue.fail, claim, {"param": None, **error}) or [])
+def _fail(context: WorkerContext, claim: Claim, error: dict[str, Any]) -> None:
+    reclaim(context.database, context.blobs, _acknowledge(context, queue.fail, claim, {"param": None, **error}) or [])
 
 
 def _storage_error(error: OSError) -> dict[str, Any]:
@@ -97,18 +97,18 @@ def _storage_error(error: OSError) -> dict[str, Any]:
     return {"code": "storage_error", "message": f"the storage failed: {error.strerror}"}
 
 
-def _acknowledge_stop(desk: Desk, claim: Claim, reason: StopReason) -> None:
+def _acknowledge_stop(context: WorkerContext, claim: Claim, reason: StopReason) -> None:
     if reason == "cancel":
-        reclaim(desk.database, desk.blobs, _acknowledge(desk, queue.cancel, claim) or [])
+        reclaim(context.database, context.blobs, _acknowledge(context, queue.cancel, claim) or [])
     elif reason == "pause":
-        _acknowledge(desk, queue.pause, claim)
+        _acknowledge(context, queue.pause, claim)
     elif reason == "drain":
-        _acknowledge(desk, queue.release, claim)
+        _acknowledge(context, queue.release, claim)
 
 
-def _acknowledge(desk: Desk, write: Callable[..., Answer], *arguments: Any) -> Answer | None:
+def _acknowledge(context: WorkerContext, write: Callable[..., Answer], *arguments: Any) -> Answer | None:
     try:
-        with suppress(LeaseLost), desk.database.write() as session:
+        with suppress(LeaseLost), context.database.write() as session:
             return write(session, *arguments)
     except OperationalError as error:
         raise TransientFailure(str(error)) from error

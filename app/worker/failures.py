@@ -7,7 +7,7 @@ Exception
 └── TransientFailure   the database does not answer; the job is given back
 """
 
-from app.worker.slot import StopReason
+from app.db.job_state import StopReason
 
 
 class PermanentFailure(Exception):

@@ -12,7 +12,7 @@ from app.models import file
 from app.models import repository as models
 from app.models.file import ModelFile
 from app.worker.failures import PermanentFailure, Stopped
-from app.worker.worker_context import Desk, StopAsked
+from app.worker.worker_context import StopAsked, WorkerContext
 
 WRITE_EVERY_SECONDS = 0.5
 
@@ -24,8 +24,8 @@ class Subject(NamedTuple):
     dataset: DatasetRow
 
 
-def load_subject(desk: Desk, claim: Claim) -> Subject:
-    with desk.database.read() as session:
+def load_subject(context: WorkerContext, claim: Claim) -> Subject:
+    with context.database.read() as session:
         job = queue.load(session, claim)
         model = models.get(session, job.model_id or "")
         dataset = datasets.find(session, job.dataset_id)
@@ -34,7 +34,7 @@ def load_subject(desk: Desk, claim: Claim) -> Subject:
     if dataset is None:
         raise PermanentFailure("dataset_deleted", "the dataset was deleted before the job ran", "dataset_id")
     try:
-        return Subject(job, model, file.read(desk.blobs.path(model.blob)), dataset)
+        return Subject(job, model, file.read(context.blobs.path(model.blob)), dataset)
     except FileNotFoundError:
         raise PermanentFailure("model_deleted", "the model was purged before the job ran", "model") from None
 

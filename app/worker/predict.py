@@ -16,21 +16,21 @@ from app.storage import ownership
 from app.worker.model_subject import Passing, Subject, load_subject
 from app.worker.predict_files import batch_file
 from app.worker.scoring import DatasetScorer
-from app.worker.worker_context import Desk, StopAsked
+from app.worker.worker_context import StopAsked, WorkerContext
 
 _encode = msgspec.json.Encoder().encode_lines
 
 
-def predict_batch(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
-    subject = load_subject(desk, claim)
+def predict_batch(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
+    subject = load_subject(context, claim)
     request = PredictRequest.model_validate(subject.job.spec)
     row = subject.model
     model = ServedModel.opened(Location(row.id, row.name, row.version, row.blob), subject.file)
     outputs = chosen(model.outputs, request.wanted, DEFAULT_OUTPUTS)
-    scorer = DatasetScorer(subject.file, open_arrays(desk.blobs, subject.dataset), target_name(subject.dataset))
-    passing = Passing(desk.database, claim, scorer.n_rows, stop_reason)
+    scorer = DatasetScorer(subject.file, open_arrays(context.blobs, subject.dataset), target_name(subject.dataset))
+    passing = Passing(context.database, claim, scorer.n_rows, stop_reason)
     failed = 0
-    with desk.blobs.stage() as staged, desk.blobs.stage() as refused:
+    with context.blobs.stage() as staged, context.blobs.stage() as refused:
         written = batch_file(request.format, staged, subject.file.header, outputs)
         for block in scorer.blocks():
             scored = Scored(subject.file, model.features, block.matrix, block.scores)
@@ -43,11 +43,11 @@ def predict_batch(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
         files = {"output": {"sha256": staged.commit(), "bytes": staged.size}}
         if failed:
             files["errors"] = {"sha256": refused.commit(), "bytes": refused.size}
-    _commit(desk, claim, subject, request, files, {"rows": scorer.n_rows, "failed": failed, "columns": outputs})
+    _commit(context, claim, subject, request, files, {"rows": scorer.n_rows, "failed": failed, "columns": outputs})
 
 
 def _commit(
-    desk: Desk,
+    context: WorkerContext,
     claim: Claim,
     subject: Subject,
     request: PredictRequest,
@@ -65,7 +65,7 @@ def _commit(
         "output": files["output"],
         "errors": files.get("errors"),
     }
-    with desk.database.write() as session:
+    with context.database.write() as session:
         queue.succeed(session, claim, subject.model.id, outcome)
         ownership.lock(session)
         ownership.own(session, claim.job_id, {one["sha256"]: one["bytes"] for one in files.values()})

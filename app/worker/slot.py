@@ -4,14 +4,11 @@ import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
-from typing import Literal
 
 from app.config import Settings
+from app.db.job_state import StopReason, stronger
 from app.jobs.repository import Claim
 
-StopReason = Literal["pause", "finish", "drain", "cancel", "lost"]
-STOP_REASONS: tuple[StopReason, ...] = ("pause", "finish", "drain", "cancel", "lost")
-"""The weakest first."""
 URGENT: tuple[StopReason, ...] = ("drain", "cancel", "lost")
 """What is not worth waiting for: a finish may take as long as it takes to judge the model."""
 
@@ -58,12 +55,6 @@ class Slot:
         self.pipe.close()
         self.process.kill()
         self.process.join()
-
-
-def stronger(one: StopReason | None, other: StopReason | None) -> StopReason | None:
-    """Of two reasons the one that counts."""
-    given = [reason for reason in (one, other) if reason is not None]
-    return max(given, key=STOP_REASONS.index, default=None)
 
 
 def _main(pipe: Connection, settings: Settings, threads: int) -> None:

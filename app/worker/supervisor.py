@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from app.config import Settings
 from app.db import Database
-from app.db.job_state import Request
+from app.db.job_state import Request, StopReason
 from app.ids import new_id
 from app.jobs import queue
 from app.jobs.queue import LeaseLost
@@ -27,7 +27,7 @@ from app.storage import BlobStore, ownership
 from app.system import resources as machine
 from app.system.forkserver import FOR_TRAINING, start_forkserver
 from app.system.readiness import WorkersReady
-from app.worker.slot import DONE, GIVE_BACK, READY, Slot, StopReason
+from app.worker.slot import DONE, GIVE_BACK, READY, Slot
 from app.worker.wakeup import Doorbell
 
 log = logging.getLogger(__name__)

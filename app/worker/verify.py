@@ -14,7 +14,7 @@ from app.worker.proof import UnusableProof, read_proof
 from app.worker.train.load import Work, load_training
 from app.worker.train.prepare import as_trained
 from app.worker.train.solver_arguments import definition
-from app.worker.worker_context import Desk, StopAsked
+from app.worker.worker_context import StopAsked, WorkerContext
 
 TOLERANCE = 1e-9
 """By how much, beside the claimed primal value, a figure may differ: sums are rounded by the order of their terms."""
@@ -22,22 +22,22 @@ TOLERANCE = 1e-9
 STORED, FOUND = "the stored dual point", "a dual point found from the weights"
 
 
-def verify_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
-    subject = load_subject(desk, claim)
-    with desk.database.read() as session:
+def verify_model(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
+    subject = load_subject(context, claim)
+    with context.database.read() as session:
         training = session.get(JobRow, subject.model.job_id)
     assert training is not None, "submitted for a model that was trained here"
     request = TrainRequest.model_validate(training.spec).model_copy(update={"dataset_id": subject.dataset.id})
-    work = load_training(desk.database, desk.blobs, training, request)
-    outcome = _verdict(desk, subject, work)
+    work = load_training(context.database, context.blobs, training, request)
+    outcome = _verdict(context, subject, work)
     if (reason := stop_reason()) not in (None, "finish"):
         raise Stopped(reason)
     figures = {name: outcome[name] for name in ("primal", "dual_bound", "relative_gap")}
-    with desk.database.write() as session:
+    with context.database.write() as session:
         queue.succeed(session, claim, subject.model.id, outcome, **figures)
 
 
-def _verdict(desk: Desk, subject: Subject, work: Work) -> dict[str, Any]:
+def _verdict(context: WorkerContext, subject: Subject, work: Work) -> dict[str, Any]:
     model, stored = subject.model, subject.file
     card = stored.header.card
     problems = len(stored.header.classes) if card["certificate"].get("per_class") else 1
@@ -47,7 +47,7 @@ def _verdict(desk: Desk, subject: Subject, work: Work) -> dict[str, Any]:
         notes.append("no dual point is stored with the model, so the bound is another and may be weaker")
     else:
         try:
-            bounding = read_proof(desk.blobs, model.proof, problems, coef, intercept)
+            bounding = read_proof(context.blobs, model.proof, problems, coef, intercept)
         except UnusableProof as error:
             notes.append(f"{error}, so the bound is another and may be weaker")
     try:

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.db import Database
+from app.db.job_state import StopReason
 from app.storage import BlobStore
-from app.worker.slot import StopReason
 
 StopAsked = Callable[[], StopReason | None]
 """Asked now and then by whoever works: why the work is to end, if it is."""
 
 
 @dataclass(frozen=True)
-class Desk:
+class WorkerContext:
     """The long-lived parts of a worker process."""
 
     database: Database

@@ -1,4 +1,7 @@
-"""Certifies the points of a run, keeps the best, and learns when a certificate is worth its read of the data."""
+"""Certifies the points of a run, keeps the best, and learns when a certificate is worth its read of the data.
+
+`certify_weights` does the same for weights that were found elsewhere.
+"""
 
 import time
 from dataclasses import replace
@@ -11,7 +14,7 @@ from solvers.method import Point, Progress
 from solvers.problem.problems import BinaryProblem, MulticlassProblem, Problem, RegressionProblem
 from solvers.result import Certificate, Status
 
-__all__ = ["REFINED", "Judge", "with_best_bias", "zero_point"]
+__all__ = ["Judge", "certify_weights", "with_best_bias", "zero_point"]
 
 UNESTIMATED_PASSES = 2
 """A method that cannot estimate its gap is certified after this many passes, then whenever they grew by half."""
@@ -20,6 +23,8 @@ NARROW = 2.0
 REFINED = "dual point from the margins, refined"
 NEAR = 1e-6
 """A relative gap from which on another method is not asked to get further than one that rounding has stopped."""
+REFINEMENTS = 8
+"""How often a dual point that is found here is improved; each takes a few passes over the data."""
 
 
 class Judge:
@@ -153,3 +158,31 @@ def with_best_bias(problem: Problem, point: Point) -> Point:
     scores = np.empty(problem.data.n_rows)
     problem.data.margins(point.coef, scores)
     return point._replace(intercept=minimising_bias(problem, scores, float(point.intercept)))
+
+
+def certify_weights(problem: Problem, point: Point, bounding: Point | None) -> Certificate:
+    """What weights are worth by a dual point that a run kept, or by the best one that is found here."""
+    if bounding is None:
+        return _refined(problem, point)
+    if bounding.alpha is not None or bounding.planes is not None:
+        return certify(problem, point._replace(alpha=bounding.alpha, planes=bounding.planes))
+    # The bound is what the margins of these other weights suggest.
+    own, other = certify(problem, point), certify(problem, bounding)
+    if other.dual_bound is None or (own.dual_bound is not None and own.dual_bound >= other.dual_bound):
+        return own
+    gap = max(0.0, own.primal - other.dual_bound)
+    return Certificate(own.primal, other.dual_bound, gap, gap / max(own.primal, problem.primal_floor), other.method)
+
+
+def _refined(problem: Problem, point: Point) -> Certificate:
+    """With the best dual point that can be found from the weights alone."""
+    best = certify(problem, point)
+    if not (isinstance(problem, BinaryProblem) and DualRefinement.fits(problem) and np.isfinite(point.coef).all()):
+        return best
+    refinement = DualRefinement(problem)
+    for _ in range(REFINEMENTS):
+        alpha = refinement.refined(point.coef, float(point.intercept))
+        found = certify(problem, point._replace(alpha=alpha))
+        if best.gap is None or (found.gap is not None and found.gap < best.gap):
+            best = Certificate(found.primal, found.dual_bound, found.gap, found.relative_gap, REFINED)
+    return best

@@ -33,7 +33,7 @@ from app.jobs.admission import Admission
 from app.jobs.schemas import TrainRequest
 from app.storage import BlobStore, ownership
 from app.worker.executor import execute
-from app.worker.worker_context import Desk
+from app.worker.worker_context import WorkerContext
 from tests.support.builders import SOAK, migrated_database, temporary_settings
 from tests.support.postgres import fresh_database
 from tests.support.tables import csv_text, noisy_rows
@@ -72,7 +72,7 @@ def finish(database: Database, settings: Settings) -> None:
     with database.write() as session:
         claim = queue.claim_next(session, "wrk_test", 600.0)
     assert claim is not None
-    execute(Desk(database, BlobStore(settings.data_dir), threads=1), claim, lambda: None)
+    execute(WorkerContext(database, BlobStore(settings.data_dir), threads=1), claim, lambda: None)
 
 
 def delete(database: Database, settings: Settings) -> None:

@@ -22,7 +22,7 @@ from app.models import service as models
 from app.storage import BlobStore
 from app.tabular.frame import Frame
 from app.worker.executor import execute
-from app.worker.worker_context import Desk
+from app.worker.worker_context import WorkerContext
 from tests.support.builders import dataset_row, migrated_database
 
 Array = np.ndarray[Any, Any]
@@ -48,7 +48,7 @@ class Bench:
 
     def __init__(self, database: Database, blobs: BlobStore) -> None:
         self.database, self.blobs = database, blobs
-        self.desk = Desk(database, blobs, threads=2)
+        self.context = WorkerContext(database, blobs, threads=2)
 
     def store_frame(self, frame: Frame, y: Array, **others: Array) -> str:
         """The id of a dataset with named columns of any kind."""
@@ -108,7 +108,7 @@ class Bench:
             claim = queue.claim_next(session, "wrk_test", 60.0)
         assert claim is not None
         assert claim.job_id == job_id
-        execute(self.desk, claim, stop_reason)
+        execute(self.context, claim, stop_reason)
         return self.job(job_id)
 
     def job(self, job_id: str) -> Json:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.errors import invalid_field
-from app.models.exports import json_document, liblinear, mlflow, npz, onnx, sql
+from app.models.exports import json_document, liblinear, mlflow, numpy_npz, onnx, sql
 from app.models.exports import safetensors as tensors
 from app.models.exports.probe import Probe, largest_difference, probe_of
 from app.models.exports.subject import Subject, not_in
@@ -45,7 +45,7 @@ class Export:
 
 FORMATS: dict[FormatName, Format] = {
     "json": Format("application/json", "json", json_document.write, json_document.scores, TEXT_WEIGHTS),
-    "npz": Format("application/x-npz", "npz", npz.write, npz.scores),
+    "npz": Format("application/x-npz", "npz", numpy_npz.write, numpy_npz.scores),
     "safetensors": Format("application/x-safetensors", "safetensors", tensors.write, tensors.scores),
     "onnx": Format("application/x-onnx", "onnx", onnx.write, onnx.scores),
     "liblinear": Format("text/x-liblinear-model", "model", liblinear.write, liblinear.scores, TEXT_WEIGHTS, False),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from app.datasets.schemas import Label
+from app.models.linear import class_positions
 from app.models.metrics.curves import Ranking
 from app.tabular.types import Array
 
@@ -24,7 +25,7 @@ def binary_metrics(
 
     `ranking` is that of these rows, if somebody has it already.
     """
-    counts = _Counts(classes, codes, (scores > 0).astype(np.int64), weight)
+    counts = _Counts(classes, codes, class_positions(scores), weight)
     ranking = ranking or Ranking.of(codes == 1, scores, weight)
     per_class = counts.per_class()
     return {
@@ -43,7 +44,7 @@ def multiclass_metrics(
     classes: Sequence[Label], codes: Array, scores: Array, weight: Array | None = None
 ) -> dict[str, Any]:
     """`scores` has a column a class; the largest predicts. Areas are means over each class against the rest."""
-    counts = _Counts(classes, codes, scores.argmax(axis=1), weight)
+    counts = _Counts(classes, codes, class_positions(scores), weight)
     per_class = counts.per_class()
     macro = _macro(per_class)
     is_listed = len(classes) <= MOST_LISTED_CLASSES

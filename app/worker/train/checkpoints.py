@@ -24,7 +24,7 @@ from app.worker.train.checkpoint_file import Header, State, UnusableCheckpoint
 from app.worker.train.encode_model import encode_model
 from app.worker.train.load import Work
 from app.worker.train.result_metrics import labels_of
-from app.worker.worker_context import Desk
+from app.worker.worker_context import WorkerContext
 
 log = logging.getLogger(__name__)
 
@@ -64,11 +64,11 @@ class Found:
 class Checkpoints:
     """Writes a job's checkpoints: the first after a second, then ever more rarely, up to every `checkpoint_seconds`."""
 
-    def __init__(self, desk: Desk, claim: Claim, work: Work) -> None:
-        self._desk = desk
+    def __init__(self, context: WorkerContext, claim: Claim, work: Work) -> None:
+        self._context = context
         self._claim = claim
         self._work = work
-        self._interval = min(FIRST_SECONDS, desk.checkpoint_seconds)
+        self._interval = min(FIRST_SECONDS, context.checkpoint_seconds)
         self._next = time.monotonic() + self._interval
 
     def find(self) -> Found | None:
@@ -77,7 +77,7 @@ class Checkpoints:
         if job.checkpoint is None:
             return None
         try:
-            header, state = checkpoint_file.read(self._desk.blobs, job.checkpoint)
+            header, state = checkpoint_file.read(self._context.blobs, job.checkpoint)
             if (header.job_id, header.data) != (job.id, self._work.dataset.sha256):
                 raise UnusableCheckpoint("the checkpoint is of other data")
             if header.code != checkpoint_file.code_version():
@@ -110,7 +110,7 @@ class Checkpoints:
             self._write(report, where, notes, model_of)
         except (OSError, OperationalError) as error:
             log.warning("no checkpoint of %s: %s", self._claim.job_id, error)
-        now, limit = time.monotonic(), self._desk.checkpoint_seconds
+        now, limit = time.monotonic(), self._context.checkpoint_seconds
         self._interval = min(2.0 * self._interval, limit)
         self._next = now + max(self._interval, min((now - began) / MOST_COST, limit))
 
@@ -127,12 +127,14 @@ class Checkpoints:
             **where,
         )
         scores = {_scores_of(number): note.scores for number, note in enumerate(notes)}
-        new = {"checkpoint": checkpoint_file.write(self._desk.blobs, header, {**report.snapshot(copy=False), **scores})}
+        new = {
+            "checkpoint": checkpoint_file.write(self._context.blobs, header, {**report.snapshot(copy=False), **scores})
+        }
         if model_of is not None and (content := self._model_file(report, model_of)):
-            new["snapshot"] = self._desk.blobs.put(content), len(content)
-        with self._desk.database.write() as session:
+            new["snapshot"] = self._context.blobs.put(content), len(content)
+        with self._context.database.write() as session:
             replaced = queue.keep(session, self._claim, new)
-        reclaim(self._desk.database, self._desk.blobs, replaced)
+        reclaim(self._context.database, self._context.blobs, replaced)
 
     def _model_file(self, report: solvers.StepReport, work: Work) -> bytes | None:
         """The model as it stands, if it is one; its card says no more than what that is."""
@@ -156,7 +158,7 @@ class Checkpoints:
             return None
 
     def _tell(self, event: str, data: dict[str, Any]) -> None:
-        with self._desk.database.write() as session:
+        with self._context.database.write() as session:
             queue.tell(session, self._claim, event, data)
 
 

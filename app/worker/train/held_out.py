@@ -7,6 +7,7 @@ import numpy as np
 import solvers
 from app.datasets.arrays import DatasetArrays
 from app.models import metrics
+from app.models.linear import class_positions
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 from app.worker.train.load import Work
@@ -48,9 +49,9 @@ class HeldOut:
         if model.task == "ordinal":
             if model.thresholds is None:
                 return None
-            wrong = model.classes[np.searchsorted(model.thresholds, scores)] != rows.y
+            wrong = model.classes[class_positions(scores, model.thresholds)] != rows.y
         else:
-            wrong = (scores.argmax(axis=1) if scores.ndim > 1 else scores > 0) != self._codes_of(rows, model)
+            wrong = class_positions(scores) != self._codes_of(rows, model)
         if rows.weight is not None and not rows.weight.any():
             return None
         return float(np.average(wrong, weights=rows.weight))

@@ -10,6 +10,7 @@ import solvers
 from app.datasets.arrays import DatasetArrays
 from app.datasets.schemas import Label
 from app.models import metrics
+from app.models.linear import class_positions
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 
@@ -37,7 +38,7 @@ class Judged:
         if result.task == "ordinal":
             predicted = None
             if result.thresholds is not None:
-                predicted = result.classes[np.searchsorted(result.thresholds, self.scores, side="left")]
+                predicted = result.classes[class_positions(self.scores, result.thresholds)]
             return metrics.ordinal_metrics(rows.y, self.scores, predicted, rows.group, rows.weight)
         if result.task == "binary":
             return metrics.binary_metrics(self._labels, self.codes, self.scores, rows.weight, self._ranking)

@@ -9,8 +9,11 @@ from app.db.tables import ModelRow
 from app.ids import new_id
 from app.jobs import queue
 from app.jobs.repository import Claim
+from app.models import file
 from app.models import service as models
 from app.storage.ownership import reclaim
+from app.tabular.types import Array
+from app.worker.failures import PermanentFailure
 from app.worker.proof import write_proof
 from app.worker.train.calibrate import Calibrated, calibrated
 from app.worker.train.card import write_card
@@ -23,29 +26,28 @@ from app.worker.train.prepare import prepare
 from app.worker.train.progress import Progress
 from app.worker.train.result_metrics import labels_of
 from app.worker.train.trainer import Trainer
-from app.worker.train.warm_weights import starting_weights
-from app.worker.worker_context import Desk, StopAsked
+from app.worker.worker_context import StopAsked, WorkerContext
 
 OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "calibration", "training", "warnings")
 """What of a model's card the job's result tells too."""
 
 
-def train_model(desk: Desk, claim: Claim, stop_reason: StopAsked) -> None:
+def train_model(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     started = time.perf_counter()
-    work = load(desk.database, desk.blobs, claim)
+    work = load(context.database, context.blobs, claim)
     folds = choose_folds(work)
-    progress = Progress(desk.database, claim, work.request.tol, work.job.progress)
+    progress = Progress(context.database, claim, work.request.tol, work.job.progress)
     trainings = 1 if folds is None else 2 + int(folds.max())
-    trainer = Trainer(work, desk.threads, trainings, progress, Checkpoints(desk, claim, work), stop_reason)
+    trainer = Trainer(work, context.threads, trainings, progress, Checkpoints(context, claim, work), stop_reason)
     validation = None if folds is None else cross_validate(work, folds, trainer)
     work = prepare(work)
-    result = trainer.train(work.train, starting_weights(desk, work), model_of=work)
+    result = trainer.train(work.train, _starting_weights(context, work), model_of=work)
     calibration = _calibration(work, result, validation)
     card = write_card(work, result, validation, calibration, started - trainer.seconds_before)
     content = encode_model(work, result, card, calibration)
-    blob, size = desk.blobs.put(content), len(content)
-    proof = write_proof(desk.blobs, result)
-    _commit(desk, claim, work, result, card, blob, size, proof, progress)
+    blob, size = context.blobs.put(content), len(content)
+    proof = write_proof(context.blobs, result)
+    _commit(context, claim, work, result, card, blob, size, proof, progress)
 
 
 def _calibration(work: Work, result: solvers.SolveResult, validation: Validation | None) -> Calibrated | None:
@@ -56,7 +58,7 @@ def _calibration(work: Work, result: solvers.SolveResult, validation: Validation
 
 
 def _commit(
-    desk: Desk,
+    context: WorkerContext,
     claim: Claim,
     work: Work,
     result: solvers.SolveResult,
@@ -78,7 +80,7 @@ def _commit(
         converged=result.converged,
         card=card,
     )
-    with desk.database.write() as session:
+    with context.database.write() as session:
         outcome = {
             "status": str(result.status),
             "converged": result.converged,
@@ -92,4 +94,22 @@ def _commit(
         unneeded = queue.succeed(session, claim, model.id, outcome, **figures)
         model.created_at = current_time(session)
         models.register(session, model, size, 0 if proof is None else proof[1])
-    reclaim(desk.database, desk.blobs, unneeded)
+    reclaim(context.database, context.blobs, unneeded)
+
+
+def _starting_weights(context: WorkerContext, work: Work) -> tuple[Array, float | Array] | None:
+    """(weights, intercept) of the model that the request names. The work must be prepared: it says the units."""
+    if work.request.warm_start is None:
+        return None
+    with context.database.read() as session:
+        model = session.get_one(ModelRow, work.request.warm_start)
+    if model.purged_at is not None:
+        raise PermanentFailure("model_purged", "the model to start from was purged before the job ran", "warm_start")
+    stored = file.read(context.blobs.path(model.blob))
+    features = work.train.X.shape[1]
+    if stored.header.n_features != features:
+        message = f"the model to start from has {stored.header.n_features} features, and this job {features}"
+        raise PermanentFailure("feature_mismatch", message, "warm_start")
+    if work.pipeline is None:
+        return stored.coef, stored.intercept
+    return work.pipeline.unfold(stored.coef, stored.intercept)

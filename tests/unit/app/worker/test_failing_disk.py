@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from app.db.job_state import StopReason
 from app.storage import BlobStore
 from app.worker import executor as pipeline
-from app.worker.slot import StopReason
 from app.worker.train import checkpoints
 from tests.support.worker_bench import Bench, noisy, worker_bench
 
@@ -24,7 +24,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 
 def submitted(bench: Bench, patience_seconds: float) -> str:
-    bench.desk = replace(bench.desk, storage_patience_seconds=patience_seconds, checkpoint_seconds=3600.0)
+    bench.context = replace(bench.context, storage_patience_seconds=patience_seconds, checkpoint_seconds=3600.0)
     X, signal = noisy(100)
     return bench.submit(bench.store(X, (signal > 0).astype(float)))
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import solvers
+from app.db.job_state import StopReason
 from app.jobs import control, queue
 from app.jobs import service as jobs
 from app.models import file
 from app.storage import ownership
 from app.worker.executor import execute
-from app.worker.slot import StopReason
 from app.worker.train import checkpoint_file, checkpoints, progress
 from app.worker.train.checkpoints import Checkpoints
 from tests.support.worker_bench import Bench, Json, noisy, three_words, worker_bench
@@ -38,7 +38,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 @pytest.fixture
 def eager(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint and a report at every step; otherwise these short jobs have one only when they are told to stop."""
-    bench.desk = replace(bench.desk, checkpoint_seconds=1e-9)
+    bench.context = replace(bench.context, checkpoint_seconds=1e-9)
     monkeypatch.setattr(progress, "WRITE_EVERY_SECONDS", 0.0)
 
 
@@ -132,7 +132,7 @@ def test_a_killed_worker_costs_what_was_done_since_the_last_checkpoint(bench: Be
     job_id = submitted(bench, "binary")
     with pytest.raises(Killed):
         bench.execute(job_id, after(6, None))
-    bench.desk = replace(bench.desk, checkpoint_seconds=30.0)
+    bench.context = replace(bench.context, checkpoint_seconds=30.0)
     dead = row(bench, job_id)
     assert dead.status == "running"
     assert dead.checkpoint is not None
@@ -249,7 +249,7 @@ def test_a_paused_job_can_be_finished_from_its_checkpoint(bench: Bench, folds: i
         claim = queue.claim_next(session, "wrk_test", 60.0)
     assert claim is not None
     ask(bench, control.pause, job_id)
-    execute(bench.desk, claim, after(10, "pause"))
+    execute(bench.context, claim, after(10, "pause"))
     paused = bench.job(job_id)
     assert (paused["status"], paused["request"]) == ("paused", None)
     assert ask(bench, control.finish, job_id).status == "queued"
@@ -323,9 +323,9 @@ def test_checkpoints_come_often_at_first_and_never_further_apart_than_asked(
     now, saved = 0.0, []
     report = solvers.StepReport(1, 1, 0.1, 1.0, 0.5, 0.5)
     monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now)
-    desk: Any = replace(bench.desk, checkpoint_seconds=10.0)
+    context: Any = replace(bench.context, checkpoint_seconds=10.0)
     work: Any = None
-    schedule = Checkpoints(desk, queue.Claim("job_x", 1), work)
+    schedule = Checkpoints(context, queue.Claim("job_x", 1), work)
     monkeypatch.setattr(schedule, "_write", lambda *_: saved.append(now))
     while now < 60.0:
         if schedule.is_due:

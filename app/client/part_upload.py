@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import httpx
 
-from app.client.errors import ApiError, Json, checked
+from app.client.api_errors import ApiError, Json, checked
 from app.client.patience import PASSING, Patience
 
 PART_BYTES = 256 << 20
