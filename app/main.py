@@ -28,9 +28,7 @@ from app.db import Database
 from app.errors import Problem, install_handlers
 from app.health import endpoints as health
 from app.jobs import endpoints as jobs
-from app.jobs import model_endpoints as model_jobs
-from app.jobs import snapshot_endpoints as snapshots
-from app.jobs import solver_endpoints as catalogue
+from app.jobs import model_endpoints, snapshot_endpoints, solver_endpoints
 from app.jobs.events import EventFeed
 from app.keys.guard import Guard
 from app.models import endpoints as models
@@ -43,7 +41,7 @@ from app.predictions.model_cache import ModelCache
 from app.predictions.open_inference import endpoints as inference
 from app.predictions.shadow import Shadows
 from app.storage import BlobStore
-from app.web import idempotency as once
+from app.web import idempotency
 from app.web.context import Context, set_context
 from app.web.fast_route import DirectRoutes
 from app.web.validation import known_query_only
@@ -74,7 +72,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         threading.Thread(target=ingestor.warm_up, daemon=True, name="warm-up").start()
         forget_idle = partial(uploads_service.forget_idle, database, parts, settings)
-        forget_keys = partial(once.forget_expired, database)
+        forget_keys = partial(idempotency.forget_expired, database)
         caretaker = asyncio.create_task(processor.take_care(forget_idle, forget_keys))
         dispatcher = Dispatcher(settings, database)
         dispatching = asyncio.create_task(dispatcher.run())
@@ -101,7 +99,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(DirectRoutes, routes=hot_routes)
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
-    once.install_replay(app)
+    idempotency.install_replay(app)
     # The busiest first, and not as included routers: a request is compared with one route after another until one
     # fits, and with those of an included router twice.
     app.router.routes[:0] = hot_routes
@@ -111,13 +109,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         datasets,
         uploads,
         jobs,
-        model_jobs,
-        snapshots,
+        model_endpoints,
+        snapshot_endpoints,
         models,
         evaluations,
         aliases,
         exports,
-        catalogue,
+        solver_endpoints,
         webhooks,
     ):
         app.include_router(module.router)

@@ -4,9 +4,10 @@
 that `train` runs, given data of that shape. The parameters of the problem are declared in problem/spec.py.
 """
 
+import inspect
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
@@ -25,11 +26,13 @@ from solvers.errors import InvalidOptions, InvalidProblem, UnsupportedProblem
 from solvers.method import Point
 from solvers.problem.build import build_problem, one_against_rest
 from solvers.problem.labels import Labels, read_labels
-from solvers.problem.spec import Parameters, ProblemSpec, check_class_weight, resolve_spec
+from solvers.problem.spec import PARAMETERS, Parameters, ProblemSpec, check_class_weight, resolve_spec
 from solvers.result import Certificate, SolveResult
 
 __all__ = ["Plan", "Verdict", "available", "certify", "check", "estimate", "train"]
 
+
+Entry = TypeVar("Entry", bound=Callable[..., Any])
 
 DEFAULT_TOL = 1e-3
 """The relative gap at which a run stops. Smaller values take more passes."""
@@ -46,21 +49,6 @@ class Plan(TypedDict):
     bias: str
 
 
-class RunArguments(TypedDict, total=False):
-    """How a problem is solved, for `check` and `estimate`; `train` has the same arguments with their defaults."""
-
-    solver: str
-    tol: float
-    max_seconds: float | None
-    max_passes: int | None
-    seed: int
-    options: Mapping[str, Any] | None
-
-
-class CheckArguments(Parameters, RunArguments, total=False):
-    """The arguments that `check` and `estimate` share: the problem, and how it is solved."""
-
-
 class Verdict(NamedTuple):
     """What weights are worth."""
 
@@ -69,6 +57,19 @@ class Verdict(NamedTuple):
     """Of the problems of which the certificate is the sum, if classes are told one against the rest."""
 
 
+def _with_parameters(function: Entry) -> Entry:
+    """Show the parameters of a problem in the function's signature, each with its default."""
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    declared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=parameter.default)
+        for name, parameter in PARAMETERS.items()
+    ]
+    vars(function)["__signature__"] = signature.replace(parameters=[*own, *declared])
+    return function
+
+
+@_with_parameters
 def train(
     X: Any,
     y: Any,
@@ -142,19 +143,42 @@ def train(
     return solve(method(built, plan.options), plan.limits, start=start, **common)
 
 
+@_with_parameters
 def check(
-    *, n_rows: int, n_features: int, n_classes: int | None, sparse: bool, **arguments: Unpack[CheckArguments]
+    *,
+    n_rows: int,
+    n_features: int,
+    n_classes: int | None,
+    sparse: bool,
+    solver: str = "auto",
+    tol: float = DEFAULT_TOL,
+    max_seconds: float | None = None,
+    max_passes: int | None = None,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    **problem: Unpack[Parameters],
 ) -> Plan:
     """What `train` would run on data of this shape, or the error it would raise.
 
     `n_classes` is None for real-valued labels. What "auto" takes depends on the stored numbers too: here it is a guess.
     """
-    shape = {"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse}
-    plan = _plan_of(arguments, shape, None, None)
+    plan = _plan(
+        problem,
+        shape={"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse},
+        size=None,
+        solver=solver,
+        tol=tol,
+        max_seconds=max_seconds,
+        max_passes=max_passes,
+        seed=seed,
+        threads=None,
+        options=options,
+    )
     spec = plan.spec
     return Plan(solver=plan.choice.main.name, reason=plan.choice.reason, task=spec.task, loss=spec.loss, bias=spec.bias)
 
 
+@_with_parameters
 def estimate(
     *,
     entries: int,
@@ -166,7 +190,13 @@ def estimate(
     n_features: int,
     n_classes: int | None,
     sparse: bool,
-    **arguments: Unpack[CheckArguments],
+    solver: str = "auto",
+    tol: float = DEFAULT_TOL,
+    max_seconds: float | None = None,
+    max_passes: int | None = None,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    **problem: Unpack[Parameters],
 ) -> Estimate:
     """What `train` would need on data of this shape, with the arguments of `check`.
 
@@ -177,9 +207,19 @@ def estimate(
     if not sparse and nonzeros is not None and is_compressible(n_rows, n_features, nonzeros, value_bytes):
         copied = compressed_bytes(n_rows, nonzeros, value_bytes)
         sparse, entries = True, nonzeros
-    shape = {"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse}
     size = Size(entries, value_bytes, squared_norm)
-    plan = _plan_of(arguments, shape, size, threads)
+    plan = _plan(
+        problem,
+        shape={"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse},
+        size=size,
+        solver=solver,
+        tol=tol,
+        max_seconds=max_seconds,
+        max_passes=max_passes,
+        seed=seed,
+        threads=threads,
+        options=options,
+    )
     of_run = estimate_run(
         plan.spec,
         size,
@@ -193,6 +233,7 @@ def estimate(
     return of_run._replace(peak_bytes=of_run.peak_bytes + copied)
 
 
+@_with_parameters
 def certify(
     X: Any,
     y: Any,
@@ -245,25 +286,18 @@ class _Planned(NamedTuple):
     seed: int
 
 
-def _plan_of(arguments: CheckArguments, shape: Mapping[str, Any], size: Size | None, threads: int | None) -> _Planned:
-    """The plan for the arguments of `check`."""
-    problem: Any = dict(arguments)
-    run = {name: problem.pop(name) for name in RunArguments.__annotations__ if name in problem}
-    return _plan(problem, shape=shape, size=size, threads=threads, **run)
-
-
 def _plan(
     problem: Parameters,
     *,
     shape: Mapping[str, Any],
     size: Size | None,
-    solver: object = "auto",
-    tol: object = DEFAULT_TOL,
-    max_seconds: object = None,
-    max_passes: object = None,
-    seed: object = 0,
-    threads: object = None,
-    options: object = None,
+    solver: object,
+    tol: object,
+    max_seconds: object,
+    max_passes: object,
+    seed: object,
+    threads: object,
+    options: object,
     earlier: object = None,
     has_weights: bool = False,
 ) -> _Planned:

@@ -12,8 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.datasets import service
 from app.datasets.formats import MEDIA_TYPES
-from app.datasets.inspection import examiner as inside
-from app.datasets.inspection.examiner import Examiner
+from app.datasets.inspection.examiner import Examiner, show_column
 from app.datasets.reading.processor import Processor
 from app.datasets.reading.read_options import InReadOptions
 from app.datasets.reading.receive import FILE_BODY, receive_file
@@ -148,7 +147,7 @@ def preview_dataset(
     """The first rows as they were understood: labels, values, columns (at most the first 1000)."""
     with context.database.read() as session:
         dataset = service.get_ready(session, dataset_id)
-    return Preview.model_validate(inside.preview(context.blobs, dataset, rows))
+    return Preview.model_validate(examiner.preview(context.blobs, dataset, rows))
 
 
 @router.get("/{dataset_id}/statistics", operation_id="get_dataset_statistics", responses=problems(404, 409))
@@ -162,7 +161,7 @@ async def get_dataset_statistics(
     examiner = context_of(request).part(Examiner)
     figures = await examiner.statistics(dataset_id)
     rows = await run_in_threadpool(figures.page, page.limit + 1, page.cursor_id)
-    return Listing[ColumnStatistics].model_validate(listing(request, response, page, rows, inside.show_column))
+    return Listing[ColumnStatistics].model_validate(listing(request, response, page, rows, show_column))
 
 
 @router.get("/{dataset_id}/issues", operation_id="get_dataset_issues", responses=problems(404, 409))

@@ -5,8 +5,7 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from app.errors import problems
-from app.predictions import mlflow_invocations as mlflow
-from app.predictions import schemas, service
+from app.predictions import mlflow_invocations, schemas, service
 from app.predictions.bodies import known_type, rows_in
 from app.predictions.explain import explain_with
 from app.predictions.model_request import ModelRequest
@@ -60,8 +59,8 @@ async def invoke_model(ref: str, request: Request) -> Response:
     content_type = asked.content_type
     known_type(content_type)
     body = await asked.body()
-    respond = partial(mlflow.invoke_with, body=body, content_type=content_type)
-    return await asked.answer(ref, body, respond, partial(mlflow.rows_in, body, content_type))
+    respond = partial(mlflow_invocations.invoke_with, body=body, content_type=content_type)
+    return await asked.answer(ref, body, respond, partial(mlflow_invocations.rows_in, body, content_type))
 
 
 @router.post(

@@ -10,14 +10,14 @@ import numpy as np
 from app.errors import Invalid, Unparsable, invalid_field
 from app.predictions.model_features import Features
 from app.predictions.rows import Columns, MatrixRows, Places, Rows, check_count, check_width, csr_of
-from app.tabular import cells as spelling
+from app.tabular import cells
 
 MISSING_WORDS = [
     "",
     "NaN",
-    *spelling.MARKS,
-    *(mark.upper() for mark in spelling.MARKS),
-    *(mark.capitalize() for mark in spelling.MARKS),
+    *cells.MARKS,
+    *(mark.upper() for mark in cells.MARKS),
+    *(mark.capitalize() for mark in cells.MARKS),
 ]
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 QUOTE = '"'
@@ -199,7 +199,7 @@ def _first_record(text: str, delimiter: str) -> list[str]:
 
 def _looks_like_names(record: list[str], features: Features) -> bool:
     if not features.names:
-        return not all(spelling.NUMBER.fullmatch(cell) or cell in MISSING_WORDS for cell in record)
+        return not all(cells.NUMBER.fullmatch(cell) or cell in MISSING_WORDS for cell in record)
     return any(cell in features.index_of for cell in record)
 
 

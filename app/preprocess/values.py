@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.preprocess.preprocess_error import PreprocessError, called
-from app.tabular import cells as spelling
+from app.tabular import cells
 from app.tabular.frame import Frame, Kind, Strings
 from app.tabular.types import Array, Floats
 
@@ -136,13 +136,13 @@ def _read_number(value: Any, name: str, row: int, expected: str = EXPECTED["nume
             return math.inf
     if _is_nothing(value):
         return math.nan
-    if isinstance(value, str) and spelling.NUMBER.fullmatch(value):
+    if isinstance(value, str) and cells.NUMBER.fullmatch(value):
         return float(value)
     raise _bad_value(name, row, expected)
 
 
 def _read_boolean(value: Any, name: str, row: int) -> float:
-    truth = spelling.read_boolean(value) if isinstance(value, str) else None
+    truth = cells.read_boolean(value) if isinstance(value, str) else None
     return _read_number(value, name, row, EXPECTED["boolean"]) if truth is None else truth
 
 
@@ -150,17 +150,17 @@ def _read_date(value: Any, name: str, row: int) -> float:
     if _is_nothing(value):
         return math.nan
     if isinstance(value, str):
-        seconds = spelling.read_date(value)
+        seconds = cells.read_date(value)
         if seconds is not None:
             return seconds
     elif isinstance(value, date):
         moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - spelling.EPOCH).total_seconds()
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - cells.EPOCH).total_seconds()
     raise _bad_value(name, row, EXPECTED["date"])
 
 
 def _is_nothing(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and (spelling.is_blank(value) or spelling.is_mark(value)))
+    return value is None or (isinstance(value, str) and (cells.is_blank(value) or cells.is_mark(value)))
 
 
 READERS: dict[str, Callable[[Any, str, int], float]] = {

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.config import Settings
-from app.system import resources as machine
+from app.system import resources
 from app.system.forkserver import FOR_READING, FOR_TRAINING, copy_process, settle, start_forkserver
 from app.system.readiness import WorkersReady
 
@@ -147,7 +147,7 @@ def run_api(settings: Settings, listening: list[int], wake_fd: int | None, sign:
 def run_worker(
     settings: Settings, wake_fd: int | None = None, sign: WorkersReady | None = None, *, has_parent: bool = False
 ) -> None:
-    machine.lower_priority(LOWER_PRIORITY)
+    resources.lower_priority(LOWER_PRIORITY)
     start_forkserver(FOR_TRAINING, copied=True)  # before the import below: if it loads something, both do, side by side
     if has_parent:
         _follow_parent()

@@ -19,7 +19,7 @@ from multiprocessing.context import ForkServerContext
 from types import ModuleType
 from typing import Any
 
-from app.system import resources as machine
+from app.system import resources
 
 FOR_READING = "app.datasets.reading.parser_preload"
 FOR_TRAINING = "app.worker.preload"
@@ -49,7 +49,7 @@ def settle() -> None:
     """All is loaded that copies of this process are to share."""
     gc.collect()
     gc.freeze()  # a collection would write to all of it, and what a copy writes to is its own
-    machine.forget_code()
+    resources.forget_code()
 
 
 def copy_process(name: str, work: Callable[[], object], kept_fds: Iterable[int], stdin: int | None = None) -> int:
@@ -67,7 +67,7 @@ def copy_process(name: str, work: Callable[[], object], kept_fds: Iterable[int],
             if stdin is not None:
                 os.dup2(stdin, 0)
             _close_all_but({0, 1, 2, *kept_fds})
-            machine.rename_process(name)
+            resources.rename_process(name)
             code = _exit_code(work, before)
         finally:
             os._exit(code)

@@ -29,7 +29,7 @@ from starlette.concurrency import run_in_threadpool
 from app.db import Database
 from app.db.tables import IdempotencyRow
 from app.errors import Conflict, Invalid
-from app.web import idempotency_keys as repository
+from app.web import idempotency_keys
 from app.web.context import Context, InContext
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Once:
         """The unit of work of the request's change; the route must call `answer` before it ends."""
         with self._database.write() as session:
             if self._key is not None:
-                earlier = repository.take(session, self._caller, self._key, self._sha256, KEEP_SECONDS)
+                earlier = idempotency_keys.take(session, self._caller, self._key, self._sha256, KEEP_SECONDS)
                 if earlier is not None:
                     self._judge(earlier)
                 self._claimed_as = self._sha256
@@ -135,7 +135,7 @@ class Once:
         headers = {name: value for name, value in self._response.headers.items() if name != "content-length"}
         kept = {"headers": headers, "body": document.model_dump_json()}
         values = {"request_sha256": self._sha256, "status": status, "answer": kept}
-        if not repository.change(session, self._caller, self._key, self._claimed_as, KEEP_SECONDS, **values):
+        if not idempotency_keys.change(session, self._caller, self._key, self._claimed_as, KEEP_SECONDS, **values):
             raise _in_use()
 
     def _judge(self, earlier: IdempotencyRow) -> None:
@@ -150,7 +150,7 @@ class Once:
         assert self._key is not None
         token = secrets.token_hex(32)
         with self._database.write() as session:
-            earlier = repository.take(session, self._caller, self._key, token, self._lease_seconds)
+            earlier = idempotency_keys.take(session, self._caller, self._key, token, self._lease_seconds)
         if earlier is None:
             self._claimed_as = token
         elif earlier.status is None:
@@ -168,13 +168,13 @@ class Once:
     def _renew(self) -> None:
         assert self._key is not None
         with self._database.write() as session:
-            repository.change(session, self._caller, self._key, self._claimed_as, self._lease_seconds)
+            idempotency_keys.change(session, self._caller, self._key, self._claimed_as, self._lease_seconds)
 
     def _give_up(self) -> None:
         assert self._key is not None
         try:
             with self._database.write() as session:
-                repository.give_up(session, self._caller, self._key, self._claimed_as)
+                idempotency_keys.give_up(session, self._caller, self._key, self._claimed_as)
         except DBAPIError as error:  # the claim runs out by itself
             log.warning("the database does not answer: %s", error.orig)
 
@@ -202,10 +202,10 @@ def install_replay(app: FastAPI) -> None:
 
 def forget_expired(database: Database) -> None:
     with database.read() as session:  # a look is cheaper than SQLite's write lock
-        if not repository.any_expired(session):
+        if not idempotency_keys.any_expired(session):
             return
     with database.write() as session:
-        repository.delete_expired(session)
+        idempotency_keys.delete_expired(session)
 
 
 def _in_use() -> Conflict:

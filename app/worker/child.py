@@ -13,7 +13,7 @@ from app.db import Database
 from app.db.job_state import StopReason, stronger
 from app.jobs.repository import Claim
 from app.storage import BlobStore
-from app.system import resources as machine
+from app.system import resources
 from app.worker.executor import execute
 from app.worker.failures import TransientFailure
 from app.worker.slot import DONE, GIVE_BACK, READY
@@ -29,8 +29,8 @@ def serve(pipe: Connection, settings: Settings, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s worker %(process)d %(message)s")
-    machine.offer_as_victim()
-    machine.give_back_freed_memory()
+    resources.offer_as_victim()
+    resources.give_back_freed_memory()
     context = WorkerContext(
         Database(settings.resolved_database_url),
         BlobStore(settings.data_dir),
@@ -43,7 +43,7 @@ def serve(pipe: Connection, settings: Settings, threads: int) -> None:
         while True:
             message: Any = pipe.recv()
             if isinstance(message, Claim):
-                with machine.at_most_more(_allowance(message, settings)):
+                with resources.at_most_more(_allowance(message, settings)):
                     outcome = _run(context, message, pipe)
                 pipe.send(outcome)
 

@@ -10,7 +10,7 @@ from app.datasets.arrays import DatasetArrays
 from app.models import linear
 from app.models.file import ModelFile
 from app.predictions.prepared import PreparedFeatures, features_of, inputs_of
-from app.preprocess import fit as training
+from app.preprocess import fit
 from app.preprocess.inputs import Inputs
 from app.preprocess.pipeline import Pipeline
 from app.preprocess.preprocess_error import PreprocessError, called
@@ -122,7 +122,7 @@ class DatasetScorer:
     def _transformed(self, pipeline: Pipeline, rows: Array) -> tuple[list["_Part"], list[RowFailure]]:
         """The features of these rows. A row that preprocessing refuses is found by halves, the others go on."""
         try:
-            return [_Part(rows, training.transform(pipeline, self._rows(rows)))], []
+            return [_Part(rows, fit.transform(pipeline, self._rows(rows)))], []
         except PreprocessError as error:
             if error.row is None:
                 raise _other_features(error.message) from error

@@ -24,7 +24,7 @@ from app.jobs import queue
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim, Room
 from app.storage import BlobStore, ownership
-from app.system import resources as machine
+from app.system import resources
 from app.system.forkserver import FOR_TRAINING, start_forkserver
 from app.system.readiness import WorkersReady
 from app.worker.slot import DONE, GIVE_BACK, READY, Slot
@@ -67,12 +67,12 @@ class Supervisor:
         self._database = Database(settings.resolved_database_url)
         self._doorbell = Doorbell(self._database, settings.poll_seconds, wake_fd)
         self._blobs = BlobStore(settings.data_dir)
-        self._id = queue.owner_of(machine.memory_name(), new_id("wrk"))
+        self._id = queue.owner_of(resources.memory_name(), new_id("wrk"))
         self._processes = multiprocessing.get_context("forkserver")
         self._threads = settings.threads_a_worker
         self._slots: list[Slot] = []
         self._unsettled: list[tuple[Claim, Outcome]] = []
-        self._kills_for_memory = machine.out_of_memory_kills()
+        self._kills_for_memory = resources.out_of_memory_kills()
         self._drain_until: float | None = None
         self._heartbeat = Every(settings.heartbeat_seconds)
         self._request_look = Every(REQUEST_LOOK_SECONDS)
@@ -175,7 +175,7 @@ class Supervisor:
 
     def _memory_ran_out(self) -> bool:
         """Whether the kernel has killed for memory since this was last asked."""
-        before, self._kills_for_memory = self._kills_for_memory, machine.out_of_memory_kills()
+        before, self._kills_for_memory = self._kills_for_memory, resources.out_of_memory_kills()
         return self._kills_for_memory > before
 
     def _with_database(self, act: Callable[[], None]) -> None:

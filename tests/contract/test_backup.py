@@ -194,7 +194,7 @@ def test_a_missing_file_ends_a_backup_with_its_reason(settings: Settings, filled
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from app import backup
+from app.admin import backup
 from app.config import Settings
 calls, copy = [0], backup._copy
 def copy_or_die(*arguments, **named):

@@ -19,8 +19,7 @@ from app.keys import service as keys
 from app.main import create_app
 from app.models import service as models
 from app.storage import BlobStore
-from app.web import idempotency as once
-from app.web import idempotency_keys as repository
+from app.web import idempotency, idempotency_keys
 from app.web.context import context_of
 from tests.support.builders import (
     InProcess,
@@ -174,10 +173,10 @@ def test_after_a_day_the_key_is_free_and_the_row_goes(http: InProcess, database:
     age(database, timedelta(minutes=2))
     second = submit(http, dataset_id)
     assert second.json()["id"] != first.json()["id"]
-    once.forget_expired(database)
+    idempotency.forget_expired(database)
     assert count_rows(database, IdempotencyRow) == 1
     age(database, timedelta(hours=25))
-    once.forget_expired(database)
+    idempotency.forget_expired(database)
     assert count_rows(database, IdempotencyRow) == 0
 
 
@@ -261,7 +260,7 @@ def test_while_a_file_comes_in_its_key_is_in_use(http: InProcess, database: Data
 
 def test_the_claim_of_a_dead_process_runs_out_and_may_be_taken_over(http: InProcess, database: Database) -> None:
     with database.write() as session:
-        assert repository.take(session, "", "k", "of the dead", 60.0) is None
+        assert idempotency_keys.take(session, "", "k", "of the dead", 60.0) is None
     checked_problem(upload(http), 409)
     with database.write() as session:
         session.execute(update(IdempotencyRow).values(expires_at=datetime.now(UTC) - timedelta(seconds=1)))

@@ -9,8 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.db import Database
 from app.db.tables import BlobOwnerRow
-from app.storage import BlobStore
-from app.storage import ownership as repository
+from app.storage import BlobStore, ownership
 from app.storage.ownership import BlobsGone, own_existing, reclaim
 from tests.support.builders import count_rows, interrupted_write
 
@@ -19,12 +18,12 @@ A, B, C = "a" * 64, "b" * 64, "c" * 64
 
 def own(database: Database, owner_id: str, sizes: dict[str, int]) -> None:
     with database.write() as session:
-        repository.own(session, owner_id, sizes)
+        ownership.own(session, owner_id, sizes)
 
 
 def owners(database: Database) -> dict[str, set[str]]:
     with database.read() as session:
-        return {sha256: set(ids) for sha256, ids in repository.owners(session).items()}
+        return {sha256: set(ids) for sha256, ids in ownership.owners(session).items()}
 
 
 def test_a_blob_may_have_several_owners_and_an_owner_several_blobs(database: Database) -> None:
@@ -37,8 +36,8 @@ def test_disowning_leaves_what_others_own(database: Database) -> None:
     own(database, "ds_1", {A: 1, B: 2})
     own(database, "ds_2", {B: 2})
     with database.write() as session:
-        assert sorted(repository.disown(session, "ds_1")) == [A, B]
-        assert repository.disown(session, "ds_3") == []
+        assert sorted(ownership.disown(session, "ds_1")) == [A, B]
+        assert ownership.disown(session, "ds_3") == []
     assert owners(database) == {B: {"ds_2"}}
 
 
@@ -49,7 +48,7 @@ def test_owning_nothing_and_asking_an_empty_table_work(database: Database) -> No
 
 def test_ownership_is_part_of_the_owners_transaction(database: Database) -> None:
     with interrupted_write(database) as session:
-        repository.own(session, "ds_1", {A: 1})
+        ownership.own(session, "ds_1", {A: 1})
     assert owners(database) == {}
 
 
@@ -63,8 +62,8 @@ def test_owning_twice_is_a_mistake_that_is_seen(database: Database) -> None:
 def test_owned_among_names_what_somebody_needs(database: Database) -> None:
     own(database, "ds_1", {A: 1, B: 2})
     with database.read() as session:
-        assert repository.owned_among(session, [A, C]) == {A}
-        assert repository.owned_among(session, []) == set()
+        assert ownership.owned_among(session, [A, C]) == {A}
+        assert ownership.owned_among(session, []) == set()
 
 
 def test_reclaiming_deletes_only_what_nobody_owns(database: Database, tmp_path: Path) -> None:

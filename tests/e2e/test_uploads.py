@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.client import Client
-from app.client import parts as client_parts
+from app.client import Client, part_upload
 from tests.support.builders import NOBODY, checked_problem
 from tests.support.serving import Service, checked, wait_until
 from tests.support.tables import csv_text, noisy_rows
@@ -218,7 +217,7 @@ def test_the_client_sends_large_files_in_parts(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.client.RESUMABLE_BYTES", 1000)
-    monkeypatch.setattr(client_parts, "PART_BYTES", 50_000)
+    monkeypatch.setattr(part_upload, "PART_BYTES", 50_000)
     file = tmp_path / "rows.csv"
     file.write_bytes(csv_text(*noisy_rows(3000, 4, seed=5)))
     with Client(service.url) as client:

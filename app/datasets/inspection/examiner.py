@@ -18,8 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from app.config import Settings
 from app.datasets import repository, service
 from app.datasets.arrays import open_arrays
-from app.datasets.inspection import doctor
-from app.datasets.inspection import statistics as figures
+from app.datasets.inspection import doctor, statistics
 from app.datasets.inspection.findings import Facts
 from app.datasets.inspection.stored_blocks import ArrayFiles
 from app.datasets.reading.ingestor import Ingestor
@@ -126,7 +125,7 @@ class Examiner:
         return result
 
     async def _compute_statistics(self, dataset: DatasetRow) -> str:
-        sha256, size = await self._in_child(figures.compute, self._array_files(dataset))
+        sha256, size = await self._in_child(statistics.compute, self._array_files(dataset))
 
         def keep() -> None:
             with self._database.write() as session:
@@ -188,13 +187,13 @@ def show_column(column: ColumnRecord) -> dict[str, Any]:
     low, high = float(record["min"]), float(record["max"])
     histogram = None
     if math.isfinite(high - low):
-        edges = np.linspace(low, high, figures.BINS + 1).tolist()
+        edges = np.linspace(low, high, statistics.BINS + 1).tolist()
         histogram = {"edges": edges, "counts": record["histogram"].tolist()}
     return {**shown, "zeros": int(record["zeros"]), **_range(record), "histogram": histogram}
 
 
 def _range(record: Any) -> dict[str, Any]:
-    shares = (f"q{100 * share:02.0f}" for share in figures.SHARES)
+    shares = (f"q{100 * share:02.0f}" for share in statistics.SHARES)
     return {
         **{field: _finite(record[field]) for field in ("min", "max", "mean", "std")},
         "quantiles": dict(zip(shares, map(_finite, record["quantiles"]), strict=True)),

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter
 
 from app.datasets.formats import Format, InvalidFile, InvalidOption, ReadOptions, TooLarge
-from app.datasets.reading import limited_child as child
-from app.datasets.reading import parse
+from app.datasets.reading import limited_child, parse
 from app.datasets.reading.limited_child import Limits
 from app.datasets.reading.parse import Parsed
 from app.errors import AppError, ErrorItem, Invalid, PayloadTooLarge, invalid_field
@@ -40,7 +39,7 @@ class Ingestor:
 
     def warm_up(self) -> None:
         """Wait until the forkserver has compiled its kernels and can give us a child."""
-        process = self._processes.Process(target=child.do_nothing, daemon=True)
+        process = self._processes.Process(target=limited_child.do_nothing, daemon=True)
         process.start()
         process.join()
         self.warm = process.exitcode == 0
@@ -59,7 +58,7 @@ class Ingestor:
     def _run(self, limits: Limits, function: Callable[..., Result], *arguments: Any) -> Result:
         ours, theirs = self._processes.Pipe(duplex=False)
         process = self._processes.Process(
-            target=child.run_limited, args=(theirs, limits, function, arguments), daemon=True
+            target=limited_child.run_limited, args=(theirs, limits, function, arguments), daemon=True
         )
         process.start()
         theirs.close()

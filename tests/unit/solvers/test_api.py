@@ -19,11 +19,14 @@ SHAPE = {"n_rows": 5, "n_features": 2, "n_classes": 2, "sparse": False}
 
 def test_the_public_names_are_exactly_these():
     assert solvers.__all__ == [
+        "PARAMETERS",
         "Certificate",
         "Estimate",
         "InvalidOptions",
         "InvalidProblem",
         "LinearModel",
+        "Parameter",
+        "Parameters",
         "Planes",
         "Point",
         "Problem",

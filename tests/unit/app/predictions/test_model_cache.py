@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 from app.db import Database
 from app.errors import NotFound
 from app.models import service as models
-from app.predictions import model_cache as served
+from app.predictions import model_cache
 from app.predictions.model_cache import ModelCache
 from app.storage import BlobStore
 from tests.support.builders import migrated_database, model_bytes, model_row, queued_jobs
@@ -53,7 +53,7 @@ def test_a_name_follows_its_newest_version(
 ) -> None:
     add(database, blobs, "a", 1.0)
     ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
-    monkeypatch.setattr(served, "NAME_TRUST_SECONDS", 0.0)
+    monkeypatch.setattr(model_cache, "NAME_TRUST_SECONDS", 0.0)
     assert ready.find("a").version == 1
     add(database, blobs, "a", 2.0)
     assert ready.find("a").version == 2
@@ -68,10 +68,10 @@ def test_a_reference_is_recalled_for_a_moment_without_the_database(
     reference = "a" if by_name else model_id
     ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
     assert ready.recall(reference) is None
-    monkeypatch.setattr(served, trust, 60.0)
+    monkeypatch.setattr(model_cache, trust, 60.0)
     found = ready.find(reference)
     assert ready.recall(reference) is found
-    monkeypatch.setattr(served, trust, 0.0)
+    monkeypatch.setattr(model_cache, trust, 0.0)
     assert ready.find(reference) is found, "opened a second time"
     assert ready.recall(reference) is None
 
@@ -81,8 +81,8 @@ def test_a_reference_in_steady_use_is_confirmed_before_its_time_is_over(
 ) -> None:
     add(database, blobs, "a", 1.0)
     ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
-    monkeypatch.setattr(served, "NAME_TRUST_SECONDS", 60.0)
-    monkeypatch.setattr(served, "LAST_PART", 0.0)
+    monkeypatch.setattr(model_cache, "NAME_TRUST_SECONDS", 60.0)
+    monkeypatch.setattr(model_cache, "LAST_PART", 0.0)
     assert ready.find("a").version == 1
     add(database, blobs, "a", 2.0)
     old = ready.recall("a")
@@ -99,7 +99,7 @@ def test_an_answer_from_before_a_change_is_not_believed(
 ) -> None:
     add(database, blobs, "a", 1.0)
     ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
-    monkeypatch.setattr(served, "NAME_TRUST_SECONDS", 60.0)
+    monkeypatch.setattr(model_cache, "NAME_TRUST_SECONDS", 60.0)
     look = models.route
 
     def look_and_be_late(connection: Connection, reference: str) -> models.Route:

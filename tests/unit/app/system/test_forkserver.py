@@ -8,7 +8,7 @@ import pytest
 # In an interpreter of its own: a test process has threads, and a copy of it would be in the middle of something.
 PRELUDE = """
 import os, signal, sys, time
-from app import forkserver, machine
+from app.system import forkserver, resources
 from app.system.forkserver import copy_process
 
 def end_of(pid):

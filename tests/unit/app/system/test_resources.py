@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from app.system import resources as machine
+from app.system import resources
 
 GIB = 1 << 30
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(machine, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(machine, "GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(resources, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(resources, "GROUPS", tmp_path / "cgroup")
     return tmp_path
 
 
@@ -25,9 +25,9 @@ def write(path: Path, text: str) -> None:
 
 
 def test_without_control_groups_the_machine_is_all(root: Path) -> None:
-    assert machine.memory_bytes() > GIB // 8
-    assert machine.out_of_memory_kills() == 0
-    assert machine.writable_bytes() is None
+    assert resources.memory_bytes() > GIB // 8
+    assert resources.out_of_memory_kills() == 0
+    assert resources.writable_bytes() is None
 
 
 def test_the_narrowest_group_counts_of_version_2(root: Path) -> None:
@@ -36,8 +36,8 @@ def test_the_narrowest_group_counts_of_version_2(root: Path) -> None:
     write(root / "cgroup/jobs/memory.max", f"{GIB // 4}\n")
     write(root / "cgroup/jobs/mine/memory.events", "low 0\noom 7\noom_kill 3\n")
     write(root / "proc/vmstat", "oom_kill 99\n")
-    assert machine.memory_bytes() == GIB // 4
-    assert machine.out_of_memory_kills() == 3
+    assert resources.memory_bytes() == GIB // 4
+    assert resources.out_of_memory_kills() == 3
 
 
 def test_the_narrowest_group_counts_of_version_1(root: Path) -> None:
@@ -45,32 +45,32 @@ def test_the_narrowest_group_counts_of_version_1(root: Path) -> None:
     write(root / "cgroup/memory/mine/memory.limit_in_bytes", f"{GIB // 8}\n")
     write(root / "cgroup/memory/memory.limit_in_bytes", f"{2**63 - 4096}\n")
     write(root / "cgroup/memory/mine/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n")
-    assert machine.memory_bytes() == GIB // 8
-    assert machine.out_of_memory_kills() == 5
+    assert resources.memory_bytes() == GIB // 8
+    assert resources.out_of_memory_kills() == 5
 
 
 def test_who_shares_a_memory_has_the_same_name_for_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(root / "proc/sys/kernel/random/boot_id", "one\n")
-    whole = machine.memory_name()
-    monkeypatch.setattr(machine.platform, "node", lambda: "container")
-    assert machine.memory_name() == whole, "without a limit a container has what the machine has"
+    whole = resources.memory_name()
+    monkeypatch.setattr(resources.platform, "node", lambda: "container")
+    assert resources.memory_name() == whole, "without a limit a container has what the machine has"
     write(root / "proc/self/cgroup", "0::/mine\n")
     write(root / "cgroup/mine/memory.max", f"{2**62}\n")
-    assert machine.memory_name() == whole, "a limit beyond the machine is none"
+    assert resources.memory_name() == whole, "a limit beyond the machine is none"
     write(root / "cgroup/mine/memory.max", f"{GIB // 8}\n")
-    names = {whole, machine.memory_name()}
-    monkeypatch.setattr(machine.platform, "node", lambda: "other")
-    names.add(machine.memory_name())
+    names = {whole, resources.memory_name()}
+    monkeypatch.setattr(resources.platform, "node", lambda: "other")
+    names.add(resources.memory_name())
     write(root / "proc/self/cgroup", "0::/mine/inner\n")
-    assert machine.memory_name() in names, "the limit is that of the group around it"
+    assert resources.memory_name() in names, "the limit is that of the group around it"
     write(root / "proc/sys/kernel/random/boot_id", "two\n")
-    names.add(machine.memory_name())
-    assert [len(name) for name in names] == [machine.NAME_LENGTH] * 4
+    names.add(resources.memory_name())
+    assert [len(name) for name in names] == [resources.NAME_LENGTH] * 4
 
 
 def test_the_kernel_counts_where_no_group_does(root: Path) -> None:
     write(root / "proc/vmstat", "nr_free_pages 12\noom_kill 4\n")
-    assert machine.out_of_memory_kills() == 4
+    assert resources.out_of_memory_kills() == 4
 
 
 LIMITED = """
@@ -94,14 +94,14 @@ def test_memory_beyond_the_limit_is_refused_within_the_block_only() -> None:
 
 NICED = """
 import os, pathlib
-from app import machine
+from app.system import resources
 
 def of_the_group():
     file = pathlib.Path("/proc/self/autogroup")
     return file.read_text().split()[-1:] if os.access(file, os.W_OK) else []
 
 before = of_the_group()
-machine.lower_priority(5)
+resources.lower_priority(5)
 print(os.nice(0), before, of_the_group(), sep="; ")
 """
 

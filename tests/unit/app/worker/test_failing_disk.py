@@ -10,14 +10,14 @@ import pytest
 
 from app.db.job_state import StopReason
 from app.storage import BlobStore
-from app.worker import executor as pipeline
+from app.worker import executor
 from app.worker.train import checkpoints
 from tests.support.worker_bench import Bench, noisy, worker_bench
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr(pipeline, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(executor, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(checkpoints, "FIRST_SECONDS", 3600.0)  # no checkpoint: it would write too
     with worker_bench(tmp_path) as bench:
         yield bench

@@ -20,7 +20,7 @@ from app.models.repository import Location
 from app.predictions.model_cache import ServedModel
 from app.predictions.rows import Columns
 from app.predictions.service import score
-from app.tabular import cells as spelling
+from app.tabular.cells import read_boolean, read_date
 from app.tabular.frame import Kind
 from app.worker import scoring
 from tests.support.builders import count_rows
@@ -240,8 +240,8 @@ def test_a_file_without_labels_is_predicted(bench: Bench) -> None:
 @pytest.mark.parametrize("labels", [["true", "False"], ["t", "f"], ["2024-05-31", "2024-06-01T12:00"], ["1.5", "NA"]])
 def test_a_file_without_labels_is_predicted_whatever_its_last_column_holds(bench: Bench, labels: list[str]) -> None:
     """A feature is read as it was for training, also where its cells were taken for the names of classes."""
-    read = spelling.read_boolean if spelling.read_boolean(labels[0]) is not None else spelling.read_date
-    kind: Kind = "numeric" if labels[1] == "NA" else "boolean" if read is spelling.read_boolean else "date"
+    read = read_boolean if read_boolean(labels[0]) is not None else read_date
+    kind: Kind = "numeric" if labels[1] == "NA" else "boolean" if read is read_boolean else "date"
     X, signal = noisy(50)
     chosen = [label if label != "NA" else None for label in np.where(X[:, 3] > 0, *labels)]
     values = [None if label is None else float(label) if kind == "numeric" else read(label) for label in chosen]

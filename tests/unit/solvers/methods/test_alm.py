@@ -190,7 +190,7 @@ def test_balancing_the_dual_point_keeps_its_bounds():
 
     class Stated:
         signs, costs = y.astype(float), C * weights
-        setting = type("Setting", (), {"exponent": 1.0})
+        spec = type("Spec", (), {"exponent": 1.0})
 
     alpha = Stated.costs * random.random(y.size)
     moved = balanced(Stated, alpha)

@@ -181,7 +181,7 @@ def test_the_task_must_fit_the_labels():
 
 
 def test_auto_names_the_choice_that_no_solver_can_do(monkeypatch):
-    from solvers.methods.dcd.dcd_old import DualCoordinateDescent
+    from solvers.methods.dcd.dcd import DualCoordinateDescent
 
     monkeypatch.setattr("solvers.engine.registry.registered", lambda: {"dcd": DualCoordinateDescent})
     with pytest.raises(UnsupportedProblem, match="use hinge or squared_hinge") as caught:

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.datasets.inspection import doctor, duplicates, statistics
-from app.datasets.inspection import stored_blocks as blocks
+from app.datasets.inspection import doctor, duplicates, statistics, stored_blocks
 from app.datasets.inspection.findings import Facts
 from tests.support.builders import array_files
 from tests.support.tables import noisy_rows
@@ -52,7 +51,7 @@ def test_sound_data_is_sound(tmp_path: Path, kind: str) -> None:
 def test_conflicting_duplicates_are_named_and_plain_ones_told_apart(
     tmp_path: Path, kind: str, block_entries: int, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_ENTRIES", block_entries)
+    monkeypatch.setattr(stored_blocks, "BLOCK_ENTRIES", block_entries)
     X, y = noisy_rows(100, 4, seed=1)
     X[70], y[70] = X[3], -y[3]
     X[80], y[80] = X[5], y[5]

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from app.datasets.inspection import statistics
-from app.datasets.inspection import stored_blocks as blocks
+from app.datasets.inspection import statistics, stored_blocks
 from app.datasets.inspection.stored_blocks import ArrayFiles
 from app.storage import BlobStore
 from tests.support.builders import array_files
@@ -49,7 +48,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("block_entries", [1 << 21, 40])
 def test_exact_figures_are_numpys(tmp_path: Path, kind: str, block_entries: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_ENTRIES", block_entries)
+    monkeypatch.setattr(stored_blocks, "BLOCK_ENTRIES", block_entries)
     X = mixed_matrix(500)
     figures = computed(array_files(tmp_path, X, np.zeros(500), kind))
     assert figures["count"].tolist() == [500] * 8
@@ -128,7 +127,7 @@ def test_missing_values_are_counted_and_left_out_of_every_figure(tmp_path: Path)
 
 @pytest.mark.parametrize("block_entries", [1 << 21, 40])
 def test_the_most_frequent_levels_are_counted(tmp_path: Path, block_entries: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_ENTRIES", block_entries)
+    monkeypatch.setattr(stored_blocks, "BLOCK_ENTRIES", block_entries)
     random = np.random.default_rng(4)
     codes = random.choice(30, 600, p=np.arange(30) / np.arange(30).sum()).astype(np.float64)
     few = np.where(random.random(600) < 0.1, np.nan, random.integers(0, 2, 600))

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import solvers
-from solvers import cost as estimates
+from solvers import cost
 from solvers.data.rows import as_rows
 from solvers.method import Start
 from solvers.methods.cutting_planes.bundle import Bundle
@@ -342,7 +342,7 @@ def test_planes_kept_by_scores_are_the_planes_kept_by_normals(monkeypatch, solve
     if task == "multiclass":
         setting["strategy"] = "crammer_singer"
     by_scores = solvers.train(X, y, **setting)
-    monkeypatch.setattr(estimates, "WORTH_A_READ", 0)
+    monkeypatch.setattr(cost, "WORTH_A_READ", 0)
     by_normals = solvers.train(X, y, **setting)
     widths = [result.state["plane_vectors"].shape[1] for result in (by_scores, by_normals)]
     assert widths == [60 * (3 if task == "multiclass" else 1), 901 * (3 if task == "multiclass" else 1)]
@@ -377,7 +377,7 @@ def test_the_scores_of_a_plane_and_its_dual_point_multiply_like_normals(solver, 
 def test_a_state_whose_planes_are_kept_otherwise_starts_from_its_weights(monkeypatch):
     X, signal = wide_rows()
     first = solvers.train(X, signal > 0, solver="oca_e", tol=1e-3)
-    monkeypatch.setattr(estimates, "WORTH_A_READ", 0)
+    monkeypatch.setattr(cost, "WORTH_A_READ", 0)
     second = solvers.train(X, signal > 0, solver="oca_e", tol=1e-6, warm_start=first.state)
     assert second.converged
     assert second.state["plane_vectors"].shape[1] == 901

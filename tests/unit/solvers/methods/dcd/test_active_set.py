@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import solvers
 from solvers.data.rows import as_rows, read_only
-from solvers.methods.dcd import dcd as dual_descent
+from solvers.methods.dcd import dcd
 from solvers.methods.dcd.active_set import solve_awake
 
 
@@ -62,7 +62,7 @@ def test_it_ends_a_descent_that_creeps(monkeypatch: pytest.MonkeyPatch) -> None:
     y = np.digitize(X[:, 0] + random.standard_normal(4000), [0.0])
     problem: dict[str, Any] = {"solver": "dcd", "loss": "hinge", "C": 0.01, "tol": 1e-8}
     together = solvers.train(X, y, **problem)
-    monkeypatch.setattr(dual_descent, "AWAKE_COST", 0)
+    monkeypatch.setattr(dcd, "AWAKE_COST", 0)
     one_by_one = solvers.train(X, y, **problem)
     assert together.converged
     assert one_by_one.converged
