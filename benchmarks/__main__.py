@@ -20,7 +20,7 @@ def main() -> int:
     measurements = {name: module for name, module in loaded.items() if hasattr(module, "run")}
     parser = argparse.ArgumentParser(prog="make bench", formatter_class=argparse.RawDescriptionHelpFormatter)
     described = {name: (module.__doc__ or "").splitlines()[0] for name, module in measurements.items()}
-    parser.epilog = "\n".join(f"{name:16} {what}" for name, what in described.items())
+    parser.epilog = "\n".join(f"{name:28} {what}" for name, what in described.items())
     parser.add_argument("names", nargs="*", help=f"measurements; without any: {', '.join(BY_DEFAULT)}")
     _add_options(parser)
     options = parser.parse_args()
@@ -38,6 +38,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     """Of the measurements that take any."""
     parser.add_argument("--quick", action="store_true", help="few sets only, under five minutes")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu on a machine that is not quiet")
+    parser.add_argument("--against", help="commits: the folder of the other checkout")
     peers = parser.add_argument_group("peers")
     peers.add_argument("--fresh", action="store_true", help="measure again what is already on disk")
     peers.add_argument("--fresh-ours", action="store_true", help="measure ours again, keep the peers' runs")

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.datasets import service
 from app.datasets.formats import MEDIA_TYPES
-from app.datasets.inspection.examiner import Examiner, show_column
+from app.datasets.inspection.examiner import Examiner, preview, show_column
 from app.datasets.reading.processor import Processor
 from app.datasets.reading.read_options import InReadOptions
 from app.datasets.reading.receive import FILE_BODY, receive_file
@@ -147,7 +147,7 @@ def preview_dataset(
     """The first rows as they were understood: labels, values, columns (at most the first 1000)."""
     with context.database.read() as session:
         dataset = service.get_ready(session, dataset_id)
-    return Preview.model_validate(examiner.preview(context.blobs, dataset, rows))
+    return Preview.model_validate(preview(context.blobs, dataset, rows))
 
 
 @router.get("/{dataset_id}/statistics", operation_id="get_dataset_statistics", responses=problems(404, 409))
