@@ -1,0 +1,1 @@
+"""Work on a whole installation from the command line: backups, integrity checks, the demo."""

@@ -1,0 +1,1 @@
+"""X as methods see it: views without a copy, inspection, compression, samples, columns."""

@@ -1,0 +1,1 @@
+"""Kernels that know arrays only: products, Gram matrices, factorisations, random numbers, prefetching."""

@@ -1,0 +1,1 @@
+"""The algorithms: one file each, or a folder for a family. Found by engine/registry.py."""

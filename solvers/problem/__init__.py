@@ -1,0 +1,1 @@
+"""The problem: its parameters, labels, costs, and the exact statement for each task."""

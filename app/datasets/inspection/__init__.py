@@ -1,0 +1,1 @@
+"""What is inside a dataset: its first rows, statistics of its columns, findings of the data doctor."""

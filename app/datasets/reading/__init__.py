@@ -1,0 +1,1 @@
+"""From the bytes of an upload to the arrays of a dataset: receive, parse in a child process, store."""

@@ -1,0 +1,1 @@
+"""Resumable uploads: a file sent in parts."""

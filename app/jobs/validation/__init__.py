@@ -1,0 +1,1 @@
+"""What is checked of a job before a worker sees it."""

@@ -1,0 +1,1 @@
+"""Stored reports of models on labelled datasets."""

@@ -1,0 +1,1 @@
+"""Training in a worker: load, split, prepare, train, judge, checkpoint, write."""

@@ -1,0 +1,1 @@
+"""Cutting planes: cpa, bmrm, oca_e, oca_t, and cpa_ordinal for ranks."""

@@ -1,0 +1,1 @@
+"""Dual coordinate descent, by one thread and by several."""

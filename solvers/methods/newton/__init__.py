@@ -1,0 +1,1 @@
+"""Newton's method on a matrix of features x features, for tall data."""

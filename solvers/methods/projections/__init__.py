@@ -1,0 +1,1 @@
+"""The linear SVM on a line, and searches over directions: svm1d, project, local."""

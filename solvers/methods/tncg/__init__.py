@@ -1,0 +1,1 @@
+"""Truncated Newton by preconditioned conjugate gradients."""
