@@ -13,7 +13,7 @@ from app.config import MIB, Settings
 from app.datasets.arrays import mean_squared_norm
 from app.db.tables import DatasetRow
 from app.errors import invalid_field
-from app.jobs.schemas import SplitByShare, TrainRequest
+from app.jobs.schemas import SplitByShare, TrainingSpec
 from app.jobs.validation.preprocessing import Expected, expected, resolve
 from app.jobs.validation.task import choose_task
 from app.storage import BlobStore, ownership
@@ -51,7 +51,7 @@ class Admission:
     blobs: BlobStore
     settings: Settings
 
-    def needs(self, session: Session, request: TrainRequest, dataset: DatasetRow) -> Needs:
+    def needs(self, session: Session, request: TrainingSpec, dataset: DatasetRow) -> Needs:
         matrix = _Matrix.of(session, dataset)
         spec = resolve(request, dataset)
         seen = expected(spec, dataset, matrix.text_bytes)
@@ -92,7 +92,7 @@ class Admission:
             raise invalid_field("dataset_id", "too_large_for_memory", detail)
 
     def _solve(
-        self, request: TrainRequest, dataset: DatasetRow, matrix: "_Matrix", seen: Expected, n_rows: int
+        self, request: TrainingSpec, dataset: DatasetRow, matrix: "_Matrix", seen: Expected, n_rows: int
     ) -> solvers.Estimate:
         # Of preprocessed features, scaled or 0 and 1, each number that is stored has a square of about 1.
         is_raw = resolve(request, dataset) is None
@@ -111,7 +111,7 @@ class Admission:
         )
 
     def _whole_seconds(
-        self, request: TrainRequest, seconds: float | None, dataset: DatasetRow, classes: int
+        self, request: TrainingSpec, seconds: float | None, dataset: DatasetRow, classes: int
     ) -> float | None:
         if seconds is None:
             return None

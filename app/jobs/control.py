@@ -10,6 +10,7 @@ from app.db.job_state import JobStatus, Request, outranks
 from app.db.tables import JobRow
 from app.errors import Conflict
 from app.jobs import queue, repository, service
+from app.jobs.job_types import has_interim_model
 
 NO_MODEL_YET = "no_model_yet"
 
@@ -35,7 +36,7 @@ def finish(session: Session, job_id: str) -> JobRow:
     if job.request == "finish":
         return job
     _check_not_ended(job)
-    if job.type != "train":
+    if not has_interim_model(job.type):
         raise Conflict(f"A job of type {job.type} has no model to finish with.", code="not_a_training_job")
     if job.status == JobStatus.RUNNING:
         return _ask(session, job, "finish")

@@ -13,12 +13,12 @@ from app.db.tables import EventRow, JobRow
 from app.errors import AppError, invalid_field, problems
 from app.ids import is_id
 from app.jobs import control, service
-from app.jobs import model_jobs as on_model
 from app.jobs.admission import Admission
 from app.jobs.events import EVENTS_ANSWER, EventFeed, wants_stream
-from app.jobs.model_requests import JobRequest
+from app.jobs.job_types import Job, JobRequest, JobTypeName
 from app.jobs.repository import Filters
-from app.jobs.schemas import Event, Job, JobSummary, JobType, Task, Trace, TrainRequest, Validation
+from app.jobs.schemas import Event, JobSummary, Task, Trace, Validation
+from app.jobs.submission import error_items
 from app.names import Name
 from app.web.context import Context, InContext
 from app.web.idempotency import InOnce, Once
@@ -70,10 +70,7 @@ async def queue_job(
         with once.write() as session:
             if check is not None:
                 check(session)
-            if isinstance(body, TrainRequest):
-                job = service.submit(session, body, admission)
-            else:
-                job = on_model.submit(session, body, admission)
+            job = service.submit(session, body, admission)
             session.flush()
             response.headers["Location"] = f"/v1/jobs/{job.id}"
             shown = _show(session, job)
@@ -96,7 +93,7 @@ def list_jobs(
     request: Request,
     response: Response,
     status: JobStatus | None = None,
-    type: JobType | None = None,
+    type: JobTypeName | None = None,
     name: Annotated[Name | None, Query(description="of its model")] = None,
     task: Annotated[Task | None, Query(description="of its training, asked for or found")] = None,
     created_after: CreatedAfter = None,
@@ -192,15 +189,12 @@ def _show_event(row: Any) -> dict[str, Any]:
 def _validate(context: Context, body: JobRequest) -> dict[str, Any]:
     admission = Admission(context.blobs, context.settings)
     with context.database.read() as session:
-        if isinstance(body, TrainRequest):
-            judged = service.validate(session, body, admission)
-        else:
-            judged = on_model.validate(session, body, admission)
+        judged = service.validate(session, body, admission)
     try:
         if body.webhook is not None:
             webhooks.check_address(context.settings, body.webhook, "webhook.url")
     except AppError as refusal:
-        judged |= {"valid": False, "errors": [*judged["errors"], *service.error_items(refusal)]}
+        judged |= {"valid": False, "errors": [*judged["errors"], *error_items(refusal)]}
     return judged
 
 

@@ -10,11 +10,12 @@ from fastapi import APIRouter, Depends, Header, Response
 from sqlalchemy.orm import Session
 
 from app.errors import problems
-from app.jobs import model_jobs as on_model
+from app.jobs import service
 from app.jobs.endpoints import queue_job
-from app.jobs.model_jobs import Which
-from app.jobs.model_requests import EvaluateOptions, EvaluateRequest, VerifyOptions, VerifyRequest
-from app.jobs.schemas import Job
+from app.jobs.job_types import Job
+from app.jobs.types.evaluate_request import EvaluateOptions, EvaluateRequest
+from app.jobs.types.predict_request import Which, delete_files, file_of
+from app.jobs.types.verify_request import VerifyOptions, VerifyRequest
 from app.models import service as models
 from app.storage.ownership import reclaim
 from app.web.context import Context, InContext
@@ -84,13 +85,13 @@ def get_job_errors(job_id: str, context: InContext) -> StoredFile:
 def delete_job_output(job_id: str, context: InContext) -> None:
     """Free the bytes of a batch job's files; what its `result` says of them stays."""
     with context.database.write() as session:
-        freed = on_model.delete_files(session, job_id)
+        freed = delete_files(session, service.get(session, job_id))
     reclaim(context.database, context.blobs, freed)
 
 
 def _file(context: Context, job_id: str, which: Which) -> StoredFile:
     with context.database.read() as session:
-        found = on_model.file_of(session, job_id, which)
+        found = file_of(session, service.get(session, job_id), which)
     headers = {"ETag": f'"{found.sha256}"', "X-Content-Type-Options": "nosniff"}
     path = context.blobs.path(found.sha256)
     return StoredFile(path, headers=headers, media_type=MEDIA_TYPE_OF[found.format], filename=found.name)

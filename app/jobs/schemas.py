@@ -13,9 +13,16 @@ from app.web.validation import Body
 from app.webhooks.schemas import NewWebhook, WebhookRequest
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-JobType = Literal["train", "verify", "evaluate", "predict"]
 Task = Literal["binary", "multiclass", "ordinal", "regression"]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+
+
+class JobOptions(Body):
+    """What every job can be told. The request body of each type in app/jobs/types extends it."""
+
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    labels: Labels = Field(default_factory=dict)
+    webhook: WebhookRequest | None = Field(None, description="an address that is told of this job only")
 
 
 class SplitByShare(Body):
@@ -94,7 +101,6 @@ def _problem_fields() -> dict[str, Any]:
 class TrainingTarget(Body):
     """What is trained on, and what becomes of it."""
 
-    type: Literal["train"] = "train"
     dataset_id: Text
     model: Name | None = Field(None, description="the model's name; default: the dataset's name")
 
@@ -123,12 +129,8 @@ class Stop(Body):
     passes: Annotated[int, Field(ge=1, le=10**9)] | None = None
 
 
-class TrainRequest(ProblemFields):
-    """A training job. `GET /v1/solvers` lists the solvers and what each supports."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"dataset_id": "ds_…", "model": "radar", "split": {"test": 0.2}}]}
-    )
+class TrainingSpec(ProblemFields):
+    """What is trained, and how. The request body of a training job extends it."""
 
     solver: Text = "auto"
     solver_options: dict[str, Any] = Field(default_factory=dict)
@@ -154,9 +156,6 @@ class TrainRequest(ProblemFields):
     warm_start: Text | None = Field(
         None, description="a model (`mdl_…`, `name`, `name:3`, `name@alias`) whose weights the training starts from"
     )
-    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    labels: Labels = Field(default_factory=dict)
-    webhook: WebhookRequest | None = Field(None, description="an address that is told of this job only")
 
     @property
     def most_folds(self) -> int | None:
@@ -185,16 +184,9 @@ class JobError(BaseModel):
     param: str | None = None
 
 
-RESULT_FIELDS = (
-    "train: status, converged, task, task_reason, strategy, solver, solver_reason, certificate, metrics, training, and "
-    "cross_validation {by, folds, mean, std} and calibration {method, rows, held_out} if there was one. "
-    "verify: primal, dual_bound, gap, relative_gap, bound_from, matches, differences, claimed. "
-    "evaluate: evaluation_id, rows, failed_rows, metrics. "
-    "predict: rows, predicted, failed, columns, output, errors. null until the job has succeeded"
-)
+class JobFields(BaseModel):
+    """A job as its address shows it; job_types.py adds what `result` is with each type."""
 
-
-class Job(BaseModel):
     id: str
     type: str
     status: Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
@@ -214,7 +206,7 @@ class Job(BaseModel):
     dual_bound: float | None
     relative_gap: float | None
     model_id: str | None
-    result: dict[str, Any] | None = Field(description=RESULT_FIELDS)
+    result: dict[str, Any] | None
     error: JobError | None
     spec: dict[str, Any]
     labels: dict[str, str]

@@ -13,6 +13,7 @@ from app.db.tables import JobRow
 from app.errors import Conflict, problems
 from app.jobs import service
 from app.jobs.control import NO_MODEL_YET
+from app.jobs.job_types import has_interim_model
 from app.models.repository import Location
 from app.predictions import schemas
 from app.predictions.bodies import known_type
@@ -74,7 +75,7 @@ def find(context: Context, served: ModelCache, job_id: str) -> Standing:
     for _ in range(MOST_LOOKS):
         with context.database.read() as session:
             job = service.get(session, job_id)
-        if job.type != "train":
+        if not has_interim_model(job.type):
             raise Conflict(f"A job of type {job.type} trains no model.", code="not_a_training_job")
         if job.model_id is not None:
             figures = {"passes": job.passes, "relative_gap": job.relative_gap}

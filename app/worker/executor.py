@@ -1,9 +1,11 @@
 """One job, from claim to acknowledgement: its type says what is done, and every way to end is written down here."""
 
 import errno
+import importlib
 import logging
+import pkgutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -14,8 +16,8 @@ from app.jobs import queue
 from app.jobs.queue import LeaseLost
 from app.jobs.repository import Claim
 from app.storage.ownership import reclaim
+from app.worker import types
 from app.worker.failures import PermanentFailure, Stopped, TransientFailure
-from app.worker.kinds import WORK_OF_TYPE
 from app.worker.worker_context import StopAsked, WorkerContext
 
 Answer = TypeVar("Answer")
@@ -26,6 +28,15 @@ PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.
 """Errors of a storage that may be well again later: somebody makes room, or the disk or the network recovers."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 LOOK_SECONDS = 0.2
+
+
+def _found() -> Mapping[str, Callable[[WorkerContext, Claim, StopAsked], None]]:
+    """What does the jobs of each type: `run` of every module in app/worker/types, by its `JOB_TYPE`."""
+    names = [module.name for module in pkgutil.iter_modules(types.__path__, f"{types.__name__}.")]
+    return {module.JOB_TYPE: module.run for module in map(importlib.import_module, names)}
+
+
+WORK_OF_TYPE = _found()
 
 
 def execute(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
@@ -57,7 +68,7 @@ def _work(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     waited, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
         try:
-            WORK_OF_TYPE[_type(context, claim)](context, claim, stop_reason)
+            _work_for(context, claim)(context, claim, stop_reason)
             return
         except OSError as error:
             if error.errno not in PASSING or waited >= context.storage_patience_seconds:
@@ -80,9 +91,12 @@ def _wait(seconds: float, stop_reason: StopAsked) -> None:
         time.sleep(min(left, LOOK_SECONDS))
 
 
-def _type(context: WorkerContext, claim: Claim) -> str:
+def _work_for(context: WorkerContext, claim: Claim) -> Callable[[WorkerContext, Claim, StopAsked], None]:
     with context.database.read() as session:
-        return queue.load(session, claim).type
+        job_type = queue.load(session, claim).type
+    if job_type not in WORK_OF_TYPE:
+        raise PermanentFailure("unknown_type", f"this version of the worker has no job type {job_type}", "type")
+    return WORK_OF_TYPE[job_type]
 
 
 def _fail(context: WorkerContext, claim: Claim, error: dict[str, Any]) -> None:

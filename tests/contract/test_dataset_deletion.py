@@ -14,7 +14,7 @@ from app.db.tables import DatasetRow, JobRow
 from app.errors import Conflict, Invalid
 from app.jobs import service as jobs
 from app.jobs.admission import Admission
-from app.jobs.schemas import TrainRequest
+from app.jobs.types.train_request import TrainRequest
 from app.storage import BlobStore
 from tests.support.builders import count_rows, dataset_row, temporary_settings
 

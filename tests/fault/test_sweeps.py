@@ -30,7 +30,7 @@ from app.db.tables import DatasetRow, JobRow, ModelRow
 from app.jobs import queue
 from app.jobs import service as jobs
 from app.jobs.admission import Admission
-from app.jobs.schemas import TrainRequest
+from app.jobs.types.train_request import TrainRequest
 from app.storage import BlobStore, ownership
 from app.worker.executor import execute
 from app.worker.worker_context import WorkerContext

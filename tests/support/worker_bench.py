@@ -11,12 +11,11 @@ from app.config import Settings
 from app.db import Database
 from app.db.queries import list_events
 from app.db.tables import DatasetRow
-from app.jobs import model_jobs as on_model
 from app.jobs import queue
 from app.jobs import service as jobs
 from app.jobs.admission import Admission
-from app.jobs.model_requests import OnModelRequest
-from app.jobs.schemas import TrainRequest
+from app.jobs.schemas import JobOptions
+from app.jobs.types.train_request import TrainRequest
 from app.models import file
 from app.models import service as models
 from app.storage import BlobStore
@@ -97,9 +96,9 @@ class Bench:
         """The job after its run."""
         return self.execute(self.submit(dataset_id, **fields), stop_reason)
 
-    def run_on_model(self, request: OnModelRequest, stop_reason: Callable[[], Any] = lambda: None) -> Json:
+    def run_on_model(self, request: JobOptions, stop_reason: Callable[[], Any] = lambda: None) -> Json:
         with self.database.write() as session:
-            job_id = on_model.submit(session, request, Admission(self.blobs, Settings())).id
+            job_id = jobs.submit(session, request, Admission(self.blobs, Settings())).id
         return self.execute(job_id, stop_reason)
 
     def execute(self, job_id: str, stop_reason: Callable[[], Any] = lambda: None) -> Json:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from app.db.tables import DatasetRow
 from app.errors import Invalid, invalid_field
-from app.jobs.schemas import TrainRequest
+from app.jobs.schemas import TrainingSpec
 from app.preprocess.dates import LEVELS
 from app.preprocess.figures import rows_in_single
 from app.preprocess.inputs import Inputs
@@ -22,7 +22,7 @@ BYTES_A_TERM = 100
 MOST_LEARNING_BYTES = BYTES_A_TERM << 22
 
 
-def resolve(request: TrainRequest, dataset: DatasetRow) -> Preprocess | None:
+def resolve(request: TrainingSpec, dataset: DatasetRow) -> Preprocess | None:
     """What is to be done: what was asked for, or the defaults if no solver could use the columns as they are."""
     if request.preprocess is None and any(_needs_work(column) for column in _features(dataset)):
         return Preprocess()

@@ -13,7 +13,8 @@ from app.db import Database
 from app.db.tables import DatasetRow, JobRow
 from app.jobs import queue
 from app.jobs.repository import Claim
-from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainRequest
+from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare
+from app.jobs.types.train_request import TrainRequest
 from app.jobs.validation.task import CLASS_TASKS, TaskChoice, choose_task
 from app.preprocess.pipeline import Pipeline
 from app.storage import BlobStore

@@ -11,7 +11,7 @@ from sklearn import metrics as reference
 
 from app.errors import Invalid
 from app.jobs import service as jobs
-from app.jobs.schemas import TrainRequest
+from app.jobs.types.train_request import TrainRequest
 from app.worker.train.progress import WRITE_EVERY_SECONDS
 from tests.support.worker_bench import Bench, Json, noisy, three_words, worker_bench
 

@@ -9,8 +9,9 @@ import pytest
 
 from app.db.tables import JobRow
 from app.errors import Invalid
-from app.jobs.model_requests import VerifyRequest
-from app.jobs.schemas import SplitByShare, TrainRequest
+from app.jobs.schemas import SplitByShare
+from app.jobs.types.train_request import TrainRequest
+from app.jobs.types.verify_request import VerifyRequest
 from app.jobs.validation.preprocessing import expected
 from app.models.file import ModelFile
 from app.preprocess.document import from_document

@@ -6,7 +6,7 @@ import solvers
 from app.db.tables import JobRow
 from app.jobs import queue
 from app.jobs.repository import Claim
-from app.jobs.schemas import TrainRequest
+from app.jobs.types.train_request import TrainRequest
 from app.jobs.validation.refusals import solver_refusal
 from app.worker.failures import PermanentFailure, Stopped
 from app.worker.model_subject import Subject, load_subject
@@ -16,13 +16,15 @@ from app.worker.train.prepare import as_trained
 from app.worker.train.solver_arguments import definition
 from app.worker.worker_context import StopAsked, WorkerContext
 
+JOB_TYPE = "verify"
+
 TOLERANCE = 1e-9
 """By how much, beside the claimed primal value, a figure may differ: sums are rounded by the order of their terms."""
 
 STORED, FOUND = "the stored dual point", "a dual point found from the weights"
 
 
-def verify_model(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
+def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     subject = load_subject(context, claim)
     with context.database.read() as session:
         training = session.get(JobRow, subject.model.job_id)

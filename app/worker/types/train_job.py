@@ -28,11 +28,13 @@ from app.worker.train.result_metrics import labels_of
 from app.worker.train.trainer import Trainer
 from app.worker.worker_context import StopAsked, WorkerContext
 
+JOB_TYPE = "train"
+
 OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "calibration", "training", "warnings")
 """What of a model's card the job's result tells too."""
 
 
-def train_model(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
+def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     started = time.perf_counter()
     work = load(context.database, context.blobs, claim)
     folds = choose_folds(work)

@@ -6,9 +6,8 @@ import msgspec
 
 from app.datasets.arrays import open_arrays
 from app.jobs import queue
-from app.jobs.model_jobs import target_name
-from app.jobs.model_requests import PredictRequest
 from app.jobs.repository import Claim
+from app.jobs.types.predict_request import PredictRequest, target_name
 from app.models.repository import Location
 from app.predictions.answers import DEFAULT_OUTPUTS, Scored, chosen
 from app.predictions.model_cache import ServedModel
@@ -18,10 +17,12 @@ from app.worker.predict_files import batch_file
 from app.worker.scoring import DatasetScorer
 from app.worker.worker_context import StopAsked, WorkerContext
 
+JOB_TYPE = "predict"
+
 _encode = msgspec.json.Encoder().encode_lines
 
 
-def predict_batch(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
+def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     subject = load_subject(context, claim)
     request = PredictRequest.model_validate(subject.job.spec)
     row = subject.model

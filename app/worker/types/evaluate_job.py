@@ -15,8 +15,10 @@ from app.worker.model_subject import Passing, load_subject
 from app.worker.scoring import DatasetScorer
 from app.worker.worker_context import StopAsked, WorkerContext
 
+JOB_TYPE = "evaluate"
 
-def evaluate_model(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
+
+def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     subject = load_subject(context, claim)
     rows = open_arrays(context.blobs, subject.dataset)
     scorer = DatasetScorer(subject.file, rows)

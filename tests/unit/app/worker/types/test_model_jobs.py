@@ -15,7 +15,8 @@ from sklearn import metrics as reference
 
 from app.db.tables import BlobOwnerRow, EvaluationRow
 from app.errors import AppError
-from app.jobs.model_requests import EvaluateRequest, PredictRequest
+from app.jobs.types.evaluate_request import EvaluateRequest
+from app.jobs.types.predict_request import PredictRequest
 from app.models.repository import Location
 from app.predictions.model_cache import ServedModel
 from app.predictions.rows import Columns

@@ -11,9 +11,9 @@ from sqlalchemy import update
 from app.config import Settings
 from app.db.tables import DatasetRow, ModelRow
 from app.errors import AppError
-from app.jobs import model_jobs as on_model
+from app.jobs import service as jobs
 from app.jobs.admission import Admission
-from app.jobs.model_requests import VerifyRequest
+from app.jobs.types.verify_request import VerifyRequest
 from app.models import file
 from app.models import service as models
 from app.worker import proof
@@ -161,7 +161,7 @@ def test_a_model_deleted_meanwhile_fails_the_job(bench: Bench) -> None:
     _, job = trained(bench)
     request = VerifyRequest(type="verify", model="m")
     with bench.database.write() as session:
-        job_id = on_model.submit(session, request, Admission(bench.blobs, Settings())).id
+        job_id = jobs.submit(session, request, Admission(bench.blobs, Settings())).id
         models.delete(session, "m")
     failed = bench.execute(job_id)
     assert (failed["status"], failed["error"]["code"]) == ("failed", "model_deleted")

@@ -1,0 +1,67 @@
+"""The registry of job types: every `JOB_TYPE` in the modules of app/jobs/types, and what the API says of all of them.
+
+A new job type is one new file there and one in app/worker/types.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from app.errors import UNION_TAG
+from app.jobs import types
+from app.jobs.schemas import JobFields, JobOptions
+from app.jobs.submission import Asked, JobType
+
+
+def _found() -> Mapping[str, JobType[Any]]:
+    """By name, the default first."""
+    names = [module.name for module in pkgutil.iter_modules(types.__path__, f"{types.__name__}.")]
+    found: list[JobType[Any]] = [importlib.import_module(name).JOB_TYPE for name in names]
+    return MappingProxyType({one.name: one for one in sorted(found, key=lambda one: (not one.is_default, one.name))})
+
+
+TYPES = _found()
+_TYPE_OF_REQUEST = {one.request: one for one in TYPES.values()}
+
+
+def type_of(request: Asked) -> JobType[Asked]:
+    return _TYPE_OF_REQUEST[type(request)]
+
+
+def has_interim_model(name: str) -> bool:
+    """Whether jobs of the type have a model before their end; a stored job may be of a type that is gone."""
+    return name in TYPES and TYPES[name].has_interim_model
+
+
+def _tag(value: Any) -> str:
+    default = next(iter(TYPES))
+    found = value.get("type", default) if isinstance(value, dict) else getattr(value, "type", default)
+    return f"{UNION_TAG}{found}"
+
+
+if TYPE_CHECKING:
+    JobTypeName = str
+    JobRequest = JobOptions
+else:
+    JobTypeName = Literal[tuple(TYPES)]
+    JobRequest = Annotated[
+        reduce(or_, (Annotated[one.request, Tag(f"{UNION_TAG}{name}")] for name, one in TYPES.items())),
+        Discriminator(
+            _tag,
+            custom_error_type="unknown_type",
+            custom_error_message=f"its type must be one of {', '.join(TYPES)}",
+        ),
+    ]
+
+
+class Job(JobFields):
+    result: dict[str, Any] | None = Field(
+        description=" ".join(f"{name}: {one.result_fields}." for name, one in TYPES.items())
+        + " null until the job has succeeded"
+    )

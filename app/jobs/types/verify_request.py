@@ -1,0 +1,58 @@
+"""The job type `verify`: the certificate of a stored model, recomputed."""
+
+from typing import Literal
+
+from pydantic import Field
+from sqlalchemy.orm import Session
+
+from app.datasets import service as datasets
+from app.db.tables import DatasetRow, ModelRow
+from app.errors import Conflict
+from app.jobs import repository
+from app.jobs.model_jobs import OnModel, Plan, check_features, check_labels_known, find_model, on_model
+from app.jobs.schemas import JobOptions
+from app.jobs.validation.named_dataset import ready_dataset
+from app.names import Text
+from app.storage import BlobStore
+
+
+class VerifyOptions(JobOptions):
+    """How a model is verified."""
+
+    dataset_id: Text | None = Field(None, description="where the rows are now; null: the dataset it was trained on")
+
+
+class VerifyRequest(OnModel, VerifyOptions):
+    """Recompute a certificate: the primal value from weights and data, the bound from the stored dual point."""
+
+    type: Literal["verify"]
+
+
+def _plan(session: Session, request: VerifyRequest, blobs: BlobStore) -> Plan:
+    model = find_model(session, request.model, blobs)
+    dataset = _dataset(session, request, model.row)
+    check_labels_known(model, dataset)
+    check_features(model, dataset)
+    training = repository.get(session, model.row.job_id or "")
+    peak_bytes = 0 if training is None else training.peak_bytes  # it holds what the training held
+    return Plan(model.row, dataset, peak_bytes)
+
+
+def _dataset(session: Session, request: VerifyRequest, model: ModelRow) -> DatasetRow:
+    if model.job_id is None:
+        detail = f"{model.name}:{model.version} was imported: nothing here says what it was trained for."
+        raise Conflict(detail, code="model_not_trained_here")
+    if request.dataset_id is not None:
+        return ready_dataset(session, "dataset_id", request.dataset_id)
+    dataset = datasets.find(session, model.card["lineage"]["dataset_id"])
+    if dataset is None:
+        detail = "The dataset that it was trained on is deleted; upload it again and give its `dataset_id`."
+        raise Conflict(detail, code="dataset_deleted")
+    return dataset
+
+
+JOB_TYPE = on_model(
+    VerifyRequest,
+    _plan,
+    result_fields="primal, dual_bound, gap, relative_gap, bound_from, matches, differences, claimed",
+)

@@ -1,0 +1,26 @@
+"""Whether a job can use the dataset that its request names."""
+
+from sqlalchemy.orm import Session
+
+from app.datasets import service as datasets
+from app.db.tables import DatasetRow
+from app.errors import AppError, Conflict, invalid_field
+
+
+def ready_dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
+    """A dataset that a job can work on now."""
+    dataset = datasets.find(session, dataset_id)
+    if dataset is None:
+        raise unknown_dataset(field)
+    if dataset.status == "invalid":
+        raise invalid_field(field, "dataset_invalid", "the file of this dataset is invalid; its `error` says why")
+    if dataset.status != "ready":
+        detail = (
+            f"{field}: the dataset is still being read; GET /v1/datasets/{dataset.id}?wait=60 tells when it is ready."
+        )
+        raise Conflict(detail, code="dataset_not_ready")
+    return dataset
+
+
+def unknown_dataset(field: str) -> AppError:
+    return invalid_field(field, "unknown_dataset", "there is no such dataset")

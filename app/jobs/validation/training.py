@@ -1,0 +1,169 @@
+"""What makes a training request impossible on its dataset, as far as that is known before a worker reads the rows."""
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from sqlalchemy.orm import Session
+
+import solvers
+from app.db.tables import DatasetRow
+from app.errors import AppError, Invalid, NotFound, invalid_field
+from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainingSpec
+from app.jobs.validation import preprocessing
+from app.jobs.validation.named_dataset import ready_dataset
+from app.jobs.validation.refusals import class_misses_folds, solver_refusal
+from app.jobs.validation.task import CLASS_TASKS, check_labels, choose_task
+from app.models import file
+from app.models import service as models
+from app.preprocess.spec import Preprocess
+from app.storage import BlobStore
+
+TEST_DATASET = "split.test_dataset_id"
+
+Training = TypeVar("Training", bound=TrainingSpec)
+
+
+def refusals(session: Session, request: TrainingSpec, dataset: DatasetRow, blobs: BlobStore) -> Iterator[AppError]:
+    """What stands in the way of a job on this dataset."""
+    task = choose_task(request.task, dataset).task
+    spec = preprocessing.resolve(request, dataset)
+    checks: list[Callable[[], None]] = [
+        lambda: preprocessing.check_columns(spec, dataset),
+        lambda: check_labels(task, dataset, "task"),
+        lambda: _check_solver(request, dataset, spec),
+        lambda: _check_class_weight(request, dataset),
+        lambda: _check_split(request, dataset),
+        lambda: _check_folds(request, dataset, task),
+        lambda: _check_calibrate(request, dataset, task),
+        lambda: _check_test_dataset(session, request, dataset, task),
+        lambda: _check_warm_start(session, blobs, request, dataset, task),
+    ]
+    for check in checks:
+        try:
+            check()
+        except AppError as refusal:
+            yield refusal
+
+
+def with_settled_start(session: Session, request: Training) -> Training:
+    """The request with the version that `warm_start` means now; a newer one does not change the job."""
+    if request.warm_start is None:
+        return request
+    return request.model_copy(update={"warm_start": models.locate(session, request.warm_start).id})
+
+
+def _check_solver(request: TrainingSpec, dataset: DatasetRow, spec: Preprocess | None) -> None:
+    expected = preprocessing.expected(spec, dataset)
+    try:
+        solvers.check(
+            n_rows=dataset.n_rows,
+            n_features=expected.n_features,
+            n_classes=len(dataset.classes) or None,
+            sparse=expected.sparse,
+            **request.solver_arguments(),
+        )
+    except solvers.SolverError as error:
+        field, detail = solver_refusal(error)
+        raise invalid_field(field, type(error).__name__, detail) from error
+
+
+def _check_class_weight(request: TrainingSpec, dataset: DatasetRow) -> None:
+    if not isinstance(request.class_weight, dict):
+        return
+    known = {str(one["label"]) for one in dataset.classes}
+    for label in request.class_weight:
+        if label not in known:
+            raise invalid_field("class_weight", "unknown_class", f"the classes are {', '.join(sorted(known))}")
+
+
+def _check_split(request: TrainingSpec, dataset: DatasetRow) -> None:
+    split = request.split
+    has_groups = "group" in dataset.arrays
+    if isinstance(split, SplitByShare) and split.group and not has_groups:
+        detail = "the dataset has no groups; upload it with `group` naming a column (libsvm: qid)"
+        raise invalid_field("split.group", "no_groups", detail)
+    if isinstance(split, SplitByFolds):
+        if not has_groups or split.fold_column != _group_column(dataset):
+            detail = "the dataset keeps no such column; upload it with `group` naming the column (libsvm: qid)"
+            raise invalid_field("split.fold_column", "unknown_column", detail)
+        if request.cross_validation is not None:
+            detail = "the values of split.fold_column are the folds; leave this out"
+            raise invalid_field("cross_validation", "folds_are_given", detail)
+
+
+def _group_column(dataset: DatasetRow) -> str:
+    named: str | None = (dataset.options or {}).get("group")
+    return named or ("qid" if dataset.format == "libsvm" else "group")
+
+
+def _check_folds(request: TrainingSpec, dataset: DatasetRow, task: str) -> None:
+    """What is known before the rows are: the worker looks again at the rows that are left for training."""
+    folds = request.cross_validation
+    if folds is None or ("group" in dataset.arrays and request.keeps_groups_whole):
+        return
+    if dataset.n_rows < folds:
+        raise invalid_field("cross_validation", "too_many_folds", f"the dataset has {dataset.n_rows} rows only")
+    smallest = min(dataset.classes, key=lambda one: one["count"], default=None)
+    if task in CLASS_TASKS and smallest is not None and smallest["count"] < folds:
+        detail = class_misses_folds(smallest["label"], smallest["count"], folds)
+        raise invalid_field("cross_validation", "class_too_small", detail)
+
+
+def _check_calibrate(request: TrainingSpec, dataset: DatasetRow, task: str) -> None:
+    if not request.calibrate:
+        return
+    if task not in CLASS_TASKS:
+        raise invalid_field("calibrate", "no_classes", f"there are no probabilities of classes with task {task}")
+    smallest = min(dataset.classes, key=lambda one: one["count"], default=None)
+    if smallest is not None and smallest["count"] < 2:
+        detail = f"class {smallest['label']!r:.60} has one row only, which cannot be held out and trained on"
+        raise invalid_field("calibrate", "class_too_small", detail)
+
+
+def _check_test_dataset(session: Session, request: TrainingSpec, train: DatasetRow, task: str) -> None:
+    if not isinstance(request.split, SplitByDataset):
+        return
+    field = TEST_DATASET
+    test = ready_dataset(session, field, request.split.test_dataset_id)
+    preprocessing.check_test_columns(preprocessing.resolve(request, train), train, test, field)
+    is_named = bool(train.columns and test.columns)  # then columns are found by name
+    is_short = test.n_features < train.n_features and test.storage == "dense"
+    if not is_named and (test.n_features > train.n_features or is_short):
+        detail = f"it has {test.n_features} features, the training dataset {train.n_features}"
+        raise invalid_field(field, "feature_mismatch", detail)
+    check_labels(task, test, field)
+    unseen = {one["label"] for one in test.classes} - {one["label"] for one in train.classes}
+    if task in CLASS_TASKS and (unseen or not test.classes):
+        raise invalid_field(field, "unknown_class", "it has labels that the training dataset does not have")
+
+
+def _check_warm_start(
+    session: Session, blobs: BlobStore, request: TrainingSpec, dataset: DatasetRow, task: str
+) -> None:
+    """Refuse weights of another task, of other classes or of other features."""
+    if request.warm_start is None:
+        return
+    try:
+        model = models.resolve(session, request.warm_start)
+    except NotFound:
+        raise _refused_start("unknown_model", "there is no such model") from None
+    if model.task != task:
+        raise _refused_start("task_mismatch", f"it is a model of task {model.task}, and this job's task is {task}")
+    header, _ = file.read_header(blobs.path(model.blob))
+    if task in CLASS_TASKS and set(header.classes) != {one["label"] for one in dataset.classes}:
+        raise _refused_start("class_mismatch", "it was trained on other classes than the dataset has")
+    if header.preprocess is None and preprocessing.resolve(request, dataset) is None:
+        _check_start_features(header, dataset)
+
+
+def _check_start_features(header: file.Header, dataset: DatasetRow) -> None:
+    if header.n_features != dataset.n_features:
+        detail = f"it has {header.n_features} features, and the dataset {dataset.n_features}"
+        raise _refused_start("feature_mismatch", detail)
+    names = [column["name"] for column in dataset.columns if column["role"] == "feature"]
+    if names and header.feature_names and names != header.feature_names:
+        raise _refused_start("feature_mismatch", "its features have other names, or another order, than the dataset's")
+
+
+def _refused_start(code: str, detail: str) -> Invalid:
+    return invalid_field("warm_start", code, detail)
