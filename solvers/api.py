@@ -21,7 +21,7 @@ from solvers.engine.driver import Callback, Limits, solve
 from solvers.engine.judge import certify_weights
 from solvers.engine.one_vs_rest import solve_each_class, sum_of_classes
 from solvers.engine.registry import registered, with_implied_strategy
-from solvers.engine.start import read_start, starts_of_classes
+from solvers.engine.starting_point import read_start, starts_of_classes
 from solvers.errors import InvalidOptions, InvalidProblem, UnsupportedProblem
 from solvers.method import Point
 from solvers.problem.build import build_problem, one_against_rest

@@ -18,11 +18,7 @@ from solvers.engine.trace import Trace
 from solvers.errors import InvalidOptions
 from solvers.linalg.types import Floats
 from solvers.method import Method, Progress, Start
-from solvers.problem.problems import (
-    OrdinalProblem,
-    Problem,
-    rank_thresholds,
-)
+from solvers.problem.problems import OrdinalProblem, Problem, rank_thresholds
 from solvers.result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
 
 __all__ = ["Callback", "Limits", "solve"]

@@ -22,7 +22,7 @@ some rows: with a small C b is far from 0 and most alphas, at their bound, would
 
 Where C is so small that nearly all alphas end at C, hinge begins there and not at zero; that may be near enough.
 
-Where few rows are awake and the gap still falls slowly, those are solved for together (active_set.py); where
+Where few rows are awake and the gap still falls slowly, those are solved for together (direct_solve.py); where
 many are, those between their bounds are moved together now and then (cg_step.py).
 """
 
@@ -37,8 +37,8 @@ from solvers.data.samples import row_numbers
 from solvers.errors import InvalidOptions
 from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Point, Progress, Rehearsal, Start
-from solvers.methods.dcd.active_set import solve_awake
 from solvers.methods.dcd.cg_step import MOST_READS, climb, combine
+from solvers.methods.dcd.direct_solve import solve_awake
 from solvers.methods.dcd.epoch import dual_value, run_pass
 from solvers.methods.dcd.proximal_bias import bias_mismatch
 from solvers.methods.dcd.sampled_gap import best_bias, likely_gap

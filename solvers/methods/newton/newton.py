@@ -2,7 +2,7 @@
 
 The finite Newton method of Mangasarian (2002) and of Keerthi and DeCoste (2005): squared hinge is piecewise quadratic,
 so once the set of rows with a loss is right a step ends at the minimum. So are squared errors beyond a tube (Ho and Lin
-2012). What is done for tall data is said in features_newton.py; of its family squared losses are the members with
+2012). What is done for tall data is said in newton_loop.py; of its family squared losses are the members with
 h = 1/2, no top and nothing to follow.
 """
 
@@ -10,7 +10,7 @@ import math
 
 from solvers.cost import Footprint, Pace
 from solvers.method import Rehearsal
-from solvers.methods.newton.features_newton import MAX_FEATURES, RowNewton
+from solvers.methods.newton.newton_loop import MAX_FEATURES, RowNewton
 from solvers.result import State
 
 __all__ = ["Newton"]

@@ -1,7 +1,7 @@
 """`local`: coordinate search around the best direction so far, each trial solved exactly on its line.
 
 Schneider, Bogojeska, Vlachos: Solving linear SVMs with multiple 1D projections, CIKM 2014, Algorithm 3 (LocalSVM). A
-trial turns w by adding t or -t to one coordinate, and solves the problem on the line through it (one_dimension.py): the
+trial turns w by adding t or -t to one coordinate, and solves the problem on the line through it (line_problem.py): the
 answer may have any length and bias. The first lower value becomes w. After each phase, a trial of every coordinate, t
 is doubled or halved by the paper's rule.
 
@@ -31,7 +31,7 @@ from solvers.data.columns import transposed
 from solvers.errors import InvalidOptions
 from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Point, Progress, Start
-from solvers.methods.projections.one_dimension import Line, LineOptimum
+from solvers.methods.projections.line_problem import Line, LineOptimum
 from solvers.problem.problems import BinaryProblem
 from solvers.result import State, Status
 

@@ -1,7 +1,7 @@
 """`project`: random directions, each solved exactly, of which the best is kept.
 
 Schneider, Bogojeska, Vlachos: Solving linear SVMs with multiple 1D projections, CIKM 2014, Algorithm 2 (ProjectSVM).
-The entries of a direction L are standard normal; the problem on the line w = s L is that of one_dimension.py. Several
+The entries of a direction L are standard normal; the problem on the line w = s L is that of line_problem.py. Several
 directions are projected in each pass over the data, by as many threads as there are. The paper shows that an answer
 near the optimum takes a number of directions exponential in the square root of the number of features: this is a
 baseline, and one for few features.
@@ -19,7 +19,7 @@ from solvers.data.rows import read_only
 from solvers.errors import InvalidOptions
 from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Point, Progress, Start
-from solvers.methods.projections.one_dimension import Line, LineOptimum
+from solvers.methods.projections.line_problem import Line, LineOptimum
 from solvers.problem.problems import BinaryProblem
 from solvers.result import State, Status
 

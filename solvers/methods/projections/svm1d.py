@@ -2,7 +2,7 @@
 
 Schneider, Bogojeska, Vlachos: Solving linear SVMs with multiple 1D projections, CIKM 2014, Algorithm 1 (SVM1D). With
 one feature there is one direction, and the answer is the optimum of the whole problem. The algorithm as printed is
-not optimal; what is solved here, and how, is in one_dimension.py.
+not optimal; what is solved here, and how, is in line_problem.py.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from solvers.cost import Footprint
 from solvers.errors import InvalidOptions
 from solvers.linalg.types import Floats
 from solvers.method import Method, Option, Point, Progress, Start
-from solvers.methods.projections.one_dimension import Line
+from solvers.methods.projections.line_problem import Line
 from solvers.problem.problems import BinaryProblem
 from solvers.result import State, Status
 

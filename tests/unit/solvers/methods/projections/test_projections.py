@@ -7,7 +7,7 @@ from hypothesis import given
 
 import solvers
 from solvers.methods.projections import local
-from solvers.methods.projections.one_dimension import Line
+from solvers.methods.projections.line_problem import Line
 from tests.support.solver_problems import cases, examples
 from tests.support.solver_reference import reference_interval
 

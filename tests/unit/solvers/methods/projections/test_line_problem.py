@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from solvers.methods.projections.one_dimension import Line
+from solvers.methods.projections.line_problem import Line
 
 PROBLEMS = 10_000
 SIZES = range(2, 8)

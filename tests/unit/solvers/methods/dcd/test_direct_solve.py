@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import solvers
 from solvers.data.rows import as_rows, read_only
 from solvers.methods.dcd import dcd
-from solvers.methods.dcd.active_set import solve_awake
+from solvers.methods.dcd.direct_solve import solve_awake
 
 
 @pytest.mark.parametrize("sparse", [False, True])
