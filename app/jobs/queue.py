@@ -1,78 +1,26 @@
-"""The worker's side of the queue: claim, keep, report, and end a job, each in the caller's unit of work.
+"""What a worker writes of a job that it holds: progress, files to keep, and how the job ends or goes back to the queue.
 
-Every function after `claim_next` takes the claim and changes nothing unless it still holds.
+Each function works in the caller's unit of work, takes the claim and changes nothing unless its lease still holds.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.db.engine import current_time
-from app.db.job_state import JobStatus, Request
+from app.db.job_state import JobStatus
 from app.db.notify import announce
 from app.db.tables import JobRow
-from app.jobs import repository
-from app.jobs.repository import Claim, Room
+from app.jobs import lease, repository
+from app.jobs.lease import LeaseLost
+from app.jobs.repository import Claim
 from app.storage import ownership
 
 NOTHING_KEPT: dict[str, Any] = {"checkpoint": None, "snapshot": None}
 """The columns of a job that has ended: it will not go on."""
 MAX_WORKER_DEATHS = 3
 MAX_DEATHS_FOR_MEMORY = 2
-
-
-class LeaseLost(Exception):
-    """The job belongs to somebody else now: drop the work, write nothing."""
-
-
-@dataclass(frozen=True)
-class Pulse:
-    """What a heartbeat learned: claims that are gone, and what clients want of the others."""
-
-    lost: Sequence[Claim]
-    requests: Mapping[Claim, Request]
-
-
-def claim_next(session: Session, owner: str, lease_seconds: float, room: Room | None = None) -> Claim | None:
-    return repository.claim(session, owner, lease_seconds, room)
-
-
-def is_waiting(session: Session, room: Room | None = None) -> bool:
-    """Whether a claim would find a job: a look that takes no lock."""
-    return repository.any_claimable(session, room)
-
-
-def owner_of(machine: str, supervisor_id: str) -> str:
-    """The name under which a supervisor holds leases."""
-    return f"{machine}{repository.OWNER_SEPARATOR}{supervisor_id}"
-
-
-def room(session: Session, owner: str, whole: int, held: Sequence[Claim], *, lock: bool = False) -> Room:
-    """The memory of the owner's machine, and what these claims and other supervisors there leave of it.
-
-    What is held is counted by the claims and not by their rows: work whose lease is lost takes its room until it ends.
-    """
-    taken = sum(claim.peak_bytes for claim in held) + repository.needed_beside(session, owner, lock=lock)
-    return Room(whole, whole - taken)
-
-
-def requests(session: Session, claims: Sequence[Claim]) -> dict[Claim, Request]:
-    """What clients want of these running jobs."""
-    return repository.requests(session, claims)
-
-
-def heartbeat(session: Session, claims: Sequence[Claim], lease_seconds: float) -> Pulse:
-    lost = repository.extend_leases(session, claims, lease_seconds)
-    return Pulse(lost, repository.requests(session, claims))
-
-
-def load(session: Session, claim: Claim, *, lock: bool = False) -> JobRow:
-    job = repository.get(session, claim.job_id, lock=lock)
-    if job is None or job.fence != claim.fence or job.status != JobStatus.RUNNING:
-        raise LeaseLost
-    return job
 
 
 def report_progress(
@@ -96,13 +44,13 @@ def advance(session: Session, claim: Claim, progress: float) -> None:
 
 def tell(session: Session, claim: Claim, event: str, data: dict[str, Any]) -> None:
     """An event of the job that changes nothing about it."""
-    load(session, claim, lock=True)
+    lease.load(session, claim, lock=True)
     repository.append_event(session, claim.job_id, event, data)
 
 
 def keep(session: Session, claim: Claim, new: Mapping[str, tuple[str, int]]) -> list[str]:
     """Name new blobs (column > hash, bytes) in place of older ones; returns those, which nobody may need any more."""
-    job = load(session, claim, lock=True)
+    job = lease.load(session, claim, lock=True)
     replaced = [old for name in new if (old := getattr(job, name)) is not None]
     ownership.give_up(session, job.id, replaced)
     ownership.own(session, job.id, dict(new.values()))
@@ -133,7 +81,7 @@ def pause(session: Session, claim: Claim) -> None:
 
 def release(session: Session, claim: Claim, reason: str = "released") -> None:
     """Give the job back unharmed: the worker is leaving, not the job failing."""
-    request = load(session, claim, lock=True).request
+    request = lease.load(session, claim, lock=True).request
     if request == "cancel":
         cancel(session, claim)
     elif request == "pause":
@@ -147,7 +95,7 @@ def worker_died(session: Session, claim: Claim, *, memory_bytes: int | None = No
 
     `memory_bytes`: the kernel killed this one for memory. The next gets that much for itself, and is the last.
     """
-    job = load(session, claim, lock=True)
+    job = lease.load(session, claim, lock=True)
     deaths = job.worker_deaths + 1
     values: dict[str, Any] = {"worker_deaths": deaths}
     if job.request == "cancel":
@@ -165,11 +113,6 @@ def worker_died(session: Session, claim: Claim, *, memory_bytes: int | None = No
             _pause(session, claim, **values)
         else:
             _requeue(session, claim, "worker_died" if memory_bytes is None else "out_of_memory", **values)
-
-
-def any_expired(session: Session) -> bool:
-    """Whether a worker fell silent: a look that takes no lock."""
-    return repository.any_expired(session)
 
 
 def requeue_expired(session: Session) -> list[Claim]:
@@ -198,7 +141,7 @@ def _requeue(session: Session, claim: Claim, reason: str, **values: Any) -> None
 
 def _end(session: Session, claim: Claim, status: JobStatus, **values: Any) -> list[str]:
     told: dict[str, Any] = {name: values[name] for name in ("model_id", "error") if name in values}
-    kept = give_up_kept(session, load(session, claim, lock=True))
+    kept = give_up_kept(session, lease.load(session, claim, lock=True))
     _leave(session, claim, status, told, finished_at=current_time(session), **NOTHING_KEPT, **values)
     return kept
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import OperationalError
 
 from app.db.job_state import StopReason
-from app.jobs import queue
-from app.jobs.queue import LeaseLost
+from app.jobs import lease, queue
+from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim
 from app.storage.ownership import reclaim
 from app.worker import types
@@ -93,7 +93,7 @@ def _wait(seconds: float, stop_reason: StopAsked) -> None:
 
 def _work_for(context: WorkerContext, claim: Claim) -> Callable[[WorkerContext, Claim, StopAsked], None]:
     with context.database.read() as session:
-        job_type = queue.load(session, claim).type
+        job_type = lease.load(session, claim).type
     if job_type not in WORK_OF_TYPE:
         raise PermanentFailure("unknown_type", f"this version of the worker has no job type {job_type}", "type")
     return WORK_OF_TYPE[job_type]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from app.datasets import service as datasets
 from app.db import Database
 from app.db.tables import DatasetRow, JobRow, ModelRow
-from app.jobs import queue
+from app.jobs import lease, queue
 from app.jobs.repository import Claim
 from app.models import file
 from app.models import repository as models
@@ -26,7 +26,7 @@ class Subject(NamedTuple):
 
 def load_subject(context: WorkerContext, claim: Claim) -> Subject:
     with context.database.read() as session:
-        job = queue.load(session, claim)
+        job = lease.load(session, claim)
         model = models.get(session, job.model_id or "")
         dataset = datasets.find(session, job.dataset_id)
     if model is None:

@@ -20,8 +20,8 @@ from app.config import Settings
 from app.db import Database
 from app.db.job_state import Request, StopReason
 from app.ids import new_id
-from app.jobs import queue
-from app.jobs.queue import LeaseLost
+from app.jobs import lease, queue
+from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim, Room
 from app.storage import BlobStore, ownership
 from app.system import resources
@@ -67,7 +67,7 @@ class Supervisor:
         self._database = Database(settings.resolved_database_url)
         self._doorbell = Doorbell(self._database, settings.poll_seconds, wake_fd)
         self._blobs = BlobStore(settings.data_dir)
-        self._id = queue.owner_of(resources.memory_name(), new_id("wrk"))
+        self._id = lease.owner_of(resources.memory_name(), new_id("wrk"))
         self._processes = multiprocessing.get_context("forkserver")
         self._threads = settings.threads_a_worker
         self._slots: list[Slot] = []
@@ -202,10 +202,10 @@ class Supervisor:
     def _keep_leases(self) -> None:
         if not self._claims():
             with self._database.read() as session:
-                if not queue.any_expired(session):
+                if not lease.any_expired(session):
                     return
         with self._database.write() as session:
-            pulse = queue.heartbeat(session, self._claims(), self._settings.lease_seconds)
+            pulse = lease.heartbeat(session, self._claims(), self._settings.lease_seconds)
             for claim in queue.requeue_expired(session):
                 log.warning("%s: its worker fell silent, queued again", claim.job_id)
         self._stop(pulse.lost, "lost")
@@ -214,7 +214,7 @@ class Supervisor:
     def _look_for_requests(self) -> None:
         if claims := self._claims():
             with self._database.read() as session:
-                requests = queue.requests(session, claims)
+                requests = lease.requests(session, claims)
             self._pass_on(requests)
 
     def _pass_on(self, requests: Mapping[Claim, Request]) -> None:
@@ -227,19 +227,19 @@ class Supervisor:
         if not self._doorbell.may_have_news() and not self._blind_look.due():
             return
         with self._database.read() as session:
-            if not queue.is_waiting(session, self._room(session)):
+            if not lease.is_waiting(session, self._room(session)):
                 return
         for slot in self._slots:
             if slot.idle:
                 with self._database.write() as session:
                     room = self._room(session, lock=True)
-                    claim = queue.claim_next(session, self._id, self._settings.lease_seconds, room)
+                    claim = lease.claim_next(session, self._id, self._settings.lease_seconds, room)
                 if claim is None:
                     return
                 slot.start(claim)
 
     def _room(self, session: Session, *, lock: bool = False) -> Room:
-        return queue.room(session, self._id, self._settings.memory_budget_bytes, self._claims(), lock=lock)
+        return lease.room(session, self._id, self._settings.memory_budget_bytes, self._claims(), lock=lock)
 
     def _delete_unowned(self) -> None:
         with self._database.read() as session:

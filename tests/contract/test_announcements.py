@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from app.db import Database
-from app.jobs import control, queue, repository
+from app.jobs import control, lease, queue, repository
 from app.runtime.launcher import waker
 from app.worker.wakeup import Doorbell
 from tests.support.builders import interrupted_write, job_row, queued_jobs
@@ -58,7 +58,7 @@ def test_it_rings_for_what_goes_back_to_the_queue_and_for_what_clients_ask(
     (job_id,) = queued_jobs(database, [0])
     assert rings(doorbell)
     with database.write() as session:
-        claim = queue.claim_next(session, "wrk_test", 60.0)
+        claim = lease.claim_next(session, "wrk_test", 60.0)
     assert claim is not None
     assert not rings(doorbell, 0.1)
     with database.write() as session:
@@ -73,7 +73,7 @@ def test_it_rings_for_what_goes_back_to_the_queue_and_for_what_clients_ask(
 def test_it_rings_when_a_job_ends_for_whoever_waits_for_its_room(database: Database, doorbell: Doorbell) -> None:
     queued_jobs(database, [0])
     with database.write() as session:
-        claim = queue.claim_next(session, "wrk_test", 60.0)
+        claim = lease.claim_next(session, "wrk_test", 60.0)
     assert claim is not None
     assert rings(doorbell)
     with database.write() as session:
@@ -101,7 +101,7 @@ def test_what_nobody_wrote_to_has_no_news(database: Database, doorbell: Doorbell
         return
     doorbell.may_have_news()
     with database.read() as session:
-        queue.is_waiting(session)
+        lease.is_waiting(session)
     assert not doorbell.may_have_news()
     queued_jobs(database, [0])
     assert doorbell.may_have_news()

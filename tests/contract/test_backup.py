@@ -21,7 +21,7 @@ from app.db import Database
 from app.db.engine import current_time
 from app.db.tables import Base, JobRow, UploadRow
 from app.ids import new_id
-from app.jobs import queue
+from app.jobs import lease, queue
 from app.models import service as models
 from app.storage import BlobStore, ownership
 from app.storage.ownership import reclaim
@@ -64,7 +64,7 @@ def filled(settings: Settings) -> Iterator[Database]:
             models.register(session, model_row(trained, blob=blob, card=CARD), blob_bytes=store.size(blob))
             session.get_one(JobRow, running).priority = 9
         with database.write() as session:
-            claim = queue.claim_next(session, "wrk_test", 600.0)
+            claim = lease.claim_next(session, "wrk_test", 600.0)
             assert claim is not None
             assert claim.job_id == running
             checkpoint = store.put(b"where the job is")

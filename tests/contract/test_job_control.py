@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.db import Database
 from app.db.tables import JobRow
 from app.errors import Conflict, NotFound
-from app.jobs import control, queue, repository
+from app.jobs import control, lease, queue, repository
 from tests.contract.test_queue import ACTS, LEASE_SECONDS, ask, claim, client_cancels, do, event_types, get, look
 from tests.support.builders import NOBODY, queued_jobs
 
@@ -19,7 +19,7 @@ def test_a_client_cancels_a_queued_job_at_once(database: Database) -> None:
     assert job.status == "cancelled"
     assert job.finished_at is not None
     with database.write() as session:
-        assert queue.claim_next(session, "wrk_test", LEASE_SECONDS) is None
+        assert lease.claim_next(session, "wrk_test", LEASE_SECONDS) is None
     assert client_cancels(database, job_id).status == "cancelled", "asking twice is no error"
     assert event_types(database, job_id) == ["job.queued", "job.cancelled"]
 
@@ -30,7 +30,7 @@ def test_a_client_asks_a_running_job_to_stop(database: Database) -> None:
     job = client_cancels(database, wanted.job_id)
     assert (job.status, job.request) == ("running", "cancel")
     with database.read() as session:
-        assert queue.requests(session, [wanted, other]) == {wanted: "cancel"}
+        assert lease.requests(session, [wanted, other]) == {wanted: "cancel"}
     do(database, queue.cancel, wanted)
     assert get(database, wanted.job_id).status == "cancelled"
     assert get(database, other.job_id).status == "running"
@@ -66,7 +66,7 @@ def test_a_queued_job_is_paused_and_resumed_at_once(database: Database) -> None:
     for _ in range(2):
         assert ask(database, control.pause, job_id).status == "paused"
     with database.write() as session:
-        assert queue.claim_next(session, "wrk_test", LEASE_SECONDS) is None
+        assert lease.claim_next(session, "wrk_test", LEASE_SECONDS) is None
     for _ in range(2):
         assert ask(database, control.resume, job_id).status == "queued"
     assert claim(database).job_id == job_id
@@ -124,7 +124,7 @@ def test_a_job_is_finished_if_it_can_have_a_model(database: Database) -> None:
         assert (job.status, job.request) == ("queued", "finish")
     claimed = claim(database)
     with database.read() as session:
-        assert queue.requests(session, [claimed]) == {claimed: "finish"}
+        assert lease.requests(session, [claimed]) == {claimed: "finish"}
     do(database, queue.release, claimed)
     job = get(database, stopped)
     assert (job.status, job.request) == ("queued", "finish"), "a worker that leaves changes nothing"

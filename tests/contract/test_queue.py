@@ -17,8 +17,8 @@ from app.db.engine import current_time
 from app.db.job_state import FINAL, TRANSITIONS, JobStatus, check_transition
 from app.db.queries import list_events
 from app.db.tables import BlobOwnerRow, JobRow, ModelNameRow, ModelRow
-from app.jobs import control, queue, repository, service
-from app.jobs.queue import LeaseLost
+from app.jobs import control, lease, queue, repository, service
+from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim
 from app.models import service as models
 from tests.support.builders import NOBODY, count_rows, interrupted_write, job_row, model_row, queued_jobs
@@ -45,7 +45,7 @@ ACTS: dict[str, Act] = {
 
 def claim(database: Database, lease_seconds: float = LEASE_SECONDS) -> Claim:
     with database.write() as session:
-        claimed = queue.claim_next(session, "wrk_test", lease_seconds)
+        claimed = lease.claim_next(session, "wrk_test", lease_seconds)
     assert claimed is not None
     return claimed
 
@@ -93,13 +93,13 @@ def test_the_highest_priority_is_served_first_and_then_the_oldest(database: Data
     order = [claim(database).job_id for _ in ids]
     assert order == [ids[5], ids[1], ids[3], ids[0], ids[4], ids[2]]
     with database.write() as session:
-        assert queue.claim_next(session, "wrk_test", LEASE_SECONDS) is None
+        assert lease.claim_next(session, "wrk_test", LEASE_SECONDS) is None
 
 
 def test_a_claim_marks_the_job_as_running_under_a_lease(database: Database) -> None:
     (job_id,) = queued_jobs(database, [0])
     with database.read() as session:
-        assert queue.is_waiting(session)
+        assert lease.is_waiting(session)
         before = current_time(session)
     claimed = claim(database)
     job = get(database, job_id)
@@ -110,7 +110,7 @@ def test_a_claim_marks_the_job_as_running_under_a_lease(database: Database) -> N
     assert (job.lease_expires_at - job.started_at).total_seconds() == pytest.approx(LEASE_SECONDS, abs=1e-3)
     assert event_types(database, job_id) == ["job.queued", "job.running"]
     with database.read() as session:
-        assert not queue.is_waiting(session)
+        assert not lease.is_waiting(session)
 
 
 def test_eight_claimers_take_each_of_a_hundred_jobs_once(database: Database) -> None:
@@ -120,7 +120,7 @@ def test_eight_claimers_take_each_of_a_hundred_jobs_once(database: Database) -> 
         taken = []
         while True:
             with database.write() as session:
-                claimed = queue.claim_next(session, f"wrk_{owner}", LEASE_SECONDS)
+                claimed = lease.claim_next(session, f"wrk_{owner}", LEASE_SECONDS)
             if claimed is None:
                 return taken
             taken.append(claimed)
@@ -237,11 +237,11 @@ def test_a_heartbeat_renews_what_is_held_and_names_what_is_lost(database: Databa
     do(database, ACTS["fail"], lost)
     client_cancels(database, stopped.job_id)
     with database.write() as session:
-        pulse = queue.heartbeat(session, [held, lost, stopped], LEASE_SECONDS)
+        pulse = lease.heartbeat(session, [held, lost, stopped], LEASE_SECONDS)
     assert (list(pulse.lost), pulse.requests) == ([lost], {stopped: "cancel"})
     assert requeue_expired(database) == [], "a renewed lease was taken away"
     with database.write() as session:
-        assert queue.heartbeat(session, [], LEASE_SECONDS) == queue.Pulse([], {})
+        assert lease.heartbeat(session, [], LEASE_SECONDS) == lease.Pulse([], {})
 
 
 def test_only_expired_leases_are_taken_back(database: Database) -> None:
@@ -305,7 +305,7 @@ def test_no_other_way_leads_from_one_state_to_another() -> None:
 def test_only_queued_jobs_are_claimed(database: Database, status: JobStatus) -> None:
     with database.write() as session:
         repository.insert(session, job_row(status=status))
-        assert queue.claim_next(session, "wrk_test", LEASE_SECONDS) is None
+        assert lease.claim_next(session, "wrk_test", LEASE_SECONDS) is None
 
 
 def finish_with_model(database: Database, claimed: Claim) -> str:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from app.db import Database
 from app.ids import new_id
-from app.jobs import queue, repository, service
+from app.jobs import lease, queue, repository, service
 from app.jobs.repository import Claim, Room
 from tests.support.builders import job_row
 
@@ -22,8 +22,8 @@ def test_a_job_waits_for_room_and_is_not_overtaken(database: Database) -> None:
     def take(free: int) -> Claim | None:
         room = Room(whole=100, free=free)
         with database.write() as session:
-            expected = queue.is_waiting(session, room)
-            claimed = queue.claim_next(session, "wrk_test", LEASE_SECONDS, room)
+            expected = lease.is_waiting(session, room)
+            claimed = lease.claim_next(session, "wrk_test", LEASE_SECONDS, room)
         assert (claimed is not None) is expected
         return claimed
 
@@ -39,18 +39,18 @@ def test_a_job_waits_for_room_and_is_not_overtaken(database: Database) -> None:
 
 
 def test_supervisors_of_one_machine_share_its_memory(database: Database) -> None:
-    one, other, elsewhere = (queue.owner_of(machine, new_id("wrk")) for machine in ("here", "here", "there"))
+    one, other, elsewhere = (lease.owner_of(machine, new_id("wrk")) for machine in ("here", "here", "there"))
     with database.write() as session:
         for needed in (60, 30, 30):
             repository.insert(session, job_row(peak_bytes=needed))
 
     def free(owner: str, held: Sequence[Claim] = ()) -> int:
         with database.read() as session:
-            return queue.room(session, owner, 100, held).free
+            return lease.room(session, owner, 100, held).free
 
     def take(owner: str, held: Sequence[Claim] = ()) -> Claim | None:
         with database.write() as session:
-            return queue.claim_next(session, owner, LEASE_SECONDS, queue.room(session, owner, 100, held, lock=True))
+            return lease.claim_next(session, owner, LEASE_SECONDS, lease.room(session, owner, 100, held, lock=True))
 
     first = take(one)
     assert first is not None
@@ -73,9 +73,9 @@ def test_supervisors_of_one_machine_that_claim_at_once_do_not_take_the_same_room
             repository.insert(session, job_row(peak_bytes=40))
 
     def take(number: int) -> Claim | None:
-        owner = queue.owner_of("here", f"wrk_{number}")
+        owner = lease.owner_of("here", f"wrk_{number}")
         with database.write() as session:
-            return queue.claim_next(session, owner, LEASE_SECONDS, queue.room(session, owner, 100, [], lock=True))
+            return lease.claim_next(session, owner, LEASE_SECONDS, lease.room(session, owner, 100, [], lock=True))
 
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(take, range(8)))

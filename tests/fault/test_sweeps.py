@@ -27,7 +27,7 @@ from app.datasets.reading.parse import parse
 from app.datasets.service import Received
 from app.db import Database
 from app.db.tables import DatasetRow, JobRow, ModelRow
-from app.jobs import queue
+from app.jobs import lease
 from app.jobs import service as jobs
 from app.jobs.admission import Admission
 from app.jobs.types.train_request import TrainRequest
@@ -70,7 +70,7 @@ def upload(database: Database, settings: Settings) -> None:
 
 def finish(database: Database, settings: Settings) -> None:
     with database.write() as session:
-        claim = queue.claim_next(session, "wrk_test", 600.0)
+        claim = lease.claim_next(session, "wrk_test", 600.0)
     assert claim is not None
     execute(WorkerContext(database, BlobStore(settings.data_dir), threads=1), claim, lambda: None)
 

@@ -8,8 +8,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from app.db import Database
 from app.errors import Conflict
-from app.jobs import control, queue, repository
-from app.jobs.queue import MAX_WORKER_DEATHS, LeaseLost
+from app.jobs import control, lease, queue, repository
+from app.jobs.lease import LeaseLost
+from app.jobs.queue import MAX_WORKER_DEATHS
 from app.jobs.repository import Claim
 from tests.support.builders import NOBODY, SOAK, empty_tables, migrated_database, queued_jobs
 
@@ -96,7 +97,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(target=claims, expired=st.booleans())
     def claim(self, expired: bool) -> Claim:
         with self.database.write() as session:
-            claimed = queue.claim_next(session, "wrk_machine", -1.0 if expired else 60.0)
+            claimed = lease.claim_next(session, "wrk_machine", -1.0 if expired else 60.0)
         waiting = [job_id for job_id, job in self.jobs.items() if job.status == "queued"]
         if not waiting:
             assert claimed is None
@@ -110,7 +111,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(claim=claims)
     def heartbeat(self, claim: Claim) -> None:
         with self.database.write() as session:
-            pulse = queue.heartbeat(session, [claim], 60.0)
+            pulse = lease.heartbeat(session, [claim], 60.0)
         job = self.held(claim)
         assert list(pulse.lost) == ([] if job else [claim])
         if job:

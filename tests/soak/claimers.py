@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.db import Database
 from app.db.tables import JobRow
-from app.jobs import queue
+from app.jobs import lease
 from tests.support.builders import job_row, migrated_database
 
 CLAIMERS = 16
@@ -70,7 +70,7 @@ def _claim_all(url: str, owner: str, start: Any, answers: Any) -> None:
     try:
         database = Database(url)
         with database.read() as session:
-            queue.is_waiting(session)
+            lease.is_waiting(session)
         answers.put("ready")
         start.wait()
         taken = list(_claimed(database, owner))
@@ -84,7 +84,7 @@ def _claimed(database: Database, owner: str) -> Iterator[str]:
     while True:
         try:
             with database.write() as session:
-                claim = queue.claim_next(session, owner, LEASE_SECONDS)
+                claim = lease.claim_next(session, owner, LEASE_SECONDS)
         except OperationalError:  # SQLite had no turn for it among so many: like a supervisor, it tries again
             continue
         if claim is None:

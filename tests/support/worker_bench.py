@@ -11,7 +11,7 @@ from app.config import Settings
 from app.db import Database
 from app.db.queries import list_events
 from app.db.tables import DatasetRow
-from app.jobs import queue
+from app.jobs import lease
 from app.jobs import service as jobs
 from app.jobs.admission import Admission
 from app.jobs.schemas import JobOptions
@@ -104,7 +104,7 @@ class Bench:
     def execute(self, job_id: str, stop_reason: Callable[[], Any] = lambda: None) -> Json:
         """The job after it was claimed and worked on once more."""
         with self.database.write() as session:
-            claim = queue.claim_next(session, "wrk_test", 60.0)
+            claim = lease.claim_next(session, "wrk_test", 60.0)
         assert claim is not None
         assert claim.job_id == job_id
         execute(self.context, claim, stop_reason)

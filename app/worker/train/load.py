@@ -11,7 +11,7 @@ from app.datasets import service as datasets
 from app.datasets.arrays import DatasetArrays, open_arrays
 from app.db import Database
 from app.db.tables import DatasetRow, JobRow
-from app.jobs import queue
+from app.jobs import lease
 from app.jobs.repository import Claim
 from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare
 from app.jobs.types.train_request import TrainRequest
@@ -58,7 +58,7 @@ class Work:
 
 def load(database: Database, blobs: BlobStore, claim: Claim) -> Work:
     with database.read() as session:
-        job = queue.load(session, claim)
+        job = lease.load(session, claim)
     return load_training(database, blobs, job, TrainRequest.model_validate(job.spec))
 
 

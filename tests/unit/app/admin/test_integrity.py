@@ -11,7 +11,7 @@ from app.config import Settings
 from app.db import Database
 from app.db.tables import DatasetRow, ModelRow, UploadRow
 from app.ids import new_id
-from app.jobs import queue
+from app.jobs import lease, queue
 from app.models import service as models
 from app.storage import BlobStore, ownership
 from tests.support.builders import (
@@ -82,7 +82,7 @@ def test_a_flipped_byte_is_found(settings: Settings, database: Database, store: 
 def test_a_checkpoint_is_needed_by_its_job(settings: Settings, database: Database, store: BlobStore) -> None:
     (job_id,) = queued_jobs(database, [0])
     with database.write() as session:
-        claim = queue.claim_next(session, "wrk_test", 60.0)
+        claim = lease.claim_next(session, "wrk_test", 60.0)
         assert claim is not None
         blobs = {"checkpoint": (store.put(b"state"), 5), "snapshot": (store.put(b"model"), 5)}
         queue.keep(session, claim, blobs)

@@ -65,7 +65,7 @@ JOB_TYPE = "count"
 
 def run(context, claim, stop_reason):
     with context.database.read() as session:
-        job = queue.load(session, claim)
+        job = lease.load(session, claim)
         rows = open_arrays(context.blobs, session.get_one(DatasetRow, job.dataset_id))
     least = CountRequest.model_validate(job.spec).least
     result = {"rows": len(rows.y), "counted": int((rows.y >= least).sum())}

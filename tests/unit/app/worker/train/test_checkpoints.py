@@ -11,7 +11,7 @@ import pytest
 
 import solvers
 from app.db.job_state import StopReason
-from app.jobs import control, queue
+from app.jobs import control, lease, queue
 from app.jobs import service as jobs
 from app.models import file
 from app.storage import ownership
@@ -246,7 +246,7 @@ def test_finish_keeps_the_model_so_far(bench: Bench, folds: int | None) -> None:
 def test_a_paused_job_can_be_finished_from_its_checkpoint(bench: Bench, folds: int | None) -> None:
     job_id = submitted(bench, "binary", tol=1e-12, cross_validation=folds)
     with bench.database.write() as session:
-        claim = queue.claim_next(session, "wrk_test", 60.0)
+        claim = lease.claim_next(session, "wrk_test", 60.0)
     assert claim is not None
     ask(bench, control.pause, job_id)
     execute(bench.context, claim, after(10, "pause"))

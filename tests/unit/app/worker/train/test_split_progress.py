@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import solvers
 from app.db import Database
-from app.jobs import queue, service
-from app.jobs.queue import LeaseLost
+from app.jobs import lease, queue, service
+from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim
 from app.jobs.schemas import SplitByShare
 from app.worker.train import progress
@@ -156,7 +156,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 def claim(database: Database) -> Claim:
     queued_jobs(database, [0])
     with database.write() as session:
-        claimed = queue.claim_next(session, "wrk_test", 60.0)
+        claimed = lease.claim_next(session, "wrk_test", 60.0)
     assert claimed is not None
     return claimed
 
