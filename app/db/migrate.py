@@ -1,15 +1,22 @@
-"""Schema migrations by Alembic, driven from code so that an installed package can migrate itself."""
+"""Schema migrations by Alembic, driven from code so that an installed package can migrate itself.
 
+The scripts are in `alembic/` at the top of a checkout; a wheel carries them beside this module, as `migrations/`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.engine import Connection
 
 from app.db.engine import Database
 
-SCRIPTS = Path(__file__).parent / "migrations"
+PACKAGED = Path(__file__).parent / "migrations"
+CHECKOUT = Path(__file__).parents[2] / "alembic"
 
 # Any fixed number: two services that start at once on one PostgreSQL must not migrate at once.
 POSTGRESQL_LOCK = 7_165_318_227
@@ -17,14 +24,26 @@ POSTGRESQL_LOCK = 7_165_318_227
 
 def upgrade(database: Database) -> None:
     """Bring the schema to the newest version; safe to call from several processes at once."""
+    with migrating(database) as connection:
+        command.upgrade(config_for(connection), "head")
+
+
+@contextmanager
+def migrating(database: Database) -> Iterator[Connection]:
+    """One transaction for all migrations, in one process at a time. `alembic/env.py` calls it for the command line."""
     if database.url.get_backend_name() == "sqlite" and database.url.database:
         Path(database.url.database).parent.mkdir(parents=True, exist_ok=True)
     with database.engine.connect() as connection, connection.begin():
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})")
-        config = _config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        yield connection
+
+
+def config_for(connection: Connection) -> Config:
+    """Alembic's settings for work in a transaction that the caller commits."""
+    config = _config()
+    config.attributes["connection"] = connection
+    return config
 
 
 def revision(database: Database) -> str | None:
@@ -40,5 +59,12 @@ def is_current(database: Database) -> bool:
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(SCRIPTS))
+    config.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
     return config
+
+
+def _scripts() -> Path:
+    for folder in (PACKAGED, CHECKOUT):
+        if (folder / "env.py").is_file():  # beside an installed package, CHECKOUT is the folder of the library
+            return folder
+    raise FileNotFoundError(f"no migrations in {PACKAGED} or {CHECKOUT}: the installation is incomplete")
