@@ -10,7 +10,7 @@ from typing import Any, Literal
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
 from alembic.operations.ops import MigrationScript
-from alembic.runtime.migration import MigrationContext
+from alembic.runtime.migration import MigrationContext, MigrationInfo
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy.engine import Connection, make_url
@@ -53,6 +53,18 @@ def is_comparable(_object: object, name: str | None, *_: object) -> bool:
     return name != "ix_jobs_queue" or context.get_context().dialect.name != "sqlite"
 
 
+def check_foreign_keys(ctx: MigrationContext, step: MigrationInfo, **_: object) -> None:
+    """Fail where a migration broke a foreign key on SQLite, which does not check them meanwhile (app.db.migrate)."""
+    if ctx.connection is None or ctx.dialect.name != "sqlite":
+        return
+    broken = ctx.connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+    if broken:
+        raise CommandError(
+            f"Revision {step.up_revision_id} broke the foreign key of {len(broken)} rows; nothing was changed. "
+            f"The first, as table, rowid, parent: {', '.join(map(str, broken[0][:3]))}."
+        )
+
+
 OPTIONS: dict[str, Any] = {
     "target_metadata": Base.metadata,
     "render_as_batch": True,
@@ -61,6 +73,7 @@ OPTIONS: dict[str, Any] = {
     "include_object": is_comparable,
     "render_item": render_type,
     "process_revision_directives": number_revision,
+    "on_version_apply": check_foreign_keys,
 }
 
 

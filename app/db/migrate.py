@@ -3,6 +3,7 @@
 The scripts are in `alembic/` at the top of a checkout; a wheel carries them beside this module, as `migrations/`.
 """
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,7 @@ def migrating(database: Database) -> Iterator[Connection]:
     """One transaction for all migrations, in one process at a time. `alembic/env.py` calls it for the command line."""
     if database.url.get_backend_name() == "sqlite" and database.url.database:
         Path(database.url.database).parent.mkdir(parents=True, exist_ok=True)
-    with database.engine.connect() as connection, connection.begin():
+    with database.engine.connect() as connection, _tables_can_be_replaced(connection), connection.begin():
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})")
         yield connection
@@ -55,6 +56,24 @@ def revision(database: Database) -> str | None:
 def is_current(database: Database) -> bool:
     """Whether the schema is exactly the one that this code was written for."""
     return revision(database) == ScriptDirectory.from_config(_config()).get_current_head()
+
+
+@contextmanager
+def _tables_can_be_replaced(connection: Connection) -> Iterator[None]:
+    """Switch off foreign keys on SQLite, where batch mode copies a table, drops it and renames the copy.
+
+    The drop would delete the rows that refer to the table, or fail. SQLite ignores the switch inside a transaction.
+    `alembic/env.py` checks the keys after each migration.
+    """
+    driver = connection.connection.dbapi_connection
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    driver.execute("PRAGMA foreign_keys=OFF")
+    try:
+        yield
+    finally:
+        driver.execute("PRAGMA foreign_keys=ON")
 
 
 def _config() -> Config:
