@@ -23,10 +23,19 @@ CHECKOUT = Path(__file__).parents[2] / "alembic"
 POSTGRESQL_LOCK = 7_165_318_227
 
 
+class UnknownRevision(Exception):
+    """The database has a schema that this version of the code has no migration for. The message is for the user."""
+
+
 def upgrade(database: Database) -> None:
-    """Bring the schema to the newest version; safe to call from several processes at once."""
+    """Bring the schema to the newest version; safe to call from several processes at once.
+
+    Raises UnknownRevision, and changes nothing, where a newer version of the code has migrated the database.
+    """
     with migrating(database) as connection:
-        command.upgrade(config_for(connection), "head")
+        config = config_for(connection)
+        _refuse_unknown(connection, ScriptDirectory.from_config(config))
+        command.upgrade(config, "head")
 
 
 @contextmanager
@@ -74,6 +83,17 @@ def _tables_can_be_replaced(connection: Connection) -> Iterator[None]:
         yield
     finally:
         driver.execute("PRAGMA foreign_keys=ON")
+
+
+def _refuse_unknown(connection: Connection, scripts: ScriptDirectory) -> None:
+    known = {script.revision for script in scripts.walk_revisions()}
+    unknown = sorted(set(MigrationContext.configure(connection).get_current_heads()) - known)
+    if unknown:
+        raise UnknownRevision(
+            f"the database is at schema revision {unknown[0]}, which this version does not know; its newest is "
+            f"{scripts.get_current_head()}. A newer version of Hyperplane migrated the database: run that version, "
+            "or restore a backup into an empty database"
+        )
 
 
 def _config() -> Config:

@@ -1,6 +1,9 @@
-"""Databases that older versions left keep every row when they are upgraded."""
+"""Databases that older versions left keep every row when they are upgraded; those of newer versions are refused."""
 
+import os
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,16 +11,19 @@ from typing import Any
 import pytest
 from alembic import command
 from alembic.util import CommandError
-from sqlalchemy import JSON, Boolean, Column, Connection, DateTime, Float, Integer, MetaData, insert, select
+from sqlalchemy import JSON, Boolean, Column, Connection, DateTime, Float, Integer, MetaData, insert, select, text
 from sqlalchemy.exc import IntegrityError
 
+from app.admin.backup import BackupError, back_up, fill_from
 from app.db import Database, migrate
-from app.db.migrate import CHECKOUT, config_for, is_current, migrating, revision, upgrade
+from app.db.migrate import CHECKOUT, UnknownRevision, config_for, is_current, migrating, revision, upgrade
 from app.db.tables import EventRow, JobRow
-from tests.support.builders import count_rows, job_row, migrated_database
+from tests.support.builders import count_rows, job_row, migrated_database, temporary_settings
 
 DROPPED = {("jobs", "cancel_requested")}
 """Columns of older revisions whose content a migration has moved elsewhere."""
+
+UNKNOWN = "0099"
 
 DELETES_JOBS = """
 from alembic import op
@@ -124,3 +130,37 @@ def test_a_migration_that_breaks_foreign_keys_changes_nothing(
             upgrade(database)
         assert revision(database) == head
         assert count_rows(database, JobRow) == 1
+
+
+def mark_as_newer(database: Database) -> None:
+    with database.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = :unknown"), {"unknown": UNKNOWN})
+
+
+def test_the_database_of_a_newer_version_is_refused_and_left_alone(database_url: str, tmp_path: Path) -> None:
+    with migrated_database(database_url) as database:
+        settings = temporary_settings(tmp_path / "data", database_url=database_url)
+        back_up(settings, tmp_path / "backup")
+        mark_as_newer(database)
+        with pytest.raises(UnknownRevision, match=UNKNOWN):
+            upgrade(database)
+        with pytest.raises(BackupError, match=UNKNOWN):
+            fill_from(settings, tmp_path / "backup")
+        assert revision(database) == UNKNOWN
+
+
+@pytest.mark.parametrize("words", [["migrate"], ["keys", "list"], ["serve", "--port", "0"]])
+def test_commands_refuse_the_database_of_a_newer_version_in_one_line(tmp_path: Path, words: list[str]) -> None:
+    with migrated_database(f"sqlite:///{tmp_path / 'hyperplane.db'}") as database:
+        mark_as_newer(database)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HYPERPLANE_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli", *words],
+        env=environment | {"HYPERPLANE_DATA_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"hyperplane: the database is at schema revision {UNKNOWN}")
+    assert len(done.stderr.splitlines()) == 1
