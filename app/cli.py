@@ -53,11 +53,7 @@ def worker(
 @main.command()
 def migrate(data_dir: DataDir = None) -> None:
     """Bring the database's schema to this version."""
-    from app.db import Database
-    from app.db.migrate import upgrade
-
-    database = Database(_settings(data_dir=data_dir).resolved_database_url)
-    upgrade(database)
+    database = _database(data_dir)
     typer.echo(f"{database.url.render_as_string(hide_password=True)} is at the newest schema")
 
 
@@ -210,11 +206,16 @@ def _settings(**flags: object) -> Settings:
 
 
 def _database(data_dir: Path | None) -> "Database":
+    """The database of this run, at the newest schema."""
     from app.db import Database
-    from app.db.migrate import upgrade
+    from app.db.migrate import UnknownRevision, upgrade
 
     database = Database(_settings(data_dir=data_dir).resolved_database_url)
-    upgrade(database)
+    try:
+        upgrade(database)
+    except UnknownRevision as error:
+        typer.echo(f"hyperplane: {error}", err=True)
+        raise typer.Exit(1) from error
     return database
 
 

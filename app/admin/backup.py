@@ -28,7 +28,7 @@ from sqlalchemy import Connection, Table, func, insert, select
 from app import __version__
 from app.config import Settings
 from app.db import Database, UtcDateTime
-from app.db.migrate import revision, upgrade
+from app.db.migrate import UnknownRevision, revision, upgrade
 from app.db.tables import Base, BlobOwnerRow, JobRow, UploadRow
 from app.storage import BlobStore, ownership
 from app.storage.blobs import fsync_folder, hash_file
@@ -133,6 +133,8 @@ def fill_from(settings: Settings, source: Path) -> Manifest:
                 for rows in _read_rows(source / "rows" / f"{table.name}.jsonl", table):
                     session.execute(insert(table), rows)
         return manifest
+    except UnknownRevision as error:
+        raise BackupError(str(error)) from error
     finally:
         database.close()
 

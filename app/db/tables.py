@@ -1,4 +1,4 @@
-"""The tables. Migrations in `migrations/versions` create them; a test compares the two."""
+"""The tables. Migrations in `alembic/versions` create them; a test compares the two."""
 
 from datetime import datetime
 from typing import Any

@@ -218,6 +218,8 @@ def _in_child(work: Callable[[Settings], bool], settings: Settings, meanwhile: C
         code = FAILED
         try:
             code = int(work(settings))
+        except SystemExit as refusal:
+            print(refusal, file=sys.stderr)
         except Exception:
             traceback.print_exc()
         finally:
@@ -233,11 +235,14 @@ def _in_child(work: Callable[[Settings], bool], settings: Settings, meanwhile: C
 def _prepare_database(settings: Settings) -> bool:
     """Bring the schema up to date; returns whether an API key exists."""
     from app.db import Database
-    from app.db.migrate import upgrade
+    from app.db.migrate import UnknownRevision, upgrade
     from app.keys import repository as keys
 
     database = Database(settings.resolved_database_url)
-    upgrade(database)
+    try:
+        upgrade(database)
+    except UnknownRevision as error:
+        raise SystemExit(f"hyperplane: {error}") from error
     with database.read() as session:
         has_key = keys.any_active(session)
     database.close()
