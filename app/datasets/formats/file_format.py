@@ -23,7 +23,7 @@ COLUMN_OPTIONS = ("target", "weight", "group", "ignore")
 """Options of formats whose columns have names."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FileFormat:
     """The declaration of one format. Declarations import no reader: the API process holds them all."""
 
