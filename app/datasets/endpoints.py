@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from app.datasets import service
-from app.datasets.formats import MEDIA_TYPES
+from app.datasets.formats import file_formats
 from app.datasets.inspection.examiner import Examiner, preview, show_column
 from app.datasets.reading.processor import Processor
 from app.datasets.reading.read_options import InReadOptions
@@ -33,8 +33,8 @@ router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 UPLOAD_WAIT_SECONDS = 10.0
 RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
-MEDIA_TYPE_OF: dict[str, str] = {file_format: media_type for media_type, file_format in MEDIA_TYPES.items()}
-FILE_CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in MEDIA_TYPES}
+MEDIA_TYPE_OF = {one.name: one.media_type for one in file_formats().values()}
+FILE_CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in MEDIA_TYPE_OF.values()}
 
 Prefer = Annotated[
     str | None,
@@ -193,7 +193,7 @@ def get_dataset_content(dataset_id: str, context: InContext, request: Request) -
     return StoredFile(
         context.blobs.path(dataset.sha256),
         headers=headers,
-        media_type=MEDIA_TYPE_OF[dataset.format],
+        media_type=MEDIA_TYPE_OF.get(dataset.format, "application/octet-stream"),
         filename=f"{dataset.name or dataset.id}.{dataset.format}",
     )
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -123,7 +123,7 @@ def received_again(session: Session, claim: Claim) -> Received | None:
     dataset = repository.get(session, claim.dataset_id)
     if dataset is None:
         return None
-    file_format, options = cast(Format, dataset.format), options_from(dataset.options)
+    file_format, options = dataset.format, options_from(dataset.options)
     return Received(dataset.sha256, dataset.bytes, file_format, options, dataset.name, dataset.labels)
 
 

@@ -1,14 +1,10 @@
-"""The registry of job types: every `JOB_TYPE` in the modules of app/jobs/types, and what the API says of all of them.
+"""The registry of job types: every `JobType` that a module of app/jobs/types declares, and what the API says of all of them.
 
 A new job type is one new file there and one in app/worker/types.
 """
 
-import importlib
-import pkgutil
-from collections.abc import Mapping
 from functools import reduce
 from operator import or_
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -17,16 +13,14 @@ from app.errors import UNION_TAG
 from app.jobs import types
 from app.jobs.schemas import JobFields, JobOptions
 from app.jobs.submission import Asked, JobType
+from app.plugins import declared
 
 
-def _found() -> Mapping[str, JobType[Any]]:
-    """By name, the default first."""
-    names = [module.name for module in pkgutil.iter_modules(types.__path__, f"{types.__name__}.")]
-    found: list[JobType[Any]] = [importlib.import_module(name).JOB_TYPE for name in names]
-    return MappingProxyType({one.name: one for one in sorted(found, key=lambda one: (not one.is_default, one.name))})
+def _default_first(one: JobType[Any]) -> tuple[bool, str]:
+    return not one.is_default, one.name
 
 
-TYPES = _found()
+TYPES = {one.name: one for one in sorted(declared(types, JobType).values(), key=_default_first)}
 _TYPE_OF_REQUEST = {one.request: one for one in TYPES.values()}
 
 

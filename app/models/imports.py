@@ -6,7 +6,7 @@ What it says of its own making (certificate, metrics, training) is kept as a cla
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,27 +20,22 @@ from app.errors import CorruptModel, UnsupportedMediaType, invalid_field
 from app.ids import new_id
 from app.models import file, service
 from app.models.calibration import Calibration
-from app.models.exports import FORMATS, json_document, liblinear
-from app.models.exports import safetensors as tensors
+from app.models.exports import export_formats
 from app.models.exports.probe import probe_of
 from app.models.exports.subject import Subject
 from app.models.model_parts import Parts, check_claims
 from app.models.schemas import Certificate
 from app.storage import BlobStore
 
-ImportFormat = Literal["json", "safetensors", "liblinear"]
-
-READERS: dict[ImportFormat, Callable[[bytes], Parts]] = {
-    "json": json_document.read,
-    "safetensors": tensors.read,
-    "liblinear": liblinear.read,
+READERS: dict[str, Callable[[bytes], Parts]] = {
+    one.name: one.read for one in export_formats().values() if one.read is not None
 }
-MEDIA_TYPES: dict[str, ImportFormat] = {FORMATS[name].media_type: name for name in READERS}
+MEDIA_TYPES = {export_formats()[name].media_type: name for name in READERS}
 MAX_CLAIMS_BYTES = 1 << 20
 SOLVER = "imported"
 
 
-def format_of(media_type: str) -> ImportFormat:
+def format_of(media_type: str) -> str:
     if media_type not in MEDIA_TYPES:
         raise UnsupportedMediaType(f"Send one of {', '.join(MEDIA_TYPES)} as Content-Type, or say `format=`.")
     return MEDIA_TYPES[media_type]
@@ -59,7 +54,7 @@ class Imported:
         return self.model
 
 
-def read_model(blobs: BlobStore, name: str, format_name: ImportFormat, body: bytes) -> Imported:
+def read_model(blobs: BlobStore, name: str, format_name: str, body: bytes) -> Imported:
     parts = READERS[format_name](body)
     card = _card(parts, format_name, hashlib.sha256(body).hexdigest())
     content = file.encode(parts.header.model_copy(update={"card": card}), parts.arrays)
@@ -102,7 +97,7 @@ def _try(model: file.ModelFile) -> None:
         raise invalid_field("coef", "overflow", "rows of usual size have scores that are too large to be numbers")
 
 
-def _card(parts: Parts, format_name: ImportFormat, sha256: str) -> dict[str, Any]:
+def _card(parts: Parts, format_name: str, sha256: str) -> dict[str, Any]:
     header, said = parts.header, parts.header.card
     try:
         check_claims(said)

@@ -1,12 +1,13 @@
 """What routes check of a request beside their own fields: query parameters, labels, times, and the kind of body."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Query, Request
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetPydanticSchema
+from pydantic_core import core_schema
 
 from app.errors import ErrorItem, Invalid, UnsupportedMediaType, invalid_field
 from app.names import check_labels
@@ -18,6 +19,12 @@ class Body(BaseModel):
     """A request body: a field that is not known is an error, so that a typing mistake is not a default."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+def one_of(names: Iterable[str]) -> GetPydanticSchema:
+    """Restrict a text to the names that a registry has found: checked and described like a `Literal` of them."""
+    allowed = list(dict.fromkeys(names))
+    return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema(allowed))
 
 
 async def known_query_only(request: Request) -> None:

@@ -28,7 +28,7 @@ from safetensors.numpy import load as load_tensors
 
 from app.main import create_app
 from app.models.calibration import Calibration
-from app.models.exports import FORMATS, Subject
+from app.models.exports import Subject, export_formats
 from tests.support.builders import InProcess, checked_problem, migrated_database, temporary_settings
 
 WIDTH = 5
@@ -262,12 +262,12 @@ def metadata(content: bytes) -> dict[str, str]:
 
 def test_what_is_stated_is_the_difference_of_the_written_file(http: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file with another weight than the model's says so."""
-    sound = FORMATS["liblinear"]
+    sound = export_formats()["liblinear"]
 
     def write(subject: Subject, difference: float | None) -> bytes:
         return sound.write(subject, difference).replace(b"\nw\n", b"\nw\n1")
 
-    monkeypatch.setitem(FORMATS, "liblinear", replace(sound, write=write))
+    monkeypatch.setitem(export_formats(), "liblinear", replace(sound, write=write))
     response = http.get("/v1/models/regression/export", params={"format": "liblinear"})
     assert float(response.headers["x-max-score-difference"]) > 1e-3
 
@@ -315,7 +315,7 @@ def packed_array(array: np.ndarray) -> dict[str, Any]:
     return {"dtype": kind, "shape": list(array.shape), "base64": base64.b64encode(array.tobytes()).decode()}
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", export_formats())
 def test_the_same_model_is_the_same_file(http: InProcess, kind: str) -> None:
     first, second = (exported(http, "binary", kind) for _ in range(2))
     assert first.content == second.content

@@ -311,9 +311,7 @@ def test_a_wrong_model_of_liblinear_is_refused(strict: InProcess, old: str, new:
     removed=st.integers(0, 9),
     added=st.binary(max_size=9),
 )
-def test_any_damage_is_refused_or_a_sound_model(
-    kind: imports.ImportFormat, place: float, removed: int, added: bytes
-) -> None:
+def test_any_damage_is_refused_or_a_sound_model(kind: str, place: float, removed: int, added: bytes) -> None:
     sound = {
         "json": json.dumps({**SMALL, "feature_names": ["a", "b", "c"], "card": {"certificate": CERTIFICATE}}).encode(),
         "safetensors": tensors({"coef": np.array([1.0, 2.0]), "intercept": np.array([0.5])}),

@@ -18,8 +18,8 @@ import pytest
 
 from app.main import create_app
 from app.models import file
-from app.models.exports import json_document, liblinear
 from app.models.exports.subject import Subject
+from app.models.exports.writers import json_document, liblinear
 from app.preprocess.document import to_document
 from app.preprocess.fit import fit
 from app.preprocess.spec import Preprocess

@@ -1,16 +1,16 @@
 """Reading uploaded files: one module a format, the same arrays and summary out of each.
 
 Readers take a file and its options and pass rows on block by block, so that their memory does not grow
-with the file. They run in a child process under limits, raise `InvalidFile`, `InvalidOption` or
-`TooLarge`, and load their libraries only when a file of their format comes.
+with the file. They run in a child process under limits and raise `InvalidFile`, `InvalidOption` or
+`TooLarge`. `registered/` declares the formats; a reader and its libraries are loaded only when a file of its format
+comes, so that this package imports neither pyarrow nor numba.
 """
 
-from importlib import import_module
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from app.datasets.formats.collect import Collector, MemorySink, Sink
 from app.datasets.formats.compressed import Ceiling, expanded
+from app.datasets.formats.file_format import FileFormat, check_options, file_formats, named
 from app.datasets.formats.table import (
     Encoding,
     FileError,
@@ -24,76 +24,60 @@ from app.datasets.formats.table import (
     Table,
     TaskHint,
     TooLarge,
-    check_options,
 )
+
+if TYPE_CHECKING:  # it needs pyarrow
+    from app.datasets.formats.collect import Sink
 
 __all__ = [
     "ENCODINGS",
-    "MEDIA_TYPES",
     "Ceiling",
     "Encoding",
     "FileError",
+    "FileFormat",
     "FileWarning",
     "Format",
     "InvalidFile",
     "InvalidOption",
     "Label",
     "ReadOptions",
-    "Sink",
     "Summary",
     "Table",
     "TaskHint",
     "TooLarge",
+    "file_formats",
     "read",
     "read_into",
     "warm",
 ]
 
-MEDIA_TYPES: dict[str, Format] = {
-    "text/csv": "csv",
-    "text/tab-separated-values": "tsv",
-    "text/x-libsvm": "libsvm",
-    "application/x-ndjson": "ndjson",
-    "application/vnd.apache.parquet": "parquet",
-    "application/vnd.apache.arrow.stream": "arrow",
-    "application/x-npz": "npz",
-}
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
-READERS: dict[Format, tuple[str, str]] = {
-    "csv": (".csv", "read_csv"),
-    "tsv": (".csv", "read_tsv"),
-    "libsvm": (".libsvm", "read_libsvm"),
-    "ndjson": (".ndjson", "read_ndjson"),
-    "parquet": (".columnar", "read_parquet"),
-    "arrow": (".columnar", "read_arrow"),
-    "npz": (".npz", "read_npz"),
-}
 
 
-def read_into(sink: Sink, path: Path, format: Format, options: ReadOptions, ceiling: Ceiling) -> Summary:
+def read_into(sink: "Sink", path: Path, format: Format, options: ReadOptions, ceiling: Ceiling) -> Summary:
     """Parse one file and give its rows to a sink. What a sink got before an error is of no use."""
-    check_options(options, format)
-    module, function = READERS[format]
-    reader = getattr(import_module(module, __package__), function)
+    from app.datasets.formats.collect import Collector
+
+    chosen = named(format)
+    check_options(options, chosen)
+    read_file = chosen.load()
     with expanded(path, options.encoding, ceiling) as plain:
-        summary: Summary = reader(plain, options, Collector(sink), ceiling)
-        return summary
+        return read_file(plain, options, Collector(sink), ceiling)
 
 
 def read(path: Path, format: Format, options: ReadOptions) -> Table:
     """Parse one small file into memory."""
+    from app.datasets.formats.collect import MemorySink
+
     sink = MemorySink()
     summary = read_into(sink, path, format, options, Ceiling())
     return Table(**vars(summary), arrays=sink.arrays())
 
 
 def warm() -> None:
-    """Compile what is compiled on first use and import what is slow to import."""
-    for module, _ in READERS.values():
-        import_module(module, __package__)
-    from app.datasets.formats import csv, libsvm
+    """Load every reader: compile what is compiled on first use and import what is slow to import."""
     from solvers.linalg.kernel_cache import forget_stale
 
     forget_stale(Path(__file__).parent)
-    csv.warm()
-    libsvm.warm()
+    for one in file_formats().values():
+        one.load()

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from app.datasets.formats.table import Encoding, FileError, InvalidFile, TooLarge
 
 __all__ = ["Ceiling", "expanded", "is_of_the_disk"]
@@ -47,6 +45,8 @@ def expanded(path: Path, encoding: Encoding, ceiling: Ceiling) -> Iterator[Path]
     if encoding == "identity":
         yield path
         return
+    import pyarrow as pa  # here, because the API process never needs it
+
     with tempfile.NamedTemporaryFile(dir=ceiling.scratch, prefix="expanded-") as plain:
         size = 0
         try:

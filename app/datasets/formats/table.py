@@ -10,7 +10,7 @@ All of them travel between processes, so all of them can be pickled.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Literal
 
 from app.tabular.frame import Kind
@@ -35,12 +35,12 @@ __all__ = [
     "Table",
     "TaskHint",
     "TooLarge",
-    "check_options",
     "excerpt",
     "plural",
 ]
 
-Format = Literal["csv", "tsv", "libsvm", "ndjson", "parquet", "arrow", "npz"]
+Format = str
+"""The name of a format: one that `file_formats()` lists."""
 Encoding = Literal["identity", "gzip", "zstd"]
 Label = int | str
 Role = Literal["feature", "target", "weight", "group", "ignored"]
@@ -49,19 +49,6 @@ TaskHint = Literal["binary", "multiclass", "regression"]
 LISTED_ERRORS = 20
 COUNTED_ERRORS = 1000
 MAX_EXCERPT = 40
-
-NAMED_COLUMNS: tuple[Format, ...] = ("csv", "tsv", "ndjson", "parquet", "arrow")
-OPTION_FORMATS: dict[str, tuple[Format, ...]] = {
-    "target": NAMED_COLUMNS,
-    "weight": NAMED_COLUMNS,
-    "group": NAMED_COLUMNS,
-    "ignore": (*NAMED_COLUMNS, "npz"),
-    "index_base": ("libsvm",),
-    "n_features": ("libsvm",),
-    "delimiter": ("csv",),
-    "header": ("csv", "tsv"),
-    "missing": ("csv", "tsv"),
-}
 
 
 @dataclass(frozen=True)
@@ -82,14 +69,6 @@ class ReadOptions:
     group: str | None = None
     missing: tuple[str, ...] = ()
     encoding: Encoding = "identity"
-
-
-def check_options(options: ReadOptions, format: Format) -> None:
-    """Raise InvalidOption for an option that was set and that files of this format do not take."""
-    for option in fields(ReadOptions):
-        takers = OPTION_FORMATS.get(option.name)
-        if takers is not None and format not in takers and getattr(options, option.name) != option.default:
-            raise InvalidOption(option.name, f"Only files of the format {' or '.join(takers)} take it, not {format}.")
 
 
 @dataclass(frozen=True)

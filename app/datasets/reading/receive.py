@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from app.datasets.formats import ENCODINGS, MEDIA_TYPES, Encoding, Format
+from app.datasets.formats import ENCODINGS, Encoding, Format, file_formats
 from app.datasets.reading.multipart import boundary_of, read_file_part
 from app.errors import UnsupportedMediaType
 from app.storage import StagedBlob
@@ -15,6 +15,8 @@ from app.web.media_types import guess_type
 
 WRITE_BYTES = 1 << 20
 FORM = "multipart/form-data"
+MEDIA_TYPES = {one.media_type: one.name for one in file_formats().values()}
+SUFFIXES = {suffix: one.media_type for one in file_formats().values() for suffix in one.suffixes}
 UNTOLD = ("", "application/octet-stream")  # what clients send that do not know their file's type
 
 FILE_BODY = {
@@ -48,7 +50,7 @@ def media_type_of(request: Request) -> str:
 def file_kind(media_type: str, encoding: str, file_name: str = "") -> FileKind:
     """Judge by the media type; where the client did not know it, by the file's name."""
     if media_type in UNTOLD and file_name:
-        guessed, by_name = guess_type(file_name)
+        guessed, by_name = guess_type(file_name, SUFFIXES)
         media_type = guessed or media_type
         encoding = by_name if encoding == "identity" else encoding
     if media_type not in MEDIA_TYPES:

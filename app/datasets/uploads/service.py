@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -112,7 +112,7 @@ def seal(database: Database, upload: UploadRow, part: Part) -> Received:
     with database.write() as session:
         repository.change(session, upload.id, length=part.offset)
     sha256, options = part.seal(), options_from(upload.options)
-    return Received(sha256, part.offset, cast(Format, upload.format), options, upload.name, upload.labels)
+    return Received(sha256, part.offset, upload.format, options, upload.name, upload.labels)
 
 
 def complete(database: Database, parts: PartFiles, upload_id: str, dataset_id: str) -> None:

@@ -9,13 +9,13 @@ from starlette.concurrency import run_in_threadpool
 from app.errors import NotFound, problems
 from app.models import file, imports, service
 from app.models.endpoints import show
-from app.models.exports import FORMATS, Export, FormatName, SqlOutput, Subject, export
-from app.models.imports import ImportFormat
+from app.models.exports import Export, Subject, export, export_formats
 from app.models.schemas import Model
 from app.models.serving import Serving
 from app.names import Name
 from app.web.context import Context, InContext
 from app.web.idempotency import InOnce
+from app.web.validation import one_of
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
@@ -30,6 +30,11 @@ class Conversions(asyncio.Semaphore):
         super().__init__(MAX_AT_ONCE)
 
 
+FormatName = Annotated[str, one_of(export_formats())]
+OutputName = Annotated[str, one_of(output for one in export_formats().values() for output in one.outputs)]
+ImportFormat = Annotated[str, one_of(imports.READERS)]
+OUTPUTS = "; ".join(f"{one.name}: {', '.join(one.outputs)}" for one in export_formats().values() if one.outputs)
+
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
@@ -40,7 +45,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
     responses={
         200: {
             "description": "The file",
-            "content": {one.media_type: BINARY for one in FORMATS.values()},
+            "content": {one.media_type: BINARY for one in export_formats().values()},
             "headers": {
                 "X-Max-Score-Difference": {
                     "description": "largest difference of its scores from predict's on a probe set",
@@ -55,7 +60,7 @@ async def export_model(
     ref: str,
     context: InContext,
     format: Annotated[FormatName, Query(description="what to write")],
-    output: Annotated[SqlOutput | None, Query(description="of format=sql: the score (default) or the label")] = None,
+    output: Annotated[OutputName | None, Query(description=f"where a format has a choice: {OUTPUTS}")] = None,
 ) -> Response:
     """The model in another format. What was written is compared with predict before it is sent."""
     async with context.part(Conversions):
@@ -97,7 +102,7 @@ async def import_model(
     return model
 
 
-def _export(context: Context, ref: str, format_name: FormatName, output: SqlOutput | None) -> Export:
+def _export(context: Context, ref: str, format_name: str, output: str | None) -> Export:
     with context.database.read() as session:
         found = service.locate(session, ref)
     try:

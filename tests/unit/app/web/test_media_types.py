@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.datasets.formats import ENCODINGS, MEDIA_TYPES
+from app.datasets.formats import ENCODINGS, file_formats
 from app.web.media_types import ENCODING_SUFFIXES, SUFFIXES, guess_type
 
 
@@ -23,6 +23,8 @@ def test_the_last_suffixes_tell(name: str, guess: tuple[str | None, str]) -> Non
     assert guess_type(name) == guess
 
 
-def test_every_suffix_is_of_a_format_and_every_format_has_a_suffix() -> None:
-    assert set(SUFFIXES.values()) == set(MEDIA_TYPES)
+def test_the_client_knows_the_suffixes_that_the_formats_declare() -> None:
+    formats = file_formats().values()
+    assert {(suffix, one.media_type) for one in formats for suffix in one.suffixes} == set(SUFFIXES.items())
+    assert all(one.suffixes for one in formats)
     assert {"identity", *ENCODING_SUFFIXES.values()} == set(ENCODINGS)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from app.models.exports.export_format import ExportFormat, Output
 from app.models.exports.probe import Probe
 from app.models.exports.raw_columns import Table, Words
 from app.models.exports.subject import Subject, not_in
@@ -173,3 +174,13 @@ def _label_literals(classes: list[Any]) -> list[str]:
     if any(isinstance(label, str) for label in classes):
         return [_text(str(label)) for label in classes]
     return [repr(label) for label in classes]
+
+
+SQL = ExportFormat(
+    name="sql",
+    media_type="application/sql",
+    suffix="sql",
+    write=write_score,
+    scores=scores,
+    outputs={"score": Output("sql", write_score), "label": Output("label.sql", write_label)},
+)

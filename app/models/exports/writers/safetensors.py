@@ -8,9 +8,10 @@ import safetensors
 from safetensors.numpy import save
 
 from app.errors import Unparsable, invalid_field
-from app.models.exports.json_document import Description, decode, header_of
+from app.models.exports.export_format import ExportFormat
 from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.subject import KEY, Subject, describe
+from app.models.exports.writers.json_document import Description, decode, header_of
 from app.models.model_parts import Parts
 from app.tabular.array_shapes import is_possible
 from app.tabular.types import Array
@@ -59,3 +60,13 @@ def _array(name: str, tensor: dict[str, Any]) -> Array:
         raise invalid_field(name, "wrong_shape", "has a shape that no array can have")
     array = np.frombuffer(tensor["data"], dtype=DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
     return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+SAFETENSORS = ExportFormat(
+    name="safetensors",
+    media_type="application/x-safetensors",
+    suffix="safetensors",
+    write=write,
+    scores=scores,
+    read=read,
+)

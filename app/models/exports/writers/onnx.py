@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from app.models.calibration import Calibration
+from app.models.exports.export_format import ExportFormat
 from app.models.exports.probe import Probe
 from app.models.exports.raw_columns import Table, Words
 from app.models.exports.subject import KEY, Subject, describe, not_in
@@ -272,3 +273,12 @@ def _add_isotonic(graph: Graph, calibration: Calibration, arguments: str, k: int
     share = graph.add("Clip", way, graph.constant(np.float64(0.0)), graph.constant(np.float64(1.0)))
     rise = graph.add("MatMul", share, graph.constant(np.diff(y)[:, None]))
     return graph.add("Add", rise, graph.constant(y[:1]))
+
+
+ONNX = ExportFormat(
+    name="onnx",
+    media_type="application/x-onnx",
+    suffix="onnx",
+    write=write,
+    scores=scores,
+)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
+from app.models.exports.export_format import TEXT_WEIGHTS, ExportFormat
 from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.raw_columns import Table
 from app.models.exports.subject import Subject, not_in
@@ -81,6 +82,15 @@ def _head(subject: Subject) -> list[str]:
         raise not_in("liblinear", "it scores two classes with one number, this model with two", "train it as binary")
     solver = CLASSIFIERS.get((loss, header.strategy or "ovr"), "L2R_L2LOSS_SVC")
     return [f"solver_type {solver}", f"nr_class {len(numbers)}", f"label {' '.join(map(str, numbers))}"]
+
+
+def headers(subject: Subject) -> dict[str, str]:
+    """Say what the file's numbers of classes mean."""
+    classes = subject.file.header.classes
+    if not classes:
+        return {}
+    _, exact = label_numbers(classes)
+    return {"X-Labels": "the labels themselves" if exact else "positions in classes, from 0"}
 
 
 def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
@@ -161,3 +171,16 @@ def _weights(body: bytes, rows: int, columns: int) -> Array:
         return np.array([float(text) for text in texts]).reshape(rows, columns)
     except ValueError as error:
         raise Invalid("w: holds something that is not a number", code="not_a_number") from error
+
+
+LIBLINEAR = ExportFormat(
+    name="liblinear",
+    media_type="text/x-liblinear-model",
+    suffix="model",
+    write=write,
+    scores=scores,
+    read=read,
+    max_weights=TEXT_WEIGHTS,
+    states_difference=False,
+    headers=headers,
+)

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
+from app.models.exports.export_format import TEXT_WEIGHTS, ExportFormat
 from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.subject import Subject, describe
 from app.models.file import Header, Task
@@ -133,3 +134,14 @@ def _unpack(field: str, packed: PackedArray) -> Array:
     if not is_possible(packed.shape) or math.prod(packed.shape) * dtype.itemsize != len(packed.base64):
         raise invalid_field(field, "wrong_shape", "its bytes do not fit its shape")
     return np.frombuffer(packed.base64, dtype=dtype).reshape(packed.shape)
+
+
+JSON = ExportFormat(
+    name="json",
+    media_type="application/json",
+    suffix="json",
+    write=write,
+    scores=scores,
+    read=read,
+    max_weights=TEXT_WEIGHTS,
+)

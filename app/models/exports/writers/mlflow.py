@@ -9,10 +9,11 @@ import json
 import zipfile
 from typing import Any
 
-from app.models.exports import onnx
+from app.models.exports.export_format import ExportFormat
 from app.models.exports.probe import Probe
 from app.models.exports.raw_columns import Table
 from app.models.exports.subject import Subject
+from app.models.exports.writers import onnx
 from app.tabular.types import Array
 
 FIRST_VERSION = "2.9.0"
@@ -69,3 +70,12 @@ def _inputs(subject: Subject) -> list[dict[str, Any]]:
     else:
         return [{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, table.n_columns]}}]
     return [{"name": name, "type": kind, "required": True} for name, kind in kinds.items()]
+
+
+MLFLOW = ExportFormat(
+    name="mlflow",
+    media_type="application/zip",
+    suffix="mlflow.zip",
+    write=write,
+    scores=scores,
+)

@@ -5,6 +5,7 @@ import io
 import msgspec
 import numpy as np
 
+from app.models.exports.export_format import ExportFormat
 from app.models.exports.probe import Probe, linear_scores
 from app.models.exports.subject import Subject, describe
 from app.tabular.types import Array
@@ -20,3 +21,12 @@ def write(subject: Subject, difference: float | None) -> bytes:
 def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         return linear_scores(stored, probe.features)
+
+
+NPZ = ExportFormat(
+    name="npz",
+    media_type="application/x-npz",
+    suffix="npz",
+    write=write,
+    scores=scores,
+)
