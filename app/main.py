@@ -18,9 +18,9 @@ from fastapi.telemetry import TelemetryConfig
 from app import __version__
 from app.config import Settings
 from app.datasets import endpoints as datasets
-from app.datasets.inspection.examiner import Examiner
-from app.datasets.reading.ingestor import Ingestor
-from app.datasets.reading.processor import Processor
+from app.datasets.inspection.inspector import Inspector
+from app.datasets.reading.parse_queue import ParseQueue
+from app.datasets.reading.parser_pool import ParserPool
 from app.datasets.uploads import endpoints as uploads
 from app.datasets.uploads import service as uploads_service
 from app.datasets.uploads.part_files import PartFiles
@@ -35,7 +35,7 @@ from app.models import endpoints as models
 from app.models.aliases import endpoints as aliases
 from app.models.evaluations import endpoints as evaluations
 from app.models.exports import endpoints as exports
-from app.models.serving import Serving
+from app.models.serving_hooks import Serving
 from app.predictions import endpoints as predictions
 from app.predictions.model_cache import ModelCache
 from app.predictions.open_inference import endpoints as inference
@@ -59,28 +59,28 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     database = Database(settings.resolved_database_url)
     blobs = BlobStore(settings.data_dir)
-    ingestor = Ingestor(settings.data_dir, settings.max_upload_bytes)
-    processor = Processor(settings, database, blobs, ingestor)
+    parser_pool = ParserPool(settings.data_dir, settings.max_upload_bytes)
+    parse_queue = ParseQueue(settings, database, blobs, parser_pool)
     parts = PartFiles(settings.data_dir)
-    context = Context(settings, database, blobs, readers_warm=lambda: ingestor.warm)
-    examiner, event_feed = Examiner(settings, database, blobs, ingestor), EventFeed(settings, database)
-    for part in (processor, parts, examiner, event_feed, exports.Conversions()):
+    context = Context(settings, database, blobs, readers_warm=lambda: parser_pool.warm)
+    inspector, event_feed = Inspector(settings, database, blobs, parser_pool), EventFeed(settings, database)
+    for part in (parse_queue, parts, inspector, event_feed, exports.Conversions()):
         context.add(part)
     serve_from(context, ModelCache(database, blobs, settings.model_cache_bytes))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        threading.Thread(target=ingestor.warm_up, daemon=True, name="warm-up").start()
+        threading.Thread(target=parser_pool.warm_up, daemon=True, name="warm-up").start()
         forget_idle = partial(uploads_service.forget_idle, database, parts, settings)
         forget_keys = partial(idempotency.forget_expired, database)
-        caretaker = asyncio.create_task(processor.take_care(forget_idle, forget_keys))
+        caretaker = asyncio.create_task(parse_queue.take_care(forget_idle, forget_keys))
         dispatcher = Dispatcher(settings, database)
         dispatching = asyncio.create_task(dispatcher.run())
         yield
         caretaker.cancel()
         dispatching.cancel()
         await dispatcher.stop()
-        await processor.stop()
+        await parse_queue.stop()
         context.part(Shadows).stop()
         database.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from app.client.api_errors import ApiError, Json
-from app.client.patience import PASSING, Patience
+from app.client.retries import PASSING, Patience
 
 STREAM = "text/event-stream"
 SILENCE_SECONDS = 45.0  # the server pings every 15 s: who says nothing for so long is gone

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import httpx
 
 from app.client.api_errors import ApiError, Json, checked
-from app.client.patience import PASSING, Patience
+from app.client.retries import PASSING, Patience
 
 PART_BYTES = 256 << 20
 READ_BYTES = 1 << 20

@@ -12,8 +12,8 @@ from starlette.concurrency import run_in_threadpool
 
 from app.datasets import service
 from app.datasets.formats import file_formats
-from app.datasets.inspection.examiner import Examiner, preview, show_column
-from app.datasets.reading.processor import Processor
+from app.datasets.inspection.inspector import Inspector, preview, show_column
+from app.datasets.reading.parse_queue import ParseQueue
 from app.datasets.reading.read_options import InReadOptions
 from app.datasets.reading.receive import FILE_BODY, receive_file
 from app.datasets.repository import Filters
@@ -78,7 +78,7 @@ async def create_from(
 ) -> Dataset:
     """The end of every upload: make the dataset and say what came of it."""
     context = context_of(request)
-    processor = context.part(Processor)
+    parse_queue = context.part(ParseQueue)
     seconds = preferred_wait(prefer, UPLOAD_WAIT_SECONDS)
 
     def answer(shown: dict[str, Any], known: bool) -> Dataset:
@@ -90,7 +90,7 @@ async def create_from(
         if once is not None:
             once.finish(session, answer(show(row), known=False))
 
-    dataset, known = await processor.create(file, received, seconds, keep_answer)
+    dataset, known = await parse_queue.create(file, received, seconds, keep_answer)
     if not known:
         return answer(show(dataset), known=False)
     shown = show(dataset)
@@ -158,8 +158,8 @@ async def get_dataset_statistics(
 
     They are computed when they are first asked for, which takes a few passes over the data, and then kept.
     """
-    examiner = context_of(request).part(Examiner)
-    figures = await examiner.statistics(dataset_id)
+    inspector = context_of(request).part(Inspector)
+    figures = await inspector.statistics(dataset_id)
     rows = await run_in_threadpool(figures.page, page.limit + 1, page.cursor_id)
     return Listing[ColumnStatistics].model_validate(listing(request, response, page, rows, show_column))
 
@@ -167,8 +167,8 @@ async def get_dataset_statistics(
 @router.get("/{dataset_id}/issues", operation_id="get_dataset_issues", responses=problems(404, 409))
 async def get_dataset_issues(dataset_id: str, request: Request) -> Issues:
     """What the data doctor finds: conflicting duplicates, constant or leaking columns, scale disparity and the like."""
-    examiner = context_of(request).part(Examiner)
-    found = await examiner.issues(dataset_id)
+    inspector = context_of(request).part(Inspector)
+    found = await inspector.issues(dataset_id)
     return Issues.model_validate({"dataset_id": dataset_id, "data": found})
 
 

@@ -1,4 +1,4 @@
-"""The registry of job types: every `JobType` that a module of app/jobs/types declares, and what the API says of all of them.
+"""The registry of job types: what the modules of app/jobs/types declare, and what the API says of all of them.
 
 A new job type is one new file there and one in app/worker/types.
 """

@@ -17,7 +17,7 @@ from app.jobs.validation.task import CLASS_TASKS, check_labels
 from app.models import file
 from app.models import service as models
 from app.names import Text
-from app.predictions.prepared import inputs_of
+from app.predictions.preprocessed_features import inputs_of
 from app.preprocess.inputs import Inputs
 from app.preprocess.preprocess_error import PreprocessError
 from app.storage import BlobStore

@@ -16,10 +16,10 @@ from app.jobs.control import NO_MODEL_YET
 from app.jobs.job_types import has_interim_model
 from app.models.repository import Location
 from app.predictions import schemas
-from app.predictions.bodies import known_type
 from app.predictions.model_cache import ModelCache, ServedModel
 from app.predictions.model_request import ModelRequest
-from app.predictions.replies import negotiated
+from app.predictions.request_bodies import known_type
+from app.predictions.response_formats import negotiated
 from app.predictions.service import predict_with
 from app.web.context import Context, InContext
 

@@ -10,7 +10,7 @@ from app.errors import NotFound, problems
 from app.models import file, service
 from app.models.repository import Filters
 from app.models.schemas import Model, ModelSummary, StrongestWeights, Weights
-from app.models.serving import Serving
+from app.models.serving_hooks import Serving
 from app.models.weights import all_weights, npy_weights, strongest_weights
 from app.names import Name
 from app.storage.ownership import reclaim

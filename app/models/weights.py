@@ -8,8 +8,8 @@ import numpy as np
 from app.errors import invalid_field
 from app.models.file import ModelFile
 from app.models.schemas import ClassWeights, NamedWeight, StrongestWeights, Weights
-from app.preprocess.document import from_document
 from app.preprocess.features import Feature
+from app.preprocess.pipeline_document import from_document
 from app.tabular.types import Array
 
 MAX_JSON_NUMBERS = 1_000_000

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request, Response
 
 from app.errors import problems
 from app.predictions import mlflow_invocations, schemas, service
-from app.predictions.bodies import known_type, rows_in
 from app.predictions.explain import explain_with
 from app.predictions.model_request import ModelRequest
-from app.predictions.replies import negotiated
+from app.predictions.request_bodies import known_type, rows_in
+from app.predictions.response_formats import negotiated
 from app.web.fast_route import DirectRoute
 
 router = APIRouter(prefix="/v1/models", tags=["predictions"], route_class=DirectRoute)

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from app.predictions import bodies
-from app.predictions.answers import Scored
+from app.predictions import request_bodies
 from app.predictions.model_cache import ServedModel
-from app.predictions.replies import Reply, plain
+from app.predictions.outputs import Scored
+from app.predictions.response_formats import Reply, plain
 from app.predictions.service import about, headers_of, score
 from app.tabular.types import Array
 from app.web.media_types import JSON
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 def explain_with(model: ServedModel, body: bytes, content_type: str | None, top: int, index_base: int = 1) -> Reply:
     """For each row its `top` strongest features; what the others add is summed."""
-    request = bodies.read(body, content_type, model.features, index_base)
+    request = request_bodies.read(body, content_type, model.features, index_base)
     scored = score(model, request.rows)
     labels = plain(scored.label) if "label" in model.outputs else [None] * len(scored.scores)
     explanations = [

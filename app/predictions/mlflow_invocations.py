@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 
 from app.errors import invalid_field
-from app.predictions import bodies
-from app.predictions.answers import chosen
+from app.predictions import request_bodies
 from app.predictions.json_rows import decoded, rows_of
 from app.predictions.model_cache import ServedModel
 from app.predictions.model_features import Features
-from app.predictions.replies import Reply, plain, records
+from app.predictions.outputs import chosen
+from app.predictions.response_formats import Reply, plain, records
 from app.predictions.rows import Columns, ListRows, NamedRows, Places, Rows, check_count
 from app.predictions.service import headers_of, score
 from app.web.media_types import JSON
@@ -58,8 +58,8 @@ def rows_in(body: bytes, content_type: str | None, features: Features) -> Rows:
 
 
 def _read(body: bytes, content_type: str | None, features: Features) -> tuple[Rows, list[str] | None]:
-    if bodies.known_type(content_type)[0] != JSON:
-        return bodies.rows_in(body, content_type, features), None
+    if request_bodies.known_type(content_type)[0] != JSON:
+        return request_bodies.rows_in(body, content_type, features), None
     request: InvocationsBody = decoded(_decode, body)
     given = [name for name in SHAPES if getattr(request, name) is not None]
     if len(given) != 1:

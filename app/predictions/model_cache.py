@@ -18,10 +18,10 @@ from app.ids import is_id
 from app.models import file, service
 from app.models.file import ModelFile
 from app.models.repository import Location
-from app.predictions.answers import offered
-from app.predictions.certainty import Certainty
 from app.predictions.model_features import Features
-from app.predictions.prepared import features_of
+from app.predictions.outputs import offered
+from app.predictions.preprocessed_features import features_of
+from app.predictions.score_error import Certainty
 from app.storage import BlobStore
 
 # For so long an answer of the database about a reference is believed, which spares most requests a look: an id can

@@ -12,7 +12,7 @@ from app.errors import UnsupportedMediaType, invalid_field
 from app.predictions import service
 from app.predictions.model_cache import ModelCache, ServedModel
 from app.predictions.model_features import Features
-from app.predictions.replies import Reply
+from app.predictions.response_formats import Reply
 from app.predictions.rows import Rows
 from app.predictions.shadow import Shadows
 from app.web.context import context_of

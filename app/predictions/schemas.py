@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from app.predictions.answers import EVERY_OUTPUT
-from app.predictions.bodies import READERS
-from app.predictions.replies import OFFERED
+from app.predictions.outputs import EVERY_OUTPUT
+from app.predictions.request_bodies import READERS
+from app.predictions.response_formats import OFFERED
 from app.web.media_types import ARROW, JSON, NPY, NPZ
 
 BINARY = {"type": "string", "format": "binary"}

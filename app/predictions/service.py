@@ -8,11 +8,11 @@ import numpy as np
 
 from app.errors import invalid_field
 from app.models import linear
-from app.predictions import bodies, replies
-from app.predictions.answers import DEFAULT_OUTPUTS, NEED_CLASSES, Scored, chosen
+from app.predictions import request_bodies, response_formats
 from app.predictions.model_cache import ServedModel
 from app.predictions.model_features import Features
-from app.predictions.replies import Reply, plain
+from app.predictions.outputs import DEFAULT_OUTPUTS, NEED_CLASSES, Scored, chosen
+from app.predictions.response_formats import Reply, plain
 from app.predictions.rows import INSTANCES, MixedRows, Rows
 from app.predictions.shadow import Outcome
 
@@ -28,18 +28,18 @@ def predict_with(
     snapshot: Mapping[str, Any] | None = None,
 ) -> Reply:
     """Answer one request. `wanted` is the query's `return`; `snapshot` is said beside the model's name."""
-    media_type = replies.negotiated(accept)
-    request = bodies.read(body, content_type, model.features, index_base)
+    media_type = response_formats.negotiated(accept)
+    request = request_bodies.read(body, content_type, model.features, index_base)
     outputs = chosen(
         model.outputs,
         _asked(request.wanted, wanted),
-        replies.default_outputs(media_type, model.outputs, DEFAULT_OUTPUTS),
+        response_formats.default_outputs(media_type, model.outputs, DEFAULT_OUTPUTS),
     )
     scored = score(model, request.rows)
     said = {**about(model, scored), **(snapshot or {})}
     if not NEED_CLASSES.isdisjoint(outputs):
         said["classes"] = model.file.header.classes
-    content = replies.encode(media_type, said, scored.columns(outputs))
+    content = response_formats.encode(media_type, said, scored.columns(outputs))
     return Reply(content, media_type, headers_of(model, scored))
 
 

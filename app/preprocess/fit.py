@@ -9,11 +9,11 @@ import scipy.sparse as sp
 
 from app.preprocess import text_counts
 from app.preprocess.categorical import fit_levels
+from app.preprocess.column_figures import Figures, rows_in_single
 from app.preprocess.dates import DAY, Dates, has_times
 from app.preprocess.features import Encoder, is_sparse
-from app.preprocess.figures import Figures, rows_in_single
 from app.preprocess.inputs import Inputs
-from app.preprocess.measure import measure
+from app.preprocess.measure_columns import measure
 from app.preprocess.numeric import Numbers, choose_scale, disparity, units
 from app.preprocess.pipeline import Pipeline, Warning
 from app.preprocess.preprocess_error import PreprocessError, called

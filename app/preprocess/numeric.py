@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from app.preprocess.column_figures import TINY, Figures, rows_at_once
 from app.preprocess.features import MISSING, Feature, is_sparse, untouched
-from app.preprocess.figures import TINY, Figures, rows_at_once
 from app.tabular.frame import blocks_of
 from app.tabular.types import Array, Floats
 

@@ -7,8 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
+from app.preprocess.column_figures import rows_at_once
 from app.preprocess.features import is_sparse
-from app.preprocess.figures import rows_at_once
 from app.preprocess.pipeline import Pipeline
 from app.tabular.frame import blocks_of
 from app.tabular.types import Array, Floats

@@ -172,7 +172,7 @@ def _load() -> None:
     """All that the children need, but for what they compile. Nothing of it may start a thread of Python's."""
     from numba.core.registry import cpu_target
 
-    import app.datasets.reading.limited_child
+    import app.datasets.reading.sandbox
     import app.main
     import app.runtime.server
     import app.worker.child

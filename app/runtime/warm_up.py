@@ -2,14 +2,14 @@
 
 import solvers
 from app.datasets import formats
-from app.preprocess import measure, scaling, text_counts
+from app.preprocess import measure_columns, scaling, text_counts
 from app.worker import dense_sums
 
 
 def warm_all() -> None:
     """Into numba's cache on disk."""
     solvers.warm_up()
-    for kernels in (formats, measure, scaling, text_counts, dense_sums):
+    for kernels in (formats, measure_columns, scaling, text_counts, dense_sums):
         kernels.warm()
 
 

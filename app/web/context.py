@@ -1,7 +1,7 @@
 """The process's long-lived parts, in one typed place: endpoints ask for them instead of looking at `app.state`.
 
-The settings, the database and the blobs are known to everybody. A feature's own parts (its cache, its processor) are
-found by their class, so that this module knows no feature: `context.part(Processor)`.
+The settings, the database and the blobs are known to everybody. A feature's own parts (its cache, its queue) are
+found by their class, so that this module knows no feature: `context.part(ParseQueue)`.
 """
 
 from collections.abc import Callable

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.models.file import Header
-from app.predictions import replies
-from app.predictions.replies import Column, plain
+from app.predictions import response_formats
+from app.predictions.response_formats import Column, plain
 from app.storage.blobs import StagedBlob
 from app.web.media_types import CSV, NDJSON
 
@@ -39,7 +39,7 @@ class _CsvFile:
         staged.write(",".join(names).encode() + b"\n")
 
     def append(self, columns: Mapping[str, Column]) -> None:
-        self._staged.write(replies.encode(CSV, {}, columns).partition(b"\n")[2])
+        self._staged.write(response_formats.encode(CSV, {}, columns).partition(b"\n")[2])
 
     def finish(self) -> None:
         pass
@@ -50,7 +50,7 @@ class _NdjsonFile:
         self._staged = staged
 
     def append(self, columns: Mapping[str, Column]) -> None:
-        self._staged.write(replies.encode(NDJSON, {}, columns))
+        self._staged.write(response_formats.encode(NDJSON, {}, columns))
 
     def finish(self) -> None:
         pass

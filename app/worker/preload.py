@@ -7,12 +7,12 @@ Nothing here may start a thread: a fork would copy a process in the middle of so
 """
 
 import solvers
-from app.preprocess import measure, scaling
+from app.preprocess import measure_columns, scaling
 from app.system.forkserver import settle
 from app.worker import dense_sums
 
 solvers.warm_up(["dcd", "newton", "smooth_newton"])
-measure.warm()
+measure_columns.warm()
 scaling.warm()
 dense_sums.warm()
 settle()

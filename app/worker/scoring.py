@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from app.datasets.arrays import DatasetArrays
 from app.models import linear
 from app.models.file import ModelFile
-from app.predictions.prepared import PreparedFeatures, features_of, inputs_of
+from app.predictions.preprocessed_features import PreparedFeatures, features_of, inputs_of
 from app.preprocess import fit
 from app.preprocess.inputs import Inputs
 from app.preprocess.pipeline import Pipeline

@@ -11,8 +11,8 @@ from app.db import Database
 from app.db.tables import JobRow
 from app.main import create_app
 from app.models import service as models
-from app.preprocess.document import from_document, read_inputs, to_document
 from app.preprocess.fit import fit
+from app.preprocess.pipeline_document import from_document, read_inputs, to_document
 from app.preprocess.spec import Preprocess
 from app.storage import BlobStore
 from app.web.context import context_of

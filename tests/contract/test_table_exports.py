@@ -20,8 +20,8 @@ from app.main import create_app
 from app.models import file
 from app.models.exports.subject import Subject
 from app.models.exports.writers import json_document, liblinear
-from app.preprocess.document import to_document
 from app.preprocess.fit import fit
+from app.preprocess.pipeline_document import to_document
 from app.preprocess.spec import Preprocess
 from app.tabular.frame import Column, Frame, Strings
 from tests.support.builders import InProcess, checked_problem, migrated_database, model_header, temporary_settings

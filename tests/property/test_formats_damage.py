@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.datasets.formats import Encoding, Format, ReadOptions
-from app.datasets.reading.ingestor import Ingestor
-from app.datasets.reading.limited_child import Limits
+from app.datasets.reading.parser_pool import ParserPool
+from app.datasets.reading.sandbox import Limits
 from app.errors import Invalid, PayloadTooLarge
 from tests.support.builders import SOAK
 
@@ -90,7 +90,7 @@ def damage(rng: random.Random, whole: bytes) -> bytes:
 def test_damage_is_read_or_refused(
     tmp_path: Path, format: Format, encoding: Encoding, write: Callable[[], bytes]
 ) -> None:
-    ingestor = Ingestor(tmp_path, limits=Limits(cpu_seconds=20))
+    ingestor = ParserPool(tmp_path, limits=Limits(cpu_seconds=20))
     seed = random.randrange(2**32) if SOAK > 1 else 0
     rng = random.Random(seed)
     whole = write()

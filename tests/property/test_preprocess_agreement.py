@@ -8,9 +8,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.preprocess.document import from_document, to_document
 from app.preprocess.fit import fit, solver_rows, transform
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.pipeline_document import from_document, to_document
 from app.preprocess.preprocess_error import PreprocessError
 from app.preprocess.spec import Preprocess
 from app.tabular.frame import Kind

@@ -8,7 +8,7 @@ import pytest
 
 import solvers
 from app.models.file import Header
-from app.predictions.certainty import Certainty
+from app.predictions.score_error import Certainty
 from app.preprocess.norms import row_norms
 from tests.support.builders import SOAK
 

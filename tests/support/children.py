@@ -40,7 +40,7 @@ def peak_growth(root: Path, path: Path, file_format: Format, max_levels: int = w
 
 
 def seconds_to_refuse(root: Path, path: Path, file_format: Format) -> float:
-    """Processor time: the machine that runs the tests may be busy."""
+    """ParseQueue time: the machine that runs the tests may be busy."""
     began = time.process_time()
     try:
         parse.parse(root, path, file_format, ReadOptions(), 1 << 40)

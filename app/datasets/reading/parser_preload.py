@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from app.datasets import formats
-from app.datasets.reading import limited_child  # noqa: F401
+from app.datasets.reading import sandbox  # noqa: F401
 from app.system.forkserver import settle
 
 # The pool that pyarrow takes by itself holds 10 to 30 MB more than this one for the same file, and by chance as much

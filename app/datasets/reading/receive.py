@@ -8,7 +8,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from app.datasets.formats import ENCODINGS, Encoding, Format, file_formats
-from app.datasets.reading.multipart import boundary_of, read_file_part
+from app.datasets.reading.multipart_form import boundary_of, read_file_part
 from app.errors import UnsupportedMediaType
 from app.storage import StagedBlob
 from app.web.media_types import guess_type

@@ -11,7 +11,7 @@ from app.errors import Conflict
 from app.jobs.admission import PROCESS_BYTES
 from app.jobs.model_jobs import BLOCK_BYTES, OnDataset, OnModel, Plan, check_features, find_model, on_model
 from app.jobs.validation.named_dataset import ready_dataset
-from app.predictions.answers import DEFAULT_OUTPUTS, chosen, offered
+from app.predictions.outputs import DEFAULT_OUTPUTS, chosen, offered
 from app.storage import BlobStore, ownership
 
 Output = Literal[

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from app.db.tables import DatasetRow
 from app.errors import Invalid, invalid_field
 from app.jobs.schemas import TrainingSpec
+from app.preprocess.column_figures import rows_in_single
 from app.preprocess.dates import LEVELS
-from app.preprocess.figures import rows_in_single
 from app.preprocess.inputs import Inputs
 from app.preprocess.preprocess_error import PreprocessError, called
 from app.preprocess.spec import Choice, Preprocess, TextSettings

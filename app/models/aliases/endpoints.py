@@ -10,7 +10,7 @@ from app.errors import invalid_field, problems
 from app.models.aliases import service
 from app.models.aliases.schemas import Alias, AliasChange, AliasRequest, RollbackRequest, shown
 from app.models.aliases.service import Precondition
-from app.models.serving import Serving
+from app.models.serving_hooks import Serving
 from app.web.context import InContext, context_of
 from app.web.idempotency import InOnce
 from app.web.pagination import InPage, Listing, listing

@@ -11,7 +11,7 @@ from app.models import file, imports, service
 from app.models.endpoints import show
 from app.models.exports import Export, Subject, export, export_formats
 from app.models.schemas import Model
-from app.models.serving import Serving
+from app.models.serving_hooks import Serving
 from app.names import Name
 from app.web.context import Context, InContext
 from app.web.idempotency import InOnce

@@ -8,8 +8,8 @@ import numpy as np
 
 from app.errors import Invalid
 from app.models.file import ModelFile
-from app.preprocess.document import from_document
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.pipeline_document import from_document
 from app.tabular.types import Array
 
 KEY = "hyperplane"

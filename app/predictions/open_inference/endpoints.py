@@ -11,9 +11,9 @@ from app.errors import UnsupportedMediaType, problems
 from app.health.endpoints import readiness
 from app.models import service as models
 from app.models.repository import Filters
-from app.predictions.bodies import split_type
 from app.predictions.model_request import ModelRequest
 from app.predictions.open_inference import schemas, service
+from app.predictions.request_bodies import split_type
 from app.predictions.schemas import ROUTING_PARAMETERS
 from app.web.context import Context, InContext
 from app.web.fast_route import DirectRoute

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from app.errors import invalid_field
-from app.predictions.answers import DEFAULT_OUTPUTS
 from app.predictions.model_cache import ServedModel
 from app.predictions.model_features import Features
 from app.predictions.model_request import HEADER_LENGTH
 from app.predictions.open_inference.tensors import InferRequest, Tensor, read_request, write_response
-from app.predictions.replies import Reply, plain
+from app.predictions.outputs import DEFAULT_OUTPUTS
+from app.predictions.response_formats import Reply, plain
 from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, Places, Rows, check_count
 from app.predictions.service import headers_of, score
 from app.tabular.types import Array

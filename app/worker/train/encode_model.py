@@ -6,7 +6,7 @@ import numpy as np
 
 import solvers
 from app.models import file
-from app.preprocess.document import to_document
+from app.preprocess.pipeline_document import to_document
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 from app.worker.train.calibrate import Calibrated

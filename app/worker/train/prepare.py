@@ -8,8 +8,8 @@ from app.datasets.arrays import DatasetArrays
 from app.jobs.schemas import SplitByDataset
 from app.jobs.validation.preprocessing import resolve
 from app.models.file import ModelFile
-from app.preprocess.document import from_document
 from app.preprocess.fit import aligned, fit, scale_warning, solver_rows
+from app.preprocess.pipeline_document import from_document
 from app.preprocess.preprocess_error import PreprocessError
 from app.tabular.frame import Frame
 from app.worker.failures import PermanentFailure

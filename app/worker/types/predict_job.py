@@ -9,8 +9,8 @@ from app.jobs import queue
 from app.jobs.repository import Claim
 from app.jobs.types.predict_request import PredictRequest, target_name
 from app.models.repository import Location
-from app.predictions.answers import DEFAULT_OUTPUTS, Scored, chosen
 from app.predictions.model_cache import ServedModel
+from app.predictions.outputs import DEFAULT_OUTPUTS, Scored, chosen
 from app.storage import ownership
 from app.worker.model_subject import Passing, Subject, load_subject
 from app.worker.predict_files import batch_file

@@ -14,14 +14,14 @@ from app.models import service as models
 from app.storage.ownership import reclaim
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
-from app.worker.proof import write_proof
+from app.worker.stored_proof import write_proof
 from app.worker.train.calibrate import Calibrated, calibrated
-from app.worker.train.card import write_card
 from app.worker.train.checkpoints import Checkpoints
 from app.worker.train.cross_validation import Validation, choose_folds, cross_validate
 from app.worker.train.encode_model import encode_model
 from app.worker.train.held_out import final_error
 from app.worker.train.load import Work, load
+from app.worker.train.model_card import write_card
 from app.worker.train.prepare import prepare
 from app.worker.train.progress import Progress
 from app.worker.train.result_metrics import labels_of

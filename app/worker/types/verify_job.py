@@ -10,7 +10,7 @@ from app.jobs.types.train_request import TrainRequest
 from app.jobs.validation.refusals import solver_refusal
 from app.worker.failures import PermanentFailure, Stopped
 from app.worker.model_subject import Subject, load_subject
-from app.worker.proof import UnusableProof, read_proof
+from app.worker.stored_proof import UnusableProof, read_proof
 from app.worker.train.load import Work, load_training
 from app.worker.train.prepare import as_trained
 from app.worker.train.solver_arguments import definition

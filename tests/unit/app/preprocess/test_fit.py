@@ -13,10 +13,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from app.errors import CorruptModel
-from app.preprocess.document import from_document, to_document
-from app.preprocess.figures import SINGLE_FROM_BYTES
+from app.preprocess.column_figures import SINGLE_FROM_BYTES
 from app.preprocess.fit import Fitted, fit, scale_warning, solver_rows, transform
-from app.preprocess.measure import measure
+from app.preprocess.measure_columns import measure
+from app.preprocess.pipeline_document import from_document, to_document
 from app.preprocess.preprocess_error import PreprocessError
 from app.preprocess.spec import Preprocess
 from app.tabular.frame import Frame, let_go

@@ -16,8 +16,8 @@ from app.predictions.model_features import Features
 from app.predictions.open_inference.service import infer_with, metadata, to_rows
 from app.predictions.open_inference.tensors import read_request
 from app.predictions.rows import Columns
-from app.preprocess.document import to_document
 from app.preprocess.fit import fit
+from app.preprocess.pipeline_document import to_document
 from app.preprocess.spec import Preprocess
 from app.tabular.frame import Column, Frame
 from tests.support.builders import SOAK, served_model

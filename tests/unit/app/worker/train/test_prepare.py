@@ -14,9 +14,9 @@ from app.jobs.types.train_request import TrainRequest
 from app.jobs.types.verify_request import VerifyRequest
 from app.jobs.validation.preprocessing import expected
 from app.models.file import ModelFile
-from app.preprocess.document import from_document
 from app.preprocess.fit import fit
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.pipeline_document import from_document
 from app.preprocess.scaling import scaled_rows
 from app.preprocess.spec import Preprocess
 from app.worker.train.split import split_rows

@@ -16,7 +16,7 @@ from app.jobs.admission import Admission
 from app.jobs.types.verify_request import VerifyRequest
 from app.models import file
 from app.models import service as models
-from app.worker import proof
+from app.worker import stored_proof
 from tests.support.worker_bench import Bench, noisy, three_words, worker_bench
 
 Json = dict[str, Any]
@@ -80,7 +80,7 @@ def change(bench: Bench, table: Any, row_id: str, **values: Any) -> None:
 
 
 def test_without_a_dual_point_a_bound_is_found_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "MOST_BYTES", 10)
+    monkeypatch.setattr(stored_proof, "MOST_BYTES", 10)
     _, job = trained(bench)
     result = verify(bench, job)
     assert result["matches"] is True

@@ -21,7 +21,7 @@ from app.datasets.arrays import open_arrays
 from app.datasets.inspection import doctor, statistics
 from app.datasets.inspection.findings import Facts
 from app.datasets.inspection.stored_blocks import ArrayFiles
-from app.datasets.reading.ingestor import Ingestor
+from app.datasets.reading.parser_pool import ParserPool
 from app.db import Database
 from app.db.tables import DatasetRow
 from app.errors import invalid_field
@@ -88,10 +88,10 @@ def preview(blobs: BlobStore, dataset: DatasetRow, rows: int) -> dict[str, Any]:
     }
 
 
-class Examiner:
+class Inspector:
     """Computes what takes passes over the data: in children, each thing once. One for each API process."""
 
-    def __init__(self, settings: Settings, database: Database, blobs: BlobStore, ingestor: Ingestor) -> None:
+    def __init__(self, settings: Settings, database: Database, blobs: BlobStore, ingestor: ParserPool) -> None:
         self._data_dir = settings.data_dir
         self._database = database
         self._blobs = blobs

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from app.preprocess.column_figures import TINY, Figures, rows_at_once
 from app.preprocess.features import is_sparse
-from app.preprocess.figures import TINY, Figures, rows_at_once
 from app.tabular.frame import blocks_of
 from app.tabular.types import Array, Floats
 from solvers.linalg import kernel_cache

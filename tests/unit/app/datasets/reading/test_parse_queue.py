@@ -17,7 +17,7 @@ from app.config import Settings
 from app.datasets import service
 from app.datasets.formats import ReadOptions
 from app.datasets.reading.parse import Parsed
-from app.datasets.reading.processor import Processor
+from app.datasets.reading.parse_queue import ParseQueue
 from app.datasets.repository import claim_silent
 from app.datasets.service import Received
 from app.datasets.uploads import repository as uploads_repository
@@ -59,8 +59,8 @@ class House:
     database: Database
     blobs: BlobStore
 
-    def processor(self, read: Callable[[], Parsed]) -> Processor:
-        return Processor(self.settings, self.database, self.blobs, Reader(read))  # type: ignore[arg-type]
+    def processor(self, read: Callable[[], Parsed]) -> ParseQueue:
+        return ParseQueue(self.settings, self.database, self.blobs, Reader(read))  # type: ignore[arg-type]
 
     def parsed(self) -> Parsed:
         arrays = {"X": self.blobs.put_array(np.ones((2, 1))), "y": self.blobs.put_array(np.array([0.0, 1.0]))}

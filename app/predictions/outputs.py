@@ -13,8 +13,8 @@ from app.models import linear
 from app.models.calibration import Calibration
 from app.models.file import Header, ModelFile
 from app.models.linear import Matrix, class_positions
-from app.predictions.certainty import Certainty
 from app.predictions.model_features import Features
+from app.predictions.score_error import Certainty
 from app.tabular.types import Array
 
 EVERY_OUTPUT = (

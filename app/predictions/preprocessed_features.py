@@ -14,9 +14,9 @@ from app.models.file import Header, ModelFile
 from app.models.linear import Matrix
 from app.predictions.model_features import Features, Prepared, interleaved
 from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, NamedRows, Places, Rows, check_width
-from app.preprocess.document import from_document, read_inputs
 from app.preprocess.inputs import Inputs
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.pipeline_document import from_document, read_inputs
 from app.preprocess.preprocess_error import PreprocessError, called
 from app.preprocess.values import EXPECTED
 from app.tabular.types import Array

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from app.errors import Invalid, NotAcceptable
 from app.models import linear
-from app.predictions import replies
+from app.predictions import response_formats
 from app.predictions.model_cache import ServedModel
-from app.predictions.replies import OFFERED, negotiated
+from app.predictions.response_formats import OFFERED, negotiated
 from app.predictions.service import predict_with
 from app.web.media_types import CSV
 from app.worker.dense_sums import dense_sums
@@ -272,11 +272,11 @@ def test_every_cell_of_a_csv_answer_is_what_json_says() -> None:
         "parts": [[1.5, None], {"a": [1]}, None] * 17 + [[], "x"],
         "nothing": [None] * 53,
     }
-    heading, *lines = csv.reader(io.StringIO(replies.encode(CSV, {}, columns).decode(), newline=""))
+    heading, *lines = csv.reader(io.StringIO(response_formats.encode(CSV, {}, columns).decode(), newline=""))
     assert heading == list(columns)
     shown = [
         ["" if value is None else value if isinstance(value, str) else json.loads(json.dumps(value)) for value in row]
-        for row in zip(*(replies.plain(column) for column in columns.values()), strict=True)
+        for row in zip(*(response_formats.plain(column) for column in columns.values()), strict=True)
     ]
     read = [
         [cell if isinstance(value, str) else json.loads(cell) for cell, value in zip(line, row, strict=True)]
@@ -286,8 +286,8 @@ def test_every_cell_of_a_csv_answer_is_what_json_says() -> None:
 
 
 def test_a_row_of_nothing_is_still_a_line_of_csv() -> None:
-    assert replies.encode(CSV, {}, {"rank": [None, 2, None]}) == b'rank\n""\n2\n""\n'
-    assert replies.encode(CSV, {}, {"rank": []}) == b"rank\n"
+    assert response_formats.encode(CSV, {}, {"rank": [None, 2, None]}) == b'rank\n""\n2\n""\n'
+    assert response_formats.encode(CSV, {}, {"rank": []}) == b"rank\n"
 
 
 def test_labels_that_need_quotes_and_columns_with_names_survive_a_csv(tmp_path: Path) -> None:

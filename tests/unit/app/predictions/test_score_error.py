@@ -16,9 +16,9 @@ import scipy.sparse as sp
 
 from app.errors import Invalid
 from app.models.file import Header
-from app.predictions.certainty import Certainty
 from app.predictions.model_cache import ServedModel
 from app.predictions.open_inference.service import infer_with
+from app.predictions.score_error import Certainty
 from app.predictions.service import predict_with
 from app.preprocess.fit import fit
 from app.preprocess.norms import row_norms

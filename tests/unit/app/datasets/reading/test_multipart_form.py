@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.datasets.reading.multipart import FilePart, boundary_of, read_file_part
+from app.datasets.reading.multipart_form import FilePart, boundary_of, read_file_part
 from app.errors import AppError, Invalid, Unparsable
 
 BOUNDARY = b"xYzZY"

@@ -14,8 +14,8 @@ import pytest
 
 from app.datasets.arrays import open_arrays
 from app.datasets.formats import Format, ReadOptions
-from app.datasets.reading.ingestor import Ingestor
-from app.datasets.reading.limited_child import Limits
+from app.datasets.reading.parser_pool import ParserPool
+from app.datasets.reading.sandbox import Limits
 from app.db.tables import DatasetRow
 from app.errors import AppError, Invalid, PayloadTooLarge
 from app.storage import BlobStore
@@ -28,8 +28,8 @@ ROW["ndjson"] = b'{"a": 0.123456789, "b": 12345.678, "y": "x"}\n'
 
 
 @pytest.fixture(scope="module")
-def ingestor(tmp_path_factory: pytest.TempPathFactory) -> Ingestor:
-    ingestor = Ingestor(tmp_path_factory.mktemp("store"), limits=Limits(memory_bytes=1 << 30, cpu_seconds=2))
+def ingestor(tmp_path_factory: pytest.TempPathFactory) -> ParserPool:
+    ingestor = ParserPool(tmp_path_factory.mktemp("store"), limits=Limits(memory_bytes=1 << 30, cpu_seconds=2))
     ingestor.warm_up()
     return ingestor
 
@@ -37,7 +37,7 @@ def ingestor(tmp_path_factory: pytest.TempPathFactory) -> Ingestor:
 def test_a_file_becomes_blobs_that_map_back(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("a,b,g,w,y\n1,2,q,1,no\n3,4,p,2,yes\n5,6,q,0,no\n")
-    ingestor = Ingestor(tmp_path)
+    ingestor = ParserPool(tmp_path)
     parsed = ingestor.ingest(path, "csv", ReadOptions(group="g", weight="w"))
     assert list(parsed.arrays) == ["X", "weight", "group", "y"]
     blobs = BlobStore(tmp_path)
@@ -60,7 +60,7 @@ def test_a_table_of_words_becomes_a_frame_and_holds_few_files_open(tmp_path: Pat
     text = [f"some words of row number {row}" for row in range(30)]
     rows = [f"{line},{text},{row % 2}" for row, (line, text) in enumerate(zip(lines, text, strict=True))]
     path.write_text("\n".join([f"{names},text,y", *rows]))
-    parsed = Ingestor(tmp_path).ingest(path, "csv", ReadOptions())
+    parsed = ParserPool(tmp_path).ingest(path, "csv", ReadOptions())
     before = len(list(Path("/proc/self/fd").iterdir()))
     arrays = open_arrays(BlobStore(tmp_path), DatasetRow(arrays=parsed.arrays, **parsed.description))
     assert len(list(Path("/proc/self/fd").iterdir())) - before <= 6
@@ -81,14 +81,14 @@ def test_too_many_columns_of_text_are_refused(tmp_path: Path) -> None:
     cells = ",".join(["some words that make a text"] * 101)
     path.write_text(f"{names},y\n{cells},1\n{cells.upper()},2\n")
     with pytest.raises(Invalid, match="free text"):
-        Ingestor(tmp_path).ingest(path, "csv", ReadOptions())
+        ParserPool(tmp_path).ingest(path, "csv", ReadOptions())
 
 
 def test_a_refused_file_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("a,y\n" + "1,x\n" * 100_000 + "oops,x\n")
     with pytest.raises(Invalid) as caught:
-        Ingestor(tmp_path).ingest(path, "csv", ReadOptions())
+        ParserPool(tmp_path).ingest(path, "csv", ReadOptions())
     assert [(item.line, item.column, item.code) for item in caught.value.errors] == [(100_002, 1, "not_a_number")]
     blobs = BlobStore(tmp_path)
     assert [*blobs, *blobs.staging.iterdir()] == []
@@ -109,7 +109,7 @@ def write_large(path: Path, file_format: Format, n_bytes: int) -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not tell a process's peak memory")
 @pytest.mark.parametrize("file_format", [*ROW, "npz", "parquet"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, file_format: Format) -> None:
-    ingestor = Ingestor(tmp_path)
+    ingestor = ParserPool(tmp_path)
     path = tmp_path / "data"
     growth = []
     for mebibytes in (12, 48):
@@ -121,7 +121,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, file_format: Format)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not tell a process's peak memory")
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_memory_does_not_grow_with_words_and_texts(tmp_path: Path, file_format: Format) -> None:
-    ingestor = Ingestor(tmp_path)
+    ingestor = ParserPool(tmp_path)
     path = tmp_path / "data"
     growth = []
     for n_rows in (400_000, 800_000):  # with fewer the tables of levels and pyarrow's pools are still growing
@@ -167,13 +167,13 @@ def eight_tebibytes() -> bytes:
     ("file_format", "content"),
     [("npz", eight_tebibytes), ("csv", long_line), ("tsv", long_line), ("libsvm", long_line), ("ndjson", long_line)],
 )
-def test_bombs_are_refused_soon(ingestor: Ingestor, tmp_path: Path, file_format: Format, content: Any) -> None:
+def test_bombs_are_refused_soon(ingestor: ParserPool, tmp_path: Path, file_format: Format, content: Any) -> None:
     path = tmp_path / "data"
     path.write_bytes(content())
     assert ingestor.run(children.seconds_to_refuse, tmp_path, path, file_format) < BOMB_SECONDS
 
 
-def test_a_function_runs_in_a_child(ingestor: Ingestor) -> None:
+def test_a_function_runs_in_a_child(ingestor: ParserPool) -> None:
     assert ingestor.run(children.allocate, 100 * MIB) == 100 * MIB
     assert ingestor.run(os.getpid) != os.getpid()
 
@@ -189,7 +189,7 @@ def test_a_function_runs_in_a_child(ingestor: Ingestor) -> None:
     ],
 )
 def test_a_child_that_fails_fails_alone(
-    ingestor: Ingestor, function: Any, arguments: tuple[Any, ...], expected: type[AppError]
+    ingestor: ParserPool, function: Any, arguments: tuple[Any, ...], expected: type[AppError]
 ) -> None:
     with pytest.raises(expected) as caught:
         ingestor.run(function, *arguments)

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 
 from app.errors import AppError, Invalid, PayloadTooLarge, Unparsable, UnsupportedMediaType
 from app.predictions import rows as rows_module
-from app.predictions.bodies import READERS
 from app.predictions.model_cache import ServedModel
+from app.predictions.request_bodies import READERS
 from app.predictions.service import predict_with
 from app.web.media_types import ARROW, CSV, JSON, LIBSVM, NDJSON, NPY, NPZ, TSV
 from tests.support.builders import served_model

@@ -18,9 +18,9 @@ from app.errors import Invalid, Unparsable
 from app.models import linear
 from app.predictions.model_cache import ServedModel
 from app.predictions.service import predict_with
-from app.preprocess.document import to_document
 from app.preprocess.fit import fit, transform
 from app.preprocess.pipeline import Pipeline
+from app.preprocess.pipeline_document import to_document
 from app.preprocess.spec import Preprocess
 from app.tabular.frame import Column, Frame, Strings
 from app.web.media_types import ARROW, CSV, JSON, NDJSON, NPY, NPZ

@@ -18,8 +18,8 @@ from starlette.concurrency import run_in_threadpool
 
 from app.config import Settings
 from app.datasets import service
-from app.datasets.reading.ingestor import Ingestor
 from app.datasets.reading.parse import Parsed
+from app.datasets.reading.parser_pool import ParserPool
 from app.datasets.repository import Claim, any_silent, claim_silent, extend_leases
 from app.datasets.service import MAX_ATTEMPTS, OnInsert, Received
 from app.db import Database
@@ -41,10 +41,10 @@ def _nothing_more(_session: Session, _dataset: DatasetRow) -> None:
     """A dataset is inserted and nothing else happens."""
 
 
-class Processor:
+class ParseQueue:
     """Turns received files into datasets. One for each API process."""
 
-    def __init__(self, settings: Settings, database: Database, blobs: BlobStore, ingestor: Ingestor) -> None:
+    def __init__(self, settings: Settings, database: Database, blobs: BlobStore, ingestor: ParserPool) -> None:
         self._settings = settings
         self._database = database
         self._blobs = blobs

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter
 
 from app.datasets.formats import Format, InvalidFile, InvalidOption, ReadOptions, TooLarge
-from app.datasets.reading import limited_child, parse
-from app.datasets.reading.limited_child import Limits
+from app.datasets.reading import parse, sandbox
 from app.datasets.reading.parse import Parsed
+from app.datasets.reading.sandbox import Limits
 from app.errors import AppError, ErrorItem, Invalid, PayloadTooLarge, invalid_field
 from app.system.forkserver import FOR_READING, start_forkserver
 
@@ -26,7 +26,7 @@ EXPANSION = 10  # of a compressed file, for its processor time
 Result = TypeVar("Result")
 
 
-class Ingestor:
+class ParserPool:
     """Runs children. Callers hold its limiter: those that wait then hold no thread."""
 
     def __init__(self, blob_root: Path, most_bytes: int = 16 << 30, limits: Limits | None = None) -> None:
@@ -39,7 +39,7 @@ class Ingestor:
 
     def warm_up(self) -> None:
         """Wait until the forkserver has compiled its kernels and can give us a child."""
-        process = self._processes.Process(target=limited_child.do_nothing, daemon=True)
+        process = self._processes.Process(target=sandbox.do_nothing, daemon=True)
         process.start()
         process.join()
         self.warm = process.exitcode == 0
@@ -58,7 +58,7 @@ class Ingestor:
     def _run(self, limits: Limits, function: Callable[..., Result], *arguments: Any) -> Result:
         ours, theirs = self._processes.Pipe(duplex=False)
         process = self._processes.Process(
-            target=limited_child.run_limited, args=(theirs, limits, function, arguments), daemon=True
+            target=sandbox.run_limited, args=(theirs, limits, function, arguments), daemon=True
         )
         process.start()
         theirs.close()
