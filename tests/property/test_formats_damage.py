@@ -90,7 +90,7 @@ def damage(rng: random.Random, whole: bytes) -> bytes:
 def test_damage_is_read_or_refused(
     tmp_path: Path, format: Format, encoding: Encoding, write: Callable[[], bytes]
 ) -> None:
-    ingestor = ParserPool(tmp_path, limits=Limits(cpu_seconds=20))
+    parser_pool = ParserPool(tmp_path, limits=Limits(cpu_seconds=20))
     seed = random.randrange(2**32) if SOAK > 1 else 0
     rng = random.Random(seed)
     whole = write()
@@ -103,7 +103,7 @@ def test_damage_is_read_or_refused(
             file.write(content)
             file.flush()
             try:
-                ingestor.ingest(Path(file.name), format, ReadOptions(encoding=encoding, header="auto"))
+                parser_pool.ingest(Path(file.name), format, ReadOptions(encoding=encoding, header="auto"))
             except (Invalid, PayloadTooLarge):
                 refused += 1
             except Exception as error:

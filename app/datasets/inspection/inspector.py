@@ -91,11 +91,11 @@ def preview(blobs: BlobStore, dataset: DatasetRow, rows: int) -> dict[str, Any]:
 class Inspector:
     """Computes what takes passes over the data: in children, each thing once. One for each API process."""
 
-    def __init__(self, settings: Settings, database: Database, blobs: BlobStore, ingestor: ParserPool) -> None:
+    def __init__(self, settings: Settings, database: Database, blobs: BlobStore, parser_pool: ParserPool) -> None:
         self._data_dir = settings.data_dir
         self._database = database
         self._blobs = blobs
-        self._ingestor = ingestor
+        self._parser_pool = parser_pool
         self._under_way: dict[tuple[str, str], asyncio.Task[Any]] = {}
 
     async def statistics(self, dataset_id: str) -> Figures:
@@ -154,8 +154,8 @@ class Inspector:
         return found
 
     async def _in_child(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        work = partial(self._ingestor.run, function, *arguments)
-        return await to_thread.run_sync(work, limiter=self._ingestor.limiter)
+        work = partial(self._parser_pool.run, function, *arguments)
+        return await to_thread.run_sync(work, limiter=self._parser_pool.limiter)
 
     def _get_ready(self, dataset_id: str) -> DatasetRow:
         with self._database.read() as session:

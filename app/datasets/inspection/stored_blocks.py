@@ -1,6 +1,6 @@
 """A stored matrix in blocks of rows: what is computed over all of it never needs all of it in memory.
 
-Imports neither web nor database: it runs in the bounded children of the ingestor.
+Imports neither web nor database: it runs in the bounded children of the parser_pool.
 """
 
 from collections.abc import Iterator

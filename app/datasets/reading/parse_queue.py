@@ -44,11 +44,11 @@ def _nothing_more(_session: Session, _dataset: DatasetRow) -> None:
 class ParseQueue:
     """Turns received files into datasets. One for each API process."""
 
-    def __init__(self, settings: Settings, database: Database, blobs: BlobStore, ingestor: ParserPool) -> None:
+    def __init__(self, settings: Settings, database: Database, blobs: BlobStore, parser_pool: ParserPool) -> None:
         self._settings = settings
         self._database = database
         self._blobs = blobs
-        self._ingestor = ingestor
+        self._parser_pool = parser_pool
         self._reading: dict[Claim, asyncio.Task[None]] = {}
         self._discarded: set[asyncio.Task[Parsed]] = set()
         self._stopping = False
@@ -108,8 +108,8 @@ class ParseQueue:
 
     async def _read(self, received: Received) -> Parsed:
         path = self._blobs.path(received.sha256)
-        ingest = partial(self._ingestor.ingest, path, received.file_format, received.options)
-        return await to_thread.run_sync(ingest, limiter=self._ingestor.limiter)
+        ingest = partial(self._parser_pool.ingest, path, received.file_format, received.options)
+        return await to_thread.run_sync(ingest, limiter=self._parser_pool.limiter)
 
     async def _parsed_or_refused(self, reading: asyncio.Task[Parsed], received: Received) -> Parsed:
         try:

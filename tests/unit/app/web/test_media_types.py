@@ -23,8 +23,8 @@ def test_the_last_suffixes_tell(name: str, guess: tuple[str | None, str]) -> Non
     assert guess_type(name) == guess
 
 
-def test_the_client_knows_the_suffixes_that_the_formats_declare() -> None:
+def test_every_suffix_that_the_client_knows_is_declared_by_a_format() -> None:
     formats = file_formats().values()
-    assert {(suffix, one.media_type) for one in formats for suffix in one.suffixes} == set(SUFFIXES.items())
+    assert {(suffix, one.media_type) for one in formats for suffix in one.suffixes} >= set(SUFFIXES.items())
     assert all(one.suffixes for one in formats)
     assert {"identity", *ENCODING_SUFFIXES.values()} == set(ENCODINGS)

@@ -39,7 +39,7 @@ DESCRIPTION = {
 
 @dataclass
 class Reader:
-    """Stands in for the ingestor: `read` is what happens to every file."""
+    """Stands in for the parser_pool: `read` is what happens to every file."""
 
     read: Callable[[], Parsed]
     files: int = 0

@@ -28,17 +28,17 @@ ROW["ndjson"] = b'{"a": 0.123456789, "b": 12345.678, "y": "x"}\n'
 
 
 @pytest.fixture(scope="module")
-def ingestor(tmp_path_factory: pytest.TempPathFactory) -> ParserPool:
-    ingestor = ParserPool(tmp_path_factory.mktemp("store"), limits=Limits(memory_bytes=1 << 30, cpu_seconds=2))
-    ingestor.warm_up()
-    return ingestor
+def parser_pool(tmp_path_factory: pytest.TempPathFactory) -> ParserPool:
+    parser_pool = ParserPool(tmp_path_factory.mktemp("store"), limits=Limits(memory_bytes=1 << 30, cpu_seconds=2))
+    parser_pool.warm_up()
+    return parser_pool
 
 
 def test_a_file_becomes_blobs_that_map_back(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("a,b,g,w,y\n1,2,q,1,no\n3,4,p,2,yes\n5,6,q,0,no\n")
-    ingestor = ParserPool(tmp_path)
-    parsed = ingestor.ingest(path, "csv", ReadOptions(group="g", weight="w"))
+    parser_pool = ParserPool(tmp_path)
+    parsed = parser_pool.ingest(path, "csv", ReadOptions(group="g", weight="w"))
     assert list(parsed.arrays) == ["X", "weight", "group", "y"]
     blobs = BlobStore(tmp_path)
     assert {sha256: blobs.size(sha256) for sha256 in parsed.arrays.values()} == parsed.sizes
@@ -109,24 +109,24 @@ def write_large(path: Path, file_format: Format, n_bytes: int) -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not tell a process's peak memory")
 @pytest.mark.parametrize("file_format", [*ROW, "npz", "parquet"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, file_format: Format) -> None:
-    ingestor = ParserPool(tmp_path)
+    parser_pool = ParserPool(tmp_path)
     path = tmp_path / "data"
     growth = []
     for mebibytes in (12, 48):
         write_large(path, file_format, mebibytes * MIB)
-        growth.append(ingestor.run(children.peak_growth, tmp_path, path, file_format))
+        growth.append(parser_pool.run(children.peak_growth, tmp_path, path, file_format))
     assert growth[1] < growth[0] + 16 * MIB, f"{growth[0] >> 20} MiB for 12 MiB, {growth[1] >> 20} MiB for 48 MiB"
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not tell a process's peak memory")
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_memory_does_not_grow_with_words_and_texts(tmp_path: Path, file_format: Format) -> None:
-    ingestor = ParserPool(tmp_path)
+    parser_pool = ParserPool(tmp_path)
     path = tmp_path / "data"
     growth = []
     for n_rows in (400_000, 800_000):  # with fewer the tables of levels and pyarrow's pools are still growing
         write_mixed(path, file_format, n_rows)
-        growth.append(ingestor.run(children.peak_growth, tmp_path, path, file_format, 10_000))
+        growth.append(parser_pool.run(children.peak_growth, tmp_path, path, file_format, 10_000))
     size = path.stat().st_size
     assert growth[1] < growth[0] + 16 * MIB, f"{growth[0] >> 20} MiB, then {growth[1] >> 20} MiB for {size >> 20} MiB"
 
@@ -167,15 +167,15 @@ def eight_tebibytes() -> bytes:
     ("file_format", "content"),
     [("npz", eight_tebibytes), ("csv", long_line), ("tsv", long_line), ("libsvm", long_line), ("ndjson", long_line)],
 )
-def test_bombs_are_refused_soon(ingestor: ParserPool, tmp_path: Path, file_format: Format, content: Any) -> None:
+def test_bombs_are_refused_soon(parser_pool: ParserPool, tmp_path: Path, file_format: Format, content: Any) -> None:
     path = tmp_path / "data"
     path.write_bytes(content())
-    assert ingestor.run(children.seconds_to_refuse, tmp_path, path, file_format) < BOMB_SECONDS
+    assert parser_pool.run(children.seconds_to_refuse, tmp_path, path, file_format) < BOMB_SECONDS
 
 
-def test_a_function_runs_in_a_child(ingestor: ParserPool) -> None:
-    assert ingestor.run(children.allocate, 100 * MIB) == 100 * MIB
-    assert ingestor.run(os.getpid) != os.getpid()
+def test_a_function_runs_in_a_child(parser_pool: ParserPool) -> None:
+    assert parser_pool.run(children.allocate, 100 * MIB) == 100 * MIB
+    assert parser_pool.run(os.getpid) != os.getpid()
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_a_function_runs_in_a_child(ingestor: ParserPool) -> None:
     ],
 )
 def test_a_child_that_fails_fails_alone(
-    ingestor: ParserPool, function: Any, arguments: tuple[Any, ...], expected: type[AppError]
+    parser_pool: ParserPool, function: Any, arguments: tuple[Any, ...], expected: type[AppError]
 ) -> None:
     with pytest.raises(expected) as caught:
-        ingestor.run(function, *arguments)
+        parser_pool.run(function, *arguments)
     assert type(caught.value) is expected
-    assert ingestor.run(children.allocate, 1) == 1
+    assert parser_pool.run(children.allocate, 1) == 1
