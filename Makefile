@@ -33,10 +33,10 @@ define install_pinned
 		|| PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)'
 endef
 
-.PHONY: help install run test check kernels bench soak constraints
+.PHONY: help install run test test-quick check kernels bench soak constraints
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(DEV_STAMP) ## make .venv with everything, pinned, editable
 
@@ -45,6 +45,9 @@ run: $(COMPILED_STAMP) ## start the API and its workers on http://127.0.0.1:8000
 
 test: check kernels ## the quality gates, then every test (SQLite and a PostgreSQL that the tests start)
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
+
+test-quick: check kernels ## the quality gates and the fast unit tests, for the inner loop (under 2 minutes once compiled)
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal -m "not slow" tests/unit $(ARGS)
 
 check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

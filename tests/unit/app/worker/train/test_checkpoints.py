@@ -11,6 +11,7 @@ import pytest
 
 import solvers
 from app.db.job_state import StopReason
+from app.db.tables import DatasetRow, JobRow
 from app.jobs import control, lease, queue
 from app.jobs import service as jobs
 from app.models import file
@@ -185,10 +186,10 @@ def test_what_cannot_be_gone_on_from_is_begun_anew_and_told(
         monkeypatch.setattr(checkpoint_file, "_source_sha256", lambda: "another")
     elif damage == "other data":
         with bench.database.write() as session:
-            session.get_one(jobs.DatasetRow, row(bench, job_id).dataset_id).sha256 = "9" * 64
+            session.get_one(DatasetRow, row(bench, job_id).dataset_id).sha256 = "9" * 64
     else:
         with bench.database.write() as session:
-            job = session.get_one(jobs.JobRow, job_id)
+            job = session.get_one(JobRow, job_id)
             job.spec = {**job.spec, "solver": "tron", "loss": "squared_hinge"}
     ended = bench.execute(job_id)
     assert (ended["status"], ended["result"]["converged"]) == ("succeeded", True)
@@ -222,7 +223,7 @@ def test_the_seconds_of_all_attempts_count(bench: Bench) -> None:
     blob, size = checkpoint_file.write(bench.blobs, spent, {**state, "run.seconds": 9e5})
     with bench.database.write() as session:
         ownership.own(session, job_id, {blob: size})
-        session.get_one(jobs.JobRow, job_id).checkpoint = blob
+        session.get_one(JobRow, job_id).checkpoint = blob
     ended = bench.execute(job_id)
     assert ended["status"] == "succeeded"
     assert ended["result"]["status"] == "time_limit"
