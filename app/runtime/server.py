@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.config import Settings
+from app.jobs.events import EventFeed
 from app.web.context import context_of
 from app.web.long_poll import end_waits
 
@@ -50,8 +51,9 @@ class Server(uvicorn.Server):
         return self.started
 
     def handle_exit(self, *arguments: Any) -> None:
-        context_of(self._application).draining = True
-        self._application.state.event_feed.close()  # a stream would hold up the end until its patience is over
+        context = context_of(self._application)
+        context.draining = True
+        context.part(EventFeed).close()  # a stream would hold up the end until its patience is over
         end_waits()
         self._close_once_answered()
         super().handle_exit(*arguments)

@@ -132,7 +132,7 @@ def test_a_process_killed_for_memory_is_tried_once_more_alone(
 ) -> None:
     """The kernel's count of such kills is what tells them from others; here it is made up, the rest is real."""
     kills = [0]
-    monkeypatch.setattr(supervisor.machine, "out_of_memory_kills", lambda: kills[0])
+    monkeypatch.setattr(supervisor.resources, "out_of_memory_kills", lambda: kills[0])
     settings = temporary_settings(tmp_path, database_url=database_url, memory_budget_bytes=BUDGET)
     with migrated_database(database_url) as database:
         (job_id,) = queued_jobs(database, [0])
@@ -164,7 +164,7 @@ def test_a_process_killed_for_memory_is_tried_once_more_alone(
 def test_a_process_killed_by_somebody_else_did_not_run_out_of_memory(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor.machine, "out_of_memory_kills", lambda: 7)
+    monkeypatch.setattr(supervisor.resources, "out_of_memory_kills", lambda: 7)
     boss: Any = Supervisor(temporary_settings(tmp_path, database_url=database_url))
     assert not boss._memory_ran_out()
     boss._database.close()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.app.predictions.test_bodies import BODIES, NAMES
 
 from app.errors import AppError
 from app.predictions.model_cache import ServedModel
@@ -20,6 +19,7 @@ from app.preprocess.pipeline_document import to_document
 from app.preprocess.spec import Preprocess
 from app.tabular.frame import Column, Frame, Strings
 from tests.support.builders import SOAK, served_model
+from tests.unit.app.predictions.test_request_bodies import BODIES, NAMES
 
 SPLICES = [
     *(b"\x00", b"\xff", b"\n", b'"', b",", b"[", b"{", b"}", b"]", b":", b"-", b"nan", b"1e999", b"null", b"\r"),

@@ -99,5 +99,5 @@ def test_the_contract_of_the_worker_names_every_module_with_endpoints() -> None:
 
 
 def test_the_state_of_the_application_is_the_context_alone() -> None:
-    users = [shown(path) for path in modules("app") if re.search(r"\bstate\.\w+ ?=|\bapp\.state\b", path.read_text())]
+    users = [shown(path) for path in modules("app") if re.search(r"\b_?app(lication)?\.state\b", path.read_text())]
     assert users == ["app/web/context.py"]

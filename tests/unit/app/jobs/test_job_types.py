@@ -57,7 +57,7 @@ WORK = '''
 
 from app.datasets.arrays import open_arrays
 from app.db.tables import DatasetRow
-from app.jobs import queue
+from app.jobs import lease, queue
 from app.jobs.types.count_request import CountRequest
 
 JOB_TYPE = "count"
