@@ -17,7 +17,7 @@ from app.client import ApiError, Client
 from app.config import Settings
 from app.runtime.launcher import START_SECONDS, base_url, server_answers
 
-SAMPLE = Path(__file__).parent / "examples" / "ionosphere.csv"
+SAMPLE = Path(__file__).parents[1] / "examples" / "ionosphere.csv"
 TEST_SHARE = 0.2
 
 

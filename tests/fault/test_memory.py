@@ -145,7 +145,7 @@ def test_a_process_killed_for_memory_is_tried_once_more_alone(
             slot.__dict__ |= {"stop_reason": None, "stop_sent_at": 0.0}
             boss._slots = [slot]
             with database.write() as session:
-                slot.claim = supervisor.queue.claim_next(session, "wrk_test", 60.0, boss._room(session))
+                slot.claim = supervisor.lease.claim_next(session, "wrk_test", 60.0, boss._room(session))
             assert slot.claim is not None
             kills[0] += for_memory
             boss._collect()
