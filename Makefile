@@ -46,7 +46,7 @@ run: $(COMPILED_STAMP) ## start the API and its workers on http://127.0.0.1:8000
 test: check kernels ## the quality gates, then every test (SQLite and a PostgreSQL that the tests start)
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
-test-quick: check kernels ## the quality gates and the fast unit tests, for the inner loop (under 2 minutes once compiled)
+test-quick: check ## the quality gates and the fast unit tests, for the inner loop (under 2 minutes once compiled)
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal -m "not slow" tests/unit $(ARGS)
 
 check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter

@@ -12,6 +12,8 @@ import solvers
 from solvers.engine.registry import registered
 from solvers.problem.spec import LOSSES_OF_TASK
 
+pytestmark = pytest.mark.slow
+
 ROWS = 30_000
 SHARE, OTHER_BYTES = 0.15, 2 << 20
 """How far an estimate of an empty process may be off: the service's promise is wider, 10 % or 64 MB of all it holds."""

@@ -11,6 +11,8 @@ import pytest
 from app.jobs import job_types
 from app.worker.executor import WORK_OF_TYPE
 
+pytestmark = pytest.mark.slow
+
 REQUEST = '''
 """The job type `count`: how many rows of a dataset have a label of at least `least`."""
 

@@ -12,6 +12,8 @@ from solvers.engine.auto import choose
 from solvers.engine.registry import registered
 from solvers.problem.spec import resolve_spec
 
+pytestmark = pytest.mark.slow
+
 DEFINITION = {
     "n_classes": 2, "task": "auto", "strategy": "ovr", "loss": "hinge", "p": None, "C": 1.0, "c_scale": "sum",
     "bias": "regularized", "bias_scale": 1.0, "epsilon": 0.1,

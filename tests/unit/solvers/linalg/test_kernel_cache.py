@@ -11,6 +11,8 @@ import pytest
 
 from solvers.linalg.kernel_cache import cache_files, forget_stale, kernels_of, warm
 
+pytestmark = pytest.mark.slow
+
 TWO_KERNELS = """
 from numba import njit
 

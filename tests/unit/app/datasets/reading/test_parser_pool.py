@@ -21,6 +21,8 @@ from app.errors import AppError, Invalid, PayloadTooLarge
 from app.storage import BlobStore
 from tests.support import children
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 BOMB_SECONDS = 2.0
 ROW = {"csv": b"0.123456789,12345.678,x\n", "libsvm": b"1 1:0.123456789 7:12345.678\n"}

@@ -16,6 +16,8 @@ from solvers.problem.build import build_problem
 from solvers.problem.labels import read_labels
 from solvers.problem.spec import resolve_spec
 
+pytestmark = pytest.mark.slow
+
 
 def problem(task="binary", loss="hinge", bias="regularized", n=80, d=6, k=4, seed=0):
     """Few distinct values, so that rows lie on each other's breakpoints, and some rows without cost."""
