@@ -9,8 +9,8 @@ from app.db import Database
 from app.db.tables import JobRow
 from app.errors import Conflict, NotFound
 from app.jobs import control, lease, queue, repository
-from tests.contract.test_queue import ACTS, LEASE_SECONDS, ask, claim, client_cancels, do, event_types, get, look
 from tests.support.builders import NOBODY, queued_jobs
+from tests.support.queue_acts import ACTS, LEASE_SECONDS, ask, claim, client_cancels, do, event_types, get, look
 
 
 def test_a_client_cancels_a_queued_job_at_once(database: Database) -> None:

@@ -3,89 +3,38 @@
 A lease of -1 seconds has run out the moment it is given, so no test waits for a clock.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import pytest
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from app.db import Database
 from app.db.engine import current_time
 from app.db.job_state import FINAL, TRANSITIONS, JobStatus, check_transition
-from app.db.queries import list_events
-from app.db.tables import BlobOwnerRow, JobRow, ModelNameRow, ModelRow
-from app.jobs import control, lease, queue, repository, service
+from app.db.tables import BlobOwnerRow, ModelNameRow, ModelRow
+from app.jobs import lease, queue, repository
 from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim
 from app.models import service as models
 from tests.support.builders import NOBODY, count_rows, interrupted_write, job_row, model_row, queued_jobs
-
-LEASE_SECONDS = 60.0
-POINT = {"iterations": 3, "passes": 2, "primal": 1.5, "dual_bound": 1.0, "relative_gap": 0.5, "seconds": 0.1}
-ERROR = {"code": "x", "message": "y", "param": None}
-
-Act = Callable[[Session, Claim], Any]
-
-# Everything that a worker may write to its job.
-ACTS: dict[str, Act] = {
-    "progress": lambda session, claim: queue.report_progress(session, claim, POINT, 0.5, [POINT]),
-    "succeed": lambda session, claim: queue.succeed(session, claim, f"mdl_{NOBODY}", {"ok": True}),
-    "fail": lambda session, claim: queue.fail(session, claim, ERROR),
-    "cancel": queue.cancel,
-    "pause": queue.pause,
-    "keep": lambda session, claim: queue.keep(session, claim, {"checkpoint": ("5" * 64, 10)}),
-    "tell": lambda session, claim: queue.tell(session, claim, "job.resumed", {}),
-    "release": queue.release,
-    "worker_died": queue.worker_died,
-}
-
-
-def claim(database: Database, lease_seconds: float = LEASE_SECONDS) -> Claim:
-    with database.write() as session:
-        claimed = lease.claim_next(session, "wrk_test", lease_seconds)
-    assert claimed is not None
-    return claimed
-
-
-def do(database: Database, act: Act, claimed: Claim) -> Any:
-    with database.write() as session:
-        return act(session, claimed)
-
-
-def get(database: Database, job_id: str) -> JobRow:
-    with database.read() as session:
-        return service.get(session, job_id, with_trace=True)
-
-
-def look(database: Database, job_id: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Everything that is stored about a job."""
-    job = get(database, job_id)
-    with database.read() as session:
-        events = list_events(session, job_id, 1000, None)
-    columns = {name: getattr(job, name) for name in JobRow.__mapper__.columns.keys()}  # noqa: SIM118
-    return columns, [(event.id, event.type) for event in events]
-
-
-def event_types(database: Database, job_id: str) -> list[str]:
-    return [kind for _, kind in look(database, job_id)[1]]
+from tests.support.queue_acts import (
+    ACTS,
+    ERROR,
+    LEASE_SECONDS,
+    POINT,
+    claim,
+    client_cancels,
+    do,
+    event_types,
+    get,
+    look,
+)
 
 
 def requeue_expired(database: Database) -> list[Claim]:
     with database.write() as session:
         return queue.requeue_expired(session)
-
-
-def ask(database: Database, act: Callable[[Session, str], JobRow], job_id: str) -> JobRow:
-    """What a client asks of a job."""
-    with database.write() as session:
-        return act(session, job_id)
-
-
-def client_cancels(database: Database, job_id: str) -> JobRow:
-    return ask(database, control.cancel, job_id)
 
 
 def test_the_highest_priority_is_served_first_and_then_the_oldest(database: Database) -> None:

@@ -12,7 +12,7 @@ import solvers
 from app.storage import BlobStore
 from app.worker.train import checkpoint_file
 from solvers.engine.registry import registered
-from tests.property.test_solver_conformance import CHOICES, HANG_SECONDS, INEXACT_PASSES, over
+from tests.support.conformance import CHOICES, HANG_SECONDS, INEXACT_PASSES, over
 from tests.support.solver_problems import cases, examples
 
 TOL = 1e-5

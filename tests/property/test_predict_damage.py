@@ -19,7 +19,7 @@ from app.preprocess.pipeline_document import to_document
 from app.preprocess.spec import Preprocess
 from app.tabular.frame import Column, Frame, Strings
 from tests.support.builders import SOAK, served_model
-from tests.unit.app.predictions.test_request_bodies import BODIES, NAMES
+from tests.support.prediction_bodies import BODIES, NAMES
 
 SPLICES = [
     *(b"\x00", b"\xff", b"\n", b'"', b",", b"[", b"{", b"}", b"]", b":", b"-", b"nan", b"1e999", b"null", b"\r"),

@@ -21,6 +21,7 @@ from solvers.problem.problems import rank_thresholds
 from solvers.problem.spec import BIASES, resolve_spec
 from tests.support.solver_problems import Case, cases, examples
 from tests.support.solver_reference import plain_dual, plain_primal, reference_interval
+from tests.support.stated_problems import problem_of
 
 LOSSES = ["hinge", "squared_hinge", "hinge_p"]
 REGRESSION = {
@@ -29,20 +30,6 @@ REGRESSION = {
 }  # fmt: skip
 every_loss = pytest.mark.parametrize("loss", LOSSES)
 every_choice = pytest.mark.parametrize(("loss", "bias"), list(itertools.product(LOSSES, BIASES)))
-
-
-def problem_of(case):
-    definition = dict(case.definition)
-    weights = {key: definition.pop(key) for key in ("sample_weight", "class_weight", "groups")}
-    data, labels = as_rows(case.X), read_labels(case.labels, case.task)
-    setting = resolve_spec(
-        n_rows=data.n_rows,
-        n_features=data.n_features,
-        n_classes=labels.n_classes,
-        sparse=False,
-        **definition,
-    )
-    return build_problem(setting, data, labels, **weights)
 
 
 def feasible_alpha(dense, random):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import solvers
 from solvers.certificates.refinement import DualRefinement
 from solvers.problem.spec import BIASES
-from tests.property.test_solver_certificate import problem_of
 from tests.support.solver_problems import Case, cases, examples
 from tests.support.solver_reference import plain_dual, reference_interval
+from tests.support.stated_problems import problem_of
 
 every_choice = pytest.mark.parametrize(("loss", "bias"), list(itertools.product(["hinge", "squared_hinge"], BIASES)))
 

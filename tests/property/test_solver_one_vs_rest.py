@@ -8,7 +8,7 @@ from hypothesis import given
 from sklearn.svm import LinearSVC
 
 import solvers
-from tests.property.test_solver_conformance import (
+from tests.support.conformance import (
     CHOICES,
     assert_honest,
     assert_optimal,

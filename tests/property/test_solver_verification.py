@@ -6,7 +6,7 @@ from hypothesis import given
 
 import solvers
 from solvers.engine.registry import registered
-from tests.property.test_solver_conformance import assert_true_bound, every_choice, run
+from tests.support.conformance import assert_true_bound, every_choice, run
 from tests.support.solver_problems import cases, examples
 
 DCD = registered()["dcd"]

@@ -101,3 +101,8 @@ def test_the_contract_of_the_worker_names_every_module_with_endpoints() -> None:
 def test_the_state_of_the_application_is_the_context_alone() -> None:
     users = [shown(path) for path in modules("app") if re.search(r"\b_?app(lication)?\.state\b", path.read_text())]
     assert users == ["app/web/context.py"]
+
+
+def test_tests_import_no_other_tests() -> None:
+    imports = {(shown(path), name) for path in modules("tests") for name in imported_by(path)}
+    assert {(path, name) for path, name in imports if ".test_" in name and name.startswith("tests.")} == set()

@@ -10,7 +10,7 @@ import solvers
 from solvers.data.columns import transposed
 from solvers.data.rows import as_rows
 from solvers.methods import pcd
-from tests.property.test_solver_real_data import liblinear_objective, load
+from tests.support.real_data import liblinear_objective, load
 
 SQUARED = {"solver": "pcd", "loss": "squared_hinge"}
 

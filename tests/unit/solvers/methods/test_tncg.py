@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import solvers
 from solvers.methods.tncg.row_sums import WORTH_PARTS, RowProducts
 from solvers.methods.tncg.tncg import STRIDE
-from tests.property.test_solver_real_data import liblinear_objective, load
+from tests.support.real_data import liblinear_objective, load
 
 BOTH_LOSSES = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 BOTH_STORAGES = pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])

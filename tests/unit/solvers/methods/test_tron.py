@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import solvers
-from tests.property.test_solver_real_data import liblinear_objective, load
+from tests.support.real_data import liblinear_objective, load
 
 SQUARED = {"solver": "tron", "loss": "squared_hinge"}
 

@@ -19,15 +19,8 @@ from app.storage import ownership
 from app.worker.executor import execute
 from app.worker.train import checkpoint_file, checkpoints, progress
 from app.worker.train.checkpoints import Checkpoints
-from tests.support.worker_bench import Bench, Json, noisy, three_words, worker_bench
-
-TASKS = {
-    "binary": {"solver": "dcd", "C": 100.0},
-    "multiclass": {"solver": "tron", "loss": "squared_hinge"},
-    "multiclass jointly": {"solver": "crammer_singer"},
-    "ordinal": {},
-    "regression": {"C": 10.0},
-}
+from tests.support.checkpointed_jobs import TASKS, stored
+from tests.support.worker_bench import Bench, Json, noisy, worker_bench
 
 
 @pytest.fixture
@@ -61,12 +54,6 @@ def after(steps: int, reason: StopReason | None) -> Callable[[], StopReason | No
         return reason
 
     return stop_reason
-
-
-def stored(bench: Bench, task: str) -> str:
-    X, signal = noisy(300)
-    labels = {"binary": np.where(signal > 0, 1, -1), "regression": signal, "ordinal": np.digitize(signal, [-1.0, 1.0])}
-    return bench.store(X, labels.get(task, three_words(signal)))
 
 
 def submitted(bench: Bench, task: str, **fields: Any) -> str:

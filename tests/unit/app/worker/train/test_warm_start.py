@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from app.errors import Invalid
+from tests.support.checkpointed_jobs import TASKS, stored
 from tests.support.worker_bench import Bench, noisy, worker_bench
-from tests.unit.app.worker.train.test_checkpoints import TASKS, stored
 
 
 @pytest.fixture
