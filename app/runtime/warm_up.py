@@ -1,16 +1,23 @@
 """Compile all that is ever compiled, ahead of use: `make kernels` and the making of an image run this module."""
 
+import importlib
+import pkgutil
+
+import app
 import solvers
-from app.datasets import formats
-from app.preprocess import measure_columns, scaling, text_counts
-from app.worker import dense_sums
+
+RUN_ON_IMPORT = ("preload", "__main__")
+"""Endings of modules that work when they are imported: those of forkservers, and this one as a command."""
 
 
 def warm_all() -> None:
-    """Into numba's cache on disk."""
+    """Into numba's cache on disk: the solvers, and every module of the app that has a function `warm`."""
     solvers.warm_up()
-    for kernels in (formats, measure_columns, scaling, text_counts, dense_sums):
-        kernels.warm()
+    for module_info in pkgutil.walk_packages(app.__path__, f"{app.__name__}."):
+        if not module_info.name.endswith(RUN_ON_IMPORT):
+            warm = getattr(importlib.import_module(module_info.name), "warm", None)
+            if callable(warm):
+                warm()
 
 
 if __name__ == "__main__":
