@@ -54,7 +54,7 @@ class Verdict(NamedTuple):
 
     certificate: Certificate
     per_class: list[Certificate] | None
-    """Of the problems of which the certificate is the sum, if classes are told one against the rest."""
+    """One certificate a class, whose sum is `certificate`; None unless classes are trained one against the rest."""
 
 
 def _with_parameters(function: Entry) -> Entry:

@@ -24,7 +24,7 @@ from app.storage import BlobStore
 from app.web.validation import Body
 
 BLOCK_BYTES = 128 * MIB
-"""Rows are scored some at a time; so much do they take on the way from features to a file."""
+"""Memory of one block of rows, from features to the written file. Fixed by the block size of the scorer."""
 
 
 class OnModel(Body):
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 def on_model(
     request: type[Asked], plan: Callable[[Session, Asked, BlobStore], Plan], *, result_fields: str
 ) -> JobType[Asked]:
-    """A type of jobs on a stored model. `plan` raises AppError for all that can be told without reading the rows."""
+    """A job type on a stored model. `plan` raises AppError for faults that show before the rows are read."""
 
     def submit(session: Session, request: Asked, admission: Admission) -> JobRow:
         """Queue it for the version that the reference means now; a moved alias does not change the job."""
@@ -90,7 +90,7 @@ def check_features(model: StoredModel, dataset: DatasetRow, target: str | None =
 
 
 def check_labels_known(model: StoredModel, dataset: DatasetRow) -> None:
-    """Refuse labels that the model cannot be judged by, as far as is known before the rows are read."""
+    """Refuse labels that the model does not know, by the dataset's summary; the worker checks the rows again."""
     task = model.row.task
     check_labels(task, dataset, "dataset_id")
     if task not in CLASS_TASKS:

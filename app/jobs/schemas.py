@@ -18,11 +18,11 @@ Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 
 
 class JobOptions(Body):
-    """What every job can be told. The request body of each type in app/jobs/types extends it."""
+    """The fields of every job request. The request body of each type in app/jobs/types extends it."""
 
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     labels: Labels = Field(default_factory=dict)
-    webhook: WebhookRequest | None = Field(None, description="an address that is told of this job only")
+    webhook: WebhookRequest | None = Field(None, description="receives the events of this job only")
 
 
 class SplitByShare(Body):

@@ -1,4 +1,4 @@
-"""What the registry tells the part of the process that serves models, and asks of it. predictions/ stands behind it."""
+"""Functions of app/predictions that the model registry calls: forget a cached model, read the counts of a shadow."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

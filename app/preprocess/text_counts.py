@@ -25,11 +25,11 @@ from app.preprocess.text_kernels import (
     Alphabet,
     Bytes,
     Flags,
-    Ints,
     Scratch,
     Table,
 )
 from app.tabular.frame import Strings
+from app.tabular.types import Ints
 from solvers.linalg import kernel_cache
 
 __all__ = ["MAX_TERMS", "TermTable", "TextBlock", "count_terms", "join_terms", "tally_terms", "text_blocks", "warm"]

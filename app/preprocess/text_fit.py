@@ -11,8 +11,7 @@ from app.preprocess.terms import Terms
 from app.preprocess.text_counts import TermTable, join_terms, tally_terms, text_blocks
 from app.preprocess.text_kernels import AT, IN_TEXTS, KEY, PAIR, TIMES
 from app.tabular.frame import Strings
-
-Ints = npt.NDArray[np.int64]
+from app.tabular.types import Ints
 
 
 class Learnt(NamedTuple):

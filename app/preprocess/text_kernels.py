@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from app.tabular.types import Ints
+
 Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Source = tuple[Bytes, Bytes, Flags, Ints, Ints]  # a text_counts.TextBlock
 Alphabet = tuple[Bytes, Bytes]  # of each byte of ASCII what it becomes in a word (0: it ends one); a bit a code point

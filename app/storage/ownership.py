@@ -1,7 +1,7 @@
 """Ownership of blobs: which row keeps which file alive, and how bytes that no row owns are freed at once.
 
-Whoever owns blobs that others may give up takes `lock` first, and checks at the end of its unit of work that they are
-still there; so does whoever deletes. One of the two comes first, and the other one sees what it did.
+`own_existing` and `reclaim` both hold `lock` until their transaction ends. The first then checks that the files are
+there, the second that no row owns them, so one of the two always sees what the other did.
 """
 
 from collections.abc import Collection, Mapping

@@ -26,12 +26,12 @@ class Context:
     settings: Settings
     database: Database
     blobs: BlobStore
+    readers_warm: Callable[[], bool]
+    """Whether the kernels that read uploads are compiled."""
     workers: WorkersReady | None = None
-    """Whether the workers of this service take jobs by now; None: they are elsewhere."""
-    readers_warm: Callable[[], bool] = lambda: True
-    """Whether an upload would be read at once, by kernels that are compiled."""
+    """Whether the workers beside this process accept jobs; None: this service starts no workers."""
     draining: bool = False
-    """The process is about to end: it answers, and says that it is not ready."""
+    """The process is stopping: it still answers, and `/readyz` reports 503."""
     _parts: dict[type[Any], Any] = field(default_factory=dict)
 
     def add(self, part: object) -> None:

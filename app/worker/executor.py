@@ -1,11 +1,9 @@
 """One job, from claim to acknowledgement: its type says what is done, and every way to end is written down here."""
 
 import errno
-import importlib
 import logging
-import pkgutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -15,10 +13,11 @@ from app.db.job_state import StopReason
 from app.jobs import lease, queue
 from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim
+from app.plugins import declared
 from app.storage.ownership import reclaim
 from app.worker import types
 from app.worker.failures import PermanentFailure, Stopped, TransientFailure
-from app.worker.worker_context import StopAsked, WorkerContext
+from app.worker.worker_context import JobWork, StopAsked, WorkerContext
 
 Answer = TypeVar("Answer")
 
@@ -30,13 +29,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 LOOK_SECONDS = 0.2
 
 
-def _found() -> Mapping[str, Callable[[WorkerContext, Claim, StopAsked], None]]:
-    """What does the jobs of each type: `run` of every module in app/worker/types, by its `JOB_TYPE`."""
-    names = [module.name for module in pkgutil.iter_modules(types.__path__, f"{types.__name__}.")]
-    return {module.JOB_TYPE: module.run for module in map(importlib.import_module, names)}
-
-
-WORK_OF_TYPE = _found()
+WORK_OF_TYPE = declared(types, JobWork)
 
 
 def execute(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
@@ -68,7 +61,7 @@ def _work(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     waited, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
         try:
-            _work_for(context, claim)(context, claim, stop_reason)
+            _work_for(context, claim).run(context, claim, stop_reason)
             return
         except OSError as error:
             if error.errno not in PASSING or waited >= context.storage_patience_seconds:
@@ -91,7 +84,7 @@ def _wait(seconds: float, stop_reason: StopAsked) -> None:
         time.sleep(min(left, LOOK_SECONDS))
 
 
-def _work_for(context: WorkerContext, claim: Claim) -> Callable[[WorkerContext, Claim, StopAsked], None]:
+def _work_for(context: WorkerContext, claim: Claim) -> JobWork:
     with context.database.read() as session:
         job_type = lease.load(session, claim).type
     if job_type not in WORK_OF_TYPE:

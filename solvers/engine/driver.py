@@ -1,4 +1,4 @@
-"""The only outer loop: steps a method until it is certified, told to stop, out of budget or stuck.
+"""The only outer loop: steps a method until it is certified, stopped by the caller, out of budget or stalled.
 
 A method's cheap estimate of its gap only decides when a certificate is worth its read of the
 data; what is reported as converged has been certified.

@@ -19,12 +19,13 @@ __all__ = ["Judge", "certify_weights", "with_best_bias", "zero_point"]
 UNESTIMATED_PASSES = 2
 """A method that cannot estimate its gap is certified after this many passes, then whenever they grew by half."""
 NARROW = 2.0
-"""A gap of so many times the tolerance is nearly there: one more pass may be enough."""
+"""Largest gap, in multiples of the tolerance, after which the next certificate waits for half as many passes.
+Larger values try more certificates that fail."""
 REFINED = "dual point from the margins, refined"
 NEAR = 1e-6
-"""A relative gap from which on another method is not asked to get further than one that rounding has stopped."""
+"""Relative gap at or below which a stalled run ends instead of starting the last-resort method."""
 REFINEMENTS = 8
-"""How often a dual point that is found here is improved; each takes a few passes over the data."""
+"""Refinements of a dual point that was recovered from weights. Each takes a few passes and tightens the bound."""
 
 
 class Judge:

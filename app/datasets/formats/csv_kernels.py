@@ -7,12 +7,11 @@ import numpy.typing as npt
 from numba import njit
 
 from app.datasets.formats.decimal_kernels import ROUNDED, scan_number
-from app.tabular.types import Floats
+from app.tabular.types import Floats, Ints
 
 __all__ = ["REFUSED", "TARGET", "TOO_PRECISE", "WEIGHT", "parse_numbers"]
 
 Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 
 TARGET, WEIGHT = -1, -2
 REFUSED, TOO_PRECISE = -1, -2

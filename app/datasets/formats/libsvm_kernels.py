@@ -13,12 +13,11 @@ import numpy.typing as npt
 from numba import njit
 
 from app.datasets.formats.decimal_kernels import LARGEST_INTEGER, MALFORMED, UNSURE, scan_integer, scan_number
-from app.tabular.types import Floats
+from app.tabular.types import Floats, Ints
 
 __all__ = ["PARKED_OFFSET", "Arrays", "Fault", "Limits", "Slot", "parse_lines"]
 
 Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int32]
 Arrays = tuple[Floats, Ints, Ints, Ints, Indices, Floats, Ints]  # as _parse_row unpacks them; bits: views
 Limits = tuple[int, int, int]  # lowest and highest index allowed; what an index is stored less

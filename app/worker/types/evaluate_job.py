@@ -13,9 +13,7 @@ from app.jobs.repository import Claim
 from app.worker.evaluation_report import judge
 from app.worker.model_subject import Passing, load_subject
 from app.worker.scoring import DatasetScorer
-from app.worker.worker_context import StopAsked, WorkerContext
-
-JOB_TYPE = "evaluate"
+from app.worker.worker_context import JobWork, StopAsked, WorkerContext
 
 
 def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
@@ -49,3 +47,6 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
         queue.succeed(session, claim, subject.model.id, outcome)
         evaluation.created_at = current_time(session)
         session.add(evaluation)
+
+
+WORK = JobWork("evaluate", run)

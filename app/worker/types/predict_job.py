@@ -15,9 +15,7 @@ from app.storage import ownership
 from app.worker.model_subject import Passing, Subject, load_subject
 from app.worker.predict_files import batch_file
 from app.worker.scoring import DatasetScorer
-from app.worker.worker_context import StopAsked, WorkerContext
-
-JOB_TYPE = "predict"
+from app.worker.worker_context import JobWork, StopAsked, WorkerContext
 
 _encode = msgspec.json.Encoder().encode_lines
 
@@ -70,3 +68,6 @@ def _commit(
         queue.succeed(session, claim, subject.model.id, outcome)
         ownership.lock(session)
         ownership.own(session, claim.job_id, {one["sha256"]: one["bytes"] for one in files.values()})
+
+
+WORK = JobWork("predict", run)

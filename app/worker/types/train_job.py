@@ -26,9 +26,7 @@ from app.worker.train.prepare import prepare
 from app.worker.train.progress import Progress
 from app.worker.train.result_metrics import labels_of
 from app.worker.train.trainer import Trainer
-from app.worker.worker_context import StopAsked, WorkerContext
-
-JOB_TYPE = "train"
+from app.worker.worker_context import JobWork, StopAsked, WorkerContext
 
 OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "calibration", "training", "warnings")
 """What of a model's card the job's result tells too."""
@@ -115,3 +113,6 @@ def _starting_weights(context: WorkerContext, work: Work) -> tuple[Array, float 
     if work.pipeline is None:
         return stored.coef, stored.intercept
     return work.pipeline.unfold(stored.coef, stored.intercept)
+
+
+WORK = JobWork("train", run)

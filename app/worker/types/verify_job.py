@@ -14,9 +14,7 @@ from app.worker.stored_proof import UnusableProof, read_proof
 from app.worker.train.load import Work, load_training
 from app.worker.train.prepare import as_trained
 from app.worker.train.solver_arguments import definition
-from app.worker.worker_context import StopAsked, WorkerContext
-
-JOB_TYPE = "verify"
+from app.worker.worker_context import JobWork, StopAsked, WorkerContext
 
 TOLERANCE = 1e-9
 """By how much, beside the claimed primal value, a figure may differ: sums are rounded by the order of their terms."""
@@ -93,3 +91,6 @@ def _differences(
         if not is_same:
             differences.append({"field": f"certificate.{field}", "claimed": before, "found": now})
     return differences
+
+
+WORK = JobWork("verify", run)

@@ -94,8 +94,8 @@ class DualDescent(Method[BinaryProblem]):
         ),
     )
     rehearsals = (
-        Rehearsal(600, {"loss": "hinge", "C": 0.1, "tol": 1e-8}),  # a small active set is solved directly
-        Rehearsal(4800, {"loss": "hinge", "C": 1e-4}),  # so many rows that samples are taken
+        Rehearsal(600, {"loss": "hinge", "C": 0.1, "tol": 1e-8}),  # reaches the direct solve of a small active set
+        Rehearsal(4800, {"loss": "hinge", "C": 1e-4}),  # enough rows for the sampled gap
     )
 
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:

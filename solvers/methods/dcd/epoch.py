@@ -1,7 +1,7 @@
 """The kernels of dual coordinate descent: exact steps in one alpha_i after another, for rows of both kinds.
 
 Symbols: y, a, U, C, D: y_i, alpha_i, its upper bound, C_i and the diagonal D_ii that squared hinge adds; g the gradient
-in alpha_i. A row at a bound that its gradient pushes against may nap (shrinking.py). S = sum_i alpha_i y_i; the
+in alpha_i. A row whose gradient pushes it against its bound is shrunk (shrinking.py). S = sum_i alpha_i y_i; the
 intercept b is held beside it in `balance` = [b, S] (proximal_bias.py).
 """
 

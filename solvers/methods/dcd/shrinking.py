@@ -1,7 +1,7 @@
 """Shrinking for dual coordinate descent: which rows an epoch visits, and when a row that was left out is due again.
 
-A row whose alpha_i sits at a bound that its gradient pushes against is left out ("naps") for as many epochs as its
-gradient holds the usual one. `wake[i]` is the epoch in which row i is due; `pool[:size]` are the rows that are due now.
+A row whose gradient pushes alpha_i against its bound is skipped ("naps") for |gradient| / (root mean square gradient of
+the free rows) epochs. `wake[i]` is the epoch in which row i is visited again; `pool[:size]` is the active set.
 """
 
 from numba import njit
@@ -12,23 +12,23 @@ from solvers.linalg.types import Array
 __all__ = ["NEVER", "due_epoch", "gather_pool", "keep_awake", "nap_rate", "wake_all"]
 
 _NAP_SHARE = 1.0
-"""Epochs that a row naps for each time its gradient holds the usual one: by then it may have changed its sign."""
+"""Epochs to skip a shrunk row, per multiple of the root mean square gradient. Larger: fewer visits."""
 _LONGEST_NAP = 1 << 20
 NEVER = 2**31 - 1
-"""When rows without a cost wake up."""
+"""The due epoch of rows without a cost: they are never visited."""
 _SCAN_SHARE = 4
-"""Sleepers are looked through again after one part in so many of the rows was visited: a look is cheap, no visit is."""
+"""Shrunk rows are scanned for due ones after n / 4 visits. Larger: more scans, each a read of `wake`."""
 
 
 @njit(cache=True, nogil=True)
 def nap_rate(usual: float, may_nap: bool) -> float:
-    """Epochs that a row naps for each unit of its gradient; 0: no row naps."""
+    """Epochs to skip per unit of gradient; 0 switches shrinking off."""
     return _NAP_SHARE / usual if may_nap and usual > 0.0 else 0.0
 
 
 @njit(cache=True, nogil=True)
 def due_epoch(nap: float, now: int) -> int:
-    """When a row is due again that naps for so many epochs from now on."""
+    """The epoch in which a row is visited again that is skipped for `nap` epochs."""
     return now + 1 + int(min(nap, _LONGEST_NAP))
 
 
@@ -43,7 +43,7 @@ def wake_all(wake: Array, now: int) -> None:
 def gather_pool(
     wake: Array, now: int, pool: Array, size: int, until_scan: int, together: int, random_state: Array
 ) -> tuple[int, int]:
-    """(rows to visit, now first in the pool and in random order; rows until the sleepers are looked through again)"""
+    """Shuffle the active rows to the front of the pool; return their count and the visits until the next scan."""
     if size == 0 or until_scan <= 0:
         size = _gather_awake(wake, now, pool)
         until_scan = pool.size // _SCAN_SHARE
@@ -53,7 +53,7 @@ def gather_pool(
 
 @njit(cache=True, nogil=True)
 def _gather_awake(wake: Array, now: int, pool: Array) -> int:
-    """Put the rows that are awake into the pool, in their order; if none is, wake all."""
+    """Put the due rows into the pool, in their order; if none is due, make all of them due."""
     size = 0
     for _ in range(2):
         for i in range(wake.size):

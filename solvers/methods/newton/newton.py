@@ -20,7 +20,7 @@ class Newton(RowNewton):
     name = "newton"
     losses = ("squared_hinge", "squared_epsilon_insensitive")
     rehearsals = tuple(
-        Rehearsal(4800, {"task": task, "loss": loss})  # so many rows that samples are taken
+        Rehearsal(4800, {"task": task, "loss": loss})  # enough rows for the sampled first steps
         for task, loss in zip(("binary", "regression"), losses, strict=True)
     )
     top = math.inf

@@ -41,7 +41,7 @@ class SmoothNewton(RowNewton):
     name = "smooth_newton"
     losses = ("hinge", "epsilon_insensitive")
     rehearsals = tuple(
-        Rehearsal(4800, {"task": task, "loss": loss})  # so many rows that samples are taken
+        Rehearsal(4800, {"task": task, "loss": loss})  # enough rows for the sampled first steps
         for task, loss in zip(("binary", "regression"), losses, strict=True)
     )
     top = 1.0

@@ -61,8 +61,7 @@ from app.datasets.arrays import open_arrays
 from app.db.tables import DatasetRow
 from app.jobs import lease, queue
 from app.jobs.types.count_request import CountRequest
-
-JOB_TYPE = "count"
+from app.worker.worker_context import JobWork
 
 
 def run(context, claim, stop_reason):
@@ -73,6 +72,9 @@ def run(context, claim, stop_reason):
     result = {"rows": len(rows.y), "counted": int((rows.y >= least).sum())}
     with context.database.write() as session:
         queue.succeed(session, claim, None, result)
+
+
+WORK = JobWork("count", run)
 '''
 
 # In an interpreter of its own, because the registries are filled when they are imported.
