@@ -24,7 +24,7 @@ from app.storage import BlobStore
 from app.web.validation import Body
 
 BLOCK_BYTES = 128 * MIB
-"""Memory of one block of rows, from features to the written file. Fixed by the block size of the scorer."""
+"""Estimated memory of one block of rows, from features to the written file: rows are scored a block at a time."""
 
 
 class OnModel(Body):
