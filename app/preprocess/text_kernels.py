@@ -36,7 +36,6 @@ MOST_TIMES = (1 << TIMES_BITS) - 1
 
 PAIR = -1  # where a term of several words has its letters: nowhere
 
-
 _LOW = np.uint64(0xFFFFFFFF)
 
 
