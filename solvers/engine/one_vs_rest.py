@@ -5,6 +5,7 @@ are independent of each other, so with several threads they are solved at the sa
 the interpreter), to the same bits.
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -94,15 +95,24 @@ def class_states(state: State, n_classes: int) -> list[State | None]:
 
 
 def sum_of_classes(problems: Sequence[BinaryProblem], certificates: Sequence[Certificate]) -> Certificate:
-    """The certificate of the whole: what a class cannot tell, the sum cannot tell."""
-    primal = sum(one.primal for one in certificates)
+    """The certificate of the whole, rounded to the safe side: what a class cannot tell, the sum cannot tell."""
+    primal = _rounded_sum([one.primal for one in certificates], math.inf)
     source = certificates[0].method
     bounds = [one.dual_bound for one in certificates if one.dual_bound is not None]
     gaps = [one.gap for one in certificates if one.gap is not None]
-    if len(gaps) < len(certificates):
+    if len(gaps) < len(certificates) or not math.isfinite(primal):
         return Certificate(primal, None, None, None, source)
     floor = sum(problem.primal_floor for problem in problems)
-    return Certificate(primal, sum(bounds), sum(gaps), sum(gaps) / max(primal, floor), source)
+    gap = min(_rounded_sum(gaps, math.inf), primal)
+    return Certificate.of_pair(primal, max(0.0, _rounded_sum(bounds, -math.inf)), gap, floor, source)
+
+
+def _rounded_sum(values: Sequence[float], towards: float) -> float:
+    """The sum, on the given side of the exact one."""
+    try:
+        return math.nextafter(math.fsum(values), towards) if any(values) else 0.0
+    except (OverflowError, ValueError):  # fsum raises where a sum of infinities or beyond them has no value
+        return math.inf
 
 
 class _Run:
