@@ -15,7 +15,7 @@ from numba import njit
 from solvers.certificates.balance import balanced
 from solvers.certificates.evaluation import Evaluation, certificate_of, evaluation_of, read_products
 from solvers.certificates.rounding import BLOCK, Precision, add_total
-from solvers.certificates.row_terms import loss_of, share_of, term_of, totals_of
+from solvers.certificates.row_terms import loss_of, most_loss_of, share_of, term_of, totals_of
 from solvers.data.rows import read_only
 from solvers.linalg.compensated import two_sum
 from solvers.linalg.types import Array, Floats
@@ -149,7 +149,7 @@ def _sum_block(
         error = of_size * sizes[i] + (of_all + of_slack * abs(slack))
         share, conjugate = share_of(p, C, a)
         losses += loss_of(p, C, slack)
-        most += loss_of(p, C, slack + error)
+        most += most_loss_of(p, C, slack + error)
         least += loss_of(p, C, slack - error)
         terms += term_of(p, C, a, share, conjugate, slack)
         low = term_of(p, C, a, share, conjugate, slack - error)

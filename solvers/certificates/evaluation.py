@@ -159,7 +159,7 @@ def evaluation_of(
     length = longest(of_weights, bias_weight)
     linear = totals.linear - SUM_ERROR * abs(totals.linear) - 2.0 * totals.linear_error - underflow
     return Evaluation(
-        primal=above((norm + totals.losses_at_most) * exact + underflow),
+        primal=above((norm + totals.losses_at_most) * exact + (underflow if coef.any() else 0.0)),
         least_primal=below((norm + totals.losses_at_least) * (1.0 - SUM_ERROR) - underflow),
         nominal_primal=norm + totals.losses,
         gap=above(0.5 * distance * distance + totals.terms_at_most * exact + underflow),
@@ -201,8 +201,9 @@ def _certificate(problem: Problem, found: Evaluation, source: str) -> Certificat
     bounds = [0.0]
     if found.linear > 0.0 and np.isfinite(found.linear):
         t = min(1.0, 0.5 * found.linear / found.curved) if found.curved > 0.0 else 1.0
-        gained, lost = t * found.linear, t * t * found.curved
-        bounds.append(gained - lost - 16.0 * UNIT * (gained + lost))
+        # Not t * t: it can underflow to 0 where the product does not.
+        gained, lost = t * found.linear, t * (t * found.curved)
+        bounds.append(gained - lost - 16.0 * UNIT * (gained + lost) - 4.0 * LEAST)
     bounds.append(found.least_primal - found.gap - 16.0 * UNIT * (found.least_primal + found.gap))
     bound = max(value for value in bounds if not math.isnan(value))
     bound = below(bound * (1.0 - problem.cost_error))

@@ -99,8 +99,9 @@ def _evaluate(
     totals = [float(compensated_sum(read_only(costs * one))) for one in (losses, most, least)]
     underflow = (data.n_features + data.n_rows) * k * LEAST
     rounding = gamma(k + 32)
+    is_positive = bool(coef.any() or scaled_bias.any() or (most[costs > 0.0] > 0.0).any())
     return Evaluation(
-        primal=above((norm + totals[1]) * (1.0 + rounding) + underflow),
+        primal=above((norm + totals[1]) * (1.0 + rounding) + (underflow if is_positive else 0.0)),
         least_primal=below((norm + totals[2]) * (1.0 - rounding) - underflow),
         nominal_primal=norm + totals[0],
         gap=above((0.5 * distance + terms) * (1.0 + rounding) + underflow),

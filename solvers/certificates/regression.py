@@ -16,7 +16,7 @@ from numba import njit
 from solvers.certificates.balance import balanced
 from solvers.certificates.evaluation import Evaluation, certificate_of, evaluation_of, read_products
 from solvers.certificates.rounding import BLOCK, SUM_ERROR, Precision, add_total
-from solvers.certificates.row_terms import loss_of, share_of, term_of, totals_of
+from solvers.certificates.row_terms import loss_of, most_loss_of, share_of, term_of, totals_of
 from solvers.data.rows import read_only
 from solvers.linalg.compensated import two_sum
 from solvers.linalg.types import Array, Floats
@@ -157,9 +157,9 @@ def _sum_block(
         error, of_other = common + of_slack * abs(slack), common + of_slack * abs(other)
         share, conjugate = share_of(p, C, a)
         loss_there = loss_of(p, C, other)
-        most_there = loss_of(p, C, other + of_other)
+        most_there = most_loss_of(p, C, other + of_other)
         losses += loss_of(p, C, slack) + loss_there
-        most += loss_of(p, C, slack + error) + most_there
+        most += most_loss_of(p, C, slack + error) + most_there
         least += loss_of(p, C, slack - error) + loss_of(p, C, other - of_other)
         terms += term_of(p, C, a, share, conjugate, slack) + loss_there
         low = term_of(p, C, a, share, conjugate, slack - error)

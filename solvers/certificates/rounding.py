@@ -42,7 +42,7 @@ def gamma(operations: float) -> float:
 
 def above(value: float) -> float:
     """A number that is not below `value`, although up to 8 roundings of non-negative terms led to it."""
-    return value * (1.0 + 16.0 * UNIT) + LEAST
+    return value * (1.0 + 16.0 * UNIT) + LEAST if value != 0.0 else 0.0
 
 
 def below(value: float) -> float:

@@ -17,7 +17,7 @@ from numba import njit
 from solvers.certificates.rounding import LEAST, UNIT
 from solvers.linalg.types import Array
 
-__all__ = ["RowTotals", "loss_of", "share_of", "term_of", "totals_of"]
+__all__ = ["RowTotals", "loss_of", "most_loss_of", "share_of", "term_of", "totals_of"]
 
 
 class RowTotals(NamedTuple):
@@ -48,10 +48,17 @@ def totals_of(sums: Array) -> RowTotals:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def loss_of(p: float, C: float, slack: float) -> float:
+    """C max(0, slack)^p"""
     over = max(slack, 0.0)
     if p == 1.0:
         return C * over
     return C * (over * over) if p == 2.0 else C * over**p
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def most_loss_of(p: float, C: float, slack: float) -> float:
+    """loss_of with what underflow can lose: only no violation costs exactly 0."""
+    return loss_of(p, C, slack) + (LEAST if slack > 0.0 else 0.0)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
