@@ -17,7 +17,7 @@ from solvers.linalg.clock import NotCompiled, only_cached, watch_compilation
 
 USUAL = ("dcd", "newton", "smooth_newton")
 """The methods that `auto` mostly takes. With more of them a start takes longer, and first jobs of others are faster.
-Loading these takes 0.7 s, loading all methods 2.0 s (idle machine, 2 cores)."""
+Loading these takes 0.7 s, loading all methods 2.0 s (measured once, 2 cores)."""
 OF_EVERY_JOB = (measure_columns.warm, scaling.warm, dense_sums.warm)
 LOWEST_PRIORITY = 19
 """What a process adds to its niceness, so that it computes only where nothing else does."""
