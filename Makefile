@@ -83,8 +83,8 @@ $(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 
 # Before the service starts: else the first job would wait for it, longer than the README's session does.
 $(COMPILED_STAMP): $(RUN_STAMP) $(shell find solvers app/datasets app/preprocess app/worker -name "*.py")
-	@echo "compiling the kernels that reading and training start with, once (about a minute)"
-	@$(BIN)/python -c 'import app.datasets.reading.parser_preload, app.worker.preload'
+	@echo "compiling the kernels of the readers and of what auto can take, once (a minute or two)"
+	@$(BIN)/python -c 'import app.datasets.reading.parser_preload; from app.worker import kernels; kernels.compile_first()'
 	@touch $@
 
 # What tests need contains what running needs.

@@ -21,8 +21,9 @@ class Readiness(BaseModel):
     status: Literal["ready", "not_ready"]
     checks: dict[str, str]
     training: Literal["ok", "compiling", "elsewhere"] = Field(
-        description="Whether jobs are taken. `compiling`: the workers still compile or load their kernels, and jobs "
-        "wait in the queue; all else is answered. `elsewhere`: this service has no workers of its own."
+        description="Whether jobs run at once. `compiling`: the workers start, kernels of what `auto` can take are not "
+        "compiled yet, or a job waits for kernels that are being compiled. Jobs are taken as soon as the workers have "
+        "started; each waits for its own kernels only. `elsewhere`: this service has no workers of its own."
     )
 
 

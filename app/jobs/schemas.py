@@ -125,7 +125,9 @@ DEFAULT_SECONDS = 600.0  # a hopeless job, on unscaled data say, must not hold a
 class Stop(Body):
     """Limits; what is reached first ends the run. null: no limit."""
 
-    seconds: Positive | None = DEFAULT_SECONDS
+    seconds: Positive | None = Field(
+        DEFAULT_SECONDS, description="of solving, in all trainings of the job; compiling kernels does not count"
+    )
     passes: Annotated[int, Field(ge=1, le=10**9)] | None = None
 
 

@@ -317,7 +317,7 @@ def _watch(children: list[Child], stopping: threading.Event, sign: WorkersReady 
     while not stopping.wait(LOOK_SECONDS):
         if sign is not None and time.monotonic() >= notice_at:
             if not sign.ready:
-                print("hyperplane: training kernels are being compiled, once; jobs wait until then", file=sys.stderr)
+                print("hyperplane: training kernels are being compiled, once; a job waits for its own", file=sys.stderr)
             sign = None
         for child in children:
             if (code := child.poll()) is not None:

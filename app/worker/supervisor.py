@@ -27,7 +27,8 @@ from app.storage import BlobStore, ownership
 from app.system import resources
 from app.system.forkserver import FOR_TRAINING, start_forkserver
 from app.system.readiness import WorkersReady
-from app.worker.slot import DONE, GIVE_BACK, READY, Slot
+from app.worker.compile_ahead import CompileAhead
+from app.worker.slot import COMPILED, COMPILING, DONE, GIVE_BACK, LACKING, READY, Slot
 from app.worker.wakeup import Doorbell
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class Supervisor:
         self._processes = multiprocessing.get_context("forkserver")
         self._threads = settings.threads_a_worker
         self._slots: list[Slot] = []
+        self._compile_ahead = CompileAhead()
         self._unsettled: list[tuple[Claim, Outcome]] = []
         self._kills_for_memory = resources.out_of_memory_kills()
         self._drain_until: float | None = None
@@ -103,7 +105,10 @@ class Supervisor:
                 self._with_database(self._claim)
                 if self._sweep.due():
                     self._with_database(self._delete_unowned)
+            self._compile_ahead.attend(is_idle=self._drain_until is None and any(slot.idle for slot in self._slots))
+            self._show_readiness()
             self._kill_the_deaf()
+        self._compile_ahead.end()
         for slot in self._slots:
             slot.end()
         self._doorbell.close()
@@ -150,8 +155,13 @@ class Supervisor:
                 self._on_death(slot)
 
     def _on_message(self, slot: Slot, message: str) -> None:
-        if message == READY:
-            slot.ready = self._sign.ready = True
+        if message == LACKING:
+            self._compile_ahead.miss_first()
+        elif message in (COMPILING, COMPILED):
+            self._on_compilation(slot, message == COMPILING)
+            return
+        elif message == READY:
+            slot.ready = True
         elif slot.claim is not None:
             if message == GIVE_BACK:
                 self._unsettled.append((slot.claim, queue.release))
@@ -160,6 +170,18 @@ class Supervisor:
             slot.claim = None
         self._claim_look.hurry()  # a slot is free
         self._blind_look.hurry()
+
+    def _on_compilation(self, slot: Slot, is_begun: bool) -> None:
+        """A job waits for a kernel, or waits no longer; its first one is told as an event."""
+        slot.compiling = is_begun
+        if slot.claim is not None and slot.compiled_for != slot.claim:
+            slot.compiled_for = slot.claim
+            self._unsettled.append((slot.claim, partial(queue.tell, event="job.compiling", data={})))
+
+    def _show_readiness(self) -> None:
+        """Training is ready if jobs are taken, `auto` has its kernels and no job waits for one."""
+        is_waiting = self._compile_ahead.lacks_first or any(slot.compiling for slot in self._slots)
+        self._sign.ready = any(slot.ready for slot in self._slots) and not is_waiting
 
     def _on_death(self, slot: Slot) -> None:
         log.warning("worker process %s died (exit code %s)", slot.process.pid, slot.process.exitcode)

@@ -3,13 +3,13 @@
 `certify_weights` does the same for weights that were found elsewhere.
 """
 
-import time
 from dataclasses import replace
 
 import numpy as np
 
 from solvers.certificates import balanced_dual_point, certify, minimising_bias
 from solvers.certificates.refinement import DualRefinement
+from solvers.linalg.clock import solving_time
 from solvers.method import Point, Progress
 from solvers.problem.problems import BinaryProblem, MulticlassProblem, Problem, RegressionProblem
 from solvers.result import Certificate, Status
@@ -76,7 +76,7 @@ class Judge:
         return not self._has_estimate if estimate is None else estimate <= self.target
 
     def certify(self, point: Point, progress: Progress) -> Certificate | None:
-        began = time.perf_counter()
+        began = solving_time()
         point, certificate = self._certificate(with_best_bias(self.problem, point))
         self.certified_at = progress.iterations
         self._is_finite = bool(np.isfinite(certificate.primal))
@@ -94,7 +94,7 @@ class Judge:
                 wait = max(UNESTIMATED_PASSES, progress.passes // 2)
             self._not_before = progress.passes + wait
             self.target *= max(0.1, 0.9 * self.tol / gap) if gap else 0.1
-        self.seconds += time.perf_counter() - began
+        self.seconds += solving_time() - began
         return certificate
 
     def best(self) -> tuple[Point, Certificate]:
@@ -105,9 +105,9 @@ class Judge:
         point, certificate = self._kept
         if self._is_pair:
             return point, certificate
-        began = time.perf_counter()
+        began = solving_time()
         paired = certify_weights(self.problem, point, self.bounding, self.tol)
-        self.seconds += time.perf_counter() - began
+        self.seconds += solving_time() - began
         return point, _tighter(paired, certificate)
 
     def _certificate(self, point: Point) -> tuple[Point, Certificate]:

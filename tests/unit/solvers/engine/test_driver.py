@@ -197,6 +197,7 @@ def test_overflow_returns_the_last_finite_point_or_zero():
     assert not nothing.coef.any()
     assert nothing.certificate.primal == pytest.approx(4.0, rel=1e-13)
     assert nothing.certificate.dual_bound == 0.0
+    assert play([(np.nan, {"finished": Status.NONFINITE})], tol=1.0)[1].converged, "the zero vector is within tol"
     later = play([(0.5, {"gap_estimate": 0.0}), (np.nan, {"finished": Status.NONFINITE})])[1]
     assert later.status is Status.NONFINITE
     assert later.coef == pytest.approx(0.5 * OPTIMUM.coef)
