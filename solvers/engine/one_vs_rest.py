@@ -171,6 +171,11 @@ class _Run:
         self._results: dict[int, SolveResult] = {}
         self._reports: dict[int, StepReport] = {}
         self._trace = Trace()
+        self._floor = sum(problem.primal_floor for problem in problems)
+        self._spent = np.zeros((len(problems), 2), dtype=np.int64)
+        self._values = np.zeros((len(problems), 2))
+        for k, (problem, start) in enumerate(zip(problems, starts, strict=True)):
+            self._note(k, start.counts.iterations, start.counts.passes, problem.total_cost, 0.0)
 
     def begin_round(self, classes: int) -> None:
         """So many classes get a share of what is left of the time."""
@@ -234,6 +239,7 @@ class _Run:
         """Tell the caller how the whole stands; True: stop."""
         with self._turn_of(k):
             self._reports[k] = report
+            self._note(k, report.iterations, report.passes, report.primal, report.dual_bound)
             self._unknown.discard(k)
             whole = replace(self._report(), capture=self._state, extract=None if self._unknown else self._model)
             self._trace.add(whole)
@@ -250,6 +256,8 @@ class _Run:
     def finish(self, k: int, result: SolveResult) -> None:
         with self._turn_of(k):
             self._results[k] = result
+            proved = result.certificate
+            self._note(k, result.iterations, result.passes, proved.primal, proved.dual_bound)
             self._unsolved -= 1
             self._reports.pop(k, None)  # it holds the method, and all its arrays
 
@@ -309,32 +317,17 @@ class _Run:
         whole = sum_of_classes(self._problems, [result.certificate for result in results])
         return agreeing_status(worst, whole, self._limits.tol)
 
+    def _note(self, k: int, iterations: int, passes: int, primal: float | None, bound: float | None) -> None:
+        """Where class k stands; what it cannot tell is NaN, and so is then the sum."""
+        self._spent[k] = iterations, passes
+        self._values[k] = math.nan if primal is None else primal, math.nan if bound is None else bound
+
     def _report(self) -> StepReport:
         """The sum over the classes; what a class cannot tell, the sum cannot tell."""
-        iterations = passes = 0
-        primal: float | None = 0.0
-        bound: float | None = 0.0
-        for k, problem in enumerate(self._problems):
-            value: float | None = problem.total_cost
-            low: float | None = 0.0
-            if k in self._results:
-                done = self._results[k]
-                iterations, passes = iterations + done.iterations, passes + done.passes
-                value, low = done.certificate.primal, done.certificate.dual_bound
-            elif k in self._reports:
-                last = self._reports[k]
-                iterations, passes = iterations + last.iterations, passes + last.passes
-                value, low = last.primal, last.dual_bound
-            else:
-                used = self._starts[k].counts
-                iterations, passes = iterations + used.iterations, passes + used.passes
-            primal = None if primal is None or value is None else primal + value
-            bound = None if bound is None or low is None else bound + low
-        gap = None
-        if primal is not None and bound is not None:
-            gap = (primal - bound) / max(primal, sum(problem.primal_floor for problem in self._problems))
-        seconds = solving_time() - self._started
-        return StepReport(iterations, passes, seconds, primal, bound, gap)
+        iterations, passes = (int(total) for total in self._spent.sum(axis=0))
+        primal, bound = (None if math.isnan(total) else float(total) for total in self._values.sum(axis=0))
+        gap = None if primal is None or bound is None else (primal - bound) / max(primal, self._floor)
+        return StepReport(iterations, passes, solving_time() - self._started, primal, bound, gap)
 
     def _state(self, copy: bool) -> State:
         self._wait_for_the_others()
