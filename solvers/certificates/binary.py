@@ -5,7 +5,7 @@ docs/solvers.md),
 
     gap = 1/2 |w - w(alpha)|^2 + sum_i [ C_i xi_i^p + conj_i(alpha_i) - alpha_i slack_i ]
 
-where every term is >= 0, so nothing cancels. Rounding is counted: row_terms.py, rounding.py. The kernels are short
+where every term is >= 0, so nothing cancels. Rounding is counted: slack_terms.py, rounding.py. The kernels are short
 enough to be checked by reading; whole-array operations of numpy took longer than the one read of the data.
 """
 
@@ -15,7 +15,7 @@ from numba import njit
 from solvers.certificates.balance import balanced
 from solvers.certificates.evaluation import Evaluation, certificate_of, evaluation_of, read_products
 from solvers.certificates.rounding import BLOCK, Precision, add_total
-from solvers.certificates.row_terms import loss_of, most_loss_of, share_of, term_of, totals_of
+from solvers.certificates.slack_terms import loss_of, most_loss_of, share_of, term_of, totals_of
 from solvers.data.rows import read_only
 from solvers.linalg.compensated import two_sum
 from solvers.linalg.types import Array, Floats

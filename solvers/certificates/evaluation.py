@@ -30,7 +30,7 @@ from solvers.certificates.rounding import (
     gamma,
     squared_lengths,
 )
-from solvers.certificates.row_terms import RowTotals
+from solvers.certificates.slack_terms import RowTotals
 from solvers.data.rows import Rows, read_only
 from solvers.linalg.compensated import normalise
 from solvers.linalg.types import Floats
