@@ -50,7 +50,8 @@ async def verify_model(
     body: VerifyOptions | None = None,
     prefer: Prefer = None,
 ) -> Job:
-    """Queue a job that recomputes the model's certificate; its `result` says whether it `matches` what was claimed."""
+    """Queue a job that recomputes the model's certificate; its `result` says whether it `matches` what was claimed:
+    true (confirmed), false (contradicted) or null (the bound is neither)."""
     request = VerifyRequest(type="verify", model=ref, **(body or VerifyOptions()).model_dump())
     return await queue_job(request, context, response, once, prefer, _existing(ref))
 

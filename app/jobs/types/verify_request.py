@@ -54,5 +54,5 @@ def _dataset(session: Session, request: VerifyRequest, model: ModelRow) -> Datas
 JOB_TYPE = on_model(
     VerifyRequest,
     _plan,
-    result_fields="primal, dual_bound, gap, relative_gap, bound_from, matches, differences, claimed",
+    result_fields="primal, dual_bound, gap, relative_gap, per_class, bound_from, matches, differences, claimed",
 )
