@@ -1,13 +1,24 @@
-"""A verification job: the certificate of a model, recomputed from the stored rows, weights and dual point."""
+"""A verification job: the certificate of a model, recomputed from the stored rows, weights and dual point.
 
-from typing import Any
+On request it also writes the rows as the solver saw them, for the stand-alone verifier (app/models/exports/verifier).
+"""
+
+import zipfile
+from typing import IO, Any, cast
+
+import numpy as np
 
 import solvers
+from app.datasets.arrays import DatasetArrays
 from app.db.tables import JobRow, ModelRow
 from app.jobs import queue
 from app.jobs.repository import Claim
 from app.jobs.types.train_request import TrainRequest
+from app.jobs.types.verify_request import VerifyRequest
 from app.jobs.validation.refusals import solver_refusal
+from app.jobs.validation.task import CLASS_TASKS
+from app.storage import BlobStore, ownership
+from app.tabular.types import Array
 from app.worker.claimed_certificate import contradictions, is_confirmed
 from app.worker.failures import PermanentFailure, Stopped
 from app.worker.model_subject import Subject, load_subject
@@ -33,8 +44,13 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     if (reason := stop_reason()) not in (None, "finish"):
         raise Stopped(reason)
     figures = {name: outcome[name] for name in ("primal", "dual_bound", "relative_gap")}
+    if VerifyRequest.model_validate(subject.job.spec).rows:
+        outcome["output"] = _write_rows(context.blobs, as_trained(subject.file, work.train)[0], work.task)
     with context.database.write() as session:
         queue.succeed(session, claim, subject.model.id, outcome, **figures)
+        if output := outcome.get("output"):
+            ownership.lock(session)
+            ownership.own(session, claim.job_id, {output["sha256"]: output["bytes"]})
 
 
 def _verdict(context: WorkerContext, subject: Subject, work: Work, card: dict[str, Any]) -> dict[str, Any]:
@@ -90,6 +106,27 @@ def _other_sources(subject: Subject, work: Work, card: dict[str, Any]) -> list[d
         ("file.params", card["params"], of_file.get("params")),
     ]
     return [{"field": field, "claimed": before, "found": now} for field, before, now in compared if before != now]
+
+
+def _write_rows(blobs: BlobStore, rows: DatasetArrays, task: str) -> dict[str, Any]:
+    """The blob and its size: X, or data, indices, indptr of CSR; y; weight and group where there are such."""
+    with blobs.stage() as staged:
+        with zipfile.ZipFile(cast("IO[bytes]", staged), "w") as archive:
+            for name, array in _arrays(rows, task).items():
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+        return {"sha256": staged.commit(), "bytes": staged.size}
+
+
+def _arrays(rows: DatasetArrays, task: str) -> dict[str, Array]:
+    X, y = rows.X, rows.y
+    if task in CLASS_TASKS:
+        values, places = np.unique(y, return_inverse=True)
+        y = np.array([rows.label(value) for value in values.tolist()])[places]
+    parts = {name: getattr(X, name) for name in ("data", "indices", "indptr")} if hasattr(X, "indptr") else {"X": X}
+    optional = {"weight": rows.weight, "group": rows.group if task == "ordinal" else None}
+    given = {name: array for name, array in optional.items() if array is not None}
+    return {**parts, "y": y, **given, "prepared": np.ones(1)}
 
 
 WORK = JobWork("verify", run)
