@@ -163,7 +163,7 @@ def best_bound(linear, conjugate, square, p):
     e = 2.0 if p in (1.0, 2.0) else p / (p - 1.0) * (1 - 1e-15)  # a smaller exponent: a larger power of t <= 1
 
     def value(t):
-        lost = power_up(t, e) * conjugate + t * t * square / 2
+        lost = power_up(t, e) * conjugate + t * (t * square) / 2  # t * t could underflow
         return t * linear - EPS * 8 * abs(t * linear) - lost * (1 + 8 * EPS) - 4 * TINY
 
     low, high = REAL(0), REAL(1)

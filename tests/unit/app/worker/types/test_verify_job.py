@@ -223,12 +223,14 @@ def test_a_damaged_dual_point_is_not_believed(bench: Bench) -> None:
     assert "damaged" in result["notes"][0]
 
 
-def test_changed_weights_are_found_out(bench: Bench) -> None:
-    _, job = trained(bench)
+@pytest.mark.parametrize("preprocess", [None, {"scale": "standard"}], ids=str)
+def test_changed_weights_are_found_out(bench: Bench, preprocess: Json | None) -> None:
+    X, signal = noisy(200)
+    job = bench.run(bench.store(X, (signal > 0).astype(float)), tol=1e-3, preprocess=preprocess)
     with bench.database.read() as session:
         row = models.resolve(session, job["model_id"])
     stored = file.read(bench.blobs.path(row.blob))
-    forged = {"coef": stored.coef * 1.1, "intercept": np.array([stored.intercept])}
+    forged = {"coef": stored.coef * 1.1, "intercept": np.array([stored.intercept]), **stored.extra}
     blob = bench.blobs.put(file.encode(stored.header, forged))
     change(bench, ModelRow, row.id, blob=blob)
     result = verify(bench, job)
