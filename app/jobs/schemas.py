@@ -206,7 +206,9 @@ class JobFields(BaseModel):
     passes: int
     primal: float | None
     dual_bound: float | None
-    relative_gap: float | None
+    relative_gap: float | None = Field(
+        description="gap / max(primal, 1e-12 sum_i C_i): certified at the end, until then the solver's own estimate"
+    )
     model_id: str | None
     result: dict[str, Any] | None
     error: JobError | None

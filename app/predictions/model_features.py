@@ -63,6 +63,11 @@ class Features:
             case MixedRows():
                 return interleaved([(part.places.numbers or (), self.matrix(part)) for part in rows.parts])
 
+    @property
+    def shift(self) -> Array:
+        """What is subtracted from each feature before the solver sees it; empty: nothing is."""
+        return _NOTHING
+
     def norms(self, matrix: Matrix) -> Array:
         """The length of each row as the solver saw it."""
         return row_norms(matrix)
@@ -141,6 +146,9 @@ class Features:
     def feature_name(self, number: int) -> str:
         """What a feature is called in an explanation."""
         return self.names[number] if self.names else str(number)
+
+
+_NOTHING = np.empty(0)
 
 
 def stacked(rows: Sequence[Sequence[float]], width: int) -> Array:

@@ -72,6 +72,10 @@ class PreparedFeatures(Features):
                 self.check_named(rows.places)
                 return self._apply(rows.columns, rows.n_rows, rows.places)
 
+    @property
+    def shift(self) -> Array:
+        return self.pipeline.solver_units[0]
+
     def norms(self, matrix: Matrix) -> Array:
         return self.pipeline.solver_norms(matrix)
 

@@ -153,6 +153,14 @@ class Pipeline:
         folded = coef / scale
         return folded, intercept - folded @ shift
 
+    def is_fold_of(self, folded: Floats, folded_intercept: Any, coef: Floats, intercept: Any) -> bool:
+        """Whether `fold` made the folded weights of these ones, perhaps on a machine that sums in another order."""
+        expected, constant = self.fold(coef, intercept)
+        shift = np.abs(self.solver_units[0])
+        size = np.abs(expected) @ shift + np.abs(constant)
+        allowed = 4.0 * (np.count_nonzero(shift) + 2) * 2.0**-53 * size  # of two sums with these terms
+        return np.array_equal(folded, expected) and bool((np.abs(folded_intercept - constant) <= allowed).all())
+
     def unfold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
         """Weights in raw units as the solver would have them."""
         shift, scale = self.solver_units

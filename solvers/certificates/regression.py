@@ -6,7 +6,7 @@ if p = 1; sum beta_i = 0 if the bias is free), so that w(beta) = sum_i beta_i x_
     gap = 1/2 |w - w(beta)|^2 + sum_i [ C_i xi_i^p + conj_i(|beta_i|) + epsilon |beta_i| - beta_i e_i ]
 
 where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0. With the slacks e_i - epsilon and
--e_i - epsilon of the two sides of the tube, it is the row term of slack_terms.py on the side that beta pulls to, and the
+-e_i - epsilon of the two sides of the tube, it is the term of slack_terms.py on the side that beta pulls to, and the
 loss on the other.
 """
 

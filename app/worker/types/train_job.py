@@ -46,7 +46,7 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     card = write_card(work, result, validation, calibration, started - trainer.seconds_before)
     content = encode_model(work, result, card, calibration)
     blob, size = context.blobs.put(content), len(content)
-    proof = write_proof(context.blobs, result)
+    proof = write_proof(context.blobs, result, with_weights=work.pipeline is not None)
     _commit(context, claim, work, result, card, blob, size, proof, progress)
 
 
