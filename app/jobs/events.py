@@ -67,7 +67,7 @@ class EventFeed:
         self._open_streams -= 1
 
     def close(self) -> None:
-        """The process is about to stop: streams end, and their clients go on elsewhere. May be called in a signal."""
+        """The process is about to stop: streams end, and their clients go on elsewhere."""
         self.closing = True
 
     async def news(self, job_id: str, after_id: str, seconds: float) -> bool:

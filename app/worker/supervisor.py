@@ -6,6 +6,7 @@ lost: jobs are in the database, and the lease of a dead supervisor runs out.
 
 import logging
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from app.storage import BlobStore, ownership
 from app.system import resources
 from app.system.forkserver import FOR_TRAINING, start_forkserver
 from app.system.readiness import WorkersReady
+from app.system.stop_signals import STOP_SIGNALS, StopSignals
 from app.worker.slot import DONE, GIVE_BACK, READY, Slot
 from app.worker.wakeup import Doorbell
 
@@ -83,14 +85,15 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain: running jobs go back to the queue."""
-        signal.signal(signal.SIGTERM, self._on_stop_signal)
-        signal.signal(signal.SIGINT, self._on_stop_signal)
+        for number in STOP_SIGNALS:  # nothing is claimed yet, and compiling may take a minute: end at once
+            signal.signal(number, _end_at_once)
         log.info("%s starts with %d slot(s)", self._id, self._settings.workers)
         self._sign.ready = False
         start_forkserver(FOR_TRAINING)
         self._slots = [self._new_slot() for _ in range(self._settings.workers)]
+        stop = StopSignals()
         while not self._drained():
-            self._wait()
+            self._wait(stop)
             self._collect()
             self._with_database(self._settle)
             if self._heartbeat.due():
@@ -113,27 +116,23 @@ class Supervisor:
     def _new_slot(self) -> Slot:
         return Slot(self._processes, self._settings, self._threads)
 
-    def _on_stop_signal(self, _number: int, _frame: object) -> None:
-        if not self._slots:
-            raise SystemExit(0)  # still compiling: nothing is claimed yet, and waiting for it would take long
-        if self._drain_until is None:
-            self._drain_until = time.monotonic() + self._settings.drain_seconds
-        self._doorbell.ring()
-
     def _drained(self) -> bool:
         if self._drain_until is None:
             return False
         finished = not self._unsettled and all(slot.claim is None for slot in self._slots)
         return finished or time.monotonic() >= self._drain_until
 
-    def _wait(self) -> None:
-        """Sleep until a process says something or dies, the doorbell rings, or it is time to look for oneself."""
-        signs: list[Any] = [slot.pipe for slot in self._slots]
+    def _wait(self, stop: StopSignals) -> None:
+        """Sleep until a process says something or dies, the doorbell rings, a signal comes, or a look is due."""
+        signs: list[Any] = [stop, *(slot.pipe for slot in self._slots)]
         signs += [slot.process.sentinel for slot in self._slots]
         patience = self._doorbell.poll_seconds
         if self._claims() or self._unsettled:
             patience = min(patience, REQUEST_LOOK_SECONDS)
         wait(signs + self._doorbell.signs, timeout=min(patience, self._settings.heartbeat_seconds))
+        stop.drain()
+        if stop.asked and self._drain_until is None:
+            self._drain_until = time.monotonic() + self._settings.drain_seconds
         if self._doorbell.has_rung():
             self._claim_look.hurry()
             self._blind_look.hurry()
@@ -259,3 +258,7 @@ class Supervisor:
         for slot in self._slots:
             if slot.is_deaf(KILL_AFTER_SECONDS):
                 slot.process.kill()
+
+
+def _end_at_once(_number: int, _frame: object) -> None:
+    os._exit(0)
