@@ -97,7 +97,13 @@ def _copy_passing(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> i
     """In place of `multiprocessing.util.spawnv_passfds`: the code is the same, the interpreter is a copy of ours."""
     code = args[-1]
     name = "hyperplane tracker" if "resource_tracker" in code else "hyperplane forkserver"
-    return copy_process(name, partial(exec, code, {}), passfds)
+    return copy_process(name, partial(_run_beside, os.getpid(), code), passfds)
+
+
+def _run_beside(parent_pid: int, code: str) -> None:
+    """Run the code until the parent ends. By itself a forkserver sees that only when it has compiled all kernels."""
+    resources.end_with_parent(parent_pid)
+    exec(code, {})
 
 
 def _close_all_but(kept: Iterable[int]) -> None:
