@@ -20,7 +20,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DBAPIError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -136,6 +135,10 @@ class Unavailable(AppError):
     status, code = 503, "unavailable"
 
 
+class DatabaseUnavailable(Unavailable):
+    """The database is away, read only or overloaded at the moment (app.db.outages says which errors that is)."""
+
+
 class StorageFull(AppError):
     status, code = 507, "storage_full"
 
@@ -177,14 +180,6 @@ def is_disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def from_database_error(error: DBAPIError) -> AppError:
-    """The refusal that a client sees when the database is away; any other error is a fault of ours."""
-    if isinstance(error, OperationalError) or error.connection_invalidated:
-        log.warning("database unavailable: %s", error.orig)
-        return Unavailable("The database does not answer; try again.")
-    raise error
-
-
 def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(AppError)
     async def on_app_error(request: Request, error: AppError) -> JSONResponse:
@@ -197,10 +192,6 @@ def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def on_http_exception(request: Request, error: HTTPException) -> JSONResponse:
         return _respond(request, _from_http(error))
-
-    @app.exception_handler(DBAPIError)
-    async def on_database_error(request: Request, error: DBAPIError) -> JSONResponse:
-        return _respond(request, from_database_error(error))
 
     @app.exception_handler(OSError)
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:

@@ -14,12 +14,12 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app.config import Settings
 from app.db import Database
 from app.db.job_state import Request, StopReason
+from app.db.outages import DATABASE_ERRORS
 from app.ids import new_id
 from app.jobs import lease, queue
 from app.jobs.lease import LeaseLost
@@ -82,6 +82,8 @@ class Supervisor:
         self._claim_look = Every(settings.poll_seconds)
         self._blind_look = Every(BLIND_LOOK_SECONDS)
         self._database_back_at = 0.0
+        self._judge_from = 0.0
+        """One lease after the database was last away: until then, workers may be alive and not have renewed theirs."""
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain: running jobs go back to the queue."""
@@ -183,9 +185,11 @@ class Supervisor:
             return
         try:
             act()
-        except DBAPIError as error:
-            log.warning("the database does not answer: %s", error.orig)
+        except DATABASE_ERRORS as error:
+            log.warning("trying again in %.0f s: %s", DATABASE_PAUSE_SECONDS, error)
             self._database_back_at = time.monotonic() + DATABASE_PAUSE_SECONDS
+            self._judge_from = time.monotonic() + self._settings.lease_seconds
+            self._heartbeat.hurry()
 
     def _settle(self) -> None:
         """Write down what became of jobs whose process could not do so itself."""
@@ -200,13 +204,15 @@ class Supervisor:
 
     def _keep_leases(self) -> None:
         if not self._claims():
+            self._database.check_writable()  # an outage is also to be seen by who has nothing to write
             with self._database.read() as session:
                 if not lease.any_expired(session):
                     return
         with self._database.write() as session:
             pulse = lease.heartbeat(session, self._claims(), self._settings.lease_seconds)
-            for claim in queue.requeue_expired(session):
-                log.warning("%s: its worker fell silent, queued again", claim.job_id)
+            if time.monotonic() >= self._judge_from:
+                for claim in queue.requeue_expired(session, self._id):
+                    log.warning("%s: its worker fell silent, queued again", claim.job_id)
         self._stop(pulse.lost, "lost")
         self._pass_on(pulse.requests)
 
@@ -243,7 +249,12 @@ class Supervisor:
     def _delete_unowned(self) -> None:
         with self._database.read() as session:
             owned = ownership.owners(session)
-        if freed := self._blobs.sweep(owned, self._settings.sweep_grace_seconds):
+        try:
+            freed = self._blobs.sweep(owned, self._settings.sweep_grace_seconds)
+        except OSError as error:  # a storage that fails: the next sweep deletes what this one left
+            log.warning("the sweep of files that nobody owns ended early: %s", error)
+            return
+        if freed:
             log.info("swept %d bytes that nobody owned", freed)
 
     def _stop(self, claims: Sequence[Claim], reason: StopReason) -> None:

@@ -23,7 +23,7 @@ from tests.support.serving import Service, wait_until
 from tests.support.tables import csv_text, noisy_rows
 
 DRAIN_SECONDS = 10.0
-"""The service's default, which these stops leave as it is; the bound of each stop."""
+"""The bound of each stop: the default drain time of 8 s and the 2 s after which the launcher kills."""
 STARTING_SHARE = 0.4
 """Share of the stops that come while the service starts."""
 LATEST_START_SECONDS = 3.0
