@@ -89,18 +89,18 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        with _passing(), Session(self._readers, expire_on_commit=False) as session:
+        with raising_unavailable(), Session(self._readers, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
         """For what is asked while requests come in: a third of the cost of `read()`, each statement for itself."""
-        with _passing(), self._lookers.connect() as connection:
+        with raising_unavailable(), self._lookers.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        with _passing(), UnitOfWork(self.engine, expire_on_commit=False) as session:
+        with raising_unavailable(), UnitOfWork(self.engine, expire_on_commit=False) as session:
             with self._turn():
                 try:
                     yield session
@@ -161,7 +161,7 @@ class Database:
 
 
 @contextmanager
-def _passing() -> Iterator[None]:
+def raising_unavailable() -> Iterator[None]:
     """Raise DatabaseUnavailable in place of an error that passes."""
     try:
         yield

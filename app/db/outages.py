@@ -7,6 +7,7 @@ passes, so that a client gets 503 and a worker waits; every other error is a fau
 import sqlite3
 
 from sqlalchemy import exc
+from sqlalchemy.engine import make_url
 
 from app.errors import DatabaseUnavailable
 
@@ -64,6 +65,14 @@ def is_read_only(error: exc.SQLAlchemyError) -> bool:
     if isinstance(error, exc.DBAPIError) and isinstance(error.orig, sqlite3.Error):
         return getattr(error.orig, "sqlite_errorcode", 0) & PRIMARY_CODE == sqlite3.SQLITE_READONLY
     return sqlstate(error) == READ_ONLY
+
+
+def unreachable(url: str, error: DatabaseUnavailable) -> str:
+    """One line for the terminal: which database, what the driver said, what to do."""
+    cause = getattr(error.__cause__, "orig", None) or error.detail
+    said = " ".join(str(cause).split())
+    shown = make_url(url).render_as_string(hide_password=True)
+    return f"hyperplane: cannot use the database {shown}: {said}. Check HYPERPLANE_DATABASE_URL and that it is running."
 
 
 def sqlstate(error: BaseException | None) -> str | None:

@@ -252,6 +252,8 @@ def _prepare_database(settings: Settings) -> bool:
     """Bring the schema up to date; returns whether an API key exists."""
     from app.db import Database
     from app.db.migrate import UnknownRevision, upgrade
+    from app.db.outages import unreachable
+    from app.errors import DatabaseUnavailable
     from app.keys import repository as keys
 
     database = Database(settings.resolved_database_url)
@@ -259,6 +261,8 @@ def _prepare_database(settings: Settings) -> bool:
         upgrade(database)
     except UnknownRevision as error:
         raise SystemExit(f"hyperplane: {error}") from error
+    except DatabaseUnavailable as error:
+        raise SystemExit(unreachable(settings.resolved_database_url, error)) from error
     with database.read() as session:
         has_key = keys.any_active(session)
     database.close()
