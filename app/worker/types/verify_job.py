@@ -54,7 +54,7 @@ def _verdict(context: WorkerContext, subject: Subject, work: Work) -> dict[str, 
         arguments = definition(work, rows, card["params"])
         found = solvers.certify(rows.X, rows.y, coef, intercept, bounding, **arguments)
     except solvers.SolverError as error:
-        field, message = solver_refusal(error)
+        field, _, message = solver_refusal(error)
         raise PermanentFailure("other_data", f"the model cannot be judged on these rows: {message}", field) from error
     differences = _differences(card, work, found.certificate, has_proof=bounding is not None)
     return {
