@@ -17,6 +17,7 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 TEST_PROCESSES ?= 2
 SOAK ?= 20
 SOAK_SECONDS ?= 300
+SOAK_STOPS ?= 200
 
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
@@ -62,8 +63,9 @@ kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing
 bench: $(DEV_STAMP) kernels $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(DEV_STAMP) kernels ## random faults for SOAK_SECONDS (300) on each database, then the property and fault tests SOAK (20) times over
+soak: $(DEV_STAMP) kernels ## random faults for SOAK_SECONDS (300) on each database, SOAK_STOPS (200) stops, then the property and fault tests SOAK (20) times over
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(SOAK_ARGS)
+	$(BIN)/python -m tests.soak.stops --stops $(SOAK_STOPS)
 	HYPERPLANE_SOAK_EXAMPLES=$(SOAK) $(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal tests/property tests/fault $(ARGS)
 
 # hatchling and uv are what the installation itself runs on, so they are pinned in the same file.

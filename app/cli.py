@@ -3,16 +3,35 @@
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from app.config import PREFIX, Settings, setting_sources, unknown_variables
 
 if TYPE_CHECKING:
     from app.db import Database
 
+
+class _Commands(TyperGroup):
+    """All commands: a database that cannot be reached ends each of them with one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            from app.db.outages import unreachable
+            from app.errors import DatabaseUnavailable
+
+            if not isinstance(error, DatabaseUnavailable):
+                raise
+            typer.echo(unreachable(Settings().resolved_database_url, error), err=True)
+            raise typer.Exit(1) from error
+
+
 main = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -154,7 +173,7 @@ def list_keys(data_dir: DataDir = None) -> None:
     """List keys; secrets are not stored and cannot be shown."""
     from app.keys import service
 
-    with _database(data_dir).read() as session:
+    with _migrated_database(data_dir).read() as session:
         for key in service.list_all(session):
             state = f"revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else "active"
             typer.echo(f"{key.id}  {state:18}  {','.join(key.scopes):20}  {key.name or ''}")
@@ -167,7 +186,7 @@ def revoke_key(key_id: str, data_dir: DataDir = None) -> None:
     from app.keys import service
 
     try:
-        with _database(data_dir).write() as session:
+        with _migrated_database(data_dir).write() as session:
             service.revoke(session, key_id)
     except NotFound as error:
         typer.echo(error.detail, err=True)
@@ -214,6 +233,20 @@ def _database(data_dir: Path | None) -> "Database":
     try:
         upgrade(database)
     except UnknownRevision as error:
+        typer.echo(f"hyperplane: {error}", err=True)
+        raise typer.Exit(1) from error
+    return database
+
+
+def _migrated_database(data_dir: Path | None) -> "Database":
+    """The database of this run, which must have this version's schema: commands that only look do not migrate."""
+    from app.db import Database
+    from app.db.migrate import OldSchema, UnknownRevision, check_current
+
+    database = Database(_settings(data_dir=data_dir).resolved_database_url)
+    try:
+        check_current(database)
+    except (OldSchema, UnknownRevision) as error:
         typer.echo(f"hyperplane: {error}", err=True)
         raise typer.Exit(1) from error
     return database

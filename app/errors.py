@@ -5,7 +5,8 @@
     ├── Unauthorized 401    ├── Conflict 409              ├── Invalid 422
     ├── Forbidden 403       ├── PreconditionFailed 412    ├── Locked 423
     └── NotFound 404        ├── PayloadTooLarge 413       ├── Unavailable 503
-                            └── UnsupportedMediaType 415  └── StorageFull 507
+                            ├── UrlTooLong 414            └── StorageFull 507
+                            └── UnsupportedMediaType 415
 
 Answers are RFC 9457 problem documents. They never hold a stack trace or the client's raw input.
 """
@@ -20,9 +21,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DBAPIError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ OUR_WORDS = {
 """For what the library says in terms of Python."""
 
 FAILING_STORAGE = frozenset({errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT})
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 
 
@@ -116,6 +118,10 @@ class PayloadTooLarge(AppError):
     status, code = 413, "payload_too_large"
 
 
+class UrlTooLong(AppError):
+    status, code = 414, "url_too_long"
+
+
 class UnsupportedMediaType(AppError):
     status, code = 415, "unsupported_media_type"
 
@@ -134,6 +140,10 @@ class Locked(AppError):
 
 class Unavailable(AppError):
     status, code = 503, "unavailable"
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database is away, read only or overloaded at the moment (app.db.outages says which errors that is)."""
 
 
 class StorageFull(AppError):
@@ -177,14 +187,6 @@ def is_disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def from_database_error(error: DBAPIError) -> AppError:
-    """The refusal that a client sees when the database is away; any other error is a fault of ours."""
-    if isinstance(error, OperationalError) or error.connection_invalidated:
-        log.warning("database unavailable: %s", error.orig)
-        return Unavailable("The database does not answer; try again.")
-    raise error
-
-
 def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(AppError)
     async def on_app_error(request: Request, error: AppError) -> JSONResponse:
@@ -196,11 +198,10 @@ def install_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http_exception(request: Request, error: HTTPException) -> JSONResponse:
-        return _respond(request, _from_http(error))
-
-    @app.exception_handler(DBAPIError)
-    async def on_database_error(request: Request, error: DBAPIError) -> JSONResponse:
-        return _respond(request, from_database_error(error))
+        problem = _from_http(error)
+        if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            problem.headers["Allow"] = ", ".join(_allowed_methods(request))
+        return _respond(request, problem)
 
     @app.exception_handler(OSError)
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:
@@ -255,6 +256,16 @@ def _item_from_pydantic(raw: Any) -> ErrorItem:
         message = "is missing"
     message = OUR_WORDS.get(code, message.removeprefix("Value error, "))
     return ErrorItem(field=".".join(place) or None, code=code, detail=message)
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """The methods that any route has for this path. Starlette names those of the first route that fits."""
+    found: set[str] = set()
+    for method in METHODS:
+        scope = {**request.scope, "method": method}
+        if any(route.matches(scope)[0] == Match.FULL for route in request.app.routes):
+            found.add(method)
+    return sorted(found)
 
 
 def _from_http(error: HTTPException) -> AppError:

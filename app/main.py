@@ -6,13 +6,9 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 from fastapi import Depends, FastAPI
-from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, RedirectResponse
-from fastapi.staticfiles import StaticFiles
 from fastapi.telemetry import TelemetryConfig
 
 from app import __version__
@@ -42,6 +38,7 @@ from app.predictions.open_inference import endpoints as inference
 from app.predictions.shadow import Shadows
 from app.storage import BlobStore
 from app.web import idempotency
+from app.web.browser import HeadRequests, add_docs
 from app.web.context import Context, set_context
 from app.web.fast_route import DirectRoutes
 from app.web.validation import known_query_only
@@ -97,6 +94,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     set_context(app, context)
     hot_routes = [*predictions.router.routes, *inference.hot_router.routes]
     app.add_middleware(DirectRoutes, routes=hot_routes)
+    app.add_middleware(HeadRequests)
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
     idempotency.install_replay(app)
@@ -119,7 +117,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         webhooks,
     ):
         app.include_router(module.router)
-    _add_docs(app)
+    add_docs(app)
+    _describe_problems(app)
     return app
 
 
@@ -137,24 +136,8 @@ def _telemetry() -> TelemetryConfig | None:
     return {"tracing": False, "metrics": False, "logs": False}
 
 
-def _add_docs(app: FastAPI) -> None:
-    """Swagger UI from files of an installed package: it works without the internet."""
-    app.mount("/docs/assets", StaticFiles(directory=str(files("fastapi_offline") / "static")), name="docs-assets")
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return get_swagger_ui_html(
-            openapi_url="/openapi.json",
-            title="Hyperplane API",
-            swagger_js_url="/docs/assets/swagger-ui-bundle.js",
-            swagger_css_url="/docs/assets/swagger-ui.css",
-            swagger_favicon_url="/docs/assets/favicon.png",
-        )
-
-    @app.get("/", include_in_schema=False)
-    async def root() -> RedirectResponse:
-        return RedirectResponse("/docs")
-
+def _describe_problems(app: FastAPI) -> None:
+    """Add the schema of refusals, which no route returns, to the OpenAPI document."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -5,9 +5,9 @@ from typing import Literal
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
-from sqlalchemy import text
 
 from app.db.migrate import is_current
+from app.errors import AppError
 from app.web.context import Context, InContext
 
 router = APIRouter(tags=["health"])
@@ -38,7 +38,7 @@ async def livez() -> Liveness:
     responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
 )
 def readyz(response: Response, context: InContext) -> Readiness:
-    """Database reachable, schema current, storage writable, parser compiled, not about to end; `training` beside it."""
+    """Database and storage writable, schema current, parser compiled, not about to end; `training` beside it."""
     found = readiness(context)
     response.status_code = 200 if found.status == "ready" else 503
     return found
@@ -47,7 +47,7 @@ def readyz(response: Response, context: InContext) -> Readiness:
 def readiness(context: Context) -> Readiness:
     """What an answer depends on, looked at now (blocking)."""
     checks = {
-        "database": _outcome(lambda: _ping(context)),
+        "database": _outcome(context.database.check_writable),
         "migrations": _outcome(lambda: None if is_current(context.database) else "not at head"),
         "storage": _outcome(context.blobs.check_writable),
         "kernels": "ok" if context.readers_warm() else "compiling",
@@ -63,13 +63,10 @@ def _training(context: Context) -> Literal["ok", "compiling", "elsewhere"]:
     return "elsewhere" if workers is None else "ok" if workers.ready else "compiling"
 
 
-def _ping(context: Context) -> None:
-    with context.database.read() as session:
-        session.execute(text("SELECT 1"))
-
-
 def _outcome(check: Callable[[], str | None]) -> str:
     try:
         return check() or "ok"
+    except AppError as error:
+        return f"failed: {error.detail}"
     except Exception as error:
         return f"failed: {type(error).__name__}"

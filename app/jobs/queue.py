@@ -115,12 +115,19 @@ def worker_died(session: Session, claim: Claim, *, memory_bytes: int | None = No
             _requeue(session, claim, "worker_died" if memory_bytes is None else "out_of_memory", **values)
 
 
-def requeue_expired(session: Session) -> list[Claim]:
-    """Take back the jobs of workers that fell silent; any supervisor may do this for all."""
+def requeue_expired(session: Session, supervisor: str | None = None) -> list[Claim]:
+    """Take back the jobs of workers that fell silent; any supervisor may do this for all.
+
+    `supervisor` has renewed what it holds: what else it owns was claimed in a commit whose outcome it never learned.
+    No worker died of such a job.
+    """
     taken = []
-    for claim in repository.expired(session):
+    for claim, owner in repository.expired(session):
         try:
-            worker_died(session, claim)
+            if owner == supervisor:
+                release(session, claim)
+            else:
+                worker_died(session, claim)
             taken.append(claim)
         except LeaseLost:
             continue

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
-from sqlalchemy.exc import DBAPIError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,7 +25,6 @@ from app.errors import (
     PayloadTooLarge,
     Unauthorized,
     Unparsable,
-    from_database_error,
     problem_response,
 )
 from app.ids import new_id
@@ -82,9 +80,6 @@ class Guard:
                 await self._check_key(scope, headers)
         except AppError as error:
             await problem_response(error, request_id)(scope, receive, send_with_id)
-            return
-        except DBAPIError as error:  # here, because the application's handlers are behind this gate
-            await problem_response(from_database_error(error), request_id)(scope, receive, send_with_id)
             return
         await self._app(scope, _limited(receive, limit, self._settings), send_with_id)
 

@@ -24,9 +24,10 @@ QUOTE = '"'
 HEADER_CHARACTERS = 1 << 20
 CONVERSION_ERROR = re.compile(r"column #(\d+): Row #(\d+)")
 
-# An optional label (or several, separated by commas), an optional query id, then index:value pairs.
+# An optional label, a number or a word (or several, separated by commas), an optional query id, then index:value pairs.
+LABEL = r"[^\s:#\[\]{}\"<>]+"
 LIBSVM_LINE = re.compile(
-    rf"\s*(?:[^\s:#]+(?=\s|$))?((?:\s*qid:\d+(?=\s|$))?(?:\s*\d{{1,15}}:{NUMBER}(?=\s|$))*)\s*", re.ASCII
+    rf"\s*(?:{LABEL}(?=\s|$))?((?:\s*qid:\d+(?=\s|$))?(?:\s*\d{{1,15}}:{NUMBER}(?=\s|$))*)\s*", re.ASCII
 )
 QUERY_ID = re.compile(r"\s*qid:\d+", re.ASCII)
 

@@ -14,9 +14,11 @@ from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from app.config import Settings
+from app.errors import AppError, Unparsable, UrlTooLong, problem_response
+from app.ids import new_id
 from app.jobs.events import EventFeed
 from app.web.context import context_of
 from app.web.long_poll import end_waits
@@ -24,6 +26,7 @@ from app.web.long_poll import end_waits
 LINGER_SECONDS = 1.0
 LOOK_SECONDS = 0.02
 CLOSING = (b"connection", b"close")
+MAX_URL_BYTES = 65_535  # of the parser: its offsets have 16 bits
 SMALL_BYTES = 1 << 14  # copied rather than handed to the system apart
 
 
@@ -50,15 +53,13 @@ class Server(uvicorn.Server):
         self.run(sockets=listening)
         return self.started
 
-    def handle_exit(self, *arguments: Any) -> None:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop. uvicorn's signal handler only sets a flag; its loop sees that within 0.1 s and calls this."""
         context = context_of(self._application)
         context.draining = True
         context.part(EventFeed).close()  # a stream would hold up the end until its patience is over
         end_waits()
         self._close_once_answered()
-        super().handle_exit(*arguments)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()
         await self._let_in()
@@ -95,6 +96,18 @@ class Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
+    def send_400_response(self, msg: str) -> None:
+        """What cannot be parsed is refused as everything is: by a problem document."""
+        error: AppError = Unparsable("The request is not valid HTTP.")
+        if len(self.url or b"") > MAX_URL_BYTES:
+            error = UrlTooLong(f"The URL has {len(self.url)} bytes; it may have at most {MAX_URL_BYTES}.")
+        answer = problem_response(error, new_id("req"))
+        lines = [STATUS_LINE[answer.status_code]]
+        for name, value in (*self.server_state.default_headers, *answer.raw_headers, CLOSING):
+            lines.append(name + b": " + value + b"\r\n")
+        self.transport.write(b"".join([*lines, b"\r\n", bytes(answer.body)]))
+        self.transport.close()
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, _WholeAnswers(transport, self.loop)))
 

@@ -2,14 +2,12 @@
 
 import errno
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from sqlalchemy.exc import OperationalError
-
 from app.db.job_state import StopReason
+from app.errors import DatabaseUnavailable
 from app.jobs import lease, queue
 from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim
@@ -17,6 +15,7 @@ from app.plugins import declared
 from app.storage.ownership import reclaim
 from app.worker import types
 from app.worker.failures import PermanentFailure, Stopped, TransientFailure
+from app.worker.patience import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, insist, wait
 from app.worker.worker_context import JobWork, StopAsked, WorkerContext
 
 Answer = TypeVar("Answer")
@@ -25,9 +24,6 @@ log = logging.getLogger(__name__)
 
 PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
 """Errors of a storage that may be well again later: somebody makes room, or the disk or the network recovers."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
-LOOK_SECONDS = 0.2
-
 
 WORK_OF_TYPE = declared(types, JobWork)
 
@@ -44,8 +40,8 @@ def execute(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> Non
         _fail(context, claim, failure.error)
     except MemoryError:
         _fail(context, claim, {"code": "out_of_memory", "message": "the job needs more memory than there is"})
-    except OperationalError as error:
-        raise TransientFailure(str(error)) from error
+    except DatabaseUnavailable as error:
+        raise TransientFailure(error.detail) from error
     except OSError as error:
         _fail(context, claim, _storage_error(error))
     except Exception:
@@ -54,14 +50,19 @@ def execute(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> Non
 
 
 def _work(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
-    """Do what the job is. While the storage fails, wait and go on from the last checkpoint, if there is one.
+    """Do what the job is. While the storage or the database fails, wait and go on from the last checkpoint, if any.
 
-    The claim is kept meanwhile: other jobs would fail of the same storage.
+    The claim is kept meanwhile: other jobs would fail of the same fault.
     """
     waited, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
         try:
-            _work_for(context, claim).run(context, claim, stop_reason)
+            insist(
+                claim,
+                context.storage_patience_seconds,
+                stop_reason,
+                lambda: _work_for(context, claim).run(context, claim, stop_reason),
+            )
             return
         except OSError as error:
             if error.errno not in PASSING or waited >= context.storage_patience_seconds:
@@ -69,19 +70,10 @@ def _work(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
             reason = _storage_error(error)["code"]
         # not in the handler: the error would hold the arrays of the attempt
         log.warning("%s: %s, waiting %.0f s", claim.job_id, reason, pause)
-        with context.database.write() as session:
+        with suppress(DatabaseUnavailable), context.database.write() as session:
             queue.tell(session, claim, "job.waiting", {"reason": reason, "seconds": pause})
-        _wait(pause, stop_reason)
+        wait(pause, stop_reason)
         waited, pause = waited + pause, min(2.0 * pause, LONGEST_PAUSE_SECONDS)
-
-
-def _wait(seconds: float, stop_reason: StopAsked) -> None:
-    deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0.0:
-        reason = stop_reason()
-        if reason is not None and reason != "finish":  # there is nothing yet to finish with
-            raise Stopped(reason)
-        time.sleep(min(left, LOOK_SECONDS))
 
 
 def _work_for(context: WorkerContext, claim: Claim) -> JobWork:
@@ -117,6 +109,6 @@ def _acknowledge(context: WorkerContext, write: Callable[..., Answer], *argument
     try:
         with suppress(LeaseLost), context.database.write() as session:
             return write(session, *arguments)
-    except OperationalError as error:
-        raise TransientFailure(str(error)) from error
+    except DatabaseUnavailable as error:
+        raise TransientFailure(error.detail) from error
     return None

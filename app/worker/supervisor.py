@@ -6,6 +6,7 @@ lost: jobs are in the database, and the lease of a dead supervisor runs out.
 
 import logging
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +14,12 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app.config import Settings
 from app.db import Database
 from app.db.job_state import Request, StopReason
+from app.db.outages import DATABASE_ERRORS
 from app.ids import new_id
 from app.jobs import lease, queue
 from app.jobs.lease import LeaseLost
@@ -27,6 +28,7 @@ from app.storage import BlobStore, ownership
 from app.system import resources
 from app.system.forkserver import FOR_TRAINING, start_forkserver
 from app.system.readiness import WorkersReady
+from app.system.stop_signals import STOP_SIGNALS, StopSignals
 from app.worker.compile_ahead import CompileAhead
 from app.worker.slot import COMPILED, COMPILING, DONE, GIVE_BACK, LACKING, READY, Slot
 from app.worker.wakeup import Doorbell
@@ -82,17 +84,20 @@ class Supervisor:
         self._claim_look = Every(settings.poll_seconds)
         self._blind_look = Every(BLIND_LOOK_SECONDS)
         self._database_back_at = 0.0
+        self._judge_from = 0.0
+        """One lease after the database was last away: until then, workers may be alive and not have renewed theirs."""
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain: running jobs go back to the queue."""
-        signal.signal(signal.SIGTERM, self._on_stop_signal)
-        signal.signal(signal.SIGINT, self._on_stop_signal)
+        for number in STOP_SIGNALS:  # nothing is claimed yet, and compiling may take a minute: end at once
+            signal.signal(number, _end_at_once)
         log.info("%s starts with %d slot(s)", self._id, self._settings.workers)
         self._sign.ready = False
         start_forkserver(FOR_TRAINING)
         self._slots = [self._new_slot() for _ in range(self._settings.workers)]
+        stop = StopSignals()
         while not self._drained():
-            self._wait()
+            self._wait(stop)
             self._collect()
             self._with_database(self._settle)
             if self._heartbeat.due():
@@ -118,27 +123,23 @@ class Supervisor:
     def _new_slot(self) -> Slot:
         return Slot(self._processes, self._settings, self._threads)
 
-    def _on_stop_signal(self, _number: int, _frame: object) -> None:
-        if not self._slots:
-            raise SystemExit(0)  # still compiling: nothing is claimed yet, and waiting for it would take long
-        if self._drain_until is None:
-            self._drain_until = time.monotonic() + self._settings.drain_seconds
-        self._doorbell.ring()
-
     def _drained(self) -> bool:
         if self._drain_until is None:
             return False
         finished = not self._unsettled and all(slot.claim is None for slot in self._slots)
         return finished or time.monotonic() >= self._drain_until
 
-    def _wait(self) -> None:
-        """Sleep until a process says something or dies, the doorbell rings, or it is time to look for oneself."""
-        signs: list[Any] = [slot.pipe for slot in self._slots]
+    def _wait(self, stop: StopSignals) -> None:
+        """Sleep until a process says something or dies, the doorbell rings, a signal comes, or a look is due."""
+        signs: list[Any] = [stop, *(slot.pipe for slot in self._slots)]
         signs += [slot.process.sentinel for slot in self._slots]
         patience = self._doorbell.poll_seconds
         if self._claims() or self._unsettled:
             patience = min(patience, REQUEST_LOOK_SECONDS)
         wait(signs + self._doorbell.signs, timeout=min(patience, self._settings.heartbeat_seconds))
+        stop.drain()
+        if stop.asked and self._drain_until is None:
+            self._drain_until = time.monotonic() + self._settings.drain_seconds
         if self._doorbell.has_rung():
             self._claim_look.hurry()
             self._blind_look.hurry()
@@ -206,9 +207,11 @@ class Supervisor:
             return
         try:
             act()
-        except DBAPIError as error:
-            log.warning("the database does not answer: %s", error.orig)
+        except DATABASE_ERRORS as error:
+            log.warning("trying again in %.0f s: %s", DATABASE_PAUSE_SECONDS, error)
             self._database_back_at = time.monotonic() + DATABASE_PAUSE_SECONDS
+            self._judge_from = time.monotonic() + self._settings.lease_seconds
+            self._heartbeat.hurry()
 
     def _settle(self) -> None:
         """Write down what became of jobs whose process could not do so itself."""
@@ -223,13 +226,15 @@ class Supervisor:
 
     def _keep_leases(self) -> None:
         if not self._claims():
+            self._database.check_writable()  # an outage is also to be seen by who has nothing to write
             with self._database.read() as session:
                 if not lease.any_expired(session):
                     return
         with self._database.write() as session:
             pulse = lease.heartbeat(session, self._claims(), self._settings.lease_seconds)
-            for claim in queue.requeue_expired(session):
-                log.warning("%s: its worker fell silent, queued again", claim.job_id)
+            if time.monotonic() >= self._judge_from:
+                for claim in queue.requeue_expired(session, self._id):
+                    log.warning("%s: its worker fell silent, queued again", claim.job_id)
         self._stop(pulse.lost, "lost")
         self._pass_on(pulse.requests)
 
@@ -266,7 +271,12 @@ class Supervisor:
     def _delete_unowned(self) -> None:
         with self._database.read() as session:
             owned = ownership.owners(session)
-        if freed := self._blobs.sweep(owned, self._settings.sweep_grace_seconds):
+        try:
+            freed = self._blobs.sweep(owned, self._settings.sweep_grace_seconds)
+        except OSError as error:  # a storage that fails: the next sweep deletes what this one left
+            log.warning("the sweep of files that nobody owns ended early: %s", error)
+            return
+        if freed:
             log.info("swept %d bytes that nobody owned", freed)
 
     def _stop(self, claims: Sequence[Claim], reason: StopReason) -> None:
@@ -281,3 +291,7 @@ class Supervisor:
         for slot in self._slots:
             if slot.is_deaf(KILL_AFTER_SECONDS):
                 slot.process.kill()
+
+
+def _end_at_once(_number: int, _frame: object) -> None:
+    os._exit(0)

@@ -107,4 +107,8 @@ def _reader_findings(facts: Facts) -> Iterator[Finding]:
     for warning in facts.warnings:
         if warning["code"] != "one_class":
             severity, remedy = REMEDIES.get(warning["code"], ("warning", "Check that this is what the file means."))
-            yield finding(severity, warning["code"], warning["detail"], remedy)
+            places = {}
+            if warning.get("count"):
+                names = [facts.name(number) for number in warning["features"][:LISTED]]
+                places = {"count": warning["count"], "columns": names}
+            yield finding(severity, warning["code"], warning["detail"], remedy, **places)

@@ -6,13 +6,13 @@ process renews the lease; the caretaker of any process takes over a dataset whos
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 
 from anyio import to_thread
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
@@ -23,6 +23,7 @@ from app.datasets.reading.parser_pool import ParserPool
 from app.datasets.repository import Claim, any_silent, claim_silent, extend_leases
 from app.datasets.service import MAX_ATTEMPTS, OnInsert, Received
 from app.db import Database
+from app.db.outages import DATABASE_ERRORS
 from app.db.tables import DatasetRow
 from app.errors import AppError, StorageFull, Unavailable, is_disk_full
 from app.storage import BlobStore
@@ -52,6 +53,8 @@ class ParseQueue:
         self._reading: dict[Claim, asyncio.Task[None]] = {}
         self._discarded: set[asyncio.Task[Parsed]] = set()
         self._stopping = False
+        self._take_over_from = 0.0
+        """One lease after the database was last away: until then its readers may be alive and not have renewed."""
 
     async def create(
         self, file: Path, received: Received, wait_seconds: float, on_insert: OnInsert = _nothing_more
@@ -86,12 +89,13 @@ class ParseQueue:
         duties: tuple[Upkeep, ...] = (self._renew, partial(service.forget_expired, self._database), *upkeep)
         while True:
             try:
+                for duty in duties:  # first our own leases: no one takes over what is being read here
+                    await run_in_threadpool(duty)
                 for claim in await run_in_threadpool(self._take_over):
                     await self._read_again(claim)
-                for duty in duties:
-                    await run_in_threadpool(duty)
-            except DBAPIError as error:
-                log.warning("the database does not answer: %s", error.orig)
+            except DATABASE_ERRORS as error:
+                log.warning("the upkeep of datasets waits: %s", error)
+                self._take_over_from = time.monotonic() + self._settings.lease_seconds
             except OSError as error:
                 log.warning("the storage does not answer: %s", error)
             await asyncio.sleep(self._settings.heartbeat_seconds)
@@ -134,7 +138,7 @@ class ParseQueue:
                 settle = await self._outcome(claim, reading)
                 if settle is not None:
                     await run_in_threadpool(settle)
-            except (DBAPIError, OSError, BlobsGone) as error:  # when the lease has run out, somebody tries again
+            except (*DATABASE_ERRORS, OSError, BlobsGone) as error:  # when the lease has run out, somebody tries again
                 log.warning("%s could not be finished: %s", claim.dataset_id, error)
             finally:
                 del self._reading[claim]
@@ -176,6 +180,8 @@ class ParseQueue:
                 extend_leases(session, claims, self._settings.lease_seconds)
 
     def _take_over(self) -> list[Claim]:
+        if time.monotonic() < self._take_over_from:
+            return []
         with self._database.read() as session:
             if not any_silent(session):  # a look is cheaper than SQLite's write lock
                 return []

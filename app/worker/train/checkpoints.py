@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy.exc import OperationalError
 
 import solvers
+from app.errors import DatabaseUnavailable
 from app.jobs import queue
 from app.jobs.repository import Claim
 from app.storage.ownership import reclaim
@@ -108,7 +108,7 @@ class Checkpoints:
         began = time.monotonic()
         try:
             self._write(report, where, notes, model_of)
-        except (OSError, OperationalError) as error:
+        except (OSError, DatabaseUnavailable) as error:
             log.warning("no checkpoint of %s: %s", self._claim.job_id, error)
         now, limit = time.monotonic(), self._context.checkpoint_seconds
         self._interval = min(2.0 * self._interval, limit)

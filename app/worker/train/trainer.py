@@ -84,8 +84,8 @@ class Trainer:
         try:
             result = self._solve(rows, start)
         except solvers.SolverError as error:
-            field, message = solver_refusal(error)
-            raise PermanentFailure(type(error).__name__, f"{field}: {message}", field) from error
+            field, code, message = solver_refusal(error)
+            raise PermanentFailure(code, f"{field}: {message}", field) from error
         if (reason := self._stop_reason()) in ("cancel", "lost"):  # whoever can wait, waits for what is nearly there
             raise Stopped(reason)
         if not result.converged and self._work.request.on_limit == "fail" and not self.is_finishing:

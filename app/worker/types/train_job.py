@@ -1,11 +1,13 @@
 """A training job, from its claim to its model: load > validate > train > judge > write > commit."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import solvers
 from app.db.engine import current_time
 from app.db.tables import ModelRow
+from app.errors import DatabaseUnavailable
 from app.ids import new_id
 from app.jobs import queue
 from app.jobs.repository import Claim
@@ -14,6 +16,7 @@ from app.models import service as models
 from app.storage.ownership import reclaim
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
+from app.worker.patience import insist
 from app.worker.stored_proof import write_proof
 from app.worker.train.calibrate import Calibrated, calibrated
 from app.worker.train.checkpoints import Checkpoints
@@ -47,7 +50,12 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     content = encode_model(work, result, card, calibration)
     blob, size = context.blobs.put(content), len(content)
     proof = write_proof(context.blobs, result, with_weights=work.pipeline is not None)
-    _commit(context, claim, work, result, card, blob, size, proof, progress)
+    insist(
+        claim,
+        context.storage_patience_seconds,
+        stop_reason,
+        lambda: _commit(context, claim, work, result, card, blob, size, proof, progress),
+    )
 
 
 def _calibration(work: Work, result: solvers.SolveResult, validation: Validation | None) -> Calibrated | None:
@@ -94,7 +102,8 @@ def _commit(
         unneeded = queue.succeed(session, claim, model.id, outcome, **figures)
         model.created_at = current_time(session)
         models.register(session, model, size, 0 if proof is None else proof[1])
-    reclaim(context.database, context.blobs, unneeded)
+    with suppress(DatabaseUnavailable):  # the job has ended; the sweep deletes what is not deleted here
+        reclaim(context.database, context.blobs, unneeded)
 
 
 def _starting_weights(context: WorkerContext, work: Work) -> tuple[Array, float | Array] | None:

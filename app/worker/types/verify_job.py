@@ -75,7 +75,7 @@ def _verdict(context: WorkerContext, subject: Subject, work: Work, card: dict[st
         arguments = definition(work, rows, card["params"])
         found = solvers.certify(rows.X, rows.y, *weights, proof.points or None, **arguments)
     except solvers.SolverError as error:
-        field, message = solver_refusal(error)
+        field, _, message = solver_refusal(error)
         raise PermanentFailure("other_data", f"the model cannot be judged on these rows: {message}", field) from error
     figures = certificate_of(found.certificate, found.per_class, stored.header.classes)
     differences = _other_sources(subject, work, card)

@@ -257,3 +257,10 @@ def test_a_single_column_is_read(tmp_path: Path) -> None:
     ):
         answered = json.loads(predict_with(model, body, content_type, None).content)["predictions"]
         assert [one["score"] for one in answered] == [2.5, 4.5]
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'"x"', b"[1,2]", b"<row>"])
+def test_another_format_is_not_taken_for_libsvm_labels(named: ServedModel, body: bytes) -> None:
+    with pytest.raises(Invalid) as refused:
+        predict_with(named, body, LIBSVM, None)
+    assert refused.value.code == "bad_line"
