@@ -30,7 +30,7 @@ BLOCK_ROWS = 1 << 16
 
 
 def read_npz(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
-    with open_members(path, options.ignore, ceiling) as members:
+    with open_members(path, frozenset(options.ignore), ceiling) as members:
         is_sparse = "indptr" in members
         _check_names(set(members), SPARSE if is_sparse else DENSE)
         others = _Others(members)

@@ -96,7 +96,7 @@ class Member:
 
 
 @contextmanager
-def open_members(path: Path, ignore: tuple[str, ...], ceiling: Ceiling) -> Iterator[dict[str, Member]]:
+def open_members(path: Path, ignore: frozenset[str], ceiling: Ceiling) -> Iterator[dict[str, Member]]:
     """The arrays of an archive by their names, except for those to ignore."""
     with ExitStack() as open_files:
         try:
