@@ -12,16 +12,18 @@ from app.errors import UnsupportedMediaType, invalid_field
 from app.predictions import service
 from app.predictions.model_cache import ModelCache, ServedModel
 from app.predictions.model_features import Features
+from app.predictions.request_bodies import split_type
 from app.predictions.response_formats import Reply
 from app.predictions.rows import Rows
 from app.predictions.shadow import Shadows
 from app.web.context import context_of
-from app.web.media_types import NPY
+from app.web.media_types import ARROW, JSON, NPY, NPZ
 
 # A body of this size is parsed and scored in well under a millisecond; larger ones go to a thread. Numbers that need no
-# parsing take less than the way to a thread and back.
+# parsing take less than the way to a thread and back. What may expand goes to a thread whatever its size.
 INLINE_BYTES = 16 * 1024
 INLINE_BINARY_BYTES = 512 * 1024
+EXPANDING_TYPES = frozenset({ARROW, NPZ})
 BINARY_TYPES = frozenset({NPY, "application/octet-stream"})
 MAX_TOP = 1000
 HEADER_LENGTH = "Inference-Header-Content-Length"
@@ -64,6 +66,14 @@ class ModelRequest:
         return self.header_length is not None or self.content_type in BINARY_TYPES
 
     @property
+    def _inline_bytes(self) -> int:
+        """The size up to which a body is read without a thread; -1: none is."""
+        if self.is_binary:
+            return INLINE_BINARY_BYTES
+        is_plain = self.content_type == JSON or split_type(self.content_type or "")[0] not in EXPANDING_TYPES
+        return INLINE_BYTES if is_plain else -1
+
+    @property
     def header_length(self) -> str | None:
         """Of the Open Inference Protocol: how long the JSON in front of raw tensors is."""
         return self._header(RAW_HEADER_LENGTH)
@@ -95,8 +105,7 @@ class ModelRequest:
     ) -> Response:
         """What the reference's model responds. `read` gives the rows of the body, for its shadow."""
         model = await self.model(reference)
-        at_most = INLINE_BINARY_BYTES if self.is_binary else INLINE_BYTES
-        reply = respond(model) if len(body) <= at_most else await run_in_threadpool(respond, model)
+        reply = respond(model) if len(body) <= self._inline_bytes else await run_in_threadpool(respond, model)
         shadows = self._context.part(Shadows)
         shadows.mirror(reference, model, partial(service.judge, read=read), len(body))
         return _Answer(reply)
