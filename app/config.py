@@ -51,6 +51,11 @@ class Settings(BaseSettings):
     body_bytes_per_second: float = Field(1024.0, gt=0, description="a body that is slower in the long run is refused")
     upload_idle_seconds: float = Field(86_400.0, gt=0, description="a resumable upload that nobody goes on with ends")
     max_json_bytes: int = Field(64 * MIB, gt=0)
+    max_predict_bytes: int = Field(
+        256 * MIB,
+        gt=0,
+        description="what the rows of one predict request may take as numbers (rows x columns x 8); larger: 413",
+    )
     max_event_streams: int = Field(500, ge=0, description="clients of one API process that may follow events at once")
     max_webhooks: int = Field(100, ge=0, description="addresses that may be told of all jobs")
     webhook_allow_private: bool = Field(False, description="also to addresses that are not of the public internet")

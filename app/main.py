@@ -63,7 +63,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     inspector, event_feed = Inspector(settings, database, blobs, parser_pool), EventFeed(settings, database)
     for part in (parse_queue, parts, inspector, event_feed, exports.Conversions()):
         context.add(part)
-    serve_from(context, ModelCache(database, blobs, settings.model_cache_bytes))
+    serve_from(context, ModelCache(database, blobs, settings.model_cache_bytes, settings.max_predict_bytes))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -48,6 +48,12 @@ def test_a_model_is_found_by_id_name_and_version(database: Database, blobs: Blob
         ready.find("b")
 
 
+def test_the_ceiling_of_a_request_is_that_of_the_settings(database: Database, blobs: BlobStore) -> None:
+    add(database, blobs, "a", 1.0)
+    ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES, max_predict_bytes=1234)
+    assert ready.find("a").features.most_bytes == 1234
+
+
 def test_a_name_follows_its_newest_version(
     database: Database, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
