@@ -26,7 +26,7 @@ LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
 CONVERSION_ERROR = re.compile(r"column #(\d+): Row #(\d+)")
 
 # An optional label, a number or a word (or several, separated by commas), an optional query id, then index:value pairs.
-# Nothing that has matched is given back (`++`, `(?>…)`): a line that does not fit is known not to after one walk over it.
+# Nothing that has matched is given back (`++`, `(?>…)`): a line that does not fit is refused after one walk over it.
 LIBSVM_LINE = re.compile(
     r"\s*+(?:[^\s:#\[\]{}\"<>]++(?=\s|$))?+(?:\s*+qid:\d++(?=\s|$))?+"
     rf"((?:\s*+\d{{1,15}}+:(?>{cells.DECIMAL})(?=\s|$))*+)\s*+",
