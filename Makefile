@@ -63,7 +63,8 @@ kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing
 bench: $(DEV_STAMP) kernels $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(DEV_STAMP) kernels ## random faults for SOAK_SECONDS (300) on each database, SOAK_STOPS (200) stops, then the property and fault tests SOAK (20) times over
+soak: $(DEV_STAMP) kernels ## certificates in exact arithmetic, random faults for SOAK_SECONDS (300) on each database, SOAK_STOPS (200) stops, then the property and fault tests SOAK (20) times over
+	$(BIN)/python -m tests.soak.certificates
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(SOAK_ARGS)
 	$(BIN)/python -m tests.soak.stops --stops $(SOAK_STOPS)
 	HYPERPLANE_SOAK_EXAMPLES=$(SOAK) $(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal tests/property tests/fault $(ARGS)
