@@ -76,7 +76,7 @@ class Precision(NamedTuple):
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def add_total(totals: Array, k: int, value: float) -> None:
     """totals[k, 0] + totals[k, 1] += value, without a rounding that counts."""
     total, lost = two_sum(totals[k, 0], value)
@@ -85,7 +85,7 @@ def add_total(totals: Array, k: int, value: float) -> None:
         totals[k, 1] += lost
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def compensated_sum(values: Array) -> float:
     """The sum, to a relative error of 2 u for non-negative values."""
     totals = np.zeros((1, 2))
@@ -94,7 +94,7 @@ def compensated_sum(values: Array) -> float:
     return float(totals[0, 0] + totals[0, 1])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def squared_lengths(w: Array, high: Array, low: Array) -> tuple[float, float, float]:
     """|w|^2, |w - u|^2 and |u|^2 with u = high + low, each to a relative error of SUM_ERROR; `low` may be empty."""
     totals = np.zeros((3, 2))
@@ -118,7 +118,7 @@ def _squared_lengths_of_block(w: Array, high: Array, low: Array) -> tuple[float,
     return of_w, of_difference, of_u
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def _difference(w: float, high: float, low: float) -> float:
     """w - (high + low), to a relative error of 2 u: w - high is exact where low counts."""
     return (w - high) - low

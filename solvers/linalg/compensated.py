@@ -36,10 +36,11 @@ def _fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-# --- kernels. Without fastmath: the order of operations is what makes them exact --------------------------------------
+# --- kernels. The order of operations is what makes them exact. `fastmath=False` must be said: a function that does not
+# say it is compiled with the flags of the function that calls it first, and cached with them -------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def two_sum(a: float, b: float) -> tuple[float, float]:
     """(s, e) with s = a + b rounded and s + e = a + b exactly (Knuth 1969)."""
     total = a + b
@@ -47,21 +48,21 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
     return total, (a - (total - of_b)) + (b - of_b)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def normalise(high: Array, low: Array) -> None:
     """Leave high + low as it is, with high that sum rounded."""
     for j in range(high.size):
         high[j], low[j] = two_sum(high[j], low[j])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def _add_product(high: float, low: float, a: float, b: float) -> tuple[float, float]:
     product = a * b
     total, lost = two_sum(high, product)
     return total, low + (lost + _fused_multiply_add(a, b, -product))  # type: ignore[call-arg]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def compensated_margins_csr(
     values: Array, columns: Array, starts: Array, w: Array, out_high: Array, out_low: Array, out_size: Array
 ) -> None:
@@ -74,7 +75,7 @@ def compensated_margins_csr(
         out_size[i] = size
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def compensated_margins_dense(values: Array, w: Array, out_high: Array, out_low: Array, out_size: Array) -> None:
     for i in range(values.shape[0]):
         high, low, size = 0.0, 0.0, 0.0
@@ -85,7 +86,7 @@ def compensated_margins_dense(values: Array, w: Array, out_high: Array, out_low:
         out_size[i] = size
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def compensated_column_sums_csr(
     values: Array, columns: Array, starts: Array, v: Array, out_high: Array, out_low: Array, out_size: Array
 ) -> None:
@@ -98,7 +99,7 @@ def compensated_column_sums_csr(
                 out_size[j] += abs(v[i] * float(values[e]))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=False)
 def compensated_column_sums_dense(values: Array, v: Array, out_high: Array, out_low: Array, out_size: Array) -> None:
     """Adds to what out_high + out_low and out_size hold."""
     for i in range(values.shape[0]):

@@ -45,6 +45,9 @@ def judge_solution(seed, judged):
     except solvers.SolverError:
         judged.counts["refused"] += 1
         return
+    except Exception as error:
+        judged.faults.append(f"solution {seed} by {solver}: raised {error!r}")
+        return
     judged.counts[result.status.value] += 1
     bounding = result.bounding[0]
     point = Point(result.coef, result.intercept, bounding.alpha, bounding.planes)
