@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy import text
 
 from app.db.migrate import is_current
+from app.storage.identity import StoreAway
 from app.web.context import Context, InContext
 
 router = APIRouter(tags=["health"])
@@ -37,7 +38,10 @@ async def livez() -> Liveness:
     responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
 )
 def readyz(response: Response, context: InContext) -> Readiness:
-    """Database reachable, schema current, storage writable, parser compiled, not about to end; `training` beside it."""
+    """Database reachable, schema current, storage the right one and writable, parser compiled, not about to end.
+
+    `training` says whether jobs are taken.
+    """
     found = readiness(context)
     response.status_code = 200 if found.status == "ready" else 503
     return found
@@ -70,5 +74,7 @@ def _ping(context: Context) -> None:
 def _outcome(check: Callable[[], str | None]) -> str:
     try:
         return check() or "ok"
+    except StoreAway as error:
+        return f"failed: {error.strerror}"
     except Exception as error:
         return f"failed: {type(error).__name__}"

@@ -233,16 +233,21 @@ def _in_child(work: Callable[[Settings], bool], settings: Settings, meanwhile: C
 
 
 def _prepare_database(settings: Settings) -> bool:
-    """Bring the schema up to date; returns whether an API key exists."""
+    """Bring the schema up to date and look at the store; returns whether an API key exists."""
     from app.db import Database
     from app.db.migrate import UnknownRevision, upgrade
     from app.keys import repository as keys
+    from app.storage.identity import StoreIdentity
 
     database = Database(settings.resolved_database_url)
     try:
         upgrade(database)
     except UnknownRevision as error:
         raise SystemExit(f"hyperplane: {error}") from error
+    try:
+        StoreIdentity(database, settings.data_dir).check()
+    except OSError as error:  # it may come back: until then /readyz says so, and jobs wait
+        print(f"hyperplane: not ready: {error.strerror}", file=sys.stderr)
     with database.read() as session:
         has_key = keys.any_active(session)
     database.close()

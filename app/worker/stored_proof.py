@@ -25,8 +25,8 @@ class UnusableProof(Exception):
     """It is missing, damaged or of other rows; the message says which."""
 
 
-def write_proof(blobs: BlobStore, result: SolveResult) -> tuple[str, int] | None:
-    """Its blob and size; None if it would be too large to keep."""
+def encode_proof(result: SolveResult) -> bytes | None:
+    """The file; None if it would be too large to keep."""
     coefs = np.atleast_2d(result.coef) if result.per_class is not None else [result.coef]
     arrays: dict[str, Array] = {}
     for number, (point, coef) in enumerate(zip(result.bounding, coefs, strict=True)):
@@ -34,8 +34,7 @@ def write_proof(blobs: BlobStore, result: SolveResult) -> tuple[str, int] | None
     if sum(array.nbytes for array in arrays.values()) > MOST_BYTES:
         return None
     metadata = {"format": "hyperplane-proof", "version": "1", "problems": str(len(result.bounding))}
-    content = safetensors.numpy.save(arrays, metadata=metadata)
-    return blobs.put(content), len(content)
+    return safetensors.numpy.save(arrays, metadata=metadata)
 
 
 def read_proof(blobs: BlobStore, sha256: str, problems: int, coef: Array, intercept: Any) -> list[Point]:
