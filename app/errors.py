@@ -36,7 +36,12 @@ OUR_WORDS = {
 }
 """For what the library says in terms of Python."""
 
-FAILING_STORAGE = frozenset({errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT})
+FULL_STORAGE = frozenset({errno.ENOSPC, errno.EDQUOT})
+FAILING_STORAGE = frozenset(
+    {errno.EIO, errno.EROFS, errno.EACCES, errno.ENOTCONN, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT}
+)
+"""Errors of a storage that may be well again later: a volume is mounted again, a disk or a network recovers. A request
+is answered with 503, and a job waits. StoreAway (app/storage/identity.py) is one of them."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 
@@ -184,7 +189,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def is_disk_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return error.errno in FULL_STORAGE
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether the storage may be well again later, so that the same work is worth another try."""
+    return error.errno in FULL_STORAGE | FAILING_STORAGE
 
 
 def install_handlers(app: FastAPI) -> None:

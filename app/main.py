@@ -36,7 +36,7 @@ from app.predictions import endpoints as predictions
 from app.predictions.model_cache import ModelCache
 from app.predictions.open_inference import endpoints as inference
 from app.predictions.shadow import Shadows
-from app.storage import BlobStore
+from app.storage.identity import open_store
 from app.web import idempotency
 from app.web.browser import HeadRequests, add_docs
 from app.web.context import Context, set_context
@@ -55,10 +55,10 @@ optimum, recomputed independently of the solver that found it.
 def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     database = Database(settings.resolved_database_url)
-    blobs = BlobStore(settings.data_dir)
+    blobs = open_store(settings.data_dir, database)
     parser_pool = ParserPool(settings.data_dir, settings.max_upload_bytes)
     parse_queue = ParseQueue(settings, database, blobs, parser_pool)
-    parts = PartFiles(settings.data_dir)
+    parts = PartFiles(settings.data_dir, blobs.check)
     context = Context(settings, database, blobs, readers_warm=lambda: parser_pool.warm)
     inspector, event_feed = Inspector(settings, database, blobs, parser_pool), EventFeed(settings, database)
     for part in (parse_queue, parts, inspector, event_feed, exports.Conversions()):

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from app.db.migrate import is_current
 from app.errors import AppError
+from app.storage.identity import StoreAway
 from app.web.context import Context, InContext
 
 router = APIRouter(tags=["health"])
@@ -38,7 +39,10 @@ async def livez() -> Liveness:
     responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
 )
 def readyz(response: Response, context: InContext) -> Readiness:
-    """Database and storage writable, schema current, parser compiled, not about to end; `training` beside it."""
+    """Database writable, schema current, storage the right one and writable, parser compiled, not about to end.
+
+    `training` says whether jobs are taken.
+    """
     found = readiness(context)
     response.status_code = 200 if found.status == "ready" else 503
     return found
@@ -66,6 +70,8 @@ def _training(context: Context) -> Literal["ok", "compiling", "elsewhere"]:
 def _outcome(check: Callable[[], str | None]) -> str:
     try:
         return check() or "ok"
+    except StoreAway as error:
+        return f"failed: {error.strerror}"
     except AppError as error:
         return f"failed: {error.detail}"
     except Exception as error:

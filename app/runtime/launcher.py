@@ -249,12 +249,13 @@ def _in_child(
 
 
 def _prepare_database(settings: Settings) -> bool:
-    """Bring the schema up to date; returns whether an API key exists."""
+    """Bring the schema up to date and look at the store; returns whether an API key exists."""
     from app.db import Database
     from app.db.migrate import UnknownRevision, upgrade
     from app.db.outages import unreachable
     from app.errors import DatabaseUnavailable
     from app.keys import repository as keys
+    from app.storage.identity import StoreIdentity
 
     database = Database(settings.resolved_database_url)
     try:
@@ -263,6 +264,10 @@ def _prepare_database(settings: Settings) -> bool:
         raise SystemExit(f"hyperplane: {error}") from error
     except DatabaseUnavailable as error:
         raise SystemExit(unreachable(settings.resolved_database_url, error)) from error
+    try:
+        StoreIdentity(database, settings.data_dir).check()
+    except OSError as error:  # it may come back: until then /readyz says so, and jobs wait
+        print(f"hyperplane: not ready: {error.strerror}", file=sys.stderr)
     with database.read() as session:
         has_key = keys.any_active(session)
     database.close()

@@ -13,7 +13,7 @@ from app.config import MIB, Settings
 from app.db import Database
 from app.db.job_state import StopReason, stronger
 from app.jobs.repository import Claim
-from app.storage import BlobStore
+from app.storage.identity import open_store
 from app.system import resources
 from app.worker import kernels
 from app.worker.executor import execute
@@ -34,9 +34,10 @@ def serve(pipe: Connection, settings: Settings, threads: int) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s worker %(process)d %(message)s")
     resources.offer_as_victim()
     resources.give_back_freed_memory()
+    database = Database(settings.resolved_database_url)
     context = WorkerContext(
-        Database(settings.resolved_database_url),
-        BlobStore(settings.data_dir),
+        database,
+        open_store(settings.data_dir, database),
         threads,
         settings.checkpoint_seconds,
         settings.storage_patience_seconds,

@@ -41,8 +41,8 @@ class Proof(NamedTuple):
     """One for each of the problems that were solved."""
 
 
-def write_proof(blobs: BlobStore, result: SolveResult, *, with_weights: bool) -> tuple[str, int] | None:
-    """Its blob and size; None if it would be too large to keep. `with_weights`: the model has them in other units."""
+def encode_proof(result: SolveResult, *, with_weights: bool) -> bytes | None:
+    """The file; None if it would be too large to keep. `with_weights`: the model has them in other units."""
     own = [Weights(result.coef, result.intercept)]
     if result.per_class is not None:
         own = [Weights(*one) for one in zip(result.coef, np.asarray(result.intercept).tolist(), strict=True)]
@@ -55,10 +55,9 @@ def write_proof(blobs: BlobStore, result: SolveResult, *, with_weights: bool) ->
     if _size(arrays) > MOST_BYTES:
         return None
     metadata = {"format": "hyperplane-proof", "version": "1", "problems": str(len(result.bounding))}
-    content = safetensors.numpy.save(
+    return safetensors.numpy.save(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata=metadata
     )
-    return blobs.put(content), len(content)
 
 
 def read_proof(blobs: BlobStore, sha256: str, problems: int, n_rows: int, weights: Weights) -> Proof:

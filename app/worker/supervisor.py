@@ -24,7 +24,8 @@ from app.ids import new_id
 from app.jobs import lease, queue
 from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim, Room
-from app.storage import BlobStore, ownership
+from app.storage import ownership
+from app.storage.identity import open_store
 from app.system import resources
 from app.system.forkserver import FOR_TRAINING, start_forkserver
 from app.system.readiness import WorkersReady
@@ -39,6 +40,7 @@ KILL_AFTER_SECONDS = 5.0  # a process that does not react to a stop for this lon
 SWEEP_EVERY_SECONDS = 600.0
 REQUEST_LOOK_SECONDS = 0.3
 DATABASE_PAUSE_SECONDS = 1.0
+STORAGE_LOOK_SECONDS = 1.0  # while the store is away: how soon jobs start after it is back
 BLIND_LOOK_SECONDS = 5.0  # for work that nothing gave a sign of
 
 Outcome = Callable[[Any, Claim], None]
@@ -69,7 +71,7 @@ class Supervisor:
         self._sign = sign or WorkersReady()
         self._database = Database(settings.resolved_database_url)
         self._doorbell = Doorbell(self._database, settings.poll_seconds, wake_fd)
-        self._blobs = BlobStore(settings.data_dir)
+        self._blobs = open_store(settings.data_dir, self._database)
         self._id = lease.owner_of(resources.memory_name(), new_id("wrk"))
         self._processes = multiprocessing.get_context("forkserver")
         self._threads = settings.threads_a_worker
@@ -86,6 +88,8 @@ class Supervisor:
         self._database_back_at = 0.0
         self._judge_from = 0.0
         """One lease after the database was last away: until then, workers may be alive and not have renewed theirs."""
+        self._storage_look = Every(STORAGE_LOOK_SECONDS)
+        self._storage_failed = False
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain: running jobs go back to the queue."""
@@ -256,6 +260,9 @@ class Supervisor:
         with self._database.read() as session:
             if not lease.is_waiting(session, self._room(session)):
                 return
+        if not self._storage_is_here():
+            self._blind_look.hurry()
+            return
         for slot in self._slots:
             if slot.idle:
                 with self._database.write() as session:
@@ -268,16 +275,28 @@ class Supervisor:
     def _room(self, session: Session, *, lock: bool = False) -> Room:
         return lease.room(session, self._id, self._settings.memory_budget_bytes, self._claims(), lock=lock)
 
-    def _delete_unowned(self) -> None:
-        with self._database.read() as session:
-            owned = ownership.owners(session)
+    def _storage_is_here(self) -> bool:
+        """Whether jobs would find their files; they stay in the queue where they would not."""
+        if self._storage_failed and not self._storage_look.due():
+            return False
         try:
-            freed = self._blobs.sweep(owned, self._settings.sweep_grace_seconds)
+            self._blobs.check()
+        except OSError as error:
+            if not self._storage_failed:
+                log.warning("jobs wait for the storage: %s", error)
+            self._storage_failed = True
+            return False
+        if self._storage_failed:
+            log.info("the storage is back")
+        self._storage_failed = False
+        return True
+
+    def _delete_unowned(self) -> None:
+        try:
+            if freed := ownership.sweep(self._database, self._blobs, self._settings.sweep_grace_seconds):
+                log.info("swept %d bytes that nobody owned", freed)
         except OSError as error:  # a storage that fails: the next sweep deletes what this one left
             log.warning("the sweep of files that nobody owns ended early: %s", error)
-            return
-        if freed:
-            log.info("swept %d bytes that nobody owned", freed)
 
     def _stop(self, claims: Sequence[Claim], reason: StopReason) -> None:
         for slot in self._slots:

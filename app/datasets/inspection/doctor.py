@@ -33,7 +33,7 @@ REMEDIES = {  # of what the readers warn about: how bad it is, and what to do
 
 def examine(files: ArrayFiles, facts: Facts, statistics_sha256: str) -> list[Finding]:
     """Everything that is found, worst first."""
-    figures = BlobStore(files.blob_root).map_array(statistics_sha256)
+    figures = BlobStore(files.blob_root, create=False).map_array(statistics_sha256)
     findings = [*_class_findings(facts), *_column_findings(figures, facts)]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         findings += find_leaks(files, facts, figures)

@@ -26,7 +26,7 @@ from app.db import Database
 from app.db.tables import DatasetRow
 from app.errors import invalid_field
 from app.storage import BlobStore
-from app.storage.ownership import own_existing
+from app.storage.ownership import own
 from app.tabular.frame import Column, Frame
 from app.tabular.types import Array
 
@@ -130,7 +130,7 @@ class Inspector:
         def keep() -> None:
             with self._database.write() as session:
                 if repository.set_statistics(session, dataset.id, sha256):
-                    own_existing(session, self._blobs, dataset.id, {sha256: size})
+                    own(session, self._blobs, dataset.id, {sha256: size})
 
         await run_in_threadpool(keep)
         return sha256

@@ -51,7 +51,7 @@ def compute(files: ArrayFiles) -> tuple[str, int]:
             _describe_dense(files, figures)
         deviations = np.sqrt(figures["std"] / figures["count"])
         figures["std"] = np.where(np.isnan(figures["mean"]), np.nan, deviations)
-    blobs = BlobStore(files.blob_root)
+    blobs = BlobStore(files.blob_root, create=False)
     sha256 = blobs.put_array(figures)
     return sha256, blobs.size(sha256)
 

@@ -1,7 +1,11 @@
 """Reading received files: beside the request while it waits, in the background after that, by whoever is alive.
 
 A dataset that is `processing` belongs to one API process by lease and attempt. The caretaker of that
-process renews the lease; the caretaker of any process takes over a dataset whose lease has run out.
+process renews the lease; the caretaker of any process takes over a dataset whose lease has run out. A process never
+takes over what it reads itself: after a pause longer than the lease its own readers are alive. Nor does it take over
+anything in the first round after such a pause, so that other processes that were paused with it can renew theirs.
+
+While the storage fails, a file that was acknowledged is read again and again, with back-off: it is not invalid.
 """
 
 import asyncio
@@ -25,12 +29,15 @@ from app.datasets.service import MAX_ATTEMPTS, OnInsert, Received
 from app.db import Database
 from app.db.outages import DATABASE_ERRORS
 from app.db.tables import DatasetRow
-from app.errors import AppError, StorageFull, Unavailable, is_disk_full
+from app.errors import AppError, StorageFull, Unavailable, is_disk_full, is_passing
 from app.storage import BlobStore
 from app.storage.ownership import BlobsGone, reclaim
 from app.web.long_poll import wait_for
 
 log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+"""Between two tries to read a file while the storage fails. Longer: less load on it, and a later end."""
 
 GONE = "Files that this one shares were deleted at this moment; send it again."
 
@@ -64,6 +71,7 @@ class ParseQueue:
         When this returns or raises, the caller may delete its file: what is read is the blob that it became.
         """
         if known := await run_in_threadpool(service.find_known, self._database, received):
+            await self._repair(file, received, known)
             return known, True
         await run_in_threadpool(self._blobs.adopt, file, received.sha256)
         reading = asyncio.create_task(self._read(received))
@@ -81,18 +89,32 @@ class ParseQueue:
             if not in_background:
                 self._discard(reading)
         if in_background:
-            self._finish_later(Claim(dataset.id, dataset.attempt), reading)
+            self._finish_later(Claim(dataset.id, dataset.attempt), received, reading)
         return dataset, was_known
+
+    async def _repair(self, file: Path, received: Received, known: DatasetRow) -> None:
+        """Sending a file again replaces what is damaged of its dataset; whole files are only read."""
+        damaged = await run_in_threadpool(service.damaged_files, self._blobs, known)
+        if received.sha256 in damaged:
+            await run_in_threadpool(self._blobs.adopt, file, received.sha256)
+        if damaged - {received.sha256}:
+            log.warning("%s: %d damaged file(s), reading it again", known.id, len(damaged))
+            parsed = await self._read(received)
+            await run_in_threadpool(service.settle_repaired, self._database, self._blobs, known, parsed)
 
     async def take_care(self, *upkeep: Upkeep) -> None:
         """Until cancelled: renew our leases, take over what silent processes left, and keep the house in order."""
-        duties: tuple[Upkeep, ...] = (self._renew, partial(service.forget_expired, self._database), *upkeep)
+        duties: tuple[Upkeep, ...] = (partial(service.forget_expired, self._database), *upkeep)
+        last_round = time.time()
         while True:
+            was_paused = time.time() - last_round > self._settings.lease_seconds
+            last_round = time.time()
             try:
-                for duty in duties:  # first our own leases: no one takes over what is being read here
-                    await run_in_threadpool(duty)
-                for claim in await run_in_threadpool(self._take_over):
+                await run_in_threadpool(self._renew)  # first our own leases: no one takes over what is being read here
+                for claim in [] if was_paused else await run_in_threadpool(self._take_over):
                     await self._read_again(claim)
+                for duty in duties:
+                    await run_in_threadpool(duty)
             except DATABASE_ERRORS as error:
                 log.warning("the upkeep of datasets waits: %s", error)
                 self._take_over_from = time.monotonic() + self._settings.lease_seconds
@@ -132,12 +154,10 @@ class ParseQueue:
         except BlobsGone:
             raise Unavailable(GONE) from None
 
-    def _finish_later(self, claim: Claim, reading: asyncio.Task[Parsed]) -> None:
+    def _finish_later(self, claim: Claim, received: Received, reading: asyncio.Task[Parsed]) -> None:
         async def finish() -> None:
             try:
-                settle = await self._outcome(claim, reading)
-                if settle is not None:
-                    await run_in_threadpool(settle)
+                await self._finish(claim, received, reading)
             except (*DATABASE_ERRORS, OSError, BlobsGone) as error:  # when the lease has run out, somebody tries again
                 log.warning("%s could not be finished: %s", claim.dataset_id, error)
             finally:
@@ -145,17 +165,33 @@ class ParseQueue:
 
         self._reading[claim] = asyncio.create_task(finish())
 
-    async def _outcome(self, claim: Claim, reading: asyncio.Task[Parsed]) -> Callable[[], None] | None:
-        """What is to be written about a claimed dataset; None: nothing, somebody else will."""
-        try:
-            parsed = await reading
-        except AppError as error:
-            return None if self._stopping else self._invalid(claim, error)
-        except OSError as error:
-            if not is_disk_full(error):
-                raise
-            return self._invalid(claim, StorageFull("The disk was full when the file was read; send it again."))
-        return partial(service.settle_ready, self._database, self._blobs, claim, parsed)
+    async def _finish(self, claim: Claim, received: Received, reading: asyncio.Task[Parsed]) -> None:
+        """Write down what came of reading a claimed dataset. While the storage fails, read it again."""
+        waited, pause = 0.0, FIRST_PAUSE_SECONDS
+        while True:
+            reason: Exception
+            try:
+                parsed = await reading
+                await run_in_threadpool(service.settle_ready, self._database, self._blobs, claim, parsed)
+                return
+            except AppError as error:
+                if not self._stopping:
+                    await run_in_threadpool(self._invalid(claim, error))
+                return
+            except BlobsGone as error:
+                reason = error
+            except OSError as error:
+                reason = explained = await run_in_threadpool(self._blobs.explain, error)
+                if self._stopping or not is_passing(explained):
+                    raise
+                if is_disk_full(explained) and waited >= self._settings.storage_patience_seconds:
+                    full = StorageFull("The disk was full when the file was read; send it again.")
+                    await run_in_threadpool(self._invalid(claim, full))
+                    return
+            log.warning("%s: reading it again in %.0f s: %s", claim.dataset_id, pause, reason)
+            await asyncio.sleep(pause)
+            waited, pause = waited + pause, min(2.0 * pause, LONGEST_PAUSE_SECONDS)
+            reading = asyncio.create_task(self._read(received))
 
     def _invalid(self, claim: Claim, error: AppError) -> Callable[[], None]:
         return partial(service.settle_invalid, self._database, self._blobs, claim, error)
@@ -172,7 +208,7 @@ class ParseQueue:
                 return service.received_again(session, claim)
 
         if received := await run_in_threadpool(look):
-            self._finish_later(claim, asyncio.create_task(self._read(received)))
+            self._finish_later(claim, received, asyncio.create_task(self._read(received)))
 
     def _renew(self) -> None:
         if claims := list(self._reading):
@@ -186,7 +222,8 @@ class ParseQueue:
             if not any_silent(session):  # a look is cheaper than SQLite's write lock
                 return []
         with self._database.write() as session:
-            return claim_silent(session, self._settings.lease_seconds)
+            alive = {claim.dataset_id for claim in list(self._reading)}
+            return claim_silent(session, self._settings.lease_seconds, alive)
 
     def _discard(self, reading: asyncio.Task[Parsed]) -> None:
         """Nobody wants the outcome, but a task that is not held may be collected before its end."""

@@ -7,6 +7,7 @@ need (`Upload-Length`, `Upload-Metadata`, `Tus-Resumable`).
 import base64
 import binascii
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from app.datasets.uploads.schemas import Upload
 from app.db.tables import UploadRow
 from app.errors import AppError, Unparsable, UnsupportedMediaType, problems
 from app.names import Name
+from app.storage.blobs import UntrustedBytes
 from app.web.context import Context, InContext, context_of
 from app.web.idempotency import InOnce
 from app.web.validation import label_parameters
@@ -72,8 +74,9 @@ async def create_upload(
     labels = label_parameters(request)
 
     def begin() -> Upload:
+        parts, settings = _parts(request), context.settings
+        parts.check()  # before the transaction: it may write
         with once.write() as session:
-            parts, settings = _parts(request), context.settings
             upload = service.begin(session, parts, settings, kind.format, options, name, labels, upload_length)
             _tell(request, response, upload)
             response.headers["Location"] = f"/v1/uploads/{upload.id}"
@@ -165,16 +168,19 @@ async def _append(context: Context, upload: UploadRow, part: Part, stream: Async
             if len(buffer) >= WRITE_BYTES:
                 await run_in_threadpool(write, durably=part.offset - part.durable_offset >= SYNC_BYTES)
     finally:
-        await run_in_threadpool(write, durably=True)
+        if part.is_trusted:
+            await run_in_threadpool(write, durably=True)
 
 
 async def _complete(
     request: Request, response: Response, context: Context, upload: UploadRow, part: Part, prefer: str | None
 ) -> Dataset:
-    received = await run_in_threadpool(service.seal, context.database, upload, part)
     parts = _parts(request)
+    async with _only_trusted(context, parts, upload.id):
+        received = await run_in_threadpool(service.seal, context.database, upload, part)
     try:
-        dataset = await create_from(request, response, part.path, received, prefer)
+        async with _only_trusted(context, parts, upload.id):
+            dataset = await create_from(request, response, part.path, received, prefer)
     except AppError as error:
         if error.status < 500:  # it will not become a dataset, however often it is tried
             await run_in_threadpool(service.abandon, context.database, parts, upload.id)
@@ -182,6 +188,16 @@ async def _complete(
     await run_in_threadpool(service.complete, context.database, parts, upload.id, dataset.id)
     response.headers["Upload-Complete"] = "?1"
     return dataset
+
+
+@asynccontextmanager
+async def _only_trusted(context: Context, parts: PartFiles, upload_id: str) -> AsyncIterator[None]:
+    """An upload whose file could not be made durable begins again: a second try would believe bytes that are lost."""
+    try:
+        yield
+    except UntrustedBytes:
+        await run_in_threadpool(service.begin_again, context.database, parts, upload_id)
+        raise
 
 
 def _parts(request: Request) -> PartFiles:

@@ -93,7 +93,7 @@ async def import_model(
 
     def register() -> Model:
         with once.write() as session:
-            row = imported.register(session)
+            row = imported.register(session, context.blobs)
             response.headers["Location"] = f"/v1/models/{row.id}"
             return once.answer(show(session, row))
 

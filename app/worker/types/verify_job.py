@@ -4,6 +4,7 @@ On request it also writes the rows as the solver saw them, for the stand-alone v
 """
 
 import zipfile
+from functools import partial
 from typing import IO, Any, cast
 
 import numpy as np
@@ -44,13 +45,15 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     if (reason := stop_reason()) not in (None, "finish"):
         raise Stopped(reason)
     figures = {name: outcome[name] for name in ("primal", "dual_bound", "relative_gap")}
+    write_rows = partial(_write_rows, context.blobs, as_trained(subject.file, work.train)[0], work.task)
     if VerifyRequest.model_validate(subject.job.spec).rows:
-        outcome["output"] = _write_rows(context.blobs, as_trained(subject.file, work.train)[0], work.task)
+        outcome["output"] = write_rows()
     with context.database.write() as session:
         queue.succeed(session, claim, subject.model.id, outcome, **figures)
         if output := outcome.get("output"):
-            ownership.lock(session)
-            ownership.own(session, claim.job_id, {output["sha256"]: output["bytes"]})
+            # Equal rows of another job may be deleted meanwhile.
+            sizes = {output["sha256"]: output["bytes"]}
+            ownership.own(session, context.blobs, claim.job_id, sizes, {output["sha256"]: write_rows})
 
 
 def _verdict(context: WorkerContext, subject: Subject, work: Work, card: dict[str, Any]) -> dict[str, Any]:

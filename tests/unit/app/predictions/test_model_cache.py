@@ -12,7 +12,7 @@ from app.models import service as models
 from app.predictions import model_cache
 from app.predictions.model_cache import ModelCache
 from app.storage import BlobStore
-from tests.support.builders import migrated_database, model_bytes, model_row, queued_jobs
+from tests.support.builders import ANY_BLOBS, migrated_database, model_bytes, model_row, queued_jobs
 from tests.support.serving import wait_until
 
 MODEL_BYTES = len(model_bytes([0.0]))
@@ -34,7 +34,7 @@ def add(database: Database, blobs: BlobStore, name: str, weight: float) -> str:
     (job_id,) = queued_jobs(database, [0])
     row = model_row(job_id, name=name, blob=blobs.put(model_bytes([weight])))
     with database.write() as session:
-        models.register(session, row, blob_bytes=MODEL_BYTES)
+        models.register(session, ANY_BLOBS, row, blob_bytes=MODEL_BYTES)
     return row.id
 
 
