@@ -14,7 +14,7 @@ from numba import njit
 
 from solvers.certificates.balance import balanced
 from solvers.certificates.evaluation import Evaluation, certificate_of, evaluation_of, read_products
-from solvers.certificates.rounding import BLOCK, Precision, add_total
+from solvers.certificates.rounding import BLOCK, LEAST_COST, Precision, add_total
 from solvers.certificates.slack_terms import loss_of, most_loss_of, share_of, term_of, totals_of
 from solvers.data.rows import read_only
 from solvers.linalg.compensated import two_sum
@@ -103,9 +103,10 @@ _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carr
 
 @njit(cache=True, nogil=True)
 def _move_into_domain(alpha: Array, signs: Array, costs: Array, is_capped: bool, out: Array) -> None:
-    """out[i] = y_i alpha_i with alpha_i in [0, C_i], or where it is not capped, in [0, inf) if the row has a cost."""
+    """out[i] = y_i alpha_i with alpha_i in [0, C_i], or where it is not capped, in [0, inf) if the row has a cost that
+    can be divided by."""
     for i in range(alpha.size):
-        top = costs[i] if is_capped else (np.inf if costs[i] > 0.0 else 0.0)
+        top = costs[i] if is_capped else (np.inf if costs[i] >= LEAST_COST else 0.0)
         out[i] = signs[i] * min(max(alpha[i], 0.0), top)
 
 
@@ -148,7 +149,7 @@ def _sum_block(
         slack, C, a = slacks[i], costs[i], abs(signed[i])
         error = of_size * sizes[i] + (of_all + of_slack * abs(slack))
         share, conjugate = share_of(p, C, a)
-        losses += loss_of(p, C, slack)
+        losses += loss_of(p, C, slack) + 0.0 * slack  # a slack that is not finite makes the sum so
         most += most_loss_of(p, C, slack + error)
         least += loss_of(p, C, slack - error)
         terms += term_of(p, C, a, share, conjugate, slack)

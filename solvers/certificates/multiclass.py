@@ -21,7 +21,7 @@ import numpy as np
 
 from solvers.certificates.circulation import balanced_shares
 from solvers.certificates.evaluation import Evaluation, certificate_of, length_at_most, read_scores, read_weights
-from solvers.certificates.rounding import LEAST, UNIT, Precision, above, below, compensated_sum, gamma
+from solvers.certificates.rounding import LEAST, LEAST_COST, UNIT, Precision, above, below, compensated_sum, gamma
 from solvers.data.rows import read_only
 from solvers.linalg.types import Floats
 from solvers.method import Point
@@ -29,9 +29,6 @@ from solvers.problem.problems import MulticlassProblem
 from solvers.result import Certificate
 
 __all__ = ["balanced_dual_point", "certify_multiclass"]
-
-LEAST_COST = 1e-290
-"""A row of a smaller cost gets no share: scaling its shares could round them up past its cost."""
 
 
 def certify_multiclass(
@@ -115,9 +112,9 @@ def balanced_dual_point(problem: MulticlassProblem, point: Point) -> Floats | No
     """The dual point that the certificate makes of the one given if the bias is free."""
     if point.alpha is None:
         return None
-    violations, _ = _violations_and_sizes(problem, point.coef, np.asarray(point.intercept), is_compensated=False)
-    shares = balanced_shares(problem, _feasible_shares(problem, point.alpha), violations)
-    return _signed(problem, shares)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
+        violations, _ = _violations_and_sizes(problem, point.coef, np.asarray(point.intercept), is_compensated=False)
+        return _signed(problem, balanced_shares(problem, _feasible_shares(problem, point.alpha), violations))
 
 
 def _signed(problem: MulticlassProblem, shares: Floats) -> Floats:

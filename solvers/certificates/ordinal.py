@@ -79,6 +79,8 @@ def _evaluate(problem: OrdinalProblem, coef: Floats, planes: Planes, is_compensa
         rounding = (4.0 * of_scores * problem.total_cost + of_counts) * (1.0 + gamma(data.n_rows + 8))
         losses = max(0.0, own.loss), max(0.0, own.loss) + rounding, max(0.0, own.loss - rounding)
     norm = 0.5 * compensated_sum(read_only(coef * coef))
+    if not np.isfinite(scores).all():
+        losses = math.inf, math.inf, 0.0  # the order of such scores means nothing
 
     # The sum of the multipliers is at most 1 also in exact arithmetic.
     multipliers = np.maximum(planes.multipliers, 0.0)

@@ -15,7 +15,7 @@ from numba import njit
 
 from solvers.certificates.balance import balanced
 from solvers.certificates.evaluation import Evaluation, certificate_of, evaluation_of, read_products
-from solvers.certificates.rounding import BLOCK, SUM_ERROR, Precision, add_total
+from solvers.certificates.rounding import BLOCK, LEAST_COST, SUM_ERROR, Precision, add_total
 from solvers.certificates.slack_terms import loss_of, most_loss_of, share_of, term_of, totals_of
 from solvers.data.rows import read_only
 from solvers.linalg.compensated import two_sum
@@ -85,7 +85,7 @@ def _feasible(problem: RegressionProblem, beta: Floats) -> Floats:
     costs = problem.costs
     if beta.shape != costs.shape:
         raise ValueError(f"a dual point of shape {beta.shape} for {costs.size} rows")
-    top = costs if problem.spec.exponent == 1.0 else np.where(costs > 0.0, np.inf, 0.0)
+    top = costs if problem.spec.exponent == 1.0 else np.where(costs >= LEAST_COST, np.inf, 0.0)
     beta = np.clip(beta, -top, top)
     return balanced(beta) if problem.spec.bias == "free" else beta
 
@@ -158,7 +158,7 @@ def _sum_block(
         share, conjugate = share_of(p, C, a)
         loss_there = loss_of(p, C, other)
         most_there = most_loss_of(p, C, other + of_other)
-        losses += loss_of(p, C, slack) + loss_there
+        losses += loss_of(p, C, slack) + loss_there + 0.0 * slack  # a slack that is not finite makes the sum so
         most += most_loss_of(p, C, slack + error) + most_there
         least += loss_of(p, C, slack - error) + loss_of(p, C, other - of_other)
         terms += term_of(p, C, a, share, conjugate, slack) + loss_there
