@@ -77,7 +77,8 @@ def _evaluate(problem: OrdinalProblem, coef: Floats, planes: Planes, is_compensa
         of_scores = float((errors + precision.slack * (np.abs(scores) + 1.0)).max())
         of_counts = count_error * (own.level + float((own.magnitudes * np.abs(scores)).sum()))
         rounding = (4.0 * of_scores * problem.total_cost + of_counts) * (1.0 + gamma(data.n_rows + 8))
-        losses = max(0.0, own.loss), max(0.0, own.loss) + rounding, max(0.0, own.loss - rounding)
+        loss = max(own.loss, 0.0)  # in this order NaN stays NaN
+        losses = loss, loss + rounding, max(0.0, loss - rounding)
     norm = 0.5 * compensated_sum(read_only(coef * coef))
     if not np.isfinite(scores).all():
         losses = math.inf, math.inf, 0.0  # the order of such scores means nothing

@@ -21,6 +21,7 @@ from solvers.linalg.compensated import two_sum
 from solvers.linalg.types import Array
 
 __all__ = [
+    "BLOCK",
     "LEAST",
     "LEAST_COST",
     "SUM_ERROR",
@@ -31,16 +32,16 @@ __all__ = [
     "below",
     "compensated_sum",
     "gamma",
+    "squared_lengths",
 ]
-__all__ += ["squared_lengths"]
 
 UNIT = 2.0**-53
 """The largest relative error of one rounded operation."""
 LEAST = 2.0**-1074
 """The smallest positive double: what an operation that underflows can lose."""
 LEAST_COST = 1e-290
-"""A row of a smaller cost gets no share in a dual point that is scaled or divided by its cost: subnormal numbers have no
-relative error, so that the result could leave the domain. What the bound loses is far below 2^-900."""
+"""A row of a smaller cost gets no share in a dual point that is scaled or divided by its cost: subnormal numbers have
+no relative error, so that the result could leave the domain. What the bound loses is far below 2^-900."""
 BLOCK = 256
 """Terms that are added plainly before their sum joins a compensated total. Larger blocks cost a wider error term
 (BLOCK * 2^-53 of the sum); smaller ones are slower."""
