@@ -21,7 +21,6 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url, select
-from sqlalchemy.exc import DBAPIError
 
 from app.admin.integrity import verify_storage
 from app.config import Settings
@@ -31,6 +30,7 @@ from app.datasets.reading.parse import parse
 from app.datasets.service import Received
 from app.db import Database
 from app.db.tables import DatasetRow, JobRow, ModelRow
+from app.errors import DatabaseUnavailable
 from app.jobs import lease
 from app.jobs import service as jobs
 from app.jobs.admission import Admission
@@ -260,7 +260,7 @@ def _stopped_then(act: Act, settings: Settings) -> None:
     executor.FIRST_PAUSE_SECONDS = 0.01
     try:
         act.do(Database(settings.resolved_database_url), settings)
-    except (OSError, DBAPIError, TransientFailure):  # how a client or the supervisor hears of it
+    except (OSError, DatabaseUnavailable, TransientFailure):  # how a client or the supervisor hears of it
         os._exit(REFUSED)
     os._exit(0)
 

@@ -18,6 +18,7 @@ def test_no_solution_of_a_hostile_problem_has_a_false_certificate(part):
     for seed in range(part, SOLUTIONS, PARTS):
         judge_solution(seed, judged)
     assert judged.faults == []
+    assert judged.counts["loose primal value"] == 0
     assert judged.counts["converged"] > SOLUTIONS / PARTS / 2
 
 

@@ -20,7 +20,7 @@ from solvers.problem.labels import read_labels
 from solvers.problem.problems import rank_thresholds
 from solvers.problem.spec import BIASES, resolve_spec
 from tests.support.solver_problems import Case, cases, examples
-from tests.support.solver_reference import plain_dual, plain_primal, reference_interval
+from tests.support.solver_reference import best_multiple, plain_dual, plain_primal, reference_interval
 from tests.support.stated_problems import problem_of
 
 LOSSES = ["hinge", "squared_hinge", "hinge_p"]
@@ -40,14 +40,6 @@ def feasible_alpha(dense, random):
         up, down = alpha[positive].sum(), alpha[~positive].sum()
         alpha[positive if up > down else ~positive] *= min(up, down) / max(up, down) if max(up, down) > 0 else 0.0
     return alpha
-
-
-def best_multiple(dual):
-    """The largest of dual(t), t in [0, 1], which is quadratic in t."""
-    linear = 4.0 * dual(0.5) - dual(1.0)
-    curved = linear - dual(1.0)
-    best = min(1.0, max(0.0, 0.5 * linear / curved)) if curved > 0.0 else 1.0
-    return max(0.0, dual(1.0), dual(best))
 
 
 @every_choice

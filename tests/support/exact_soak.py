@@ -10,7 +10,7 @@ import solvers
 from solvers.certificates import certify
 from solvers.method import Planes, Point
 from solvers.problem.problems import BinaryProblem, MulticlassProblem, OrdinalProblem
-from tests.support.exact import at_most, exact, exact_squared_hinge_optimum, faults_of, primal, ulps
+from tests.support.exact import at_most, exact, exact_squared_hinge_optimum, faults_of, is_loose, primal, ulps
 from tests.support.hostile_problems import hostile_problem
 
 TOL, MOST_PASSES = 1e-6, 60
@@ -54,6 +54,7 @@ def judge_solution(seed, judged):
     certificate = result.certificate
     value = primal(problem, point.coef, point.intercept)
     judged.note_excess(certificate.dual_bound, value)
+    judged.counts["loose primal value"] += is_loose(problem, point, certificate)
     faults = []
     if result.converged != (certificate.relative_gap is not None and certificate.relative_gap <= TOL):
         faults.append(f"status {result.status} with a relative gap of {certificate.relative_gap}")

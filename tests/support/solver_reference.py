@@ -61,6 +61,14 @@ def plain_primal(problem, w, b):
     return 0.5 * w @ w + bias_term + (problem.costs * xi**problem.p).sum()
 
 
+def best_multiple(dual):
+    """The largest of dual(t), t in [0, 1], which is quadratic in t."""
+    linear = 4.0 * dual(0.5) - dual(1.0)
+    curved = linear - dual(1.0)
+    best = min(1.0, max(0.0, 0.5 * linear / curved)) if curved > 0.0 else 1.0
+    return max(0.0, dual(1.0), dual(best))
+
+
 def plain_dual(problem, alpha):
     """D(alpha) of a feasible alpha: sum alpha - sum conj - 1/2 |w(alpha)|^2, straight from the definition."""
     p, costs = problem.p, problem.costs
