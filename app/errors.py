@@ -4,8 +4,9 @@
     ├── Unparsable 400      ├── NotAcceptable 406         ├── BadRange 416
     ├── Unauthorized 401    ├── Conflict 409              ├── Invalid 422
     ├── Forbidden 403       ├── PreconditionFailed 412    ├── Locked 423
-    └── NotFound 404        ├── PayloadTooLarge 413       ├── Unavailable 503
-                            └── UnsupportedMediaType 415  └── StorageFull 507
+    ├── NotFound 404        ├── PayloadTooLarge 413       ├── Unavailable 503
+    ├── RequestTooSlow 408  ├── UnsupportedMediaType 415  └── StorageFull 507
+    └── HeadersTooLarge 431 (both only before a request is complete)
 
 Answers are RFC 9457 problem documents. They never hold a stack trace or the client's raw input.
 """
@@ -130,6 +131,14 @@ class Invalid(AppError):
 
 class Locked(AppError):
     status, code = 423, "locked"
+
+
+class RequestTooSlow(AppError):
+    status, code = 408, "head_too_slow"
+
+
+class HeadersTooLarge(AppError):
+    status, code = 431, "headers_too_large"
 
 
 class Unavailable(AppError):

@@ -10,6 +10,7 @@ import gc
 import socket
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import uvicorn
@@ -18,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.config import Settings
 from app.jobs.events import EventFeed
+from app.runtime.connections import LimitedProtocol, Limits
 from app.web.context import context_of
 from app.web.long_poll import end_waits
 
@@ -34,7 +36,8 @@ class Server(uvicorn.Server):
             app,
             host=settings.host,
             port=settings.port,
-            http=_Protocol,
+            http=cast(Any, partial(_Protocol, Limits.of(settings))),
+            ws="none",
             log_level=settings.log_level if settings.log_level != "info" else "warning",
             access_log=False,
             server_header=False,
@@ -94,7 +97,7 @@ class Server(uvicorn.Server):
                 connection.cycle.keep_alive = False
 
 
-class _Protocol(HttpToolsProtocol):
+class _Protocol(LimitedProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, _WholeAnswers(transport, self.loop)))
 
