@@ -15,7 +15,7 @@ from app.datasets.formats import file_formats
 from app.datasets.inspection.inspector import Inspector, preview, show_column
 from app.datasets.reading.parse_queue import ParseQueue
 from app.datasets.reading.read_options import InReadOptions
-from app.datasets.reading.receive import FILE_BODY, receive_file
+from app.datasets.reading.receive import FILE_BODY, UploadBuffers, receive_file
 from app.datasets.repository import Filters
 from app.datasets.schemas import ColumnStatistics, Dataset, DatasetSummary, Deleted, Issues, Preview, Status, TaskHint
 from app.datasets.service import Received
@@ -25,11 +25,12 @@ from app.names import Name
 from app.web.context import Context, InContext, context_of
 from app.web.file_response import StoredFile
 from app.web.idempotency import InStreamedOnce, Once
-from app.web.long_poll import Wait, preferred_wait, wait_until_done
+from app.web.long_poll import DoneWatch, Wait, preferred_wait, wait_until_done
 from app.web.pagination import InPage, Listing, listing
+from app.web.thread_rooms import FILES, WRITES, RoomRoute
 from app.web.validation import CreatedAfter, label_parameters
 
-router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=RoomRoute)
 
 UPLOAD_WAIT_SECONDS = 10.0
 RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
@@ -65,8 +66,8 @@ async def create_dataset(
     """
     labels = label_parameters(request)
     async with once.claimed():
-        with await run_in_threadpool(context.blobs.stage) as staged:
-            kind = await receive_file(request, staged)
+        with await FILES.run(context.blobs.stage) as staged:
+            kind = await receive_file(request, staged, context.part(UploadBuffers))
             once.understand(staged.sha256)
             options = replace(options, encoding=kind.encoding)
             received = Received(staged.sha256, staged.size, kind.format, options, name, labels)
@@ -95,7 +96,7 @@ async def create_from(
         return answer(show(dataset), known=False)
     shown = show(dataset)
     if not shown["done"]:
-        shown = await wait_until_done(_look(context, dataset.id), seconds)
+        shown = await wait_until_done(context.part(DoneWatch), dataset.id, _look(context, dataset.id), seconds)
     found = answer(shown, known=True)
 
     def keep_found() -> None:
@@ -103,7 +104,7 @@ async def create_from(
             with context.database.write() as session:
                 once.finish(session, found)
 
-    await run_in_threadpool(keep_found)
+    await WRITES.run(keep_found)
     return found
 
 
@@ -128,7 +129,9 @@ def list_datasets(
 @router.get("/{dataset_id}", operation_id="get_dataset", responses=problems(404))
 async def get_dataset(dataset_id: str, context: InContext, wait: Wait = 0) -> Dataset:
     """One dataset; with `wait=N` a long poll. Decide on `done`, then on `status`."""
-    return Dataset.model_validate(await wait_until_done(_look(context, dataset_id), wait))
+    return Dataset.model_validate(
+        await wait_until_done(context.part(DoneWatch), dataset_id, _look(context, dataset_id), wait)
+    )
 
 
 @router.delete("/{dataset_id}", operation_id="delete_dataset", responses=problems(404, 409))

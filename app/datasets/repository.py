@@ -63,6 +63,12 @@ def list_newest(session: Session, limit: int, before_id: str | None, filters: Fi
     return session.scalars(query).all()
 
 
+def unfinished_among(session: Session, dataset_ids: Sequence[str]) -> set[str]:
+    """Those that are still being read."""
+    query = select(DatasetRow.id).where(DatasetRow.id.in_(dataset_ids), DatasetRow.status == "processing")
+    return set(session.scalars(query))
+
+
 def delete(session: Session, dataset: DatasetRow) -> None:
     session.delete(dataset)
 

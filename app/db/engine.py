@@ -24,6 +24,11 @@ from app.db.write_queue import Turns
 
 SAFE_WAL_VERSION = (3, 51, 3)
 LOCK_WAIT_MS = 30_000
+POOL = {"pool_size": 10, "max_overflow": 50}
+"""Connections of one process: 10 stay open. At least as many as threads that may need one (app/web/thread_rooms.py):
+a thread that waits for a connection waits for other requests."""
+RESERVED_POOL = {"pool_size": 2, "max_overflow": 14}
+"""Connections for predictions, keys and health checks only: they do not wait for those of other requests."""
 PATIENCE = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
@@ -60,10 +65,12 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = _with_patience(make_url(url))
-        self.engine = _create_engine(self.url)
+        self.engine = _create_engine(self.url, **POOL)
         self._readers = self.engine.execution_options(sqlite_begin="BEGIN")
         self._turns = Turns() if self.url.get_backend_name() == "sqlite" else None
-        self._lookers = self.engine.execution_options(sqlite_begin=None)
+        self._reserved = _create_engine(self.url, **RESERVED_POOL)
+        self._reserved_readers = self._reserved.execution_options(sqlite_begin="BEGIN")
+        self._lookers = self._reserved.execution_options(sqlite_begin=None)
         self.on_announced: Callable[[], None] | None = None
         """Called after a commit that was announced, where the database itself cannot tell (announcements.py)."""
 
@@ -73,8 +80,14 @@ class Database:
             yield session
 
     @contextmanager
+    def reserved_read(self) -> Iterator[Session]:
+        """`read()` on a reserved connection: for keys and health checks."""
+        with Session(self._reserved_readers, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
     def look(self) -> Iterator[Connection]:
-        """For what is asked while requests come in: a third of the cost of `read()`, each statement for itself."""
+        """A reserved connection for predictions: a third of the cost of `read()`, each statement for itself."""
         with self._lookers.connect() as connection:
             yield connection
 
@@ -101,6 +114,7 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+        self._reserved.dispose()
 
 
 def current_time(session: Session) -> datetime:
@@ -116,12 +130,14 @@ def _with_patience(url: URL) -> URL:
     return url if url.get_backend_name() == "sqlite" else url.set(query={**PATIENCE, **url.query})
 
 
-def _create_engine(url: URL) -> Engine:
+def _create_engine(url: URL, pool_size: int, max_overflow: int) -> Engine:
     # NaN is not JSON: it must fail here, not in a client.
     serialize = partial(json.dumps, allow_nan=False, separators=(",", ":"))
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, json_serializer=serialize, pool_pre_ping=True, pool_size=10, max_overflow=30)
-    engine = create_engine(url, json_serializer=serialize, pool_size=10, max_overflow=30)
+        return create_engine(
+            url, json_serializer=serialize, pool_pre_ping=True, pool_size=pool_size, max_overflow=max_overflow
+        )
+    engine = create_engine(url, json_serializer=serialize, pool_size=pool_size, max_overflow=max_overflow)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

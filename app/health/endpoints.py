@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from app.db.migrate import is_current
 from app.web.context import Context, InContext
+from app.web.thread_rooms import HEALTH
 
 router = APIRouter(tags=["health"])
 
@@ -36,9 +37,9 @@ async def livez() -> Liveness:
     operation_id="readyz",
     responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
 )
-def readyz(response: Response, context: InContext) -> Readiness:
+async def readyz(response: Response, context: InContext) -> Readiness:
     """Database reachable, schema current, storage writable, parser compiled, not about to end; `training` beside it."""
-    found = readiness(context)
+    found = await HEALTH.run(readiness, context)
     response.status_code = 200 if found.status == "ready" else 503
     return found
 
@@ -63,7 +64,7 @@ def _training(context: Context) -> Literal["ok", "compiling", "elsewhere"]:
 
 
 def _ping(context: Context) -> None:
-    with context.database.read() as session:
+    with context.database.reserved_read() as session:
         session.execute(text("SELECT 1"))
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
 
 from fastapi import Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -17,6 +16,7 @@ from app.predictions.rows import Rows
 from app.predictions.shadow import Shadows
 from app.web.context import context_of
 from app.web.media_types import NPY
+from app.web.thread_rooms import MODELS, PREDICTIONS
 
 # A body of this size is parsed and scored in well under a millisecond; larger ones go to a thread. Numbers that need no
 # parsing take less than the way to a thread and back.
@@ -88,7 +88,7 @@ class ModelRequest:
         """Without a thread if it is at hand."""
         served = self._context.part(ModelCache)
         known = served.recall(reference, self._routing_key)
-        return known if known is not None else await run_in_threadpool(served.find, reference, self._routing_key)
+        return known if known is not None else await MODELS.run(served.find, reference, self._routing_key)
 
     async def answer(
         self, reference: str, body: bytes, respond: Callable[[ServedModel], Reply], read: Callable[[Features], Rows]
@@ -96,7 +96,7 @@ class ModelRequest:
         """What the reference's model responds. `read` gives the rows of the body, for its shadow."""
         model = await self.model(reference)
         at_most = INLINE_BINARY_BYTES if self.is_binary else INLINE_BYTES
-        reply = respond(model) if len(body) <= at_most else await run_in_threadpool(respond, model)
+        reply = respond(model) if len(body) <= at_most else await PREDICTIONS.run(respond, model)
         shadows = self._context.part(Shadows)
         shadows.mirror(reference, model, partial(service.judge, read=read), len(body))
         return _Answer(reply)

@@ -29,6 +29,7 @@ from app.storage import BlobStore
 from app.storage.ownership import own_existing
 from app.tabular.frame import Column, Frame
 from app.tabular.types import Array
+from app.web.thread_rooms import WRITES
 
 SHOWN_COLUMNS = 1000
 SHOWN_CHARACTERS = 1000
@@ -132,7 +133,7 @@ class Inspector:
                 if repository.set_statistics(session, dataset.id, sha256):
                     own_existing(session, self._blobs, dataset.id, {sha256: size})
 
-        await run_in_threadpool(keep)
+        await WRITES.run(keep)
         return sha256
 
     async def _find_issues(self, dataset: DatasetRow) -> list[dict[str, Any]]:
@@ -150,7 +151,7 @@ class Inspector:
             with self._database.write() as session:
                 repository.set_issues(session, dataset.id, found)
 
-        await run_in_threadpool(keep)
+        await WRITES.run(keep)
         return found
 
     async def _in_child(self, function: Callable[..., Result], *arguments: Any) -> Result:

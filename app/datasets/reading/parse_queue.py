@@ -28,6 +28,7 @@ from app.errors import AppError, StorageFull, Unavailable, is_disk_full
 from app.storage import BlobStore
 from app.storage.ownership import BlobsGone, reclaim
 from app.web.long_poll import wait_for
+from app.web.thread_rooms import FILES, WRITES
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class ParseQueue:
         """
         if known := await run_in_threadpool(service.find_known, self._database, received):
             return known, True
-        await run_in_threadpool(self._blobs.adopt, file, received.sha256)
+        await FILES.run(self._blobs.adopt, file, received.sha256)
         reading = asyncio.create_task(self._read(received))
         await wait_for(reading, wait_seconds)
         if reading.done():
@@ -86,10 +87,10 @@ class ParseQueue:
         duties: tuple[Upkeep, ...] = (self._renew, partial(service.forget_expired, self._database), *upkeep)
         while True:
             try:
-                for claim in await run_in_threadpool(self._take_over):
+                for claim in await WRITES.run(self._take_over):
                     await self._read_again(claim)
                 for duty in duties:
-                    await run_in_threadpool(duty)
+                    await WRITES.run(duty)
             except DBAPIError as error:
                 log.warning("the database does not answer: %s", error.orig)
             except OSError as error:
@@ -104,7 +105,7 @@ class ParseQueue:
         claims, tasks = list(self._reading), list(self._reading.values())
         if claims:
             await asyncio.wait(tasks, timeout=self._settings.heartbeat_seconds)
-            await run_in_threadpool(service.release, self._database, claims)
+            await WRITES.run(service.release, self._database, claims)
 
     async def _read(self, received: Received) -> Parsed:
         path = self._blobs.path(received.sha256)
@@ -117,14 +118,14 @@ class ParseQueue:
         except FileNotFoundError:  # the same bytes were refused, and deleted, for another request
             raise Unavailable(GONE) from None
         except BaseException:
-            await run_in_threadpool(reclaim, self._database, self._blobs, [received.sha256])
+            await WRITES.run(reclaim, self._database, self._blobs, [received.sha256])
             raise
 
     async def _stored(
         self, store: Callable[..., tuple[DatasetRow, bool]], received: Received, on_insert: OnInsert
     ) -> tuple[DatasetRow, bool]:
         try:
-            return await run_in_threadpool(store, self._database, self._blobs, received, on_insert)
+            return await WRITES.run(store, self._database, self._blobs, received, on_insert)
         except BlobsGone:
             raise Unavailable(GONE) from None
 
@@ -133,7 +134,7 @@ class ParseQueue:
             try:
                 settle = await self._outcome(claim, reading)
                 if settle is not None:
-                    await run_in_threadpool(settle)
+                    await WRITES.run(settle)
             except (DBAPIError, OSError, BlobsGone) as error:  # when the lease has run out, somebody tries again
                 log.warning("%s could not be finished: %s", claim.dataset_id, error)
             finally:
@@ -160,7 +161,7 @@ class ParseQueue:
         log.warning("%s: its reader fell silent, reading it again", claim.dataset_id)
         if claim.attempt > MAX_ATTEMPTS:
             error = AppError(f"Reading this file was begun {MAX_ATTEMPTS} times and never ended.", code="reader_died")
-            await run_in_threadpool(self._invalid(claim, error))
+            await WRITES.run(self._invalid(claim, error))
             return
 
         def look() -> Received | None:

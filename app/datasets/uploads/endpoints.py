@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from app.datasets.endpoints import Prefer, create_from
 from app.datasets.reading.read_options import InReadOptions
-from app.datasets.reading.receive import WRITE_BYTES, declared_kind, media_type_of
+from app.datasets.reading.receive import UploadBuffers, declared_kind, media_type_of
 from app.datasets.schemas import Dataset
 from app.datasets.uploads import service
 from app.datasets.uploads.part_files import Part, PartFiles
@@ -25,9 +24,10 @@ from app.errors import AppError, Unparsable, UnsupportedMediaType, problems
 from app.names import Name
 from app.web.context import Context, InContext, context_of
 from app.web.idempotency import InOnce
+from app.web.thread_rooms import FILES, WRITES, RoomRoute
 from app.web.validation import label_parameters
 
-router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
+router = APIRouter(prefix="/v1/uploads", tags=["uploads"], route_class=RoomRoute)
 
 PART_TYPES = ("application/partial-upload", "application/offset+octet-stream", "application/octet-stream")
 TUS_VERSION = "1.0.0"
@@ -79,7 +79,7 @@ async def create_upload(
             response.headers["Location"] = f"/v1/uploads/{upload.id}"
             return once.answer(Upload.model_validate(service.show(upload, settings)))
 
-    return await run_in_threadpool(begin)
+    return await WRITES.run(begin)
 
 
 @router.get("/{upload_id}", operation_id="get_upload", responses=problems(404))
@@ -131,7 +131,7 @@ async def append_to_upload(
     if media_type_of(request) not in (*PART_TYPES, ""):
         raise UnsupportedMediaType(f"Send {PART_TYPES[0]} as Content-Type of a part.")
     parts = _parts(request)
-    upload, part = await run_in_threadpool(service.open_part, context.database, parts, upload_id, upload_offset)
+    upload, part = await FILES.run(service.open_part, context.database, parts, upload_id, upload_offset)
     with part:
         await _append(context, upload, part, request.stream())
         upload.received = part.offset
@@ -159,27 +159,28 @@ async def _append(context: Context, upload: UploadRow, part: Part, stream: Async
             service.acknowledge(context.database, upload.id, part)
 
     try:
-        async for chunk in stream:
-            service.check_room(upload, context.settings, part.offset + len(buffer) + len(chunk))
-            buffer += chunk
-            if len(buffer) >= WRITE_BYTES:
-                await run_in_threadpool(write, durably=part.offset - part.durable_offset >= SYNC_BYTES)
+        with context.part(UploadBuffers) as buffers:
+            async for chunk in stream:
+                service.check_room(upload, context.settings, part.offset + len(buffer) + len(chunk))
+                buffer += chunk
+                if len(buffer) >= buffers.write_bytes:
+                    await FILES.run(write, durably=part.offset - part.durable_offset >= SYNC_BYTES)
     finally:
-        await run_in_threadpool(write, durably=True)
+        await FILES.run(write, durably=True)
 
 
 async def _complete(
     request: Request, response: Response, context: Context, upload: UploadRow, part: Part, prefer: str | None
 ) -> Dataset:
-    received = await run_in_threadpool(service.seal, context.database, upload, part)
+    received = await FILES.run(service.seal, context.database, upload, part)
     parts = _parts(request)
     try:
         dataset = await create_from(request, response, part.path, received, prefer)
     except AppError as error:
         if error.status < 500:  # it will not become a dataset, however often it is tried
-            await run_in_threadpool(service.abandon, context.database, parts, upload.id)
+            await WRITES.run(service.abandon, context.database, parts, upload.id)
         raise
-    await run_in_threadpool(service.complete, context.database, parts, upload.id, dataset.id)
+    await WRITES.run(service.complete, context.database, parts, upload.id, dataset.id)
     response.headers["Upload-Complete"] = "?1"
     return dataset
 

@@ -15,6 +15,7 @@ from app.models.serving_hooks import Serving
 from app.names import Name
 from app.web.context import Context, InContext
 from app.web.idempotency import InOnce
+from app.web.thread_rooms import WRITES
 from app.web.validation import one_of
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -97,7 +98,7 @@ async def import_model(
             response.headers["Location"] = f"/v1/models/{row.id}"
             return once.answer(show(session, row))
 
-    model = await run_in_threadpool(register)
+    model = await WRITES.run(register)
     context.part(Serving).forget_reference(name)  # its newest version is another one now
     return model
 
