@@ -182,6 +182,10 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in every}
 
 
+class SpaceReserved(OSError):
+    """Writing would leave less disk space than must stay free. `strerror` is the detail for the client."""
+
+
 def is_disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
@@ -214,7 +218,8 @@ def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:
         if is_disk_full(error):
-            return _respond(request, StorageFull("The disk is full; nothing was stored."))
+            reserved = error.strerror if isinstance(error, SpaceReserved) else None
+            return _respond(request, StorageFull(reserved or "The disk is full; nothing was stored."))
         if error.errno in FAILING_STORAGE:
             log.warning("the storage fails: %s", error)
             return _respond(request, Unavailable("The storage does not answer; nothing was stored. Try again."))

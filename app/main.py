@@ -65,13 +65,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     database = Database(settings.resolved_database_url)
     blobs = BlobStore(settings.data_dir)
-    parser_pool = ParserPool(settings.data_dir, settings.max_upload_bytes)
+    parser_pool = ParserPool(settings.data_dir, settings.max_upload_bytes, reserve_bytes=settings.free_space_bytes)
     parse_queue = ParseQueue(settings, database, blobs, parser_pool)
     parts = PartFiles(settings.data_dir)
     context = Context(settings, database, blobs, readers_warm=lambda: parser_pool.warm)
     inspector, event_feed = Inspector(settings, database, blobs, parser_pool), EventFeed(settings, database)
+    buffers = UploadBuffers(settings.data_dir, settings.free_space_bytes)
     watch = DoneWatch(database, {"ds": dataset_rows.unfinished_among, "job": job_rows.unfinished_among})
-    for part in (parse_queue, parts, inspector, event_feed, exports.Conversions(), watch, UploadBuffers()):
+    for part in (parse_queue, parts, inspector, event_feed, exports.Conversions(), watch, buffers):
         context.add(part)
     serve_from(context, ModelCache(database, blobs, settings.model_cache_bytes))
 

@@ -20,6 +20,7 @@ from app.jobs.repository import Filters
 from app.jobs.schemas import Event, JobSummary, Task, Trace, Validation
 from app.jobs.submission import error_items
 from app.names import Name
+from app.storage.free_space import require_free_space
 from app.web.context import Context, InContext
 from app.web.idempotency import InOnce, Once
 from app.web.long_poll import DoneWatch, Wait, preferred_wait, wait_until_done
@@ -39,7 +40,7 @@ ASKED = problems(404, 409, 413, 415)
     status_code=201,
     operation_id="create_job",
     response_model=Job,
-    responses={200: {"model": Validation, "description": "with `validate_only`"}, **problems(400, 409, 413, 415)},
+    responses={200: {"model": Validation, "description": "with `validate_only`"}, **problems(400, 409, 413, 415, 507)},
 )
 async def create_job(
     body: JobRequest,
@@ -68,6 +69,7 @@ async def queue_job(
     admission = Admission(context.blobs, context.settings)
 
     def submit() -> Job:
+        require_free_space(context.settings.data_dir, context.settings.free_space_bytes)  # for its model
         with once.write() as session:
             if check is not None:
                 check(session)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from fastapi import Request
@@ -11,6 +12,7 @@ from app.datasets.formats import ENCODINGS, Encoding, Format, file_formats
 from app.datasets.reading.multipart_form import boundary_of, read_file_part
 from app.errors import UnsupportedMediaType
 from app.storage import StagedBlob
+from app.storage.free_space import require_free_space
 from app.web.media_types import guess_type
 from app.web.thread_rooms import FILES
 
@@ -73,15 +75,21 @@ def declared_kind(request: Request, file_name: str = "") -> FileKind:
 
 
 class UploadBuffers:
-    """How much each of the uploads that come at the same time may hold in memory. One for each API process."""
+    """How much uploads may hold in memory and put on the disk. One for each API process."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, reserve_bytes: int = 0) -> None:
         self._uploads = 0
+        self._folder = folder
+        self._reserve_bytes = reserve_bytes
 
     @property
     def write_bytes(self) -> int:
         """What an upload collects before it writes."""
         return max(SMALLEST_WRITE_BYTES, min(WRITE_BYTES, BUFFER_BYTES // max(1, self._uploads)))
+
+    def require_free_space(self, more_bytes: int) -> None:
+        """Raise SpaceReserved if the disk has no room for so many bytes."""
+        require_free_space(self._folder, self._reserve_bytes, more_bytes)
 
     def __enter__(self) -> Self:
         self._uploads += 1
@@ -93,6 +101,8 @@ class UploadBuffers:
 
 async def receive_file(request: Request, staged: StagedBlob, buffers: UploadBuffers) -> FileKind:
     """Stream the file of a raw body or of a form to disk."""
+    declared = request.headers.get("content-length", "")
+    await FILES.run(buffers.require_free_space, int(declared) if declared.isdecimal() else 0)
     if media_type_of(request) != FORM:
         kind = declared_kind(request)
         await _write(request.stream(), staged, buffers)
@@ -106,6 +116,11 @@ async def receive_file(request: Request, staged: StagedBlob, buffers: UploadBuff
 async def _write(stream: AsyncIterator[bytes], staged: StagedBlob, buffers: UploadBuffers) -> None:
     """Large writes, each in a thread while the next one's bytes come in: the event loop never waits for the disk."""
     buffer, writing = bytearray(), None
+
+    def write(content: bytearray) -> None:
+        buffers.require_free_space(len(content))
+        staged.write(content)
+
     try:
         with buffers:
             async for chunk in stream:
@@ -113,10 +128,10 @@ async def _write(stream: AsyncIterator[bytes], staged: StagedBlob, buffers: Uplo
                 if len(buffer) >= buffers.write_bytes:
                     if writing is not None:
                         await writing
-                    writing = asyncio.create_task(FILES.run(staged.write, buffer))
+                    writing = asyncio.create_task(FILES.run(write, buffer))
                     buffer = bytearray()
     finally:  # also if the body ends early: nobody may close the file under a thread that writes
         if writing is not None:
             await writing
-    await FILES.run(staged.write, buffer)
+    await FILES.run(write, buffer)
     await FILES.run(staged.flush)

@@ -72,6 +72,7 @@ async def create_upload(
     labels = label_parameters(request)
 
     def begin() -> Upload:
+        context.part(UploadBuffers).require_free_space(upload_length or 0)
         with once.write() as session:
             parts, settings = _parts(request), context.settings
             upload = service.begin(session, parts, settings, kind.format, options, name, labels, upload_length)
@@ -150,16 +151,18 @@ def delete_upload(upload_id: str, request: Request, context: InContext) -> None:
 
 async def _append(context: Context, upload: UploadRow, part: Part, stream: AsyncIterator[bytes]) -> None:
     """Store what comes, in large writes. When the connection breaks, every byte that came is kept."""
-    buffer = bytearray()
+    buffer, buffers = bytearray(), context.part(UploadBuffers)
 
     def write(*, durably: bool) -> None:
+        if buffer:
+            buffers.require_free_space(len(buffer))
         part.write(bytes(buffer))
         buffer.clear()
         if part.offset != part.durable_offset and durably:
             service.acknowledge(context.database, upload.id, part)
 
     try:
-        with context.part(UploadBuffers) as buffers:
+        with buffers:
             async for chunk in stream:
                 service.check_room(upload, context.settings, part.offset + len(buffer) + len(chunk))
                 buffer += chunk

@@ -28,7 +28,7 @@ def request_of(chunks: Iterable[bytes | Exception]) -> Request:
 
 
 def receive(chunks: Iterable[bytes | Exception], staged: StagedBlob) -> None:
-    asyncio.run(receive_file(request_of(chunks), staged, UploadBuffers()))
+    asyncio.run(receive_file(request_of(chunks), staged, UploadBuffers(staged.path.parent)))
 
 
 @pytest.mark.parametrize(
