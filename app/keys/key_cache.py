@@ -20,6 +20,9 @@ KEY_TRUST_SECONDS = 2.0
 at the database."""
 RENEW_FROM = 0.5
 """Share of that time after which a key in use is looked up again, so that its requests never wait for it."""
+LATE_LOOK_SECONDS = 10.0
+"""Seconds that a key is believed beyond its time while a look that began within it has not ended: a locked database
+does not hold up predictions. Larger: a key that is revoked just then works for longer."""
 MAX_VALID_KEYS = 10_000
 """Valid keys that are remembered, about 400 bytes each."""
 MAX_REJECTED_TOKENS = 1_000
@@ -49,7 +52,8 @@ class KeyCache:
             return None
         digest, now = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest(), time.monotonic()
         known = self._valid.get(digest)
-        if known is not None and now < known.until:
+        is_late = known is not None and digest in self._renewals and now < known.until + LATE_LOOK_SECONDS
+        if known is not None and (now < known.until or is_late):
             if now >= known.renew_from and digest not in self._renewals:
                 self._renewals[digest] = asyncio.create_task(self._renew(digest, token))
             return known.scopes

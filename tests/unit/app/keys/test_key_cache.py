@@ -1,6 +1,8 @@
 """What is remembered of API keys: no plain text, few rejected tokens, and no look for what cannot be a key."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -71,3 +73,30 @@ def test_an_answer_is_believed_for_a_short_time_only(monkeypatch: pytest.MonkeyP
     rejected = f"key_{NOBODY}.no"
     _, looks, _ = asked_for([VALID, VALID, rejected, rejected])
     assert looks.asked == [VALID, VALID, rejected, rejected]
+
+
+def test_a_look_that_takes_long_holds_up_no_request_of_a_key_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_cache, "RENEW_FROM", 0.0)
+    answered = threading.Event()
+    looks: list[str] = []
+
+    def look(token: str) -> frozenset[str] | None:
+        looks.append(token)
+        if len(looks) > 1:  # the database is locked when it is asked again
+            answered.wait(30)
+            return None
+        return READ
+
+    async def ask() -> list[object]:
+        cache = KeyCache(look)
+        found: list[object] = [await cache.scopes_of(VALID), await cache.scopes_of(VALID)]
+        ((digest, known),) = cache._valid.items()
+        cache._valid[digest] = known._replace(until=time.monotonic() - 1.0)
+        found.append(await cache.scopes_of(VALID))
+        answered.set()
+        while cache._renewals:
+            await asyncio.sleep(0.001)
+        found.append(await cache.scopes_of(VALID))  # it was revoked meanwhile
+        return found
+
+    assert asyncio.run(ask()) == [READ, READ, READ, None]
