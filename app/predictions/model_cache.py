@@ -95,8 +95,12 @@ class ModelCache:
             self._confirmer.submit(self._confirm, reference)
         return self._opened(choose_target(reference, trusted.targets, routing_key))
 
-    def find(self, reference: str, routing_key: str | None = None) -> ServedModel:
-        """The model, from the database and disk if need be (blocking). Raises NotFound."""
+    def find(self, reference: str, routing_key: str | None = None, *, in_use: bool = False) -> ServedModel:
+        """The model, from the database and disk if need be (blocking). Raises NotFound.
+
+        The answer is believed from when it was asked for. That of a reference in use is believed from now: a look that
+        waited for a lock would else be out of date when it ends, and the next request would have to wait for another.
+        """
         for _ in range(MOST_LOOKS):
             asked_at, changes = time.monotonic(), self._changes
             with self._database.look() as connection:
@@ -109,6 +113,7 @@ class ModelCache:
             except FileNotFoundError:
                 continue  # purged since: whoever did it had moved the alias, or the next look finds nothing
             seconds = _trust_seconds(reference)
+            asked_at = time.monotonic() if in_use else asked_at
             aging_from, until = asked_at + LAST_PART * seconds, asked_at + seconds
             self._trust(reference, _Trusted(targets, route.shadow, aging_from, until), changes)
             return model
@@ -143,7 +148,7 @@ class ModelCache:
     def _confirm(self, reference: str) -> None:
         """If it fails, what is known runs out, and whoever asks then is told why."""
         try:
-            self.find(reference)
+            self.find(reference, in_use=True)
         finally:
             self._confirming.pop(reference, None)
 
