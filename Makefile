@@ -17,6 +17,7 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 TEST_PROCESSES ?= 2
 SOAK ?= 20
 SOAK_SECONDS ?= 300
+SOAK_STOPS ?= 200
 
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
@@ -62,8 +63,10 @@ kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing
 bench: $(DEV_STAMP) kernels $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(DEV_STAMP) kernels ## random faults for SOAK_SECONDS (300) on each database, then the property and fault tests SOAK (20) times over
+soak: $(DEV_STAMP) kernels ## certificates in exact arithmetic, random faults for SOAK_SECONDS (300) on each database, SOAK_STOPS (200) stops, then the property and fault tests SOAK (20) times over
+	$(BIN)/python -m tests.soak.certificates
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(SOAK_ARGS)
+	$(BIN)/python -m tests.soak.stops --stops $(SOAK_STOPS)
 	HYPERPLANE_SOAK_EXAMPLES=$(SOAK) $(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal tests/property tests/fault $(ARGS)
 
 # hatchling and uv are what the installation itself runs on, so they are pinned in the same file.
@@ -83,8 +86,8 @@ $(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 
 # Before the service starts: else the first job would wait for it, longer than the README's session does.
 $(COMPILED_STAMP): $(RUN_STAMP) $(shell find solvers app/datasets app/preprocess app/worker -name "*.py")
-	@echo "compiling the kernels that reading and training start with, once (about a minute)"
-	@$(BIN)/python -c 'import app.datasets.reading.parser_preload, app.worker.preload'
+	@echo "compiling the kernels of the readers and of what auto can take, once (a minute or two)"
+	@$(BIN)/python -c 'import app.datasets.reading.parser_preload; from app.worker import kernels; kernels.compile_first()'
 	@touch $@
 
 # What tests need contains what running needs.

@@ -3,16 +3,35 @@
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from app.config import PREFIX, Settings, setting_sources, unknown_variables
 
 if TYPE_CHECKING:
     from app.db import Database
 
+
+class _Commands(TyperGroup):
+    """All commands: a database that cannot be reached ends each of them with one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            from app.db.outages import unreachable
+            from app.errors import DatabaseUnavailable
+
+            if not isinstance(error, DatabaseUnavailable):
+                raise
+            typer.echo(unreachable(Settings().resolved_database_url, error), err=True)
+            raise typer.Exit(1) from error
+
+
 main = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,6 +76,21 @@ def migrate(data_dir: DataDir = None) -> None:
     typer.echo(f"{database.url.render_as_string(hide_password=True)} is at the newest schema")
 
 
+@main.command("accept-store")
+def accept_store(data_dir: DataDir = None) -> None:
+    """Make the data folder the store of the database, although the database knows another one, and verify it.
+
+    For a folder that was restored or begun anew. Files that it lacks stay missing: `verify` names them.
+    """
+    from app.storage.identity import StoreIdentity
+
+    database = _database(data_dir)
+    folder = _settings(data_dir=data_dir).data_dir
+    typer.echo(f"{folder} is the store {StoreIdentity(database, folder).accept()} of the database from now on")
+    database.close()
+    verify(data_dir)
+
+
 @main.command()
 def demo(
     url: Annotated[str | None, typer.Option(envvar="HYPERPLANE_URL", help="a running server")] = None,
@@ -87,7 +121,10 @@ def config(data_dir: DataDir = None) -> None:
 def backup(
     target: Annotated[Path, typer.Argument(help="a folder that is not there yet, or empty")], data_dir: DataDir = None
 ) -> None:
-    """Write all rows and files, as they are at one moment, into a folder; the service may go on meanwhile."""
+    """Write all rows and files, as they are at one moment, into a folder; the service may go on meanwhile.
+
+    Files that are missing or damaged are left out and named, and the exit code is 1; all else is in the backup.
+    """
     from app.admin.backup import BackupError, back_up
 
     try:
@@ -96,6 +133,9 @@ def backup(
         typer.echo(f"hyperplane: {error}", err=True)
         raise typer.Exit(1) from error
     typer.echo(f"{target}: {len(made.blobs)} files of {sum(made.blobs.values()):,} bytes, and all rows")
+    for name, fault in made.lacking.items():
+        typer.echo(f"left out: {name} {fault}", err=True)
+    raise typer.Exit(1 if made.lacking else 0)
 
 
 @main.command()
@@ -116,14 +156,25 @@ def restore(
 @main.command()
 def verify(
     data_dir: DataDir = None,
-    backup: Annotated[Path | None, typer.Option(help="check this backup instead")] = None,
+    backup: Annotated[Path | None, typer.Option(help="check this backup instead; with --repair: copy from it")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="first replace what is missing or damaged")] = False,
 ) -> None:
-    """Re-hash every stored file and check every row against its files. Exit code 1 if anything is wrong."""
-    if backup is not None:
+    """Re-hash every stored file and check every row against its files. Exit code 1 if anything is wrong.
+
+    With --repair a good copy takes the place of each damaged file, where there is one: in a backup, among the files of
+    uploads, or made again by reading the dataset's own file.
+    """
+    if backup is not None and not repair:
         _verify_backup(backup)
     from app.admin.integrity import verify_storage
 
-    report = verify_storage(_settings(data_dir=data_dir))
+    settings = _settings(data_dir=data_dir)
+    if repair:
+        from app.admin.repair import repair_storage
+
+        for line in repair_storage(settings, backup):
+            typer.echo(line)
+    report = verify_storage(settings)
     for line in report.lines():
         typer.echo(line)
     raise typer.Exit(0 if report.sound else 1)
@@ -154,7 +205,7 @@ def list_keys(data_dir: DataDir = None) -> None:
     """List keys; secrets are not stored and cannot be shown."""
     from app.keys import service
 
-    with _database(data_dir).read() as session:
+    with _migrated_database(data_dir).read() as session:
         for key in service.list_all(session):
             state = f"revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else "active"
             typer.echo(f"{key.id}  {state:18}  {','.join(key.scopes):20}  {key.name or ''}")
@@ -167,7 +218,7 @@ def revoke_key(key_id: str, data_dir: DataDir = None) -> None:
     from app.keys import service
 
     try:
-        with _database(data_dir).write() as session:
+        with _migrated_database(data_dir).write() as session:
             service.revoke(session, key_id)
     except NotFound as error:
         typer.echo(error.detail, err=True)
@@ -178,7 +229,8 @@ def _verify_backup(folder: Path) -> None:
     from app.admin.backup import BackupError, check_backup
 
     try:
-        _, faults = check_backup(folder)
+        manifest, faults = check_backup(folder)
+        faults += [f"left out when it was made: {name} {fault}" for name, fault in manifest.lacking.items()]
     except BackupError as error:
         faults = [str(error)]
     for fault in faults or ["the backup is whole"]:
@@ -214,6 +266,20 @@ def _database(data_dir: Path | None) -> "Database":
     try:
         upgrade(database)
     except UnknownRevision as error:
+        typer.echo(f"hyperplane: {error}", err=True)
+        raise typer.Exit(1) from error
+    return database
+
+
+def _migrated_database(data_dir: Path | None) -> "Database":
+    """The database of this run, which must have this version's schema: commands that only look do not migrate."""
+    from app.db import Database
+    from app.db.migrate import OldSchema, UnknownRevision, check_current
+
+    database = Database(_settings(data_dir=data_dir).resolved_database_url)
+    try:
+        check_current(database)
+    except (OldSchema, UnknownRevision) as error:
         typer.echo(f"hyperplane: {error}", err=True)
         raise typer.Exit(1) from error
     return database

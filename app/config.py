@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     poll_seconds: float = Field(0.2, gt=0, description="how often an idle worker looks for a job")
     checkpoint_seconds: float = Field(30.0, gt=0, description="how much of a training a dead worker may cost at most")
     storage_patience_seconds: float = Field(
-        600.0, ge=0, description="how long a job waits for a disk that is full or fails before it fails itself"
+        600.0, ge=0, description="how long a job waits for a disk or a database that fails"
     )
     drain_seconds: float = Field(8.0, gt=0, description="how long a stop waits for running work")
     max_upload_bytes: int = Field(16 * GIB, gt=0)
@@ -53,6 +53,11 @@ class Settings(BaseSettings):
     max_json_bytes: int = Field(64 * MIB, gt=0)
     max_body_memory_bytes: int = Field(
         256 * MIB, gt=0, description="bodies in memory at once, of predictions and of all other requests each"
+    )
+    max_predict_bytes: int = Field(
+        256 * MIB,
+        gt=0,
+        description="what the rows of one predict request may take as numbers (rows x columns x 8); larger: 413",
     )
     max_connections: int = Field(
         4096, gt=0, description="of one API process, at most half of its open files; idle ones make room for new ones"

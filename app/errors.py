@@ -5,8 +5,10 @@
     ├── Unauthorized 401    ├── Conflict 409              ├── Invalid 422
     ├── Forbidden 403       ├── PreconditionFailed 412    ├── Locked 423
     ├── NotFound 404        ├── PayloadTooLarge 413       ├── Unavailable 503
-    ├── RequestTooSlow 408  ├── UnsupportedMediaType 415  └── StorageFull 507
-    └── HeadersTooLarge 431 (both only before a request is complete)
+    ├── RequestTooSlow 408  ├── UrlTooLong 414            └── StorageFull 507
+    └── HeadersTooLarge 431 └── UnsupportedMediaType 415
+
+408, 414 and 431 of this list are sent before a request is complete.
 
 Answers are RFC 9457 problem documents. They never hold a stack trace or the client's raw input.
 """
@@ -21,9 +23,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DBAPIError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,13 @@ OUR_WORDS = {
 }
 """For what the library says in terms of Python."""
 
-FAILING_STORAGE = frozenset({errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT})
+FULL_STORAGE = frozenset({errno.ENOSPC, errno.EDQUOT})
+FAILING_STORAGE = frozenset(
+    {errno.EIO, errno.EROFS, errno.EACCES, errno.ENOTCONN, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT}
+)
+"""Errors of a storage that may be well again later: a volume is mounted again, a disk or a network recovers. A request
+is answered with 503, and a job waits. StoreAway (app/storage/identity.py) is one of them."""
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 
 
@@ -117,6 +125,10 @@ class PayloadTooLarge(AppError):
     status, code = 413, "payload_too_large"
 
 
+class UrlTooLong(AppError):
+    status, code = 414, "url_too_long"
+
+
 class UnsupportedMediaType(AppError):
     status, code = 415, "unsupported_media_type"
 
@@ -143,6 +155,10 @@ class HeadersTooLarge(AppError):
 
 class Unavailable(AppError):
     status, code = 503, "unavailable"
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database is away, read only or overloaded at the moment (app.db.outages says which errors that is)."""
 
 
 class StorageFull(AppError):
@@ -187,15 +203,12 @@ class SpaceReserved(OSError):
 
 
 def is_disk_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return error.errno in FULL_STORAGE
 
 
-def from_database_error(error: DBAPIError) -> AppError:
-    """The refusal that a client sees when the database is away; any other error is a fault of ours."""
-    if isinstance(error, OperationalError) or error.connection_invalidated:
-        log.warning("database unavailable: %s", error.orig)
-        return Unavailable("The database does not answer; try again.")
-    raise error
+def is_passing(error: OSError) -> bool:
+    """Whether the storage may be well again later, so that the same work is worth another try."""
+    return error.errno in FULL_STORAGE | FAILING_STORAGE
 
 
 def install_handlers(app: FastAPI) -> None:
@@ -209,11 +222,10 @@ def install_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http_exception(request: Request, error: HTTPException) -> JSONResponse:
-        return _respond(request, _from_http(error))
-
-    @app.exception_handler(DBAPIError)
-    async def on_database_error(request: Request, error: DBAPIError) -> JSONResponse:
-        return _respond(request, from_database_error(error))
+        problem = _from_http(error)
+        if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            problem.headers["Allow"] = ", ".join(_allowed_methods(request))
+        return _respond(request, problem)
 
     @app.exception_handler(OSError)
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:
@@ -269,6 +281,16 @@ def _item_from_pydantic(raw: Any) -> ErrorItem:
         message = "is missing"
     message = OUR_WORDS.get(code, message.removeprefix("Value error, "))
     return ErrorItem(field=".".join(place) or None, code=code, detail=message)
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """The methods that any route has for this path. Starlette names those of the first route that fits."""
+    found: set[str] = set()
+    for method in METHODS:
+        scope = {**request.scope, "method": method}
+        if any(route.matches(scope)[0] == Match.FULL for route in request.app.routes):
+            found.add(method)
+    return sorted(found)
 
 
 def _from_http(error: HTTPException) -> AppError:

@@ -6,14 +6,10 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 from anyio import to_thread
 from fastapi import Depends, FastAPI
-from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, RedirectResponse
-from fastapi.staticfiles import StaticFiles
 from fastapi.telemetry import TelemetryConfig
 
 from app import __version__
@@ -44,8 +40,9 @@ from app.predictions import endpoints as predictions
 from app.predictions.model_cache import ModelCache
 from app.predictions.open_inference import endpoints as inference
 from app.predictions.shadow import Shadows
-from app.storage import BlobStore
+from app.storage.identity import open_store
 from app.web import idempotency
+from app.web.browser import HeadRequests, add_docs
 from app.web.context import Context, set_context
 from app.web.fast_route import DirectRoutes
 from app.web.long_poll import DoneWatch
@@ -64,17 +61,17 @@ optimum, recomputed independently of the solver that found it.
 def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     database = Database(settings.resolved_database_url)
-    blobs = BlobStore(settings.data_dir)
+    blobs = open_store(settings.data_dir, database)
     parser_pool = ParserPool(settings.data_dir, settings.max_upload_bytes, reserve_bytes=settings.free_space_bytes)
     parse_queue = ParseQueue(settings, database, blobs, parser_pool)
-    parts = PartFiles(settings.data_dir)
+    parts = PartFiles(settings.data_dir, blobs.check)
     context = Context(settings, database, blobs, readers_warm=lambda: parser_pool.warm)
     inspector, event_feed = Inspector(settings, database, blobs, parser_pool), EventFeed(settings, database)
     buffers = UploadBuffers(settings.data_dir, settings.free_space_bytes)
     watch = DoneWatch(database, {"ds": dataset_rows.unfinished_among, "job": job_rows.unfinished_among})
     for part in (parse_queue, parts, inspector, event_feed, exports.Conversions(), watch, buffers):
         context.add(part)
-    serve_from(context, ModelCache(database, blobs, settings.model_cache_bytes))
+    serve_from(context, ModelCache(database, blobs, settings.model_cache_bytes, settings.max_predict_bytes))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -106,6 +103,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     set_context(app, context)
     hot_routes = [*predictions.router.routes, *inference.hot_router.routes]
     app.add_middleware(DirectRoutes, routes=hot_routes)
+    app.add_middleware(HeadRequests)
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
     idempotency.install_replay(app)
@@ -128,7 +126,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         webhooks,
     ):
         app.include_router(module.router)
-    _add_docs(app)
+    add_docs(app)
+    _describe_problems(app)
     return app
 
 
@@ -146,24 +145,8 @@ def _telemetry() -> TelemetryConfig | None:
     return {"tracing": False, "metrics": False, "logs": False}
 
 
-def _add_docs(app: FastAPI) -> None:
-    """Swagger UI from files of an installed package: it works without the internet."""
-    app.mount("/docs/assets", StaticFiles(directory=str(files("fastapi_offline") / "static")), name="docs-assets")
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return get_swagger_ui_html(
-            openapi_url="/openapi.json",
-            title="Hyperplane API",
-            swagger_js_url="/docs/assets/swagger-ui-bundle.js",
-            swagger_css_url="/docs/assets/swagger-ui.css",
-            swagger_favicon_url="/docs/assets/favicon.png",
-        )
-
-    @app.get("/", include_in_schema=False)
-    async def root() -> RedirectResponse:
-        return RedirectResponse("/docs")
-
+def _describe_problems(app: FastAPI) -> None:
+    """Add the schema of refusals, which no route returns, to the OpenAPI document."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

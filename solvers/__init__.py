@@ -14,7 +14,7 @@ from solvers.method import Planes, Point
 from solvers.problem.problems import Problem
 from solvers.problem.spec import PARAMETERS, Parameter, Parameters
 from solvers.result import Certificate, LinearModel, SolveResult, Status, StepReport
-from solvers.warm_up import warm_up
+from solvers.warm_up import load_kernels, warm_up
 
 __all__ = [
     "PARAMETERS",
@@ -39,6 +39,7 @@ __all__ = [
     "certify",
     "check",
     "estimate",
+    "load_kernels",
     "train",
     "warm_up",
 ]

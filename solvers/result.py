@@ -4,6 +4,7 @@ Prediction here needs numpy (and scipy for sparse rows) only, never a compiled k
 """
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -65,16 +66,38 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far from optimal the returned point can be, recomputed by code that is not the solver's own."""
+    """How far from optimal the returned point can be, recomputed by code that is not the solver's own.
+
+    For the real numbers that the doubles of X, y and the costs C_i stand for:
+    dual_bound <= optimum <= P(w, b) <= primal, and P(w, b) - optimum <= gap.
+    """
 
     primal: float
+    """P(w, b), rounded up."""
     dual_bound: float | None
-    """A proven lower bound of the optimum; null if none is known."""
+    """A proven lower bound of the optimum, at least 0; null only if the primal value is not finite."""
     gap: float | None
+    """A proven upper bound of P(w, b) - optimum, at most `primal`; it can be much smaller than the last digit of
+    `primal`, and so smaller than `primal - dual_bound`."""
     relative_gap: float | None
-    """gap / max(primal, 1e-12 sum_i C_i)"""
+    """gap / max(primal, 1e-12 sum_i C_i): from 0 to 1."""
     method: str
     """Where the dual point came from."""
+
+    def __post_init__(self) -> None:
+        if self.dual_bound is not None and not self.dual_bound <= self.primal:
+            raise ValueError(f"a bound of {self.dual_bound!r} above a primal value of {self.primal!r} is none")
+
+    @classmethod
+    def of_pair(cls, primal: float, dual_bound: float, gap: float, floor: float, method: str) -> "Certificate":
+        """A primal value, a bound and a gap that were each proved; `floor` is the problem's 1e-12 sum_i C_i."""
+        return cls(primal, dual_bound, gap, gap / max(primal, floor), method)
+
+    @classmethod
+    def of_bounds(cls, primal: float, dual_bound: float, floor: float, method: str) -> "Certificate":
+        """A primal value and a bound that were proved apart: the gap is their difference, rounded up."""
+        gap = min(math.nextafter(primal - dual_bound, math.inf), primal)
+        return cls.of_pair(primal, dual_bound, gap, floor, method)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Compiles every kernel ahead of use, by small runs of all methods."""
+"""Compiles or loads kernels ahead of use, by small runs of the methods."""
 
 import importlib
 import itertools
@@ -14,11 +14,12 @@ import solvers
 from solvers.api import train
 from solvers.data.rows import as_rows
 from solvers.engine.registry import registered
+from solvers.linalg.clock import NotCompiled, only_cached
 from solvers.linalg.kernel_cache import kernels_of, remove_damaged, warm
 from solvers.method import Method
 from solvers.problem.spec import LOSSES_OF_TASK
 
-__all__ = ["warm_up"]
+__all__ = ["load_kernels", "warm_up"]
 
 
 def warm_up(names: Collection[str] | None = None) -> None:
@@ -37,6 +38,20 @@ def _modules() -> Iterator[ModuleType]:
     """Every module of the package: kernels are found where they are defined."""
     for module_info in pkgutil.walk_packages(solvers.__path__, f"{solvers.__name__}."):
         yield importlib.import_module(module_info.name)
+
+
+def load_kernels(names: Collection[str]) -> list[str]:
+    """Load the kernels of these methods from numba's cache and compile none; returns the methods that lack some."""
+    kernels = [kernel for module in _modules() for kernel in kernels_of(module)]
+    remove_damaged(kernels)
+    lacking = []
+    for name in names:
+        try:
+            with only_cached():
+                _run_every_kernel({name: registered()[name]})
+        except NotCompiled:
+            lacking.append(name)
+    return lacking
 
 
 def _run_every_kernel(methods: Mapping[str, type[Method[Any]]]) -> None:

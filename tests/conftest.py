@@ -19,6 +19,8 @@ SLOW_MODULES = (
     "fault/test_memory.py",
     "fault/test_idempotent_requests.py",
     "fault/test_sweeps.py",
+    "fault/test_stops.py",
+    "fault/test_database_failover.py",
     "e2e/test_certified_model.py",
 )
 """Their tests take many seconds each, most of them waiting for processes; they start first."""

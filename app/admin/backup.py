@@ -8,8 +8,10 @@
 The rows are one consistent snapshot, taken while the service runs. Files are immutable, so a second name (a hard link)
 made in the moment of the snapshot keeps each of them, whatever is deleted while they are copied. Rows are read from a
 private copy of an SQLite database, and in a repeatable-read transaction of a PostgreSQL one: nobody waits for long.
+A file that is missing or damaged is left out and named in the manifest: one bad file does not keep the others out.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -17,8 +19,8 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,9 +31,10 @@ from app import __version__
 from app.config import Settings
 from app.db import Database, UtcDateTime
 from app.db.migrate import UnknownRevision, revision, upgrade
-from app.db.tables import Base, BlobOwnerRow, JobRow, UploadRow
+from app.db.tables import Base, BlobOwnerRow, JobRow, StoreRow, UploadRow
 from app.storage import BlobStore, ownership
 from app.storage.blobs import fsync_folder, hash_file
+from app.storage.identity import StoreAway, open_store
 
 FORMAT = "hyperplane-backup-1"
 MANIFEST = "manifest.json"
@@ -39,6 +42,8 @@ ATTEMPTS = 5
 ROWS_AT_ONCE = 500
 BLOCK_BYTES = 1 << 20
 STALE_SECONDS = 86_400.0
+BACKED_UP = [table for table in Base.metadata.sorted_tables if table is not StoreRow.__table__]
+"""All tables but the one that says which folder the store is: after a restore that is another one."""
 PRIVATE = 0o700  # it holds secrets of webhooks, and everybody's data
 
 
@@ -57,6 +62,8 @@ class Manifest:
     schema: str | None
     version: str
     created_at: str
+    lacking: dict[str, str] = field(default_factory=dict)
+    """Files that rows need and that are not in the backup > what is wrong with them, and who needs them."""
 
     def document(self) -> dict[str, Any]:
         return {"format": FORMAT, **vars(self)}
@@ -67,21 +74,21 @@ def back_up(settings: Settings, target: Path) -> Manifest:
     if target.exists() and any(target.iterdir()):
         raise BackupError(f"{target} is not empty")
     target.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
-    database, blobs = Database(settings.resolved_database_url), BlobStore(settings.data_dir)
+    database = Database(settings.resolved_database_url)
+    blobs = open_store(settings.data_dir, database)
     try:
+        blobs.check()
         with ExitStack() as stack:
             held = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=_waiting_room(settings), prefix="backup-")))
             snapshot = _snapshot_with_files(stack, database, blobs, held, settings)
-            rows = {table.name: _write_rows(snapshot, table, target) for table in Base.metadata.sorted_tables}
-            sizes = _owned(snapshot)
-            for sha256 in sizes:
-                _copy(held / sha256, target / "blobs" / sha256[:2] / sha256[2:], expected=sha256)
-            received = snapshot.execute(select(UploadRow.id, UploadRow.received).where(UploadRow.dataset_id.is_(None)))
-            uploads = {row.id: _copy(held / row.id, target / "uploads" / row.id, row.received) for row in received}
+            rows = {table.name: _write_rows(snapshot, table, target) for table in BACKED_UP}
+            sizes, uploads, lacking = _copy_files(snapshot, held, target)
         found = revision(database)
-        manifest = Manifest(rows, sizes, uploads, found, __version__, datetime.now(UTC).isoformat())
+        manifest = Manifest(rows, sizes, uploads, found, __version__, datetime.now(UTC).isoformat(), lacking)
         _write_manifest(target, manifest)
         return manifest
+    except StoreAway as error:
+        raise BackupError(str(error.strerror)) from error
     finally:
         database.close()
 
@@ -125,11 +132,11 @@ def fill_from(settings: Settings, source: Path) -> Manifest:
         if any(sha256 not in manifest.blobs for sha256 in blobs):
             raise BackupError(f"{settings.data_dir} holds files of another database; use an empty folder")
         with database.write() as session:
-            for table in Base.metadata.sorted_tables:
+            for table in BACKED_UP:
                 if session.scalar(select(func.count()).select_from(table)):
                     raise BackupError(f"the database is not empty: table {table.name} has rows")
             _restore_files(manifest, source, blobs, settings)
-            for table in Base.metadata.sorted_tables:
+            for table in BACKED_UP:
                 for rows in _read_rows(source / "rows" / f"{table.name}.jsonl", table):
                     session.execute(insert(table), rows)
         return manifest
@@ -153,23 +160,66 @@ def _restore_files(manifest: Manifest, source: Path, blobs: BlobStore, settings:
 def _snapshot_with_files(
     stack: ExitStack, database: Database, blobs: BlobStore, held: Path, settings: Settings
 ) -> Connection:
-    """A connection that sees one moment, and in `held` every file that the rows of that moment need."""
-    for _ in range(ATTEMPTS):
+    """A connection that sees one moment, and in `held` every file of that moment that is there."""
+    for last in [False] * (ATTEMPTS - 1) + [True]:
         attempt = ExitStack()
         try:
             with database.write() as session:  # whoever gains or deletes files waits for us
                 ownership.lock(session)
                 snapshot = attempt.enter_context(_snapshot(database, held))
                 for sha256 in _owned(snapshot):
-                    _link(blobs.path(sha256), held / sha256)
+                    with suppress(FileNotFoundError):  # lost: nobody deletes while we hold the lock
+                        _link(blobs.path(sha256), held / sha256)
                 for upload_id in snapshot.scalars(select(UploadRow.id).where(UploadRow.dataset_id.is_(None))):
-                    _link(settings.data_dir / "uploads" / upload_id, held / upload_id)
+                    with suppress(FileNotFoundError) if last else nullcontext():
+                        _link(settings.data_dir / "uploads" / upload_id, held / upload_id)
             stack.push(attempt)
             return snapshot
-        except FileNotFoundError:  # an upload ended just now, or a file is lost
+        except FileNotFoundError:  # an upload ended just now, or its file is lost: look again
             attempt.close()
-            error = BackupError("a file that a row needs is missing; `hyperplane verify` says which")
-    raise error
+    raise AssertionError("the last attempt takes what there is")
+
+
+def _copy_files(
+    snapshot: Connection, held: Path, target: Path
+) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
+    """Copy what is held: blobs with their bytes, uploads with their hashes, and what could not be copied and why."""
+    copied: dict[str, int] = {}
+    uploads: dict[str, str] = {}
+    lacking: dict[str, str] = {}
+    for sha256, n_bytes in _owned(snapshot).items():
+        name = f"blobs/{sha256[:2]}/{sha256[2:]}"
+        if fault := _fault_of(held / sha256, target / name, sha256):
+            lacking[name] = f"{fault}; needed by {', '.join(_owners(snapshot, sha256))}"
+        else:
+            copied[sha256] = n_bytes
+    waiting = select(UploadRow.id, UploadRow.received).where(UploadRow.dataset_id.is_(None))
+    for upload in snapshot.execute(waiting):
+        try:
+            uploads[upload.id] = _copy(held / upload.id, target / "uploads" / upload.id, upload.received)
+        except OSError as error:
+            lacking[f"uploads/{upload.id}"] = f"cannot be read: {error.strerror}"
+    return copied, uploads, lacking
+
+
+def _fault_of(source: Path, target: Path, sha256: str) -> str | None:
+    """Copy a blob; what is wrong with it, and then nothing is left of the copy."""
+    try:
+        if _copy(source, target) == sha256:
+            return None
+        fault = "is damaged"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        if error.errno != errno.EIO:  # the target is full, and the like: that is no fault of the file
+            raise
+        fault = f"cannot be read: {error.strerror}"
+    target.unlink()
+    return fault
+
+
+def _owners(snapshot: Connection, sha256: str) -> list[str]:
+    return list(snapshot.scalars(select(BlobOwnerRow.owner_id).where(BlobOwnerRow.sha256 == sha256)))
 
 
 @contextmanager
@@ -249,8 +299,8 @@ def _link(file: Path, name: Path) -> None:
     os.link(file, name)
 
 
-def _copy(source: Path, target: Path, n_bytes: int | None = None, expected: str | None = None) -> str:
-    """Copy a file, or its first bytes, durably; returns the hash, which must be the expected one."""
+def _copy(source: Path, target: Path, n_bytes: int | None = None) -> str:
+    """Copy a file, or its first bytes, durably; returns the hash."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, left = hashlib.sha256(), n_bytes
     with source.open("rb") as file, target.open("wb") as copy:
@@ -259,8 +309,6 @@ def _copy(source: Path, target: Path, n_bytes: int | None = None, expected: str 
             copy.write(chunk)
             left = None if left is None else left - len(chunk)
         _sync(copy)
-    if expected is not None and digest.hexdigest() != expected:
-        raise BackupError(f"file {expected} is damaged; `hyperplane verify` says whose it is")
     return digest.hexdigest()
 
 

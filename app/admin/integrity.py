@@ -13,6 +13,7 @@ from app.db.tables import BlobOwnerRow, DatasetRow, JobRow, ModelRow, UploadRow
 from app.errors import CorruptModel
 from app.models import file
 from app.storage import BlobStore, ownership
+from app.storage.identity import StoreAway, open_store
 
 INTERRUPTED = select(JobRow).where(JobRow.checkpoint.is_not(None))
 
@@ -39,8 +40,13 @@ class Report:
 
 def verify_storage(settings: Settings) -> Report:
     """Re-hash every file, then check every row's files against it."""
-    database, blobs = Database(settings.resolved_database_url), BlobStore(settings.data_dir)
-    report = Report()
+    database = Database(settings.resolved_database_url)
+    blobs, report = open_store(settings.data_dir, database), Report()
+    try:
+        blobs.check()
+    except StoreAway as error:  # everything would be missing
+        database.close()
+        return Report(faults=[str(error.strerror)])
     with database.read() as session:
         interrupted = session.scalars(INTERRUPTED).all()  # before the owners: a blob is owned when it is named
         owners = ownership.owners(session)

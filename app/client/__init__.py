@@ -86,7 +86,10 @@ class Client:
         return self._send("GET", f"/v1/models/{reference}")
 
     def predict(self, reference: str, rows: Any, outputs: Sequence[str] | None = None) -> Json:
-        """Predict lists, {name: value} or {indices, values} rows, a numpy array, a sparse matrix or a data frame."""
+        """Predict rows: lists, {name: value} or {indices, values}, a numpy array, a sparse matrix, a data frame.
+
+        A pandas or polars Series is one row.
+        """
         params = {} if outputs is None else {"return": ",".join(outputs)}
         return self._send("POST", f"/v1/models/{reference}/predict", params=params, **_body_of(rows))
 
@@ -113,6 +116,10 @@ def _file_headers(path: Path) -> dict[str, str]:
 
 def _body_of(rows: Any) -> dict[str, Any]:
     """Arguments of a request: lists as JSON, arrays as they are, sparse matrices as CSR, data frames as CSV."""
+    if hasattr(rows, "to_frame") and hasattr(rows, "to_list"):
+        return {"json": {"instances": [_row_of(rows)]}}
+    if hasattr(rows, "write_csv"):  # polars
+        return _content(rows.write_csv().encode(), f"{CSV}; header=present")
     if hasattr(rows, "to_csv"):
         return _content(rows.to_csv(index=False).encode(), f"{CSV}; header=present")
     if hasattr(rows, "tocsr"):
@@ -128,6 +135,22 @@ def _body_of(rows: Any) -> dict[str, Any]:
         np.save(file, rows, allow_pickle=False)
         return _content(file.getvalue(), NPY)
     return {"json": {"instances": rows}}
+
+
+def _row_of(series: Any) -> list[Any] | dict[str, Any]:
+    """A Series as a row: with the names of its index if it has any (pandas), else in the order of the features."""
+    values = [_plain(value) for value in series.to_list()]
+    names = list(getattr(series, "index", ()))
+    return dict(zip(names, values, strict=True)) if names and all(isinstance(name, str) for name in names) else values
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: a number of numpy as Python's, None where a value is missing."""
+    value = value.item() if hasattr(value, "item") else value
+    try:
+        return value if value == value else None  # not so for NaN
+    except TypeError:  # pandas.NA
+        return None
 
 
 def _content(content: bytes, media_type: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The SQL of datasets. Writes to a dataset that is being read are fenced by its attempt."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -132,16 +132,25 @@ def any_silent(session: Session) -> bool:
     return session.scalar(query) is not None
 
 
-def claim_silent(session: Session, lease_seconds: float) -> list[Claim]:
-    """Take over every dataset whose reader has been silent for a whole lease."""
+def claim_silent(session: Session, lease_seconds: float, alive: Collection[str] = ()) -> list[Claim]:
+    """Take over every dataset whose reader has been silent for a whole lease. `alive`: ids whose reader is not dead."""
     now = current_time(session)
     query = select(DatasetRow.id, DatasetRow.attempt).where(_silent(session)).with_for_update(skip_locked=True)
     claims = []
     for row in session.execute(query).all():
+        if row.id in alive:
+            continue
         values = {"attempt": row.attempt + 1, "lease_expires_at": now + timedelta(seconds=lease_seconds)}
         if update_claimed(session, Claim(row.id, row.attempt), **values):
             claims.append(Claim(row.id, row.attempt + 1))
     return claims
+
+
+def replace_arrays(session: Session, dataset_id: str, **values: Any) -> bool:
+    """Name other arrays of a dataset that is ready, with what was found in them. False: it is gone."""
+    ready = DatasetRow.id == dataset_id, DatasetRow.status == "ready"
+    statement = update(DatasetRow).where(*ready).values(**values).returning(DatasetRow.id)
+    return session.execute(statement.execution_options(synchronize_session=False)).first() is not None
 
 
 def set_statistics(session: Session, dataset_id: str, before: str | None, sha256: str) -> bool:

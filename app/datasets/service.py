@@ -27,7 +27,7 @@ from app.db.tables import DatasetRow
 from app.errors import AppError, Conflict, Invalid, NotFound
 from app.ids import is_id, new_id
 from app.storage import BlobStore, ownership
-from app.storage.ownership import own_existing, reclaim
+from app.storage.ownership import own, reclaim
 
 KEEP_INVALID = timedelta(hours=24)
 MAX_ATTEMPTS = 3
@@ -92,7 +92,7 @@ def settle_ready(database: Database, blobs: BlobStore, claim: Claim, parsed: Par
     values = {"status": "ready", "lease_expires_at": None, "arrays": parsed.arrays, **parsed.description}
     with database.write() as session:
         if repository.update_claimed(session, claim, **values):
-            own_existing(session, blobs, claim.dataset_id, parsed.sizes)
+            own(session, blobs, claim.dataset_id, parsed.sizes)
 
 
 def settle_invalid(database: Database, blobs: BlobStore, claim: Claim, error: AppError) -> None:
@@ -110,6 +110,27 @@ def settle_invalid(database: Database, blobs: BlobStore, claim: Claim, error: Ap
         )
         given_up = ownership.disown(session, claim.dataset_id) if changed else []
     reclaim(database, blobs, given_up)
+
+
+def damaged_files(database: Database, blobs: BlobStore, dataset_id: str) -> tuple[DatasetRow, set[str]]:
+    """A dataset and which of its files are missing or damaged. Reads all of them."""
+    with database.read() as session:
+        dataset = _get_without_columns(session, dataset_id)
+    files = {dataset.sha256, *dataset.arrays.values()}
+    return dataset, {sha256 for sha256 in files if not blobs.is_intact(sha256)}
+
+
+def settle_repaired(database: Database, blobs: BlobStore, dataset: DatasetRow, parsed: Parsed) -> None:
+    """The file of a ready dataset was read again. Another version of the reader may have made other arrays of it."""
+    if parsed.arrays == dataset.arrays:
+        return
+    new = {sha256: size for sha256, size in parsed.sizes.items() if sha256 not in dataset.arrays.values()}
+    unneeded = set(dataset.arrays.values()) - set(parsed.sizes)
+    with database.write() as session:
+        if repository.replace_arrays(session, dataset.id, arrays=parsed.arrays, **parsed.description):
+            own(session, blobs, dataset.id, new)
+            ownership.give_up(session, dataset.id, unneeded)
+    reclaim(database, blobs, unneeded)
 
 
 def release(database: Database, claims: Sequence[Claim]) -> None:
@@ -258,7 +279,7 @@ def _store(
         with database.write() as session:
             dataset.created_at = current_time(session)
             repository.insert(session, dataset)
-            own_existing(session, blobs, dataset.id, sizes)
+            own(session, blobs, dataset.id, sizes)
             on_insert(session, dataset)
     except IntegrityError:  # the same upload came in twice at once, and the other one was first
         if known := find_known(database, received):

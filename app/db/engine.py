@@ -1,11 +1,16 @@
 """One engine a process and one unit of work an edge: `with database.write() as session: ...` commits once.
 
-SQLite: writers take the lock when they begin (`BEGIN IMMEDIATE`), so two of them wait instead of
-deadlocking; those of one process take turns (turns.py). `synchronous=FULL` makes a committed answer durable. WAL is
-used only from SQLite 3.51.3 on: older versions can corrupt a WAL that several processes write or checkpoint at once.
+SQLite: writers take the lock when they begin (`BEGIN IMMEDIATE`), so two of them wait instead of deadlocking; those of
+one process take turns (write_queue.py). `synchronous=FULL` makes a committed answer durable. WAL is used only from
+SQLite 3.51.3 on: older versions can corrupt a WAL that several processes write or checkpoint at once.
+
+An error that passes (outages.py) leaves here as `DatabaseUnavailable`. A commit whose connection broke is asked after
+(commit_outcome.py): it returns if it happened.
 """
 
 import json
+import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,13 +19,18 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import DateTime, Dialect, create_engine, event, func, select
-from sqlalchemy.engine import URL, Connection, Engine, make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext, make_url
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 from sqlalchemy.types import TypeDecorator
 
+from app.db import commit_outcome, outages
+from app.db.commit_outcome import OutcomeUnknown, UnitOfWork
 from app.db.notify import ANNOUNCED
 from app.db.write_queue import Turns
+from app.errors import DatabaseUnavailable
+
+log = logging.getLogger(__name__)
 
 SAFE_WAL_VERSION = (3, 51, 3)
 LOCK_WAIT_MS = 30_000
@@ -38,6 +48,13 @@ PATIENCE = {
 }
 """Until a PostgreSQL whose machine has vanished is given up: seconds, the last one milliseconds. Without these, who
 waits for an answer would wait for a quarter of an hour. The URL may name others."""
+
+NO_ANSWER = "The database does not answer; try again."
+READ_ONLY = "The database is read only at the moment; nothing was changed. Try again."
+OUTCOME_UNKNOWN = (
+    "The connection to the database broke while the change was stored, and whether it was stored is not known. "
+    "Look for it, or send the request again with the Idempotency-Key that it had."
+)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -61,7 +78,10 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Database:
-    """Hands out sessions. `read()` never writes; `write()` commits when its block ends without an error."""
+    """Hands out sessions. `read()` never writes; `write()` commits when its block ends without an error.
+
+    All of them raise DatabaseUnavailable for an error that passes.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = _with_patience(make_url(url))
@@ -71,33 +91,73 @@ class Database:
         self._reserved = _create_engine(self.url, **RESERVED_POOL)
         self._reserved_readers = self._reserved.execution_options(sqlite_begin="BEGIN")
         self._lookers = self._reserved.execution_options(sqlite_begin=None)
+        for engine in (self.engine, self._reserved):
+            event.listen(engine, "handle_error", self._leave_read_only_server)
         self.on_announced: Callable[[], None] | None = None
         """Called after a commit that was announced, where the database itself cannot tell (announcements.py)."""
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        with Session(self._readers, expire_on_commit=False) as session:
+        with raising_unavailable(), Session(self._readers, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def reserved_read(self) -> Iterator[Session]:
         """`read()` on a reserved connection: for keys and health checks."""
-        with Session(self._reserved_readers, expire_on_commit=False) as session:
+        with raising_unavailable(), Session(self._reserved_readers, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
         """A reserved connection for predictions: a third of the cost of `read()`, each statement for itself."""
-        with self._lookers.connect() as connection:
+        with raising_unavailable(), self._lookers.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        with Session(self.engine, expire_on_commit=False) as session:
-            with self._turn(), session.begin():
-                yield session
+        with raising_unavailable(), UnitOfWork(self.engine, expire_on_commit=False) as session:
+            with self._turn():
+                try:
+                    yield session
+                    session.flush()
+                except BaseException:
+                    session.rollback()
+                    raise
+                self._commit(session)
             if self.on_announced is not None and session.info.get(ANNOUNCED):
                 self.on_announced()
+
+    def _commit(self, session: Session) -> None:
+        """Commit what is flushed. Returns if it happened, raises if it did not."""
+        commit = commit_outcome.about_to_commit(session)
+        try:
+            session.commit()
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                session.rollback()
+                raise
+            log.warning("the connection broke in a commit: %s", error.orig)
+            # No rollback: it would forget the rows, which the caller may still need.
+            try:
+                was_committed = commit_outcome.was_committed(self.engine, commit)
+            except OutcomeUnknown:
+                raise DatabaseUnavailable(OUTCOME_UNKNOWN, code="outcome_unknown") from error
+            if not was_committed:
+                raise
+
+    def check_writable(self) -> None:
+        """Raise DatabaseUnavailable if the database accepts no writes; writes nothing itself."""
+        if self.url.get_backend_name() == "sqlite":
+            file = self.url.database
+            if file and os.path.exists(file) and not os.access(file, os.W_OK):
+                raise DatabaseUnavailable(READ_ONLY)
+            return
+        with self.look() as connection:
+            read_only = select(func.pg_is_in_recovery() | (func.current_setting("transaction_read_only") == "on"))
+            if connection.scalar(read_only):
+                connection.invalidate()
+                self._drop_connections()
+                raise DatabaseUnavailable(READ_ONLY)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -106,15 +166,37 @@ class Database:
             yield
             return
         if not self._turns.take(LOCK_WAIT_MS / 1000):
-            raise OperationalError("BEGIN IMMEDIATE", None, sqlite3.OperationalError("database is locked"))
+            raise DatabaseUnavailable("The database is locked by other writes; nothing was changed. Try again.")
         try:
             yield
         finally:
             self._turns.give()
 
     def close(self) -> None:
+        self._drop_connections()
+
+    def _leave_read_only_server(self, context: ExceptionContext) -> None:
+        """The server of this connection has become read only."""
+        if outages.sqlstate(context.original_exception) == outages.READ_ONLY:
+            context.is_disconnect = True
+            self._drop_connections()
+
+    def _drop_connections(self) -> None:
+        """Close all connections that are not in use, of both pools: new ones may reach the new primary."""
         self.engine.dispose()
         self._reserved.dispose()
+
+
+@contextmanager
+def raising_unavailable() -> Iterator[None]:
+    """Raise DatabaseUnavailable in place of an error that passes."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        if not outages.passes(error):
+            raise
+        log.warning("database unavailable: %s", getattr(error, "orig", error))
+        raise DatabaseUnavailable(READ_ONLY if outages.is_read_only(error) else NO_ANSWER) from error
 
 
 def current_time(session: Session) -> datetime:

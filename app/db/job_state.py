@@ -55,7 +55,7 @@ EVENT_TYPES = frozenset(
     {
         *(f"job.{status}" for status in JobStatus),
         *(f"job.{wanted}_requested" for wanted in (*REQUESTS, "resume")),
-        *("job.progress", "job.resumed", "job.restarted", "job.waiting"),
+        *("job.progress", "job.compiling", "job.resumed", "job.restarted", "job.waiting"),
     }
 )
 """Everything that can be told of a job."""

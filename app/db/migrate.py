@@ -14,13 +14,20 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
-from app.db.engine import Database
+from app.db.engine import Database, raising_unavailable
 
 PACKAGED = Path(__file__).parent / "migrations"
 CHECKOUT = Path(__file__).parents[2] / "alembic"
 
+PRIVATE_MODE = 0o600
+"""Permissions of a new SQLite file: it holds hashes of keys and secrets of webhooks. One that exists keeps its own."""
+
 # Any fixed number: two services that start at once on one PostgreSQL must not migrate at once.
 POSTGRESQL_LOCK = 7_165_318_227
+
+
+class OldSchema(Exception):
+    """The database has no schema yet, or that of an older version. The message is for the user."""
 
 
 class UnknownRevision(Exception):
@@ -38,12 +45,31 @@ def upgrade(database: Database) -> None:
         command.upgrade(config, "head")
 
 
+def check_current(database: Database) -> None:
+    """Raise OldSchema or UnknownRevision if the schema is not that of this code. Changes nothing, creates no file."""
+    shown = database.url.render_as_string(hide_password=True)
+    missing = OldSchema(f"{shown} does not have the schema of this version; run `hyperplane migrate` first")
+    if database.url.get_backend_name() == "sqlite" and not Path(database.url.database or "").exists():
+        raise missing
+    with database.read() as session:
+        _refuse_unknown(session.connection(), ScriptDirectory.from_config(_config()))
+    if not is_current(database):
+        raise missing
+
+
 @contextmanager
 def migrating(database: Database) -> Iterator[Connection]:
     """One transaction for all migrations, in one process at a time. `alembic/env.py` calls it for the command line."""
     if database.url.get_backend_name() == "sqlite" and database.url.database:
-        Path(database.url.database).parent.mkdir(parents=True, exist_ok=True)
-    with database.engine.connect() as connection, _tables_can_be_replaced(connection), connection.begin():
+        file = Path(database.url.database)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(PRIVATE_MODE)  # SQLite gives its other files the same mode
+    with (
+        raising_unavailable(),
+        database.engine.connect() as connection,
+        _tables_can_be_replaced(connection),
+        connection.begin(),
+    ):
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})")
         yield connection

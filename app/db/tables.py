@@ -206,6 +206,15 @@ class BlobOwnerRow(Base):
     bytes: Mapped[int]
 
 
+class StoreRow(Base):
+    """Which store of blobs belongs to this database; one row at most (app/storage/identity.py)."""
+
+    __tablename__ = "store"
+
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # always 1
+    id: Mapped[str] = mapped_column(String(40))  # what store.id says in the store
+
+
 class KeyRow(Base):
     __tablename__ = "keys"
 

@@ -5,9 +5,10 @@ from typing import Literal
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
-from sqlalchemy import text
 
 from app.db.migrate import is_current
+from app.errors import AppError
+from app.storage.identity import StoreAway
 from app.web.context import Context, InContext
 from app.web.thread_rooms import HEALTH
 
@@ -22,8 +23,9 @@ class Readiness(BaseModel):
     status: Literal["ready", "not_ready"]
     checks: dict[str, str]
     training: Literal["ok", "compiling", "elsewhere"] = Field(
-        description="Whether jobs are taken. `compiling`: the workers still compile or load their kernels, and jobs "
-        "wait in the queue; all else is answered. `elsewhere`: this service has no workers of its own."
+        description="Whether jobs run at once. `compiling`: the workers start, kernels of what `auto` can take are not "
+        "compiled yet, or a job waits for kernels that are being compiled. Jobs are taken as soon as the workers have "
+        "started; each waits for its own kernels only. `elsewhere`: this service has no workers of its own."
     )
 
 
@@ -38,7 +40,10 @@ async def livez() -> Liveness:
     responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
 )
 async def readyz(response: Response, context: InContext) -> Readiness:
-    """Database reachable, schema current, storage writable, parser compiled, not about to end; `training` beside it."""
+    """Database writable, schema current, storage the right one and writable, parser compiled, not about to end.
+
+    `training` says whether jobs are taken.
+    """
     found = await HEALTH.run(readiness, context)
     response.status_code = 200 if found.status == "ready" else 503
     return found
@@ -47,7 +52,7 @@ async def readyz(response: Response, context: InContext) -> Readiness:
 def readiness(context: Context) -> Readiness:
     """What an answer depends on, looked at now (blocking)."""
     checks = {
-        "database": _outcome(lambda: _ping(context)),
+        "database": _outcome(context.database.check_writable),
         "migrations": _outcome(lambda: None if is_current(context.database) else "not at head"),
         "storage": _outcome(context.blobs.check_writable),
         "kernels": "ok" if context.readers_warm() else "compiling",
@@ -63,13 +68,12 @@ def _training(context: Context) -> Literal["ok", "compiling", "elsewhere"]:
     return "elsewhere" if workers is None else "ok" if workers.ready else "compiling"
 
 
-def _ping(context: Context) -> None:
-    with context.database.reserved_read() as session:
-        session.execute(text("SELECT 1"))
-
-
 def _outcome(check: Callable[[], str | None]) -> str:
     try:
         return check() or "ok"
+    except StoreAway as error:
+        return f"failed: {error.strerror}"
+    except AppError as error:
+        return f"failed: {error.detail}"
     except Exception as error:
         return f"failed: {type(error).__name__}"

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Sequence
 
 from fastapi import Request
 from fastapi.sse import EventSourceResponse, format_sse_event
-from sqlalchemy.exc import DBAPIError
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope, Send
 
 from app.config import Settings
 from app.db import Database
 from app.db.job_state import JobStatus
+from app.db.outages import DATABASE_ERRORS
 from app.db.queries import list_events
 from app.db.tables import EventRow, JobRow
 from app.errors import Unavailable
@@ -67,7 +67,7 @@ class EventFeed:
         self._open_streams -= 1
 
     def close(self) -> None:
-        """The process is about to stop: streams end, and their clients go on elsewhere. May be called in a signal."""
+        """The process is about to stop: streams end, and their clients go on elsewhere."""
         self.closing = True
 
     async def news(self, job_id: str, after_id: str, seconds: float) -> bool:
@@ -91,8 +91,8 @@ class EventFeed:
             asked = dict(self._waiting)
             try:
                 told = await run_in_threadpool(self._with_news, sorted(set(asked.values())))
-            except DBAPIError as error:
-                log.warning("the database does not answer: %s", error.orig)
+            except DATABASE_ERRORS as error:
+                log.warning("events of jobs are not read: %s", error)
                 continue
             for woken, seen in asked.items():
                 if seen in told or self.closing:
@@ -139,8 +139,8 @@ class EventStream(EventSourceResponse):
         while not self._feed.closing:
             try:
                 job, events = await run_in_threadpool(self._read)
-            except DBAPIError as error:
-                log.warning("the database does not answer: %s", error.orig)
+            except DATABASE_ERRORS as error:
+                log.warning("events of jobs are not read: %s", error)
                 job, events = None, []
             for event in events:
                 shown = Event.model_validate(event, from_attributes=True)

@@ -1,4 +1,4 @@
-"""Jobs on a model by its own address, and the files of a batch prediction.
+"""Jobs on a model by its own address, and the files that they write.
 
 `POST /v1/jobs` takes the same jobs by their `type`.
 """
@@ -21,20 +21,20 @@ from app.storage.ownership import reclaim
 from app.web.context import Context, InContext
 from app.web.file_response import StoredFile
 from app.web.idempotency import InOnce
-from app.web.media_types import ARROW, CSV, NDJSON, PARQUET
+from app.web.media_types import ARROW, CSV, NDJSON, NPZ, PARQUET
 from app.web.validation import json_only
 
 router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(json_only)])
 
+MEDIA_TYPE_OF = {"csv": CSV, "ndjson": NDJSON, "parquet": PARQUET, "arrow": ARROW, "npz": NPZ}
 FILE_CONTENT: dict[str, Any] = {
-    media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in (CSV, NDJSON, PARQUET, ARROW)
+    media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in MEDIA_TYPE_OF.values()
 }
 FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file", "content": FILE_CONTENT},
     206: {"description": "The part of it that `Range` asks for", "content": FILE_CONTENT},
     **problems(404, 409),
 }
-MEDIA_TYPE_OF = {"csv": CSV, "ndjson": NDJSON, "parquet": PARQUET, "arrow": ARROW}
 
 Prefer = Annotated[str | None, Header(description="`wait=N`: answer when the job is done")]
 
@@ -53,7 +53,8 @@ async def verify_model(
     body: VerifyOptions | None = None,
     prefer: Prefer = None,
 ) -> Job:
-    """Queue a job that recomputes the model's certificate; its `result` says whether it `matches` what was claimed."""
+    """Queue a job that recomputes the model's certificate; its `result` says whether it `matches` what was claimed:
+    true (confirmed), false (contradicted) or null (the bound is neither)."""
     request = VerifyRequest(type="verify", model=ref, **(body or VerifyOptions()).model_dump())
     return await queue_job(request, context, response, once, prefer, _existing(ref))
 
@@ -74,7 +75,8 @@ async def evaluate_model(
 
 @router.get("/jobs/{job_id}/output", operation_id="get_job_output", response_class=StoredFile, responses=FILE_ANSWERS)
 def get_job_output(job_id: str, context: InContext) -> StoredFile:
-    """The predictions of a batch job, one line or record a row of the dataset; `row` is its number from 0."""
+    """The predictions of a batch job, one line or record a row of the dataset; `row` is its number from 0. Of a
+    verification with `rows`: the training rows as the solver saw them (npz)."""
     return _file(context, job_id, "output")
 
 
@@ -86,7 +88,7 @@ def get_job_errors(job_id: str, context: InContext) -> StoredFile:
 
 @router.delete("/jobs/{job_id}/output", status_code=204, operation_id="delete_job_output", responses=problems(404, 409))
 def delete_job_output(job_id: str, context: InContext) -> None:
-    """Free the bytes of a batch job's files; what its `result` says of them stays."""
+    """Free the bytes of a job's files; what its `result` says of them stays."""
     with context.database.write() as session:
         freed = delete_files(session, service.get(session, job_id))
     reclaim(context.database, context.blobs, freed)

@@ -15,7 +15,7 @@ from app.db.tables import JobRow
 from app.jobs import lease, repository
 from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim
-from app.storage import ownership
+from app.storage import BlobStore, ownership
 
 NOTHING_KEPT: dict[str, Any] = {"checkpoint": None, "snapshot": None}
 """The columns of a job that has ended: it will not go on."""
@@ -48,12 +48,12 @@ def tell(session: Session, claim: Claim, event: str, data: dict[str, Any]) -> No
     repository.append_event(session, claim.job_id, event, data)
 
 
-def keep(session: Session, claim: Claim, new: Mapping[str, tuple[str, int]]) -> list[str]:
+def keep(session: Session, claim: Claim, new: Mapping[str, tuple[str, int]], blobs: BlobStore) -> list[str]:
     """Name new blobs (column > hash, bytes) in place of older ones; returns those, which nobody may need any more."""
     job = lease.load(session, claim, lock=True)
     replaced = [old for name in new if (old := getattr(job, name)) is not None]
     ownership.give_up(session, job.id, replaced)
-    ownership.own(session, job.id, dict(new.values()))
+    ownership.own(session, blobs, job.id, dict(new.values()))
     repository.update_claimed(session, claim, **{name: blob for name, (blob, _) in new.items()})
     return replaced
 
@@ -115,12 +115,19 @@ def worker_died(session: Session, claim: Claim, *, memory_bytes: int | None = No
             _requeue(session, claim, "worker_died" if memory_bytes is None else "out_of_memory", **values)
 
 
-def requeue_expired(session: Session) -> list[Claim]:
-    """Take back the jobs of workers that fell silent; any supervisor may do this for all."""
+def requeue_expired(session: Session, supervisor: str | None = None) -> list[Claim]:
+    """Take back the jobs of workers that fell silent; any supervisor may do this for all.
+
+    `supervisor` has renewed what it holds: what else it owns was claimed in a commit whose outcome it never learned.
+    No worker died of such a job.
+    """
     taken = []
-    for claim in repository.expired(session):
+    for claim, owner in repository.expired(session):
         try:
-            worker_died(session, claim)
+            if owner == supervisor:
+                release(session, claim)
+            else:
+                worker_died(session, claim)
             taken.append(claim)
         except LeaseLost:
             continue

@@ -163,14 +163,17 @@ def any_expired(session: Session) -> bool:
     return session.scalar(select(JobRow.id).where(JobRow.status == JobStatus.RUNNING, silent).limit(1)) is not None
 
 
-def expired(session: Session) -> list[Claim]:
-    """Running jobs whose worker has been silent for a whole lease; one that is being written to is not silent."""
+def expired(session: Session) -> list[tuple[Claim, str | None]]:
+    """Running jobs whose worker has been silent for a whole lease, and the owners of these leases.
+
+    One that is being written to is not silent.
+    """
     query = (
-        select(JobRow.id, JobRow.fence)
+        select(JobRow.id, JobRow.fence, JobRow.lease_owner)
         .where(JobRow.status == JobStatus.RUNNING, JobRow.lease_expires_at < current_time(session))
         .with_for_update(skip_locked=True)
     )
-    return [Claim(row.id, row.fence) for row in session.execute(query)]
+    return [(Claim(row.id, row.fence), row.lease_owner) for row in session.execute(query)]
 
 
 def update_claimed(session: Session, held: Claim, **values: Any) -> bool:

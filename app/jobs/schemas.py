@@ -125,7 +125,9 @@ DEFAULT_SECONDS = 600.0  # a hopeless job, on unscaled data say, must not hold a
 class Stop(Body):
     """Limits; what is reached first ends the run. null: no limit."""
 
-    seconds: Positive | None = DEFAULT_SECONDS
+    seconds: Positive | None = Field(
+        DEFAULT_SECONDS, description="of solving, in all trainings of the job; compiling kernels does not count"
+    )
     passes: Annotated[int, Field(ge=1, le=10**9)] | None = None
 
 
@@ -204,7 +206,9 @@ class JobFields(BaseModel):
     passes: int
     primal: float | None
     dual_bound: float | None
-    relative_gap: float | None
+    relative_gap: float | None = Field(
+        description="gap / max(primal, 1e-12 sum_i C_i): certified at the end, until then the solver's own estimate"
+    )
     model_id: str | None
     result: dict[str, Any] | None
     error: JobError | None

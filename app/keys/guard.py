@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit
 
-from sqlalchemy.exc import DBAPIError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.config import LOOPBACK_HOSTS, Settings
@@ -21,7 +20,6 @@ from app.errors import (
     PayloadTooLarge,
     Unauthorized,
     Unparsable,
-    from_database_error,
     problem_response,
 )
 from app.ids import new_id
@@ -82,9 +80,6 @@ class Guard:
                 await self._check_key(scope, headers)
         except AppError as error:
             await problem_response(error, request_id)(scope, receive, send_with_id)
-            return
-        except DBAPIError as error:  # here, because the application's handlers are behind this gate
-            await problem_response(from_database_error(error), request_id)(scope, receive, send_with_id)
             return
         room = None if is_upload else self._predict_bodies if _is_predict(scope) else self._other_bodies
         body = Body(receive, limit, self._settings, room)

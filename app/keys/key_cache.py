@@ -8,8 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sqlalchemy.exc import DBAPIError
-
+from app.db.outages import DATABASE_ERRORS
 from app.keys import service
 from app.web.thread_rooms import KEYS, KNOWN_KEYS
 
@@ -67,8 +66,8 @@ class KeyCache:
         now = time.monotonic()
         try:
             self._remember(digest, await KNOWN_KEYS.run(self._authenticate, token), now)
-        except DBAPIError as error:  # what is known expires, and the next request is told why
-            log.warning("the database does not answer: %s", error.orig)
+        except DATABASE_ERRORS as error:  # what is known expires, and the next request is told why
+            log.warning("API keys are not looked up: %s", error)
         finally:
             del self._renewals[digest]
 

@@ -6,6 +6,7 @@ What it says of its own making (certificate, metrics, training) is kept as a cla
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -46,11 +47,12 @@ class Imported:
     """A model whose file is stored and whose row is not."""
 
     model: ModelRow
-    size: int
+    content: bytes
 
-    def register(self, session: Session) -> ModelRow:
+    def register(self, session: Session, blobs: BlobStore) -> ModelRow:
         self.model.created_at = current_time(session)
-        service.register(session, self.model, self.size)
+        rewrites = {self.model.blob: partial(blobs.put, self.content)}  # a twin may be purged at this moment
+        service.register(session, blobs, self.model, len(self.content), rewrites=rewrites)
         return self.model
 
 
@@ -58,8 +60,11 @@ def read_model(blobs: BlobStore, name: str, format_name: str, body: bytes) -> Im
     parts = READERS[format_name](body)
     card = _card(parts, format_name, hashlib.sha256(body).hexdigest())
     content = file.encode(parts.header.model_copy(update={"card": card}), parts.arrays)
-    blob = blobs.put(content)
-    _try(file.read(blobs.path(blob)))
+    with blobs.stage() as staged:
+        staged.write(content)
+        staged.flush()
+        _try(file.read(staged.path))
+        blob = staged.commit()
     model = ModelRow(
         id=new_id("mdl"),
         name=name,
@@ -70,7 +75,7 @@ def read_model(blobs: BlobStore, name: str, format_name: str, body: bytes) -> Im
         converged=False,  # as far as is known here
         card=card,
     )
-    return Imported(model, len(content))
+    return Imported(model, content)
 
 
 def _try(model: file.ModelFile) -> None:

@@ -9,11 +9,11 @@ Label = str | int | float
 
 
 class Bounds(BaseModel):
-    primal: float
-    dual_bound: float | None
-    gap: float | None
-    relative_gap: float | None
-    method: str
+    primal: float = Field(description="the objective of the weights, rounded up")
+    dual_bound: float | None = Field(description="proven lower bound of the optimum; null: the objective is not finite")
+    gap: float | None = Field(description="proven upper bound of objective - optimum, rounding included")
+    relative_gap: float | None = Field(description="gap / max(primal, 1e-12 sum_i C_i), from 0 to 1")
+    method: str = Field(description="where the dual point of the bound came from")
 
 
 class ClassBounds(Bounds):

@@ -17,7 +17,8 @@ from app.models import repository
 from app.models.aliases import repository as aliases
 from app.models.repository import Filters, Location
 from app.names import NAME_PATTERN
-from app.storage import ownership
+from app.storage import BlobStore, ownership
+from app.storage.ownership import Rewrites
 
 MOST_LOOKS = 5
 MAX_VERSION_DIGITS = 15  # fits the column with room to spare
@@ -32,14 +33,21 @@ class Route(NamedTuple):
     """Scores the requests too, and never answers."""
 
 
-def register(session: Session, model: ModelRow, blob_bytes: int, proof_bytes: int = 0) -> None:
-    """Insert a model as the next version of its name, and own its files."""
+def register(
+    session: Session,
+    blobs: BlobStore,
+    model: ModelRow,
+    blob_bytes: int,
+    proof_bytes: int = 0,
+    rewrites: Rewrites | None = None,
+) -> None:
+    """Insert a model as the next version of its name, and own its files (`ownership.own`)."""
     model.version = repository.next_version(session, model.name)
     repository.insert(session, model)
     sizes = {model.blob: blob_bytes}
     if model.proof is not None:
         sizes[model.proof] = proof_bytes
-    ownership.own(session, model.id, sizes)
+    ownership.own(session, blobs, model.id, sizes, rewrites)
 
 
 def route(connection: Connection, reference: str) -> Route:

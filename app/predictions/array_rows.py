@@ -1,25 +1,33 @@
-"""Rows as arrays: npy, and npz with a dense matrix or CSR. Numbers are used where they lie, if their type allows."""
+"""Rows as arrays: npy, and npz with a dense matrix or CSR. Numbers are used where they lie, if their type allows.
+
+What headers say of shapes and types is checked against the model and the ceiling before any array is unpacked.
+"""
 
 import io
 import math
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy_format
 
-from app.errors import AppError, PayloadTooLarge, Unparsable, invalid_field
+from app.errors import AppError, Invalid, Unparsable, invalid_field
 from app.predictions.model_features import NUMBERS, Features
-from app.predictions.rows import MatrixRows, Places, Rows, check_count, csr_of
+from app.predictions.rows import MatrixRows, Places, Rows, check_width, csr_of
 from app.tabular.array_shapes import is_possible
 from app.tabular.types import Array
 
 ROWS = Places("rows")
 MAX_HEADER_BYTES = 10_000
-MAX_UNPACKED_BYTES = 256 << 20
+MAX_EXTRA_BYTES = 1000
+"""Of an array that says something about the others, such as their format."""
 CSR_MEMBERS = {"data", "indices", "indptr", "shape"}
 EXTRA_MEMBERS = {"format", "_is_array"}  # scipy.sparse.save_npz writes them too
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What numpy writes, and zipfile unpacks in bounded steps."""
 DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
@@ -32,82 +40,144 @@ DAMAGES = (
 )
 
 
-def read_npy(body: bytes) -> Rows:
-    return matrix_rows(as_array(body), "body")
+class Header(NamedTuple):
+    """What an npy file says of its array; its bytes are as many as that needs."""
+
+    shape: tuple[int, ...]
+    is_fortran: bool
+    dtype: np.dtype[Any]
+    offset: int
+    """Where the numbers begin."""
+
+
+def read_npy(body: bytes, features: Features) -> Rows:
+    header = _header(io.BytesIO(body), len(body))
+    check_matrix(header.shape, header.dtype, "body", features)
+    return _matrix(_as_array(body, header))
 
 
 def read_npz(body: bytes, features: Features) -> Rows:
     """Dense `X`, or CSR as `data`, `indices`, `indptr`, `shape`."""
-    members = _members(body)
-    if set(members) == {"X"}:
-        return matrix_rows(members["X"], "X")
-    if set(members) - EXTRA_MEMBERS != CSR_MEMBERS:
-        detail = "an archive holds X, or data, indices, indptr and shape"
-        raise invalid_field("body", "wrong_members", detail)
-    kind = members.get("format")
-    if kind is not None and kind.tobytes().rstrip(b"\0").replace(b"\0", b"") != b"csr":
-        raise invalid_field("format", "wrong_format", "sparse rows must be CSR")
-    for name in CSR_MEMBERS:
-        wanted = NUMBERS if name == "data" else "iu"
-        if members[name].ndim != 1 or members[name].dtype.kind not in wanted:
-            raise invalid_field(name, "wrong_type", "must be one-dimensional and of numbers (whole ones but for data)")
-    return _csr(members, features)
-
-
-def matrix_rows(array: Array, field: str, places: Places = ROWS) -> MatrixRows:
-    """A two-dimensional array of numbers."""
-    if array.ndim != 2:
-        raise invalid_field(field, "wrong_shape", f"must have two dimensions, rows and features; it has {array.ndim}")
-    if array.dtype.kind not in NUMBERS or array.dtype.itemsize > 8:
-        raise invalid_field(field, "wrong_type", "must be of numbers of at most 64 bits")
-    check_count(len(array), field)
-    return MatrixRows(np.ascontiguousarray(array, dtype=np.float64), places)
-
-
-def as_array(raw: bytes) -> Array:
-    """The array of an npy file, without a copy. Nothing is unpickled."""
-    stream = io.BytesIO(raw)
-    try:
-        version = npy_format.read_magic(stream)
-        read_header = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}[version]
-        shape, is_fortran, dtype = read_header(stream, max_header_size=MAX_HEADER_BYTES)
-    except Exception:  # the header is a Python expression that numpy evaluates as a literal: it can fail in any way
-        raise Unparsable("The body is not an npy array.") from None
-    if dtype.hasobject:
-        raise invalid_field("body", "wrong_type", "must be of numbers")
-    if not is_possible(shape):
-        raise invalid_field("body", "wrong_shape", "its header says a shape that no array can have")
-    held = len(raw) - stream.tell()
-    if math.prod(shape) * dtype.itemsize != held:
-        detail = f"its header says {math.prod(shape) * dtype.itemsize} bytes, and it has {held}"
-        raise invalid_field("body", "wrong_size", detail)
-    values = np.frombuffer(raw, dtype=dtype, offset=stream.tell()) if held else np.empty(0, dtype=dtype)
-    return values.reshape(shape, order="F" if is_fortran else "C")
-
-
-def _members(body: bytes) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            if sum(info.file_size for info in archive.infolist()) > MAX_UNPACKED_BYTES:
-                raise PayloadTooLarge(f"The arrays may have {MAX_UNPACKED_BYTES} bytes when they are unpacked.")
-            if len(archive.infolist()) > len(CSR_MEMBERS | EXTRA_MEMBERS):
-                raise invalid_field("body", "wrong_members", "an archive holds X, or data, indices, indptr and shape")
-            return {info.filename.removesuffix(".npy"): as_array(archive.read(info)) for info in archive.infolist()}
+            return _read_archive(_Members(archive), features)
     except AppError:
         raise
     except DAMAGES:
         raise Unparsable("The body is not an npz archive.") from None
 
 
-def _csr(members: dict[str, Array], features: Features) -> Rows:
-    data, indices, indptr, shape = (members[name] for name in ("data", "indices", "indptr", "shape"))
-    if len(shape) != 2 or shape[1] != features.width:
+def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], field: str, features: Features) -> None:
+    """Raise unless an array of this shape and type is rows of the model's features, within the ceiling."""
+    if len(shape) != 2:
+        raise invalid_field(field, "wrong_shape", f"must have two dimensions, rows and features; it has {len(shape)}")
+    if dtype.kind not in NUMBERS or dtype.itemsize > 8:
+        raise invalid_field(field, "wrong_type", "must be of numbers of at most 64 bits")
+    if shape[0]:
+        check_width(shape[1], features.width, 0, ROWS)
+    features.admit(shape[0], field)
+
+
+class _Members:
+    """The arrays of an archive by name: their headers at once, their numbers when they are asked for."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        if len(archive.infolist()) > len(CSR_MEMBERS | EXTRA_MEMBERS):
+            raise _wrong_members()
+        self._infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if any(info.compress_type not in COMPRESSIONS for info in self._infos.values()):
+            raise NotImplementedError
+        self.headers: Mapping[str, Header] = {name: self._header(info) for name, info in self._infos.items()}
+
+    def read(self, name: str) -> Array:
+        """Never more bytes than the header was checked for: zipfile stops at the size that the archive declares."""
+        raw = self._archive.read(self._infos[name])
+        if len(raw) != self._infos[name].file_size:
+            raise EOFError
+        return _as_array(raw, self.headers[name])
+
+    def _header(self, info: zipfile.ZipInfo) -> Header:
+        with self._archive.open(info) as stream:
+            return _header(stream, info.file_size)
+
+
+def _read_archive(members: _Members, features: Features) -> Rows:
+    headers = members.headers
+    if set(headers) == {"X"}:
+        check_matrix(headers["X"].shape, headers["X"].dtype, "X", features)
+        return _matrix(members.read("X"))
+    if set(headers) - EXTRA_MEMBERS != CSR_MEMBERS:
+        raise _wrong_members()
+    if "format" in headers and not _says_csr(members):
+        raise invalid_field("format", "wrong_format", "sparse rows must be CSR")
+    for name in CSR_MEMBERS:
+        wanted, dtype = NUMBERS if name == "data" else "iu", headers[name].dtype
+        if len(headers[name].shape) != 1 or dtype.kind not in wanted or dtype.itemsize > 8:
+            raise invalid_field(name, "wrong_type", "must be one-dimensional and of numbers (whole ones but for data)")
+    return _read_csr(members, features)
+
+
+def _read_csr(members: _Members, features: Features) -> Rows:
+    n_entries, n_indices, n_starts, n_lengths = (
+        members.headers[name].shape[0] for name in ("data", "indices", "indptr", "shape")
+    )
+    shape = members.read("shape") if n_lengths == 2 else None
+    if shape is None or shape[1] != features.width:
         raise invalid_field("shape", "wrong_width", f"must be [rows, {features.width}]: the model's features")
-    starts = indptr.astype(np.int64)
-    n_rows = len(starts) - 1
-    is_sound = n_rows == shape[0] and n_rows >= 0 and starts[0] == 0 and starts[-1] == len(data) == len(indices)
-    if not is_sound or (np.diff(starts) < 0).any():
-        raise invalid_field("indptr", "wrong_starts", "must ascend from 0 to the number of values, one more than rows")
-    check_count(n_rows, "shape")
-    values = np.asarray(data, dtype=np.float64)
-    return MatrixRows(csr_of(values, indices.astype(np.int64), starts, features.width, ROWS), ROWS)
+    n_rows = n_starts - 1
+    if n_rows != shape[0] or n_rows < 0 or n_entries != n_indices:
+        raise _wrong_starts()
+    features.admit_sparse(n_rows, n_entries, "shape")
+    starts = members.read("indptr").astype(np.int64)
+    if starts[0] != 0 or starts[-1] != n_entries or (np.diff(starts) < 0).any():
+        raise _wrong_starts()
+    values = np.asarray(members.read("data"), dtype=np.float64)
+    indices = members.read("indices").astype(np.int64)
+    return MatrixRows(csr_of(values, indices, starts, features.width, ROWS), ROWS)
+
+
+def _says_csr(members: _Members) -> bool:
+    header = members.headers["format"]
+    if math.prod(header.shape) * header.dtype.itemsize > MAX_EXTRA_BYTES:
+        return False
+    return members.read("format").tobytes().rstrip(b"\0").replace(b"\0", b"") == b"csr"
+
+
+def _wrong_members() -> Invalid:
+    return invalid_field("body", "wrong_members", "an archive holds X, or data, indices, indptr and shape")
+
+
+def _wrong_starts() -> Invalid:
+    detail = "must ascend from 0 to the number of values, one more than rows"
+    return invalid_field("indptr", "wrong_starts", detail)
+
+
+def _header(stream: IO[bytes], n_bytes: int) -> Header:
+    """The header of an npy file of so many bytes. Nothing is unpickled."""
+    try:
+        version = npy_format.read_magic(stream)
+        read = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}[version]
+        shape, is_fortran, dtype = read(stream, max_header_size=MAX_HEADER_BYTES)
+    except Exception:  # the header is a Python expression that numpy evaluates as a literal: it can fail in any way
+        raise Unparsable("The body is not an npy array.") from None
+    if dtype.hasobject:
+        raise invalid_field("body", "wrong_type", "must be of numbers")
+    if not is_possible(shape):
+        raise invalid_field("body", "wrong_shape", "its header says a shape that no array can have")
+    held = n_bytes - stream.tell()
+    if math.prod(shape) * dtype.itemsize != held:
+        detail = f"its header says {math.prod(shape) * dtype.itemsize} bytes, and it has {held}"
+        raise invalid_field("body", "wrong_size", detail)
+    return Header(shape, is_fortran, dtype, stream.tell())
+
+
+def _as_array(raw: bytes, header: Header) -> Array:
+    """The array of an npy file, without a copy."""
+    held = len(raw) - header.offset
+    values = np.frombuffer(raw, header.dtype, offset=header.offset) if held else np.empty(0, header.dtype)
+    return values.reshape(header.shape, order="F" if header.is_fortran else "C")
+
+
+def _matrix(array: Array) -> MatrixRows:
+    return MatrixRows(np.ascontiguousarray(array, dtype=np.float64), ROWS)

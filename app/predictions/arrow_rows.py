@@ -1,11 +1,19 @@
-"""Rows in an Arrow stream: columns by name. What the stream says of itself is checked before it is believed."""
+"""Rows in an Arrow stream: columns by name. What the stream says of itself is checked before it is believed.
+
+Few bytes can stand for many values: nulls take none, a dictionary abbreviates. So names, rows and the bytes that
+texts would have come first, and only columns of the model are read.
+"""
 
 import struct
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from app.errors import Invalid, Unparsable, UnsupportedMediaType, invalid_field
 from app.predictions.array_rows import ROWS
-from app.predictions.rows import Columns, check_count
+from app.predictions.model_features import Features
+from app.predictions.rows import Columns, check_count, duplicate_column
 
 # Of the flatbuffer tables of Arrow's message format: which field is which.
 MESSAGE_HEADER_TYPE, MESSAGE_HEADER = 1, 2
@@ -14,22 +22,32 @@ DICTIONARY_DATA = 1
 BATCH_LENGTH, BATCH_COMPRESSION = 0, 3
 
 
-def read_arrow(body: bytes) -> Columns:
+def read_arrow(body: bytes, features: Features) -> Columns:
     import pyarrow as pa  # here, because most processes never need it
 
     try:
         n_rows = _count_rows(pa, body)
         check_count(n_rows, "body")
         with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
-            table = stream.read_all()
+            names = stream.schema.names
+            if len(set(names)) != len(names):
+                raise duplicate_column(names)
+            features.check_columns(names, ROWS)
+            features.admit(n_rows, "body")
+            known = [name for name in names if name in features.index_of]
+            for name in known:
+                if not _is_readable(pa, stream.schema.field(name).type):
+                    raise _unreadable(name)
+            table = stream.read_all().select(known)
+        table.validate()
+        text_bytes = sum(_text_bytes(pa, name, table.column(name), features) for name in known)
+        features.admit(table.num_rows, "body", text_bytes)
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, struct.error):
         raise Unparsable("The body is not an Arrow stream.") from None
-    names = table.column_names
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise invalid_field("body", "duplicate_column", f"the column {twice[:64]!r} is there twice")
-    return Columns({name: _values(pa, name, table.column(name)) for name in names}, table.num_rows, ROWS)
+    columns: dict[str, Sequence[Any] | None] = dict.fromkeys(names)
+    columns |= {name: _values(pa, name, table.column(name)) for name in known}
+    return Columns(columns, table.num_rows, ROWS)
 
 
 def _count_rows(pa: Any, body: bytes) -> int:
@@ -73,17 +91,80 @@ def _follow(buffer: bytes, place: int) -> int:
     return place + offset
 
 
-def _values(pa: Any, name: str, column: Any) -> Any:
-    """A numpy array of numbers, or Python values; missing ones are NaN or None."""
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return column.cast(pa.float64(), safe=False).to_numpy()
+def _text_bytes(pa: Any, name: str, column: Any, features: Features) -> int:
+    """What the texts of all rows have together, where the stream has fewer bytes and they are written out."""
+    if pa.types.is_string_view(column.type):
+        return sum(_view_bytes(chunk) for chunk in column.chunks)
+    if name in features.texts and pa.types.is_dictionary(column.type):
+        return sum(_dictionary_bytes(pa, chunk) for chunk in column.chunks)
+    return 0
+
+
+def _view_bytes(chunk: Any) -> int:
+    """By the views alone, 16 bytes each: the length comes first."""
+    views = chunk.buffers()[1]
+    if not len(chunk) or views is None:
+        return 0
+    lengths = np.frombuffer(views, "<i4").reshape(-1, 4)[chunk.offset : chunk.offset + len(chunk), 0]
+    lengths = lengths[chunk.is_valid().to_numpy(zero_copy_only=False)]
+    if (lengths < 0).any():
+        raise ValueError("a view has a negative length")
+    return int(lengths.sum(dtype=np.int64))
+
+
+def _dictionary_bytes(pa: Any, chunk: Any) -> int:
+    import pyarrow.compute as pc
+
+    if not _is_text(pa, chunk.type.value_type):
+        return 0
+    lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
+    return pc.sum(lengths.take(chunk.indices)).as_py() or 0
+
+
+def _values(pa: Any, name: str, column: Any) -> Sequence[Any] | None:
+    """A numpy array of numbers, or Python values; missing ones are NaN or None. None: all are missing."""
+    if pa.types.is_null(column.type):
+        return None
+    if _is_number(pa, column.type):
+        numbers: Sequence[Any] = column.cast(pa.float64(), safe=False).to_numpy()
+        return numbers
     try:
-        if pa.types.is_timestamp(kind):
-            column = column.cast(pa.timestamp("us", kind.tz), safe=False)
-        return column.to_pylist()
+        if pa.types.is_dictionary(column.type):
+            return [value for chunk in column.chunks for value in _looked_up(pa, chunk)]
+        return _python_values(pa, column)
     except (pa.ArrowException, ValueError, OverflowError, TypeError):
         raise _unreadable(name) from None
+
+
+def _looked_up(pa: Any, chunk: Any) -> list[Any]:
+    """The values of a dictionary array; rows with the same value share one object."""
+    values = [*_python_values(pa, chunk.dictionary), None]
+    places = chunk.indices.cast(pa.int64()).fill_null(len(values) - 1).to_pylist()
+    return [values[place] for place in places]
+
+
+def _python_values(pa: Any, array: Any) -> list[Any]:
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("us", array.type.tz), safe=False)
+    values: list[Any] = array.to_pylist()
+    return values
+
+
+def _is_number(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_text(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_readable(pa: Any, kind: Any) -> bool:
+    """Whether values of this type can be a column. Not runs and lists: there a byte can stand for millions."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _is_readable(pa, kind.value_type) and not types.is_dictionary(kind.value_type)
+    others = types.is_null, types.is_boolean, types.is_date, types.is_timestamp, types.is_string_view
+    return _is_number(pa, kind) or _is_text(pa, kind) or any(is_kind(kind) for is_kind in others)
 
 
 def _unreadable(name: str) -> Invalid:

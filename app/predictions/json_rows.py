@@ -4,10 +4,11 @@ Most bodies have rows of one kind, which are decoded straight to lists of number
 fit is decoded again as it is; that way also decides what is wrong with a body.
 """
 
+import io
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -16,7 +17,8 @@ import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
 from app.models.linear import Matrix
-from app.predictions.model_features import Features, stacked
+from app.predictions import rows as rows_module
+from app.predictions.model_features import NUMBER_BYTES, Features, stacked
 from app.predictions.rows import (
     INSTANCES,
     ListRows,
@@ -25,6 +27,7 @@ from app.predictions.rows import (
     NamedRows,
     Places,
     Rows,
+    check_bytes,
     check_count,
     csr_of,
 )
@@ -59,6 +62,11 @@ _decode_any = msgspec.json.Decoder(AnyBody).decode
 _decode_lists = msgspec.json.Decoder(list[float]).decode_lines
 _decode_lines = msgspec.json.Decoder().decode_lines
 
+CHECKED_BYTES = 1 << 20
+"""Body size from which values are counted before they are decoded. A smaller body decodes to 40 MB at most."""
+CONTAINERS_A_ROW = 3
+"""Lists and objects that a row has at most: a sparse row is an object with two lists."""
+STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 FIRST_ROW = re.compile(rb'\s*\{\s*"instances"\s*:\s*\[\s*([\[{])')
 PLACE = re.compile(r"\$\[(\d+)\]")
 
@@ -70,6 +78,7 @@ class JsonRequest(NamedTuple):
 
 def read_json(body: bytes, features: Features) -> JsonRequest:
     """Raises Unparsable for what is not JSON and Invalid for what names no row."""
+    check_values(body, features)
     start = FIRST_ROW.match(body)
     if start is not None:
         try:
@@ -80,7 +89,6 @@ def read_json(body: bytes, features: Features) -> JsonRequest:
             elif "indices" not in features.index_of:
                 sparse = _decode_sparse(body)
                 if sparse.instances:
-                    check_count(len(sparse.instances), INSTANCES.name)
                     return JsonRequest(MatrixRows(_csr(sparse.instances, features, INSTANCES)), sparse.wanted)
         except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError):
             pass
@@ -90,10 +98,13 @@ def read_json(body: bytes, features: Features) -> JsonRequest:
 
 def read_ndjson(body: bytes, features: Features) -> Rows:
     """A row a line; blank lines do not count."""
-    places = Places(line_of=lambda row: _filled_lines(body)[row])
+    places = Places(line_of=lambda row: next(islice(_filled_lines(body), row, None))[0])
+    check_values(body, features)
+    n_lines = sum(1 for _ in _filled_lines(body))
+    check_count(n_lines, places.name)
     try:
         rows = _stack(_decode_lists(body), features, places)
-        if rows is not None and rows.matrix.shape[0] == len(_filled_lines(body)):
+        if rows is not None and rows.matrix.shape[0] == n_lines:
             return rows
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
@@ -101,7 +112,7 @@ def read_ndjson(body: bytes, features: Features) -> Rows:
         instances = _decode_lines(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise _first_bad_line(body) from None
-    if len(instances) != len(_filled_lines(body)):
+    if len(instances) != n_lines:
         raise Unparsable("Every line must hold one row, whole.")
     return rows_of(instances, features, places)
 
@@ -144,7 +155,7 @@ def _stack(rows: Sequence[Sequence[float]], features: Features, places: Places) 
     """None if the rows have not as many numbers as the model has features."""
     if not rows or set(map(len, rows)) != {features.width}:
         return None
-    check_count(len(rows), places.name)
+    features.admit(len(rows), places.name)
     return MatrixRows(stacked(rows, features.width), places)
 
 
@@ -158,10 +169,12 @@ def _kind(row: Any, features: Features) -> Callable[..., Rows] | None:
 
 
 def _lists(rows: Sequence[Any], features: Features, places: Places) -> Rows:
+    features.admit(len(rows), places.name)
     return ListRows(rows, places)
 
 
 def _named(rows: Sequence[Any], features: Features, places: Places) -> Rows:
+    features.admit(len(rows), places.name)
     return NamedRows(rows, places)
 
 
@@ -192,21 +205,45 @@ def _csr(rows: Sequence[SparseRow], features: Features, places: Places) -> Matri
         detail = f"{counts[number]} indices but {value_counts[number]} values"
         raise places.refuse(number, "wrong_width", detail)
     total = int(counts.sum())
+    features.admit_sparse(len(rows), total, places.name)
     indices = np.fromiter(chain.from_iterable(map(attrgetter("indices"), rows)), dtype=np.int64, count=total)
     values = np.fromiter(chain.from_iterable(map(attrgetter("values"), rows)), dtype=np.float64, count=total)
     starts = np.concatenate([[0], np.cumsum(counts)])
     return csr_of(values, indices, starts, features.width, places)
 
 
-def _filled_lines(body: bytes) -> list[int]:
-    return [number for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+def check_values(body: bytes, features: Features) -> None:
+    """Raise if a JSON body has more values, or more lists and objects, than the rows of a request may have.
+
+    Decoded values are Python objects, several times as large as their text, so a large body is counted first: by its
+    commas and brackets, and if these are too many, by those outside of strings.
+    """
+    if len(body) <= CHECKED_BYTES or not _has_many_values(body, features):
+        return
+    bare = STRING.sub(b"", body)
+    check_bytes(bare.count(b",") * NUMBER_BYTES, features.most_bytes)
+    if (n_containers := _count_containers(bare)) > CONTAINERS_A_ROW * rows_module.MAX_ROWS:
+        check_count(n_containers // CONTAINERS_A_ROW, INSTANCES.name)
+
+
+def _has_many_values(body: bytes, features: Features) -> bool:
+    is_large = body.count(b",") * NUMBER_BYTES > features.most_bytes
+    return is_large or _count_containers(body) > CONTAINERS_A_ROW * rows_module.MAX_ROWS
+
+
+def _count_containers(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
+
+
+def _filled_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """The number and the text of every line that is not blank."""
+    return ((number, line) for number, line in enumerate(io.BytesIO(body), 1) if line.strip())
 
 
 def _first_bad_line(body: bytes) -> Unparsable | Invalid:
-    for number, line in enumerate(body.split(b"\n"), 1):
-        if line.strip():
-            try:
-                msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                return Unparsable(f"line {number}: the line is not JSON.")
+    for number, line in _filled_lines(body):
+        try:
+            msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return Unparsable(f"line {number}: the line is not JSON.")
     return Unparsable("Every line must hold one row, whole.")

@@ -7,12 +7,12 @@ import msgspec
 
 from app.errors import invalid_field
 from app.predictions import request_bodies
-from app.predictions.json_rows import decoded, rows_of
+from app.predictions.json_rows import check_values, decoded, rows_of
 from app.predictions.model_cache import ServedModel
 from app.predictions.model_features import Features
 from app.predictions.outputs import chosen
 from app.predictions.response_formats import Reply, plain, records
-from app.predictions.rows import Columns, ListRows, NamedRows, Places, Rows, check_count
+from app.predictions.rows import Columns, ListRows, NamedRows, Places, Rows
 from app.predictions.service import headers_of, score
 from app.web.media_types import JSON
 
@@ -60,6 +60,7 @@ def rows_in(body: bytes, content_type: str | None, features: Features) -> Rows:
 def _read(body: bytes, content_type: str | None, features: Features) -> tuple[Rows, list[str] | None]:
     if request_bodies.known_type(content_type)[0] != JSON:
         return request_bodies.rows_in(body, content_type, features), None
+    check_values(body, features)
     request: InvocationsBody = decoded(_decode, body)
     given = [name for name in SHAPES if getattr(request, name) is not None]
     if len(given) != 1:
@@ -68,18 +69,18 @@ def _read(body: bytes, content_type: str | None, features: Features) -> tuple[Ro
     if request.dataframe_split is not None:
         return _from_split(request.dataframe_split, features), wanted
     if request.dataframe_records is not None:
-        check_count(len(request.dataframe_records), "dataframe_records")
+        features.admit(len(request.dataframe_records), "dataframe_records")
         return NamedRows(request.dataframe_records, Places("dataframe_records")), wanted
     value = request.instances if request.instances is not None else request.inputs
     assert value is not None
     if isinstance(value, dict):
-        return _from_columns(value, given[0]), wanted
+        return _from_columns(value, given[0], features), wanted
     return rows_of(value, features, Places(given[0])), wanted
 
 
 def _from_split(frame: DataframeSplit, features: Features) -> Rows:
     places = Places("dataframe_split.data")
-    check_count(len(frame.data), places.name)
+    features.admit(len(frame.data), places.name)
     names = frame.columns
     if names is None:
         return ListRows(frame.data, places)
@@ -99,10 +100,10 @@ def _from_split(frame: DataframeSplit, features: Features) -> Rows:
     return Columns({str(name): column for name, column in zip(names, columns, strict=True)}, len(frame.data), places)
 
 
-def _from_columns(columns: Mapping[str, Sequence[Any]], field: str) -> Rows:
+def _from_columns(columns: Mapping[str, Sequence[Any]], field: str, features: Features) -> Rows:
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise invalid_field(field, "wrong_length", "all columns must have as many values")
     n_rows = lengths.pop() if lengths else 0
-    check_count(n_rows, field)
+    features.admit(n_rows, field)
     return Columns(columns, n_rows, Places(field))

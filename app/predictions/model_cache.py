@@ -18,7 +18,7 @@ from app.ids import is_id
 from app.models import file, service
 from app.models.file import ModelFile
 from app.models.repository import Location
-from app.predictions.model_features import Features
+from app.predictions.model_features import MOST_BYTES, Features
 from app.predictions.outputs import offered
 from app.predictions.preprocessed_features import features_of
 from app.predictions.score_error import Certainty
@@ -54,8 +54,9 @@ class ServedModel:
         return Certainty.of(self.file.header) is not None
 
     @classmethod
-    def opened(cls, row: Location, stored: ModelFile) -> "ServedModel":
-        return cls(row.id, row.name, row.version, stored, features_of(stored), offered(stored.header))
+    def opened(cls, row: Location, stored: ModelFile, most_bytes: int = MOST_BYTES) -> "ServedModel":
+        """`most_bytes` is what the rows of one request may take as numbers."""
+        return cls(row.id, row.name, row.version, stored, features_of(stored, most_bytes), offered(stored.header))
 
 
 class _Trusted(NamedTuple):
@@ -70,10 +71,13 @@ class _Trusted(NamedTuple):
 class ModelCache:
     """Finds a model by reference and keeps the recently used ones open."""
 
-    def __init__(self, database: Database, blobs: BlobStore, max_bytes: int) -> None:
+    def __init__(
+        self, database: Database, blobs: BlobStore, max_bytes: int, max_predict_bytes: int = MOST_BYTES
+    ) -> None:
         self._database = database
         self._blobs = blobs
         self._max_bytes = max_bytes
+        self._max_predict_bytes = max_predict_bytes
         self._bytes = 0
         self._models: OrderedDict[str, ServedModel] = OrderedDict()
         self._trusted: dict[str, _Trusted] = {}  # by reference
@@ -169,7 +173,7 @@ class ModelCache:
 
     def _open(self, row: Location) -> ServedModel:
         stored = file.read(self._blobs.path(row.blob))
-        model = ServedModel.opened(row, stored)
+        model = ServedModel.opened(row, stored, self._max_predict_bytes)
         with self._lock:
             self._drop(row.id)
             self._models[row.id] = model

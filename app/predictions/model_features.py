@@ -15,11 +15,29 @@ import scipy.sparse as sp
 from app.errors import Invalid, invalid_field
 from app.models import linear
 from app.models.linear import Matrix
-from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, NamedRows, Places, Rows, check_width
+from app.predictions.rows import (
+    Columns,
+    ListRows,
+    MatrixRows,
+    MixedRows,
+    NamedRows,
+    Places,
+    Rows,
+    check_bytes,
+    check_count,
+    check_width,
+)
 from app.preprocess.norms import row_norms
 from app.tabular.types import Array
 
 NUMBERS = "biuf"  # numpy's kinds of type
+NUMBER_BYTES = 8
+ENTRY_BYTES = 16
+"""Of one stored value of sparse rows: the number and its index. A row takes another NUMBER_BYTES."""
+TERM_SHARE = 4
+"""Bytes of a matrix that a byte of text makes at most: a word and its blank are 3 bytes, its entry is 12."""
+MOST_BYTES = 256 << 20
+"""Bytes that the rows of one request may take as numbers, where no setting says otherwise. See `max_predict_bytes`."""
 
 
 class Prepared(NamedTuple):
@@ -38,6 +56,8 @@ class Features:
     """Of the columns; empty: they have none."""
     column_of: Array | None = None
     """Which column each feature was made of, if a column can have several."""
+    most_bytes: int = MOST_BYTES
+    """What the rows of one request may take as numbers."""
 
     @cached_property
     def index_of(self) -> dict[str, int]:
@@ -47,6 +67,40 @@ class Features:
     def numeric(self) -> Collection[str]:
         """The columns that hold nothing but numbers."""
         return self.index_of
+
+    @property
+    def texts(self) -> Collection[str]:
+        """The columns whose words are features."""
+        return ()
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row takes as numbers."""
+        return NUMBER_BYTES * self.width
+
+    def admit(self, n_rows: int, field: str, text_bytes: int = 0) -> None:
+        """Raise unless a batch has rows and is within the ceiling. Every reader asks before it makes numbers of rows.
+
+        `text_bytes`: of columns of texts, where they can be more than the body has.
+        """
+        check_count(n_rows, field)
+        check_bytes(n_rows * self.row_bytes + TERM_SHARE * text_bytes, self.most_bytes)
+
+    def admit_sparse(self, n_rows: int, n_entries: int, field: str) -> None:
+        """As `admit`, of rows that store only some of their values."""
+        check_count(n_rows, field)
+        check_bytes(n_rows * NUMBER_BYTES + n_entries * ENTRY_BYTES, self.most_bytes)
+
+    def check_columns(self, names: Collection[str], places: Places) -> None:
+        """Raise unless these are the names of all columns, in any order."""
+        self.check_named(places)
+        unknown = next((name for name in names if name not in self.index_of), None)
+        if unknown is not None:
+            raise invalid_field("columns", "unknown_feature", f"the model has no feature {unknown[:64]!r}")
+        given = frozenset(names)
+        missing = next((name for name in self.names if name not in given), None)
+        if missing is not None:
+            raise invalid_field("columns", "missing_feature", f"the feature {missing!r} is missing")
 
     def matrix(self, rows: Rows) -> Prepared:
         """One row of features for each. Raises Invalid, naming the place."""
@@ -62,6 +116,11 @@ class Features:
                 return Prepared(self._from_columns(rows))
             case MixedRows():
                 return interleaved([(part.places.numbers or (), self.matrix(part)) for part in rows.parts])
+
+    @property
+    def shift(self) -> Array:
+        """What is subtracted from each feature before the solver sees it; empty: nothing is."""
+        return _NOTHING
 
     def norms(self, matrix: Matrix) -> Array:
         """The length of each row as the solver saw it."""
@@ -105,14 +164,12 @@ class Features:
         raise AssertionError("named rows were refused for no reason")
 
     def _from_columns(self, rows: Columns) -> Array:
-        self.check_named(rows.places)
-        if unknown := [name for name in rows.columns if name not in self.index_of]:
-            raise invalid_field("columns", "unknown_feature", f"the model has no feature {unknown[0][:64]!r}")
-        if missing := [name for name in self.names if name not in rows.columns]:
-            raise invalid_field("columns", "missing_feature", f"the feature {missing[0]!r} is missing")
+        self.check_columns(rows.columns, rows.places)
         matrix = np.empty((rows.n_rows, self.width))
         for number, name in enumerate(self.names):
             values = rows.columns[name]
+            if values is None:
+                raise rows.places.refuse(0, "missing_value", "a value is missing", name)
             if isinstance(values, np.ndarray) and values.dtype.kind in NUMBERS:
                 matrix[:, number] = values
                 continue
@@ -141,6 +198,9 @@ class Features:
     def feature_name(self, number: int) -> str:
         """What a feature is called in an explanation."""
         return self.names[number] if self.names else str(number)
+
+
+_NOTHING = np.empty(0)
 
 
 def stacked(rows: Sequence[Sequence[float]], width: int) -> Array:

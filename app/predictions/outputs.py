@@ -14,7 +14,7 @@ from app.models.calibration import Calibration
 from app.models.file import Header, ModelFile
 from app.models.linear import Matrix, class_positions
 from app.predictions.model_features import Features
-from app.predictions.score_error import Certainty
+from app.predictions.score_error import Certainty, RowErrors, row_errors
 from app.tabular.types import Array
 
 EVERY_OUTPUT = (
@@ -116,7 +116,7 @@ class Scored:
         certainty = Certainty.of(self.model.header)
         if certainty is None:
             return [None] * len(self.scores)
-        bounds = certainty.bounds(self.features.norms(self.matrix))
+        bounds = certainty.bounds(self._row_errors)
         bounds = bounds if bounds.ndim == 1 else self._of_best(bounds)
         if np.isfinite(bounds).all():
             return bounds
@@ -127,7 +127,11 @@ class Scored:
         certainty = Certainty.of(self.model.header)
         if certainty is None:
             return [None] * len(self.scores)
-        return certainty.is_label_certain(self.features.norms(self.matrix), self.scores)
+        return certainty.is_label_certain(self._row_errors, self.scores)
+
+    @cached_property
+    def _row_errors(self) -> RowErrors:
+        return row_errors(self.matrix, self.model, self.features)
 
     @property
     def contributions(self) -> Sequence[Any]:

@@ -12,7 +12,7 @@ from app.errors import Invalid, invalid_field
 from app.models import linear
 from app.models.file import Header, ModelFile
 from app.models.linear import Matrix
-from app.predictions.model_features import Features, Prepared, interleaved
+from app.predictions.model_features import MOST_BYTES, NUMBER_BYTES, Features, Prepared, interleaved
 from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, NamedRows, Places, Rows, check_width
 from app.preprocess.inputs import Inputs
 from app.preprocess.pipeline import Pipeline
@@ -22,13 +22,14 @@ from app.preprocess.values import EXPECTED
 from app.tabular.types import Array
 
 
-def features_of(model: ModelFile) -> Features:
-    """What the model wants of a row. Raises CorruptModel."""
+def features_of(model: ModelFile, most_bytes: int = MOST_BYTES) -> Features:
+    """What the model wants of a row, and what the rows of a request may take as numbers. Raises CorruptModel."""
     if model.header.preprocess is None:
-        return Features(model.header.n_features, tuple(model.header.feature_names or ()))
+        names = tuple(model.header.feature_names or ())
+        return Features(model.header.n_features, names, most_bytes=most_bytes)
     pipeline = from_document(model.header.preprocess, model.extra)
     column_of = None if pipeline.is_plain else pipeline.column_of_features
-    return PreparedFeatures(pipeline.n_columns, pipeline.names or (), column_of, pipeline=pipeline)
+    return PreparedFeatures(pipeline.n_columns, pipeline.names or (), column_of, most_bytes, pipeline=pipeline)
 
 
 def inputs_of(header: Header, arrays: Mapping[str, Array]) -> Inputs:
@@ -46,6 +47,20 @@ class PreparedFeatures(Features):
     def numeric(self) -> Collection[str]:
         numbers = self.pipeline.numbers
         return frozenset(self.pipeline.name(j) for j in numbers.columns[~numbers.boolean].tolist())
+
+    @cached_property
+    def texts(self) -> Collection[str]:
+        encoders = self.pipeline.encoders
+        return frozenset(self.pipeline.name(encoder.column) for encoder in encoders if encoder.kind == "text")
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Of the columns as they come, or of the features if these are dense and more."""
+        return NUMBER_BYTES * max(self.width, 0 if self.pipeline.sparse else self.pipeline.n_features)
+
+    def check_columns(self, names: Collection[str], places: Places) -> None:
+        """Unknown columns are ignored, absent ones have no values."""
+        self.check_named(places)
 
     def matrix(self, rows: Rows) -> Prepared:
         match rows:
@@ -66,11 +81,17 @@ class PreparedFeatures(Features):
             case NamedRows():
                 self.check_named(rows.places)
                 names = dict.fromkeys(name for row in rows.rows for name in row)
-                given = {name: [row.get(name) for row in rows.rows] for name in names}
+                given = {
+                    name: [row.get(name) for row in rows.rows] if name in self.index_of else None for name in names
+                }
                 return self._apply(given, len(rows.rows), rows.places)
             case Columns():
                 self.check_named(rows.places)
                 return self._apply(rows.columns, rows.n_rows, rows.places)
+
+    @property
+    def shift(self) -> Array:
+        return self.pipeline.solver_units[0]
 
     def norms(self, matrix: Matrix) -> Array:
         return self.pipeline.solver_norms(matrix)
@@ -84,6 +105,7 @@ class PreparedFeatures(Features):
     def _from_matrix(self, rows: MatrixRows) -> Prepared:
         pipeline, matrix = self.pipeline, rows.matrix
         if pipeline.encoders:
+            self.admit(matrix.shape[0], rows.places.name)  # sparse rows were not admitted as dense ones
             dense = matrix.toarray() if linear.is_sparse(matrix) else matrix
             columns = {name: dense[:, number] for number, name in enumerate(self.names)}
             return self._apply(columns, len(dense), rows.places)
@@ -110,7 +132,7 @@ class PreparedFeatures(Features):
             column = int(self.pipeline.numbers.columns[truths[place]])
             raise places.refuse(row, "bad_value", f"{EXPECTED['boolean']} is needed", self.pipeline.name(column))
 
-    def _apply(self, columns: Mapping[str, Sequence[Any]], n_rows: int, places: Places) -> Prepared:
+    def _apply(self, columns: Mapping[str, Sequence[Any] | None], n_rows: int, places: Places) -> Prepared:
         try:
             matrix, warnings = self.pipeline.apply(columns, n_rows)
         except PreprocessError as error:

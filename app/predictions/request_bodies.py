@@ -76,11 +76,11 @@ def _libsvm(body: Body) -> Request:
 
 
 def _arrow(body: Body) -> Request:
-    return Request(arrow_rows.read_arrow(body.content))
+    return Request(arrow_rows.read_arrow(body.content, body.features))
 
 
 def _npy(body: Body) -> Request:
-    return Request(array_rows.read_npy(body.content))
+    return Request(array_rows.read_npy(body.content, body.features))
 
 
 def _npz(body: Body) -> Request:

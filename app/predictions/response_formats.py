@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from app.errors import NotAcceptable, invalid_field
+from app.tabular.cells import NUMBER
 from app.tabular.types import Array
 from app.web.media_types import ARROW, CSV, JSON, NDJSON, NPY
 
@@ -18,6 +19,8 @@ Column = Sequence[Any] | Array
 QUOTE = '"'
 COMMA, LINE_FEED = b",\n"
 NEEDS_QUOTES = re.compile('[,"\r\n]')
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""First characters by which spreadsheets know a formula (OWASP, CSV injection)."""
 PLAIN = frozenset((int, float, bool, type(None)))  # one after another as JSON, they hold no comma and need no quotes
 
 _encoder = msgspec.json.Encoder()
@@ -91,7 +94,10 @@ def _ndjson(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
 
 
 def _csv(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
-    """Numbers as in JSON, with all their digits; nothing where a value is null, JSON where a value has parts."""
+    """Numbers as in JSON, with all their digits; nothing where a value is null, JSON where a value has parts.
+
+    A text is as in JSON too, unless a spreadsheet would run it.
+    """
     if len(columns) > 1 and all(map(_is_plain, columns.values())):
         return _plain_csv(",".join(map(_quoted, columns)).encode(), list(columns.values()))
     cells = [_cells(column) for column in columns.values()]
@@ -125,11 +131,17 @@ def _cells(column: Column) -> list[str]:
     values = plain(column)
     if _is_plain(column):
         return _encoder.encode(values).decode()[1:-1].replace("null", "").split(",")
-    return [_quoted(value if isinstance(value, str) else _cell(value)) for value in values]
+    return [_quoted(_as_text(value) if isinstance(value, str) else _cell(value)) for value in values]
 
 
 def _cell(value: Any) -> str:
     return "" if value is None else _encoder.encode(value).decode()
+
+
+def _as_text(label: str) -> str:
+    """A label that a spreadsheet would take for a formula begins with an apostrophe, which it shows as text."""
+    is_formula = len(label) > 1 and label.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(label)
+    return "'" + label if is_formula else label
 
 
 def _quoted(text: str) -> str:

@@ -1,5 +1,6 @@
 """What every body becomes, whatever its format: rows of numbers, or values by name, and how to name a place in them."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from app.models.linear import Matrix
 from app.tabular.types import Array
 
 MAX_ROWS = 1_000_000
+"""Rows of one request. Larger: a request can hold a thread and its memory longer. The answer has an object a row."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,12 @@ class NamedRows(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """All rows have the same names. Values are None (or NaN) where they are missing."""
+    """All rows have the same names. Values are None (or NaN) where they are missing.
 
-    columns: Mapping[str, Sequence[Any]]
+    A column that is None has no value in any row, or is none of the model's.
+    """
+
+    columns: Mapping[str, Sequence[Any] | None]
     n_rows: int
     places: Places = INSTANCES
 
@@ -88,10 +93,25 @@ def check_count(n_rows: int, field: str) -> None:
         raise PayloadTooLarge(f"A request may have {MAX_ROWS} rows; this one has {n_rows}. Use a batch job.")
 
 
+def check_bytes(needed: int, most: int) -> None:
+    """Raise if numbers would take more bytes than the rows of one request may."""
+    if needed > most:
+        raise PayloadTooLarge(
+            f"The rows would take {needed} bytes as numbers; the limit is {most} (HYPERPLANE_MAX_PREDICT_BYTES). "
+            "Send fewer rows a request, or use a batch job."
+        )
+
+
 def check_width(n_values: int, width: int, row: int, places: Places) -> None:
     if n_values != width:
         detail = f"has {n_values} values, the model has {width} features"
         raise places.refuse(row, "wrong_width", detail)
+
+
+def duplicate_column(names: Sequence[str]) -> Invalid:
+    """Say which of the names is there more than once; at least one must be."""
+    twice = next(name for name, count in Counter(names).items() if count > 1)
+    return invalid_field("body", "duplicate_column", f"the column {twice[:64]!r} is there twice")
 
 
 def csr_of(values: Array, indices: Array, starts: Array, width: int, places: Places, base: int = 0) -> Matrix:

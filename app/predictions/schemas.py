@@ -49,10 +49,11 @@ OUTPUTS_TEXT = (
     "what to answer for each row; without it label and score. label: the class; ordinal: the rank; regression: the "
     "number. score: of the label in a multiclass model. rank: ordinal models, the same as label. scores: multiclass "
     "models, one a class. probability: of the second of two classes, or of the label; probabilities: one a class; both "
-    "of calibrated models. score_error_bound: how far the score can be from the exact optimum's, by the certificate "
-    "(null: not known). label_certain: whether the exact optimum would give the same label. contributions: what each "
-    "column adds to the score; from the first to the last and then intercept they sum exactly to it. An ordinal model "
-    "of real-valued relevance has no label."
+    "of calibrated models. score_error_bound: the largest possible difference between the score and that of the exact "
+    "optimum of the training problem, by the certificate and with all rounding (null: nothing is proved). "
+    "label_certain: true if the exact optimum provably gives the same label. contributions: what each column adds to "
+    "the score; from the first to the last and then intercept they sum exactly to it. An ordinal model of real-valued "
+    "relevance has no label."
 )
 REQUEST_SCHEMA = {
     "type": "object",

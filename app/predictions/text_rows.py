@@ -1,15 +1,17 @@
 """Rows in text: CSV and TSV with or without a header, libsvm with or without labels."""
 
 import csv
-import io
 import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from app.errors import Invalid, Unparsable, invalid_field
+from app.predictions import rows
 from app.predictions.model_features import Features
-from app.predictions.rows import Columns, MatrixRows, Places, Rows, check_count, check_width, csr_of
+from app.predictions.rows import Columns, MatrixRows, Places, Rows, check_count, check_width, csr_of, duplicate_column
 from app.tabular import cells
 
 MISSING_WORDS = [
@@ -19,16 +21,17 @@ MISSING_WORDS = [
     *(mark.upper() for mark in cells.MARKS),
     *(mark.capitalize() for mark in cells.MARKS),
 ]
-NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 QUOTE = '"'
-HEADER_CHARACTERS = 1 << 20
+LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
 CONVERSION_ERROR = re.compile(r"column #(\d+): Row #(\d+)")
 
-# An optional label (or several, separated by commas), an optional query id, then index:value pairs.
+# An optional label, a number or a word (or several, separated by commas), an optional query id, then index:value pairs.
+# Nothing that has matched is given back (`++`, `(?>…)`): a line that does not fit is refused after one walk over it.
 LIBSVM_LINE = re.compile(
-    rf"\s*(?:[^\s:#]+(?=\s|$))?((?:\s*qid:\d+(?=\s|$))?(?:\s*\d{{1,15}}:{NUMBER}(?=\s|$))*)\s*", re.ASCII
+    r"\s*+(?:[^\s:#\[\]{}\"<>]++(?=\s|$))?+(?:\s*+qid:\d++(?=\s|$))?+"
+    rf"((?:\s*+\d{{1,15}}+:(?>{cells.DECIMAL})(?=\s|$))*+)\s*+",
+    re.ASCII,
 )
-QUERY_ID = re.compile(r"\s*qid:\d+", re.ASCII)
 
 csv.field_size_limit(1 << 40)  # of a cell; what may be sent at all is limited elsewhere
 
@@ -42,36 +45,43 @@ def read_csv(body: bytes, features: Features, delimiter: str, header: str | None
     first = _first_record(text, delimiter)
     has_header = header == "present" if header else _looks_like_names(first, features)
     records = _Records(text, delimiter, has_header)
-    names = first if has_header else list(features.names)
-    if has_header:
-        _check_names(names, features)
-    else:
-        check_width(len(first), features.width, 0, Places(line_of=records.line_of))
-    columns = records.columns([not names or name in features.numeric for name in names or first])
     places = Places(line_of=records.line_of)
-    n_rows = len(columns[0])
-    check_count(n_rows, "body")
-    if not names:
-        return MatrixRows(np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns]), places)
-    return Columns(dict(zip(names, map(_values, columns), strict=True)), n_rows, places)
+    if has_header:
+        _check_names(first, features, places)
+    else:
+        check_width(len(first), features.width, 0, places)
+    records.check_count()
+    if not features.names:
+        n_rows, columns = records.columns(dict.fromkeys(range(features.width), True), features.width)
+        features.admit(n_rows, "body")
+        return MatrixRows(np.column_stack([_values(column) for column in columns.values()]), places)
+    names = first if has_header else list(features.names)
+    known = {j: name in features.numeric for j, name in enumerate(names) if name in features.index_of}
+    n_rows, columns = records.columns(known, len(names))
+    features.admit(n_rows, "body")
+    given: dict[str, Any] = dict.fromkeys(names)
+    return Columns(given | {names[j]: _values(column) for j, column in columns.items()}, n_rows, places)
 
 
 def read_libsvm(body: bytes, features: Features, index_base: int) -> Rows:
     """A row a line, indices from `index_base`; what follows a `#` is no part of it, and blank lines are no rows."""
-    counts, pairs, lines = [], [], []
-    for number, line in enumerate(decoded(body).splitlines(), 1):
-        content = line.partition("#")[0]
-        if not content.strip():
+    counts: list[int] = []
+    pairs: list[str] = []
+    lines: list[int] = []
+    for number, line in enumerate(_lines(decoded(body)), 1):
+        content = line.partition("#")[0].rstrip()
+        if not content:
             continue
+        if len(counts) >= rows.MAX_ROWS:
+            check_count(len(counts) + 1, "body")
         match = LIBSVM_LINE.fullmatch(content)
         if match is None:
             raise Places(line_of=lambda row: row).refuse(number, "bad_line", "is not `label index:value …`")
-        text = QUERY_ID.sub("", match[1], count=1)
-        counts.append(text.count(":"))
-        pairs.append(text)
+        counts.append(match[1].count(":"))
+        pairs.append(match[1])
         lines.append(number)
     places = Places(line_of=lines.__getitem__)
-    check_count(len(counts), "body")
+    features.admit_sparse(len(counts), sum(counts), "body")
     starts = np.concatenate([[0], np.cumsum(counts)])
     numbers = np.empty(0)
     if starts[-1]:  # of nothing but blanks numpy would make a number
@@ -92,6 +102,11 @@ def decoded(body: bytes) -> str:
     return text
 
 
+def _lines(text: str) -> Iterator[str]:
+    """Lines with their ends (LF, CR LF or CR), one at a time: io.StringIO would hold the text four times."""
+    return (match.group() for match in LINE.finditer(text))
+
+
 class _Records:
     """The records of a delimited text, converted column by column."""
 
@@ -100,18 +115,28 @@ class _Records:
         self._delimiter = delimiter
         self._has_header = has_header
 
-    def columns(self, numeric: list[bool]) -> list[Any]:
-        """Arrow arrays: numbers with nulls where they are missing, or texts."""
+    def check_count(self) -> None:
+        """Raise for too many records before any is kept."""
+        if self._text.count("\n") + self._text.count("\r") < rows.MAX_ROWS:
+            return
+        reader = csv.reader(_lines(self._text), delimiter=self._delimiter)
+        n_records = sum(1 for _ in islice(filter(None, reader), rows.MAX_ROWS + 1 + self._has_header))
+        if n_records > self._has_header:
+            check_count(n_records - self._has_header, "body")
+
+    def columns(self, numeric: Mapping[int, bool], n_columns: int) -> tuple[int, dict[int, Any]]:
+        """The number of rows, and some of their columns by position: numbers (`numeric`) or texts, null if missing."""
         import pyarrow as pa  # here, because most processes never need it
         from pyarrow import csv as arrow_csv
 
         body = self._text.encode()
-        names = [str(position) for position in range(len(numeric))]
+        names = [str(position) for position in range(n_columns)]
+        wanted = numeric or {0: False}  # pyarrow takes none for all
         uneven: list[Any] = []
 
         def note(row: Any) -> str:
             uneven.append(row)
-            return "skip"
+            return "error"
 
         options = (
             arrow_csv.ReadOptions(
@@ -126,10 +151,8 @@ class _Records:
                 invalid_row_handler=note,
             ),
             arrow_csv.ConvertOptions(
-                column_types={
-                    name: pa.float64() if is_number else pa.string()
-                    for name, is_number in zip(names, numeric, strict=True)
-                },
+                include_columns=[names[j] for j in wanted],
+                column_types={names[j]: pa.float64() if is_number else pa.string() for j, is_number in wanted.items()},
                 null_values=MISSING_WORDS,
             ),
         )
@@ -137,14 +160,12 @@ class _Records:
             table = arrow_csv.read_csv(pa.BufferReader(body), *options)
         except pa.ArrowInvalid as error:
             raise self._refusal(str(error), uneven) from None
-        if uneven:
-            raise self._uneven(uneven[0])
-        return [column.combine_chunks() for column in table.columns]
+        return table.num_rows, {j: table.column(names[j]).combine_chunks() for j in numeric}
 
     def line_of(self, row: int) -> int:
         """The line on which a row begins."""
         record = row + self._has_header
-        reader = csv.reader(io.StringIO(self._text, newline=""), delimiter=self._delimiter)
+        reader = csv.reader(_lines(self._text), delimiter=self._delimiter)
         before = 0
         for fields in reader:
             if fields:
@@ -184,14 +205,10 @@ def _check_quotes(text: str, delimiter: str) -> None:
 
 
 def _first_record(text: str, delimiter: str) -> list[str]:
-    for size in (HEADER_CHARACTERS, len(text)):  # mostly there is no need to copy all of it
-        stream = io.StringIO(text[:size], newline="")
-        try:
-            record = next(filter(None, csv.reader(stream, delimiter=delimiter)), None)
-        except csv.Error as error:
-            raise Unparsable(f"The first line is not CSV: {error}.") from None
-        if stream.tell() < size:
-            break
+    try:
+        record = next(filter(None, csv.reader(_lines(text), delimiter=delimiter)), None)
+    except csv.Error as error:
+        raise Unparsable(f"The first line is not CSV: {error}.") from None
     if record is None:
         raise invalid_field("body", "empty", "give at least one row")
     return record
@@ -203,10 +220,10 @@ def _looks_like_names(record: list[str], features: Features) -> bool:
     return any(cell in features.index_of for cell in record)
 
 
-def _check_names(names: list[str], features: Features) -> None:
+def _check_names(names: list[str], features: Features, places: Places) -> None:
     if not features.names:
         detail = f"the model's features have no names; send exactly {features.width} columns without a header"
         raise invalid_field("body", "unnamed_features", detail)
     if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise invalid_field("body", "duplicate_column", f"the column {twice[:64]!r} is there twice")
+        raise duplicate_column(names)
+    features.check_columns(names, places)

@@ -1,6 +1,6 @@
 """What was learnt from the training rows: applies to raw named values, says what features are called and mean."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -60,23 +60,23 @@ class Pipeline:
     def name(self, column: int) -> str:
         return str(column) if self.names is None else self.names[column]
 
-    def apply(self, columns: Mapping[str, Sequence[Any]], n_rows: int) -> tuple[Any, list[Warning]]:
+    def apply(self, columns: Mapping[str, Sequence[Any] | None], n_rows: int) -> tuple[Any, list[Warning]]:
         """(features, warnings) of raw values by column: Python values (None is missing), numpy or Arrow arrays.
 
-        Columns that the model does not know are ignored, absent ones are missing in every row. Raises PreprocessError.
+        Columns that the model does not know are ignored; those that are absent or None are missing in every row. Raises
+        PreprocessError.
         """
-        warnings = self._unexpected(columns, n_rows)
-        nothing = [None] * n_rows
+        warnings = self._unexpected(columns)
         numbers = np.empty((n_rows, len(self.numbers.columns)))
         for place, column in enumerate(self.numbers.columns.tolist()):
             stored: Kind = "boolean" if self.numbers.boolean[place] else "numeric"
             name = self.name(column)
-            numbers[:, place] = given_numbers(columns.get(name, nothing), n_rows, name, stored)
+            numbers[:, place] = given_numbers(columns.get(name), n_rows, name, stored)
         self.check_numbers(numbers)
         blocks = []
         for encoder in self.encoders:
             name = self.name(encoder.column)
-            values = given_values(columns.get(name, nothing), n_rows, name, encoder.stored, encoder.kind)
+            values = given_values(columns.get(name), n_rows, name, encoder.stored, encoder.kind)
             self.check_missing(encoder, values)
             blocks.append(encoder.encode(values, name, count_terms))
         return self.joined(self.numbers.encode(numbers), blocks), warnings
@@ -153,6 +153,14 @@ class Pipeline:
         folded = coef / scale
         return folded, intercept - folded @ shift
 
+    def is_fold_of(self, folded: Floats, folded_intercept: Any, coef: Floats, intercept: Any) -> bool:
+        """Whether `fold` made the folded weights of these ones, perhaps on a machine that sums in another order."""
+        expected, constant = self.fold(coef, intercept)
+        shift = np.abs(self.solver_units[0])
+        size = np.abs(expected) @ shift + np.abs(constant)
+        allowed = 4.0 * (np.count_nonzero(shift) + 2) * 2.0**-53 * size  # of two sums with these terms
+        return np.array_equal(folded, expected) and bool((np.abs(folded_intercept - constant) <= allowed).all())
+
     def unfold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
         """Weights in raw units as the solver would have them."""
         shift, scale = self.solver_units
@@ -180,7 +188,7 @@ class Pipeline:
         parts += [np.full(encoder.width, encoder.column, dtype=np.int64) for encoder in self.encoders]
         return np.sort(np.concatenate(parts), kind="stable")
 
-    def _unexpected(self, columns: Mapping[str, Sequence[Any]], n_rows: int) -> list[Warning]:
+    def _unexpected(self, columns: Collection[str]) -> list[Warning]:
         if self.names is None:
             raise PreprocessError("unnamed_columns", "the model's columns have no names; send rows as vectors")
         known, warnings = self._known_names, []

@@ -89,7 +89,8 @@ def stored_values(frame: Frame, position: int, name: str, stored: Kind, wanted: 
 def given_values(values: Any, n_rows: int, name: str, stored: Kind, wanted: Kind) -> Values:
     """A column as a client sends it: Python values (None is missing), a numpy array or an Arrow array.
 
-    Read as the column was read for training (`stored`), then taken as `wanted`.
+    None in place of the column: no row has a value. Read as the column was read for training (`stored`), then taken as
+    `wanted`.
     """
     if stored in ("numeric", "boolean", "date"):
         numbers = given_numbers(values, n_rows, name, stored)
@@ -109,7 +110,9 @@ def given_values(values: Any, n_rows: int, name: str, stored: Kind, wanted: Kind
 
 
 def given_numbers(values: Any, n_rows: int, name: str, stored: Kind) -> Floats:
-    """Numbers, truth values or the seconds of dates, NaN where there is none."""
+    """Numbers, truth values or the seconds of dates, NaN where there is none. No column (None): nowhere is one."""
+    if values is None:
+        return np.full(n_rows, np.nan)
     numbers: Floats | None = None
     if isinstance(values, np.ndarray) and len(values) == n_rows:
         if values.dtype.kind in "fiub" and stored != "date":
@@ -186,6 +189,8 @@ def _word(value: Any, name: str, row: int) -> str | None:
 
 def _plain(values: Any, n_rows: int, name: str) -> Sequence[Any]:
     """Python values, whatever holds them."""
+    if values is None:
+        return [None] * n_rows
     convert = getattr(values, "to_pylist", None) or getattr(values, "tolist", None)
     plain: Sequence[Any] = values if convert is None else convert()
     if len(plain) != n_rows:

@@ -13,9 +13,21 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from app.config import Settings
-from app.errors import AppError, HeadersTooLarge, RequestTooSlow, Unavailable, problem_response
+from app.errors import (
+    AppError,
+    HeadersTooLarge,
+    RequestTooSlow,
+    Unavailable,
+    Unparsable,
+    UrlTooLong,
+    problem_response,
+)
+from app.ids import new_id
 from app.keys.guard import OPEN_PATHS
 from app.system.resources import raise_file_limit
+
+MAX_URL_BYTES = 65_535
+"""Bytes of a URL that the parser can take: its offsets have 16 bits."""
 
 MAX_HEAD_BYTES = 1 << 16
 """Bytes of a request's line and headers, or between two parts of its body. Larger: each connection may hold more
@@ -91,6 +103,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(**server)
         self._limits = limits
         self._room = limits.room
+        self.url = b""  # uvicorn sets it when a request begins
         self._in_body = False
         self._unclaimed_bytes = 0
         """Received since the last headers, part of a body or end of a message."""
@@ -123,9 +136,16 @@ class LimitedProtocol(HttpToolsProtocol):
             self._unclaimed_bytes += len(piece)
             super().data_received(piece)
             if self._unclaimed_bytes >= MAX_HEAD_BYTES and not self.transport.is_closing():
-                self._refuse(HeadersTooLarge(f"The request line and headers may be at most {MAX_HEAD_BYTES} bytes."))
+                self._refuse(_too_large(self.url))
         if self._awaits_request and self._head_timer is None and not self.transport.is_closing():
             self._set_head_timer()
+
+    def send_400_response(self, msg: str) -> None:
+        """What cannot be parsed is refused as everything is: by a problem document."""
+        if len(self.url) > MAX_URL_BYTES:
+            self._refuse(_too_large(self.url))
+        else:
+            self._refuse(Unparsable("The request is not valid HTTP."))
 
     def on_headers_complete(self) -> None:
         self._in_body, self._unclaimed_bytes = True, 0
@@ -191,8 +211,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def _refuse(self, error: AppError) -> None:
-        response = problem_response(error, None)
-        headers = [*response.raw_headers, (b"connection", b"close")]
+        response = problem_response(error, new_id("req"))
+        headers = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
         lines = [b": ".join(header) for header in headers]
         self.transport.write(STATUS_LINE[error.status] + b"\r\n".join([*lines, b"", bytes(response.body)]))
         self.transport.close()
@@ -203,3 +223,11 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         detail = f"All {len(self._limits.room)} connections are in use (HYPERPLANE_MAX_CONNECTIONS); try again later."
         await problem_response(Unavailable(detail, code="too_many_connections"), None)(scope, receive, send)
+
+
+def _too_large(url: bytes) -> AppError:
+    """The refusal of a head that is too long: for its URL, if that is most of it."""
+    limit = f"the request line and headers may be at most {MAX_HEAD_BYTES}"
+    if len(url) > MAX_HEAD_BYTES // 2:
+        return UrlTooLong(f"The URL has at least {len(url)} bytes; {limit} bytes.")
+    return HeadersTooLarge(f"{limit.capitalize()} bytes.")

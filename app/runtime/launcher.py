@@ -27,10 +27,13 @@ from app.config import Settings
 from app.system import resources
 from app.system.forkserver import FOR_READING, FOR_TRAINING, copy_process, settle, start_forkserver
 from app.system.readiness import WorkersReady
+from app.system.stop_signals import StopSignals, forget_handlers
 
 START_SECONDS = 60.0
 CALM_SECONDS = 10.0  # a child that lived this long before it died is restarted at once
 LOOK_SECONDS = 0.1
+ANSWER_SECONDS = 2.0
+"""How long the launcher waits for one answer of `/readyz`. Longer: a stop that arrives meanwhile waits as long."""
 NOTICE_SECONDS = 5.0  # workers that take longer to start are compiling
 END_LOOK_SECONDS = 0.02
 LOWER_PRIORITY = 5  # training yields to the API when both want the processor
@@ -77,18 +80,20 @@ class Child:
 
     def wait(self, seconds: float) -> None:
         """Until it has ended; after so long it is killed."""
-        deadline = time.monotonic() + seconds
+        deadline, is_killed = time.monotonic() + seconds, False
         while self._pid is not None and self.poll() is None:
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline and not is_killed:
+                print(f"hyperplane: the {self.name} process did not stop in time; killing it", file=sys.stderr)
                 self.signal(signal.SIGKILL)
+                is_killed = True
             time.sleep(END_LOOK_SECONDS)
 
-    def revive(self) -> None:
-        """Start again after an unexpected death, slower each time it dies young."""
+    def revive(self, stop: StopSignals) -> None:
+        """Start again after an unexpected death, slower each time it dies young; not if a stop is asked meanwhile."""
         lived = time.monotonic() - self.started_at
         self.early_deaths = 0 if lived > CALM_SECONDS else self.early_deaths + 1
-        time.sleep(min(5.0, 0.2 * 2**self.early_deaths) if self.early_deaths else 0.0)
-        self.start()
+        if not stop.wait(min(5.0, 0.2 * 2**self.early_deaths) if self.early_deaths else 0.0):
+            self.start()
 
 
 def launch(settings: Settings) -> int:
@@ -99,13 +104,13 @@ def launch(settings: Settings) -> int:
         reason = (error.strerror or str(error)).lower()
         print(f"hyperplane: cannot bind {settings.host}:{settings.port}: {reason}", file=sys.stderr)
         return 1
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stop = StopSignals()
     sign = WorkersReady()
     children = _children(settings, sockets, sign)
     try:
-        has_key = _in_child(_prepare_database, settings, meanwhile=_load)
+        has_key = _in_child(_prepare_database, settings, stop, meanwhile=_load)
+        if stop.asked:
+            return 0
         if not settings.bound_to_loopback and not has_key:
             print(
                 f"hyperplane: refusing to bind {settings.host} without an API key: anybody could use the service.\n"
@@ -114,11 +119,13 @@ def launch(settings: Settings) -> int:
             )
             return 2
         for child in children:
+            if stop.asked:
+                return 0
             child.start()
-        if not _wait_until_ready(settings, children[0], stopping):
-            return 0 if stopping.is_set() else 1
+        if not _wait_until_ready(settings, children[0], stop):
+            return 0 if stop.asked else 1
         _print_welcome(settings, has_key)
-        _watch(children, stopping, sign if settings.workers else None)
+        _watch(children, stop, sign if settings.workers else None)
         return 0
     finally:
         for one in sockets:  # with the children's copies the last ones: who comes now is refused and does not wait
@@ -197,7 +204,7 @@ def waker(wake_fd: int) -> Callable[[], None]:
 
 def server_answers(url: str, path: str = "/readyz") -> bool:
     try:
-        with urllib.request.urlopen(url + path, timeout=5) as response:
+        with urllib.request.urlopen(url + path, timeout=ANSWER_SECONDS) as response:
             return bool(response.status == 200)
     except (OSError, urllib.error.URLError):
         return False
@@ -208,8 +215,10 @@ def base_url(settings: Settings) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
-def _in_child(work: Callable[[Settings], bool], settings: Settings, meanwhile: Callable[[], None]) -> bool:
-    """What the work returns, which is done by a child while we do something else.
+def _in_child(
+    work: Callable[[Settings], bool], settings: Settings, stop: StopSignals, meanwhile: Callable[[], None]
+) -> bool:
+    """What the work returns, which is done by a child while we do something else; False if a stop is asked meanwhile.
 
     Raises SystemExit if it fails; it has said why.
     """
@@ -217,6 +226,7 @@ def _in_child(work: Callable[[Settings], bool], settings: Settings, meanwhile: C
     if pid == 0:
         code = FAILED
         try:
+            forget_handlers()
             code = int(work(settings))
         except SystemExit as refusal:
             print(refusal, file=sys.stderr)
@@ -226,23 +236,38 @@ def _in_child(work: Callable[[Settings], bool], settings: Settings, meanwhile: C
             sys.stderr.flush()
             os._exit(code)
     meanwhile()
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
+        if stop.wait(END_LOOK_SECONDS):  # a migration is one transaction: an end in the middle changes nothing
+            os.kill(pid, signal.SIGTERM)
+            time.sleep(END_LOOK_SECONDS)
+    if stop.asked:
+        return False
+    code = os.waitstatus_to_exitcode(ended[1])
     if code not in (False, True):
         raise SystemExit(1)
     return bool(code)
 
 
 def _prepare_database(settings: Settings) -> bool:
-    """Bring the schema up to date; returns whether an API key exists."""
+    """Bring the schema up to date and look at the store; returns whether an API key exists."""
     from app.db import Database
     from app.db.migrate import UnknownRevision, upgrade
+    from app.db.outages import unreachable
+    from app.errors import DatabaseUnavailable
     from app.keys import repository as keys
+    from app.storage.identity import StoreIdentity
 
     database = Database(settings.resolved_database_url)
     try:
         upgrade(database)
     except UnknownRevision as error:
         raise SystemExit(f"hyperplane: {error}") from error
+    except DatabaseUnavailable as error:
+        raise SystemExit(unreachable(settings.resolved_database_url, error)) from error
+    try:
+        StoreIdentity(database, settings.data_dir).check()
+    except OSError as error:  # it may come back: until then /readyz says so, and jobs wait
+        print(f"hyperplane: not ready: {error.strerror}", file=sys.stderr)
     with database.read() as session:
         has_key = keys.any_active(session)
     database.close()
@@ -286,9 +311,9 @@ def bound_sockets(settings: Settings) -> list[socket.socket]:
     return sockets
 
 
-def _wait_until_ready(settings: Settings, api: Child, stopping: threading.Event) -> bool:
+def _wait_until_ready(settings: Settings, api: Child, stop: StopSignals) -> bool:
     deadline = time.monotonic() + START_SECONDS
-    while not stopping.wait(LOOK_SECONDS):
+    while not stop.wait(LOOK_SECONDS):
         if (code := api.poll()) is not None:
             print(f"hyperplane: the API ended at its start with code {code}", file=sys.stderr)
             return False
@@ -312,12 +337,12 @@ def _print_welcome(settings: Settings, has_key: bool) -> None:
     )
 
 
-def _watch(children: list[Child], stopping: threading.Event, sign: WorkersReady | None) -> None:
+def _watch(children: list[Child], stop: StopSignals, sign: WorkersReady | None) -> None:
     notice_at = time.monotonic() + NOTICE_SECONDS
-    while not stopping.wait(LOOK_SECONDS):
+    while not stop.wait(LOOK_SECONDS):
         if sign is not None and time.monotonic() >= notice_at:
             if not sign.ready:
-                print("hyperplane: training kernels are being compiled, once; jobs wait until then", file=sys.stderr)
+                print("hyperplane: training kernels are being compiled, once; a job waits for its own", file=sys.stderr)
             sign = None
         for child in children:
             if (code := child.poll()) is not None:
@@ -325,7 +350,7 @@ def _watch(children: list[Child], stopping: threading.Event, sign: WorkersReady 
                     f"hyperplane: the {child.name} process died (code {code}); starting it again",
                     file=sys.stderr,
                 )
-                child.revive()
+                child.revive(stop)
 
 
 def _stop(children: list[Child], patience_seconds: float) -> None:

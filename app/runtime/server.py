@@ -53,15 +53,13 @@ class Server(uvicorn.Server):
         self.run(sockets=listening)
         return self.started
 
-    def handle_exit(self, *arguments: Any) -> None:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop. uvicorn's signal handler only sets a flag; its loop sees that within 0.1 s and calls this."""
         context = context_of(self._application)
         context.draining = True
         context.part(EventFeed).close()  # a stream would hold up the end until its patience is over
         end_waits()
         self._close_once_answered()
-        super().handle_exit(*arguments)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()
         await self._let_in()

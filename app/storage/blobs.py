@@ -1,19 +1,21 @@
 """Immutable files by content hash on a local disk, written so that a crash leaves the old state or the new.
 
-Order of a write: a temporary file on the same file system, its bytes, fsync, rename to the hash,
-fsync of the folder. Only then may a database row name it. Who needs a blob is written in the
-table `blob_owners`, in the transaction of the owning row; what nobody owns is deleted by `sweep`
-after a grace period, so a file that is about to be owned is never taken away.
+Order of a write: a temporary file on the same file system, its bytes, fsync, rename to the hash, fsync of the folder.
+Only then may a database row name it (ownership.py, which also deletes what no row needs). The rename replaces a file
+that already has the name: its bytes should be the same, and if they are damaged they are repaired.
+
+After a failed fsync the kernel may have dropped the bytes, and a second fsync would succeed. A file whose fsync failed
+is therefore never committed.
 """
 
 import hashlib
 import math
 import os
+import secrets
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,14 +25,20 @@ import numpy as np
 BLOCK_BYTES = 8 << 20
 
 
+class UntrustedBytes(OSError):
+    """The fsync of a received file failed: its bytes may be lost, and a later fsync would not say so."""
+
+
 class StagedFile:
-    """A file being written. Leaving the `with` block without a commit removes it."""
+    """A file being written. It keeps its temporary name until the `with` block ends, also after a commit."""
 
     def __init__(self, store: "BlobStore") -> None:
+        store.check()
         self._store = store
         handle, name = tempfile.mkstemp(dir=store.staging, prefix="blob-")
         self.path = Path(name)
         self._file = os.fdopen(handle, "wb")
+        self._is_durable = False
 
     def flush(self) -> None:
         self._file.flush()
@@ -40,19 +48,22 @@ class StagedFile:
         self.path.unlink(missing_ok=True)
 
     def _commit_as(self, sha256: str) -> str:
-        """Make the bytes durable under their hash and return it."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        final = self._store.path(sha256)
-        try:
-            os.utime(final)  # already there: its grace period starts anew, a new owner is on its way
-            self.path.unlink()
-        except FileNotFoundError:
-            _make_durable_folder(final.parent)
-            os.replace(self.path, final)
-        fsync_folder(final.parent)
+        """Make the bytes durable under their hash and return it. A second call gives them their name again."""
+        if not self._is_durable:
+            self._file.flush()
+            self._sync()
+            self._file.close()
+            self._is_durable = True
+        self._store.name_file(self.path, sha256)
         return sha256
+
+    def _sync(self) -> None:
+        """Where it fails the file is closed, so that no later commit succeeds."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._file.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +141,7 @@ class StagedArray(StagedFile):
         if self.n_bytes < BLOCK_BYTES:
             return self._commit_as(hash_file(self.path))
         with ThreadPoolExecutor(1) as beside:  # the disk takes as long as the hash
-            synced = beside.submit(os.fsync, self._file.fileno())
+            synced = beside.submit(self._sync)
             sha256 = hash_file(self.path)
             synced.result()
         return self._commit_as(sha256)
@@ -142,13 +153,33 @@ class StagedArray(StagedFile):
 
 
 class BlobStore:
-    """A folder of blobs: `blobs/ab/cdef…`, and `staging/` for files that are not yet anything."""
+    """A folder of blobs: `blobs/ab/cdef…`, and `staging/` for files that are not yet anything.
 
-    def __init__(self, root: Path) -> None:
+    `check` is called before anything is read or written and raises OSError where the folder is not the one that it
+    should be (identity.py). Without it the folders are made here, unless `create` is false.
+    """
+
+    def __init__(self, root: Path, check: Callable[[bool], None] | None = None, *, create: bool = True) -> None:
         self.root = root / "blobs"
         self.staging = root / "staging"
-        _make_durable_folder(self.root)
-        _make_durable_folder(self.staging)
+        self._check = check
+        self._durable_folders: set[Path] = set()
+        if check is None and create:
+            make_folders(root)
+
+    def check(self, establish: bool = True) -> None:
+        """Raise OSError if this is not the store that the database knows (`StoreIdentity.check`)."""
+        if self._check is not None:
+            self._check(establish)
+
+    def explain(self, error: OSError) -> OSError:
+        """The reason of an error: a file that is missing because the store is away is not lost."""
+        if isinstance(error, FileNotFoundError):
+            try:
+                self.check()
+            except OSError as reason:
+                return reason
+        return error
 
     def stage(self) -> StagedBlob:
         return StagedBlob(self)
@@ -164,25 +195,39 @@ class BlobStore:
     def adopt(self, file: Path, sha256: str) -> None:
         """Make a file of this file system, whose hash is known, durable under it; its old name stays.
 
-        A second name instead of a rename: somebody may be reading the file under its old one.
+        Raises UntrustedBytes if the file cannot be made durable: its bytes must be sent again.
         """
+        self.check()
         with file.open("rb") as opened:
-            os.fsync(opened.fileno())
-        final = self.path(sha256)
-        _make_durable_folder(final.parent)
-        with suppress(FileExistsError):
-            os.link(file, final)
-        os.utime(final)  # its grace period starts now, however old the bytes are
+            try:
+                os.fsync(opened.fileno())
+            except OSError as error:
+                raise UntrustedBytes(error.errno, error.strerror) from error
+        self.name_file(file, sha256)
+
+    def name_file(self, file: Path, sha256: str) -> None:
+        """Give a durable file of this file system its hash as a second name, in place of the file that has it."""
+        self.check(establish=False)
+        final, second = self._file(sha256), self.staging / f"name-{secrets.token_hex(8)}"
+        self._make_durable(final.parent)
+        os.utime(file)  # its grace period starts now, however old the bytes are
+        os.link(file, second)
+        try:
+            os.replace(second, final)
+        finally:
+            second.unlink(missing_ok=True)  # a rename onto another name of the same file leaves both
         fsync_folder(final.parent)
 
-    def remove(self, sha256: str) -> int:
-        """Delete a blob that nobody owns; returns the bytes freed."""
-        try:
-            size = self.size(sha256)
-            self.path(sha256).unlink()
-        except FileNotFoundError:
-            return 0
-        return size
+    def _make_durable(self, folder: Path) -> None:
+        """Make a folder of blobs. Its parent is synced by every process once: the one that made it may have failed."""
+        if folder not in self._durable_folders:
+            folder.mkdir(exist_ok=True)
+            fsync_folder(self.root)
+            self._durable_folders.add(folder)
+
+    def remove(self, sha256: str, grace_seconds: float = 0.0) -> int:
+        """Delete a blob that no row owns, if it is that old; returns the bytes freed. Call `ownership.reclaim`."""
+        return _remove(self._file(sha256), grace_seconds)
 
     def put_array(self, array: np.ndarray[Any, Any]) -> str:
         with self.stage_array(array.dtype, array.shape[1:]) as staged:
@@ -199,7 +244,16 @@ class BlobStore:
         return loaded
 
     def path(self, sha256: str) -> Path:
+        """Where a blob is. Raises OSError if the store is away: a missing file then proves nothing."""
+        self.check(establish=False)
+        return self._file(sha256)
+
+    def _file(self, sha256: str) -> Path:
         return self.root / sha256[:2] / sha256[2:]
+
+    def holds(self, sha256: str) -> bool:
+        """Whether the file is there; its bytes are not looked at."""
+        return self.path(sha256).exists()
 
     def size(self, sha256: str) -> int:
         return self.path(sha256).stat().st_size
@@ -212,28 +266,41 @@ class BlobStore:
             return False
 
     def __iter__(self) -> Iterator[str]:
+        self.check(establish=False)
         for file in sorted(self.root.glob("??/*")):
             yield file.parent.name + file.name
 
+    def untouched(self, seconds: float) -> Iterator[str]:
+        """Blobs that were not written for this long."""
+        for sha256 in self:
+            try:
+                if time.time() - self._file(sha256).stat().st_mtime >= seconds:
+                    yield sha256
+            except FileNotFoundError:
+                continue
+
     def check_writable(self) -> None:
         """Raise OSError if a blob could not be written now."""
+        self.check()
         with tempfile.TemporaryFile(dir=self.staging) as file:  # without a name: nobody takes it for an upload
             file.write(b"writable")
             file.flush()
 
-    def sweep(self, owned: Collection[str], grace_seconds: float) -> int:
-        """Delete what nobody owns and has not been touched for the grace period; returns the bytes freed."""
-        freed = 0
-        stale = [self.path(sha256) for sha256 in self if sha256 not in owned] + list(self.staging.iterdir())
-        for file in stale:
-            try:
-                status = file.stat()
-                if time.time() - status.st_mtime >= grace_seconds:
-                    file.unlink()
-                    freed += status.st_size
-            except FileNotFoundError:
-                continue  # another process swept or committed it
-        return freed
+    def sweep_staging(self, grace_seconds: float) -> int:
+        """Delete what killed processes left unfinished; returns the bytes freed."""
+        self.check()
+        return sum(_remove(file, grace_seconds) for file in self.staging.iterdir())
+
+
+def _remove(file: Path, grace_seconds: float) -> int:
+    try:
+        status = file.stat()
+        if time.time() - status.st_mtime < grace_seconds:
+            return 0
+        file.unlink()
+    except FileNotFoundError:
+        return 0  # another process removed or committed it
+    return status.st_size
 
 
 def hash_file(path: Path) -> str:
@@ -241,7 +308,13 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _make_durable_folder(folder: Path) -> None:
+def make_folders(root: Path) -> None:
+    """Make the folders of a store, durably."""
+    make_durable_folder(root / "blobs")
+    make_durable_folder(root / "staging")
+
+
+def make_durable_folder(folder: Path) -> None:
     missing = [folder, *folder.parents]
     missing = missing[: next((i for i, parent in enumerate(missing) if parent.exists()), len(missing))]
     folder.mkdir(parents=True, exist_ok=True)

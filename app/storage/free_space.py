@@ -8,10 +8,16 @@ from app.errors import SpaceReserved
 
 
 def require_free_space(folder: Path, reserve_bytes: int, more_bytes: int = 0) -> None:
-    """Raise SpaceReserved if writing so many bytes would leave less than the reserve (0: there is none)."""
+    """Raise SpaceReserved if writing so many bytes would leave less than the reserve (0: there is none).
+
+    A folder that is not there is no matter of space: the store says so (identity.py) to whoever uses it.
+    """
     if reserve_bytes == 0:
         return
-    status = os.statvfs(folder)
+    try:
+        status = os.statvfs(folder)
+    except FileNotFoundError:
+        return
     free_bytes = status.f_bavail * status.f_frsize
     if free_bytes - more_bytes < reserve_bytes:
         detail = (

@@ -1,10 +1,19 @@
-"""Ownership of blobs: which row keeps which file alive, and how bytes that no row owns are freed at once.
+"""Ownership of blobs: which row keeps which file alive, and how files that no row owns are deleted.
 
-`own_existing` and `reclaim` both hold `lock` until their transaction ends. The first then checks that the files are
-there, the second that no row owns them, so one of the two always sees what the other did.
+A row must never own a file that is not there, while others give up and delete files of the same content at any moment.
+Proof, for both databases and any number of processes:
+- `own` takes the lock, inserts the owner and then looks for the file. Where the file is gone it writes it again, or
+  raises BlobsGone, which rolls the owner back. The lock is held until the transaction ends.
+- `reclaim` is the only function that deletes blobs. It takes the lock, excluding every `own`, and deletes a file only
+  if no committed row owns it.
+- So for one file either `own` comes first, and `reclaim` sees its committed row; or `reclaim` comes first, and `own`
+  sees that the file is gone. On PostgreSQL the lock is an advisory one, shared among owners; SQLite has one writer.
+There is no other way to own: a caller cannot leave the check out.
 """
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
+from itertools import islice
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -13,23 +22,41 @@ from app.db import Database
 from app.db.tables import BlobOwnerRow
 from app.storage.blobs import BlobStore
 
+log = logging.getLogger(__name__)
+
 # Any fixed number: on PostgreSQL, who gains a blob and who deletes unowned ones must not do so at once.
 POSTGRESQL_LOCK = 7_165_318_228
 
+SWEPT_AT_ONCE = 200
+"""Blobs that one transaction of a sweep looks at. Larger: fewer transactions, and writers wait longer for each."""
+
+Rewrites = Mapping[str, Callable[[], object]]
+"""sha256 > a function that writes the blob again."""
+
 
 class BlobsGone(Exception):
-    """A blob was deleted between the moment it was found to be there and the moment it was to be owned."""
+    """A blob was deleted between the moment it was written and the moment it was to be owned."""
 
 
 def lock(session: Session) -> None:
     """Until this unit of work ends, nobody else owns or deletes. SQLite's writers are alone anyway."""
-    if session.get_bind().dialect.name == "postgresql":
-        session.connection().exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})")
+    _lock(session, "pg_advisory_xact_lock")
 
 
-def own(session: Session, owner_id: str, sizes: Mapping[str, int]) -> None:
-    """Record that a row needs these blobs (sha256 > bytes). Call it in the transaction that writes the row."""
+def own(
+    session: Session, blobs: BlobStore, owner_id: str, sizes: Mapping[str, int], rewrites: Rewrites | None = None
+) -> None:
+    """Record that a row needs these blobs (sha256 > bytes). Call it in the transaction that writes the row.
+
+    A blob that was deleted since it was written is written again by `rewrites`; without one, raises BlobsGone.
+    """
+    _lock(session, "pg_advisory_xact_lock_shared")
     session.add_all(BlobOwnerRow(sha256=sha256, owner_id=owner_id, bytes=size) for sha256, size in sizes.items())
+    for sha256 in sizes:
+        if not blobs.holds(sha256):
+            if rewrites is None or sha256 not in rewrites:
+                raise BlobsGone(sha256)
+            rewrites[sha256]()
 
 
 def disown(session: Session, owner_id: str) -> list[str]:
@@ -63,17 +90,39 @@ def owners(session: Session) -> dict[str, list[str]]:
     return found
 
 
-def own_existing(session: Session, blobs: BlobStore, owner_id: str, sizes: Mapping[str, int]) -> None:
-    """Own blobs that others may be giving up right now. Raises BlobsGone: make them again."""
-    lock(session)
-    own(session, owner_id, sizes)
-    if not all(blobs.path(sha256).exists() for sha256 in sizes):
-        raise BlobsGone
+def reclaim(database: Database, blobs: BlobStore, candidates: Collection[str], grace_seconds: float = 0.0) -> int:
+    """Delete those of these blobs that nobody owns and that are old enough; returns the bytes freed.
+
+    What a crash or a failing storage leaves is for the sweep: the rows that gave it up are committed already.
+    """
+    if not candidates:
+        return 0
+    freed = 0
+    try:
+        blobs.check()
+        with database.write() as session:
+            lock(session)
+            blobs.check(establish=False)
+            owned = owned_among(session, candidates)
+            for sha256 in candidates:
+                freed += 0 if sha256 in owned else blobs.remove(sha256, grace_seconds)
+    except OSError as error:
+        log.warning("unowned files are left to the sweep: %s", error)
+    return freed
 
 
-def reclaim(database: Database, blobs: BlobStore, candidates: Collection[str]) -> int:
-    """Delete those of these blobs that nobody owns; returns the bytes freed. A crash leaves the rest to the sweep."""
-    with database.write() as session:
-        lock(session)
-        owned = owned_among(session, candidates)
-        return sum(blobs.remove(sha256) for sha256 in candidates if sha256 not in owned)
+def sweep(database: Database, blobs: BlobStore, grace_seconds: float) -> int:
+    """Delete every file that no row owns and that was not written for the grace period; returns the bytes freed."""
+    blobs.check()
+    with database.read() as session:
+        owned = set(session.scalars(select(BlobOwnerRow.sha256).distinct()))
+    stale = iter([sha256 for sha256 in blobs.untouched(grace_seconds) if sha256 not in owned])
+    freed = blobs.sweep_staging(grace_seconds)
+    while batch := list(islice(stale, SWEPT_AT_ONCE)):
+        freed += reclaim(database, blobs, batch, grace_seconds)
+    return freed
+
+
+def _lock(session: Session, function: str) -> None:
+    if session.get_bind().dialect.name == "postgresql":
+        session.connection().exec_driver_sql(f"SELECT {function}({POSTGRESQL_LOCK})")

@@ -20,12 +20,10 @@ from types import ModuleType
 from typing import Any
 
 from app.system import resources
+from app.system.stop_signals import STOP_SIGNALS, forget_handlers
 
 FOR_READING = "app.datasets.reading.parser_preload"
 FOR_TRAINING = "app.worker.preload"
-
-HELD = {signal.SIGTERM, signal.SIGINT}
-"""Signals that wait until a copy is ready for them: its origin's handlers are none of its business."""
 
 
 def start_forkserver(preload: str, *, copied: bool = False) -> ForkServerContext:
@@ -59,7 +57,7 @@ def copy_process(name: str, work: Callable[[], object], kept_fds: Iterable[int],
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the copy has its own handlers
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -79,8 +77,7 @@ def _exit_code(work: Callable[[], object], signal_mask: Iterable[int]) -> int:
     """What the work of a copy ends with."""
     # a nameless main module, as of `python -c`: else each process of a forkserver would import ours anew
     sys.modules["__main__"] = ModuleType("__main__")
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    forget_handlers()
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     code = 0
     try:
@@ -100,7 +97,13 @@ def _copy_passing(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> i
     """In place of `multiprocessing.util.spawnv_passfds`: the code is the same, the interpreter is a copy of ours."""
     code = args[-1]
     name = "hyperplane tracker" if "resource_tracker" in code else "hyperplane forkserver"
-    return copy_process(name, partial(exec, code, {}), passfds)
+    return copy_process(name, partial(_run_beside, os.getpid(), code), passfds)
+
+
+def _run_beside(parent_pid: int, code: str) -> None:
+    """Run the code until the parent ends. By itself a forkserver sees that only when it has compiled all kernels."""
+    resources.end_with_parent(parent_pid)
+    exec(code, {})
 
 
 def _close_all_but(kept: Iterable[int]) -> None:

@@ -1,10 +1,10 @@
-"""Whether the workers of this service take jobs by now: one byte that all of its processes share."""
+"""Whether jobs run at once, or wait for kernels to be compiled: one byte that all processes of a service share."""
 
 import mmap
 
 
 class WorkersReady:
-    """Made before processes are forked. Workers have kernels to load, and on a new machine to compile, first."""
+    """Made before processes are forked. The supervisor of the workers writes it, `/readyz` reads it."""
 
     def __init__(self) -> None:
         self._page = mmap.mmap(-1, 1)  # nobody's file: copies of this process see the same page

@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import resource
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ M_MMAP_THRESHOLD, MAPPED_FROM_BYTES = -3, 1 << 20
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ *(.*)")
 NAME_LENGTH = 8
 MOST_FILES = 1 << 20  # where the system has no limit
+PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 GROUP_TRIES = 5
 KILL_FIRST = 500  # of 1000: what the kernel adds to a process's size when it looks for one to kill
 
@@ -90,6 +92,15 @@ def give_back_freed_memory() -> None:
     """From now on a freed array is the system's again at once. The allocator would keep those below 32 MB for later."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+
+
+def end_with_parent(parent_pid: int) -> None:
+    """Have the system end this process when its parent ends, whatever it is doing then (Linux)."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent_pid:  # it ended before this call
+            os._exit(1)
 
 
 def rename_process(name: str) -> None:

@@ -12,5 +12,6 @@ def is_possible(shape: Sequence[int]) -> bool:
 
     One that holds nothing, since a length is 0, may say anything of the others: numpy multiplies those too.
     """
-    lengths_fit = all(size >= 0 for size in shape) and math.prod(max(size, 1) for size in shape) <= MAX_ELEMENTS
-    return len(shape) <= MAX_DIMENSIONS and lengths_fit
+    if len(shape) > MAX_DIMENSIONS:  # first: the product of many large lengths takes long to compute
+        return False
+    return all(size >= 0 for size in shape) and math.prod(max(size, 1) for size in shape) <= MAX_ELEMENTS

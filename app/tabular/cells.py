@@ -2,15 +2,20 @@
 
 Readers of files guess by it what a column holds; whoever reads single rows later must understand the same
 spellings in the same way. Imports nothing but the standard library.
+
+Every pattern here takes time in proportion to the cell, whatever the cell holds: no run of characters can be split
+between two parts of a pattern.
 """
 
 import re
 from datetime import UTC, datetime
 
-__all__ = ["MARKS", "NOT_FINITE", "NUMBER", "is_blank", "is_mark", "read_boolean", "read_date", "truth_pair"]
+__all__ = ["DECIMAL", "MARKS", "NOT_FINITE", "NUMBER", "is_blank", "is_mark", "read_boolean", "read_date", "truth_pair"]
 
 BLANKS = " \t"
-NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
+DECIMAL = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+"""The one grammar of a number in text, for every format that spells numbers; Python's `re` and RE2 both read it."""
+NUMBER = re.compile(rf"[ \t]*+(?>{DECIMAL})[ \t]*+")
 NOT_FINITE = re.compile(r"[ \t]*[+-]?(?:nan|inf|infinity)[ \t]*", re.IGNORECASE)
 MARKS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})  # where numbers are expected: there is no value
 DAY, TIME, ZONE = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?", r"(?:Z|[+-]\d\d:?\d\d)"

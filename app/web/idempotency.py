@@ -22,10 +22,10 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, FastAPI, Header, Request, Response
 from pydantic import BaseModel
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app.db import Database
+from app.db.outages import DATABASE_ERRORS
 from app.db.tables import IdempotencyRow
 from app.errors import Conflict, Invalid
 from app.web import idempotency_keys
@@ -162,8 +162,8 @@ class Once:
             await asyncio.sleep(self._lease_seconds / 3)
             try:
                 await WRITES.run(self._renew)
-            except DBAPIError as error:
-                log.warning("the database does not answer: %s", error.orig)
+            except DATABASE_ERRORS as error:
+                log.warning("the claim of an Idempotency-Key is not renewed: %s", error)
 
     def _renew(self) -> None:
         assert self._key is not None
@@ -175,8 +175,8 @@ class Once:
         try:
             with self._database.write() as session:
                 idempotency_keys.give_up(session, self._caller, self._key, self._claimed_as)
-        except DBAPIError as error:  # the claim runs out by itself
-            log.warning("the database does not answer: %s", error.orig)
+        except DATABASE_ERRORS as error:
+            log.warning("an Idempotency-Key is in use until its claim expires: %s", error)
 
 
 async def _once(request: Request, response: Response, context: InContext, key: Key = None) -> Once:

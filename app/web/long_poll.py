@@ -11,11 +11,11 @@ from typing import Annotated, Any
 
 from anyio import sleep
 from fastapi import Query
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from app.db import Database
+from app.db.outages import DATABASE_ERRORS
 from app.web.thread_rooms import POLLS
 
 log = logging.getLogger(__name__)
@@ -119,8 +119,8 @@ class DoneWatch:
             look, self._look = self._look, None
             try:
                 done = look.result()
-            except DBAPIError as error:
-                log.warning("the database does not answer: %s", error.orig)
+            except DATABASE_ERRORS as error:
+                log.warning("long polls wait: %s", error)
         now, over = time.monotonic(), []
         for poll in due:
             pause = min(max(FIRST_LOOK_SECONDS, LATE_BY * (now - poll.began)), SLOWEST_LOOK_SECONDS)

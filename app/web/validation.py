@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import Query, Request
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, ConfigDict, GetPydanticSchema
-from pydantic_core import core_schema
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetPydanticSchema, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError, core_schema
 
 from app.errors import ErrorItem, Invalid, UnsupportedMediaType, invalid_field
 from app.names import check_labels
@@ -19,6 +19,29 @@ class Body(BaseModel):
     """A request body: a field that is not known is an error, so that a typing mistake is not a default."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_no_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false where a number is meant: Python would take them for 1 and 0."""
+        assert info.field_name is not None
+        if _holds_truth_value(value) and not _takes_truth_values(cls.model_fields[info.field_name].annotation):
+            raise PydanticCustomError("not_a_number", "must be a number, not true or false")
+        return value
+
+
+def _holds_truth_value(value: Any) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    return any(isinstance(part, bool) for part in parts)
+
+
+def _takes_truth_values(annotation: Any) -> bool:
+    """Whether a field of this type is anything but numbers, texts and collections of them."""
+    if isinstance(annotation, int | float | str):  # of a Literal
+        return isinstance(annotation, bool)
+    if parts := get_args(annotation):
+        return any(map(_takes_truth_values, parts[:1] if get_origin(annotation) is Annotated else parts))
+    return annotation not in (int, float, str, type(None))
 
 
 def one_of(names: Iterable[str]) -> GetPydanticSchema:

@@ -11,11 +11,11 @@ import time
 from collections import deque
 from contextlib import suppress
 
-from sqlalchemy.exc import DBAPIError
 from starlette.concurrency import run_in_threadpool
 
 from app.config import Settings
 from app.db import Database
+from app.db.outages import DATABASE_ERRORS
 from app.web.thread_rooms import WRITES
 from app.webhooks import repository, service
 from app.webhooks.repository import Claim
@@ -52,8 +52,8 @@ class Dispatcher:
                 if time.monotonic() >= self._clear_at:
                     await WRITES.run(self._clear)
                     self._clear_at = time.monotonic() + CLEAR_SECONDS
-            except DBAPIError as error:
-                log.warning("the database does not answer: %s", error.orig)
+            except DATABASE_ERRORS as error:
+                log.warning("webhooks wait: %s", error)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def stop(self) -> None:
@@ -63,7 +63,7 @@ class Dispatcher:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        with suppress(DBAPIError):
+        with suppress(*DATABASE_ERRORS):
             await WRITES.run(self._give_back)
         await self._sender.close()
 
@@ -86,8 +86,8 @@ class Dispatcher:
                     return
                 headers, body = signed_request(held.secret, held.message_id, int(time.time()), held.payload)
                 outcome = await self._sender.send(held.url, headers, body)
-        except DBAPIError as error:  # what was sent is sent again when its lease is over
-            log.warning("the database does not answer: %s", error.orig)
+        except DATABASE_ERRORS as error:  # what was sent is sent again when its lease is over
+            log.warning("webhooks wait: %s", error)
         finally:
             del self._addresses[webhook_id]
 

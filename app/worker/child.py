@@ -2,7 +2,8 @@
 
 import logging
 import signal
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -12,12 +13,14 @@ from app.config import MIB, Settings
 from app.db import Database
 from app.db.job_state import StopReason, stronger
 from app.jobs.repository import Claim
-from app.storage import BlobStore
+from app.storage.identity import open_store
 from app.system import resources
+from app.worker import kernels
 from app.worker.executor import execute
 from app.worker.failures import TransientFailure
-from app.worker.slot import DONE, GIVE_BACK, READY
+from app.worker.slot import COMPILED, COMPILING, DONE, GIVE_BACK, LACKING, READY
 from app.worker.worker_context import WorkerContext
+from solvers.linalg.clock import watch_compilation
 
 log = logging.getLogger(__name__)
 
@@ -31,21 +34,34 @@ def serve(pipe: Connection, settings: Settings, threads: int) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s worker %(process)d %(message)s")
     resources.offer_as_victim()
     resources.give_back_freed_memory()
+    database = Database(settings.resolved_database_url)
     context = WorkerContext(
-        Database(settings.resolved_database_url),
-        BlobStore(settings.data_dir),
+        database,
+        open_store(settings.data_dir, database),
         threads,
         settings.checkpoint_seconds,
         settings.storage_patience_seconds,
     )
     with threadpool_limits(threads), suppress(EOFError, BrokenPipeError):
+        if kernels.lacking:
+            pipe.send(LACKING)
         pipe.send(READY)
         while True:
             message: Any = pipe.recv()
             if isinstance(message, Claim):
-                with resources.at_most_more(_allowance(message, settings)):
+                with resources.at_most_more(_allowance(message, settings)), _compilation_told(pipe):
                     outcome = _run(context, message, pipe)
                 pipe.send(outcome)
+
+
+def _compilation_told(pipe: Connection) -> AbstractContextManager[None]:
+    """Tell the supervisor when a kernel is being compiled. Only the thread that compiles writes to the pipe then."""
+
+    def tell(message: str) -> None:
+        with suppress(OSError):  # the supervisor is gone: the job hears of it by itself
+            pipe.send(message)
+
+    return watch_compilation(partial(tell, COMPILING), partial(tell, COMPILED))
 
 
 def _allowance(claim: Claim, settings: Settings) -> int:

@@ -1,32 +1,26 @@
 """One job, from claim to acknowledgement: its type says what is done, and every way to end is written down here."""
 
-import errno
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from sqlalchemy.exc import OperationalError
-
 from app.db.job_state import StopReason
+from app.errors import DatabaseUnavailable, is_passing
 from app.jobs import lease, queue
 from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim
 from app.plugins import declared
+from app.storage.identity import StoreAway
 from app.storage.ownership import reclaim
 from app.worker import types
-from app.worker.failures import PermanentFailure, Stopped, TransientFailure
+from app.worker.failures import PermanentFailure, Stopped, TransientFailure, storage_error
+from app.worker.patience import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, insist, wait
 from app.worker.worker_context import JobWork, StopAsked, WorkerContext
 
 Answer = TypeVar("Answer")
 
 log = logging.getLogger(__name__)
-
-PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
-"""Errors of a storage that may be well again later: somebody makes room, or the disk or the network recovers."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
-LOOK_SECONDS = 0.2
 
 
 WORK_OF_TYPE = declared(types, JobWork)
@@ -44,44 +38,44 @@ def execute(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> Non
         _fail(context, claim, failure.error)
     except MemoryError:
         _fail(context, claim, {"code": "out_of_memory", "message": "the job needs more memory than there is"})
-    except OperationalError as error:
-        raise TransientFailure(str(error)) from error
+    except DatabaseUnavailable as error:
+        raise TransientFailure(error.detail) from error
+    except StoreAway as error:
+        raise TransientFailure(str(error.strerror)) from error
     except OSError as error:
-        _fail(context, claim, _storage_error(error))
+        _fail(context, claim, storage_error(error))
     except Exception:
         log.exception("%s failed unexpectedly", claim.job_id)
         _fail(context, claim, {"code": "internal", "message": "the worker failed; its log says why"})
 
 
 def _work(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
-    """Do what the job is. While the storage fails, wait and go on from the last checkpoint, if there is one.
+    """Do what the job is. While the storage or the database fails, wait and go on from the last checkpoint, if any.
 
-    The claim is kept meanwhile: other jobs would fail of the same storage.
+    The claim is kept meanwhile: other jobs would fail of the same fault.
     """
     waited, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
         try:
-            _work_for(context, claim).run(context, claim, stop_reason)
+            insist(
+                claim,
+                context.storage_patience_seconds,
+                stop_reason,
+                lambda: _work_for(context, claim).run(context, claim, stop_reason),
+            )
             return
-        except OSError as error:
-            if error.errno not in PASSING or waited >= context.storage_patience_seconds:
-                raise
-            reason = _storage_error(error)["code"]
+        except OSError as failed:
+            error = context.blobs.explain(failed)
+            if not is_passing(error) or waited >= context.storage_patience_seconds:
+                raise error from None
+            reason = storage_error(error)["code"]
+            del error
         # not in the handler: the error would hold the arrays of the attempt
         log.warning("%s: %s, waiting %.0f s", claim.job_id, reason, pause)
-        with context.database.write() as session:
+        with suppress(DatabaseUnavailable), context.database.write() as session:
             queue.tell(session, claim, "job.waiting", {"reason": reason, "seconds": pause})
-        _wait(pause, stop_reason)
+        wait(pause, stop_reason)
         waited, pause = waited + pause, min(2.0 * pause, LONGEST_PAUSE_SECONDS)
-
-
-def _wait(seconds: float, stop_reason: StopAsked) -> None:
-    deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0.0:
-        reason = stop_reason()
-        if reason is not None and reason != "finish":  # there is nothing yet to finish with
-            raise Stopped(reason)
-        time.sleep(min(left, LOOK_SECONDS))
 
 
 def _work_for(context: WorkerContext, claim: Claim) -> JobWork:
@@ -94,14 +88,6 @@ def _work_for(context: WorkerContext, claim: Claim) -> JobWork:
 
 def _fail(context: WorkerContext, claim: Claim, error: dict[str, Any]) -> None:
     reclaim(context.database, context.blobs, _acknowledge(context, queue.fail, claim, {"param": None, **error}) or [])
-
-
-def _storage_error(error: OSError) -> dict[str, Any]:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return {"code": "storage_full", "message": "the disk is full; the model could not be written"}
-    if isinstance(error, FileNotFoundError):
-        return {"code": "data_missing", "message": "a file of the dataset is missing; `hyperplane verify` says which"}
-    return {"code": "storage_error", "message": f"the storage failed: {error.strerror}"}
 
 
 def _acknowledge_stop(context: WorkerContext, claim: Claim, reason: StopReason) -> None:
@@ -117,6 +103,6 @@ def _acknowledge(context: WorkerContext, write: Callable[..., Answer], *argument
     try:
         with suppress(LeaseLost), context.database.write() as session:
             return write(session, *arguments)
-    except OperationalError as error:
-        raise TransientFailure(str(error)) from error
+    except DatabaseUnavailable as error:
+        raise TransientFailure(error.detail) from error
     return None

@@ -36,6 +36,7 @@ def load_subject(context: WorkerContext, claim: Claim) -> Subject:
     try:
         return Subject(job, model, file.read(context.blobs.path(model.blob)), dataset)
     except FileNotFoundError:
+        context.blobs.check()  # raises StoreAway: then nothing is known of the file
         raise PermanentFailure("model_deleted", "the model was purged before the job ran", "model") from None
 
 

@@ -13,6 +13,8 @@ URGENT: tuple[StopReason, ...] = ("drain", "cancel", "lost")
 """What is not worth waiting for: a finish may take as long as it takes to judge the model."""
 
 READY, DONE, GIVE_BACK = "ready", "done", "give_back"
+LACKING, COMPILING, COMPILED = "lacking", "compiling", "compiled"
+"""Kernels that most jobs need are not compiled yet; one is being compiled in the process; it is compiled."""
 
 
 class Slot:
@@ -24,6 +26,9 @@ class Slot:
         self.process.start()
         theirs.close()
         self.ready = False
+        self.compiling = False
+        self.compiled_for: Claim | None = None
+        """The claim whose job is known to wait for kernels."""
         self.claim: Claim | None = None
         self.stop_reason: StopReason | None = None
         self.stop_sent_at = 0.0

@@ -1,4 +1,7 @@
-"""The proof of a model's bound: the dual point that its certificate rests on, as a safetensors file beside the model.
+"""The proof of a model's certificate: the weights and the dual point that it was computed from, as a safetensors file.
+
+    solver.coef, solver.intercept   the weights in the units of the solver; absent if the model's own are the same
+                                    (there is no preprocessing), or if the file would be too large with them
 
 For each of the problems that were solved (one, or one a class) one of
     alpha      a number a row (of jointly trained classes a row and class); where most are zero, only the others
@@ -7,8 +10,7 @@ For each of the problems that were solved (one, or one a class) one of
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.numpy
@@ -25,36 +27,74 @@ class UnusableProof(Exception):
     """It is missing, damaged or of other rows; the message says which."""
 
 
-def write_proof(blobs: BlobStore, result: SolveResult) -> tuple[str, int] | None:
-    """Its blob and size; None if it would be too large to keep."""
-    coefs = np.atleast_2d(result.coef) if result.per_class is not None else [result.coef]
+class Weights(NamedTuple):
+    """In the units of the solver."""
+
+    coef: Array
+    intercept: Any
+
+
+class Proof(NamedTuple):
+    weights: Weights | None
+    """Those that were certified; None: they are not stored."""
+    points: list[Point]
+    """One for each of the problems that were solved."""
+
+
+def encode_proof(result: SolveResult, *, with_weights: bool) -> bytes | None:
+    """The file; None if it would be too large to keep. `with_weights`: the model has them in other units."""
+    own = [Weights(result.coef, result.intercept)]
+    if result.per_class is not None:
+        own = [Weights(*one) for one in zip(result.coef, np.asarray(result.intercept).tolist(), strict=True)]
     arrays: dict[str, Array] = {}
-    for number, (point, coef) in enumerate(zip(result.bounding, coefs, strict=True)):
-        arrays |= {f"{number}.{name}": array for name, array in _packed(point, coef).items()}
-    if sum(array.nbytes for array in arrays.values()) > MOST_BYTES:
+    for number, (point, weights) in enumerate(zip(result.bounding, own, strict=True)):
+        arrays |= {f"{number}.{name}": array for name, array in _packed(point, weights).items()}
+    certified = {"solver.coef": result.coef, "solver.intercept": np.atleast_1d(np.asarray(result.intercept))}
+    if with_weights and _size(arrays) + _size(certified) <= MOST_BYTES:
+        arrays |= certified
+    if _size(arrays) > MOST_BYTES:
         return None
     metadata = {"format": "hyperplane-proof", "version": "1", "problems": str(len(result.bounding))}
-    content = safetensors.numpy.save(arrays, metadata=metadata)
-    return blobs.put(content), len(content)
+    return safetensors.numpy.save(
+        {name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata=metadata
+    )
 
 
-def read_proof(blobs: BlobStore, sha256: str, problems: int, coef: Array, intercept: Any) -> list[Point]:
-    """What was written, for a model with these weights. Raises UnusableProof."""
+def read_proof(blobs: BlobStore, sha256: str, problems: int, n_rows: int, weights: Weights) -> Proof:
+    """What was written, for a model with these weights and so many training rows. Raises UnusableProof."""
     if not blobs.is_intact(sha256):
         raise UnusableProof("the stored dual point is missing or damaged")
     try:
         arrays = safetensors.numpy.load(blobs.path(sha256).read_bytes())
+        certified = _weights(arrays, weights)
+        coef, intercept = certified or weights
         coefs, intercepts = (coef, intercept) if problems > 1 else ([coef], [intercept])
-        return [_unpacked(arrays, f"{number}.", coefs[number], intercepts[number]) for number in range(problems)]
+        points = [
+            _unpacked(arrays, f"{number}.", n_rows, coefs[number], intercepts[number]) for number in range(problems)
+        ]
+        return Proof(certified, points)
     except (SafetensorError, KeyError, ValueError, IndexError):
         raise UnusableProof("the stored dual point has another format") from None
 
 
-def _packed(point: Point, coef: Array) -> dict[str, Array]:
+def _size(arrays: dict[str, Array]) -> int:
+    return sum(array.nbytes for array in arrays.values())
+
+
+def _weights(arrays: dict[str, Array], expected: Weights) -> Weights | None:
+    if "solver.coef" not in arrays:
+        return None
+    coef, intercept = arrays["solver.coef"], arrays["solver.intercept"]
+    if coef.shape != expected.coef.shape or intercept.shape != np.atleast_1d(expected.intercept).shape:
+        raise ValueError("weights of another shape")
+    return Weights(coef, intercept if coef.ndim == 2 else float(intercept[0]))
+
+
+def _packed(point: Point, weights: Weights) -> dict[str, Array]:
     if point.planes is not None:
         used = point.planes.multipliers > 0.0
-        weights, multipliers = point.planes.weights[used], point.planes.multipliers[used]
-        return {"planes.weights": np.ascontiguousarray(weights), "planes.multipliers": multipliers}
+        planes, multipliers = point.planes.weights[used], point.planes.multipliers[used]
+        return {"planes.weights": np.ascontiguousarray(planes), "planes.multipliers": multipliers}
     if point.alpha is not None:
         flat = np.ascontiguousarray(point.alpha, dtype=np.float64).reshape(-1)
         (places,) = np.nonzero(flat)
@@ -62,17 +102,21 @@ def _packed(point: Point, coef: Array) -> dict[str, Array]:
         if 2 * len(places) >= len(flat):
             return {"alpha": flat, "alpha.shape": shape}
         return {"alpha.places": places.astype(np.int64), "alpha.values": flat[places], "alpha.shape": shape}
-    if np.array_equal(point.coef, coef):
+    if np.array_equal(point.coef, weights.coef) and np.array_equal(point.intercept, weights.intercept):
         return {}
     return {"coef": np.ascontiguousarray(point.coef), "intercept": np.atleast_1d(np.asarray(point.intercept))}
 
 
-def _unpacked(arrays: dict[str, Array], prefix: str, coef: Array, intercept: Any) -> Point:
+def _unpacked(arrays: dict[str, Array], prefix: str, n_rows: int, coef: Array, intercept: Any) -> Point:
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     if "planes.weights" in own:
+        if own["planes.weights"].shape != (own["planes.multipliers"].size, coef.size):
+            raise ValueError("planes of another shape")
         return Point(coef, intercept, None, Planes(own["planes.weights"], own["planes.multipliers"]))
     if "alpha.shape" in own:
-        shape: Sequence[int] = own["alpha.shape"].tolist()
+        shape = tuple(own["alpha.shape"].tolist())
+        if shape != ((n_rows, len(coef)) if coef.ndim == 2 else (n_rows,)):
+            raise UnusableProof("the stored dual point is of other rows")
         flat = own.get("alpha")
         if flat is None:
             flat = np.zeros(math.prod(shape))

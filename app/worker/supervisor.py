@@ -6,6 +6,7 @@ lost: jobs are in the database, and the lease of a dead supervisor runs out.
 
 import logging
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,21 +14,24 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app.config import Settings
 from app.db import Database
 from app.db.job_state import Request, StopReason
+from app.db.outages import DATABASE_ERRORS
 from app.ids import new_id
 from app.jobs import lease, queue
 from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim, Room
-from app.storage import BlobStore, ownership
+from app.storage import ownership
+from app.storage.identity import open_store
 from app.system import resources
 from app.system.forkserver import FOR_TRAINING, start_forkserver
 from app.system.readiness import WorkersReady
-from app.worker.slot import DONE, GIVE_BACK, READY, Slot
+from app.system.stop_signals import STOP_SIGNALS, StopSignals
+from app.worker.compile_ahead import CompileAhead
+from app.worker.slot import COMPILED, COMPILING, DONE, GIVE_BACK, LACKING, READY, Slot
 from app.worker.wakeup import Doorbell
 
 log = logging.getLogger(__name__)
@@ -36,6 +40,7 @@ KILL_AFTER_SECONDS = 5.0  # a process that does not react to a stop for this lon
 SWEEP_EVERY_SECONDS = 600.0
 REQUEST_LOOK_SECONDS = 0.3
 DATABASE_PAUSE_SECONDS = 1.0
+STORAGE_LOOK_SECONDS = 1.0  # while the store is away: how soon jobs start after it is back
 BLIND_LOOK_SECONDS = 5.0  # for work that nothing gave a sign of
 
 Outcome = Callable[[Any, Claim], None]
@@ -66,11 +71,12 @@ class Supervisor:
         self._sign = sign or WorkersReady()
         self._database = Database(settings.resolved_database_url)
         self._doorbell = Doorbell(self._database, settings.poll_seconds, wake_fd)
-        self._blobs = BlobStore(settings.data_dir)
+        self._blobs = open_store(settings.data_dir, self._database)
         self._id = lease.owner_of(resources.memory_name(), new_id("wrk"))
         self._processes = multiprocessing.get_context("forkserver")
         self._threads = settings.threads_a_worker
         self._slots: list[Slot] = []
+        self._compile_ahead = CompileAhead()
         self._unsettled: list[tuple[Claim, Outcome]] = []
         self._kills_for_memory = resources.out_of_memory_kills()
         self._drain_until: float | None = None
@@ -80,17 +86,22 @@ class Supervisor:
         self._claim_look = Every(settings.poll_seconds)
         self._blind_look = Every(BLIND_LOOK_SECONDS)
         self._database_back_at = 0.0
+        self._judge_from = 0.0
+        """One lease after the database was last away: until then, workers may be alive and not have renewed theirs."""
+        self._storage_look = Every(STORAGE_LOOK_SECONDS)
+        self._storage_failed = False
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain: running jobs go back to the queue."""
-        signal.signal(signal.SIGTERM, self._on_stop_signal)
-        signal.signal(signal.SIGINT, self._on_stop_signal)
+        for number in STOP_SIGNALS:  # nothing is claimed yet, and compiling may take a minute: end at once
+            signal.signal(number, _end_at_once)
         log.info("%s starts with %d slot(s)", self._id, self._settings.workers)
         self._sign.ready = False
         start_forkserver(FOR_TRAINING)
         self._slots = [self._new_slot() for _ in range(self._settings.workers)]
+        stop = StopSignals()
         while not self._drained():
-            self._wait()
+            self._wait(stop)
             self._collect()
             self._with_database(self._settle)
             if self._heartbeat.due():
@@ -103,7 +114,10 @@ class Supervisor:
                 self._with_database(self._claim)
                 if self._sweep.due():
                     self._with_database(self._delete_unowned)
+            self._compile_ahead.attend(is_idle=self._drain_until is None and any(slot.idle for slot in self._slots))
+            self._show_readiness()
             self._kill_the_deaf()
+        self._compile_ahead.end()
         for slot in self._slots:
             slot.end()
         self._doorbell.close()
@@ -113,27 +127,23 @@ class Supervisor:
     def _new_slot(self) -> Slot:
         return Slot(self._processes, self._settings, self._threads)
 
-    def _on_stop_signal(self, _number: int, _frame: object) -> None:
-        if not self._slots:
-            raise SystemExit(0)  # still compiling: nothing is claimed yet, and waiting for it would take long
-        if self._drain_until is None:
-            self._drain_until = time.monotonic() + self._settings.drain_seconds
-        self._doorbell.ring()
-
     def _drained(self) -> bool:
         if self._drain_until is None:
             return False
         finished = not self._unsettled and all(slot.claim is None for slot in self._slots)
         return finished or time.monotonic() >= self._drain_until
 
-    def _wait(self) -> None:
-        """Sleep until a process says something or dies, the doorbell rings, or it is time to look for oneself."""
-        signs: list[Any] = [slot.pipe for slot in self._slots]
+    def _wait(self, stop: StopSignals) -> None:
+        """Sleep until a process says something or dies, the doorbell rings, a signal comes, or a look is due."""
+        signs: list[Any] = [stop, *(slot.pipe for slot in self._slots)]
         signs += [slot.process.sentinel for slot in self._slots]
         patience = self._doorbell.poll_seconds
         if self._claims() or self._unsettled:
             patience = min(patience, REQUEST_LOOK_SECONDS)
         wait(signs + self._doorbell.signs, timeout=min(patience, self._settings.heartbeat_seconds))
+        stop.drain()
+        if stop.asked and self._drain_until is None:
+            self._drain_until = time.monotonic() + self._settings.drain_seconds
         if self._doorbell.has_rung():
             self._claim_look.hurry()
             self._blind_look.hurry()
@@ -150,8 +160,13 @@ class Supervisor:
                 self._on_death(slot)
 
     def _on_message(self, slot: Slot, message: str) -> None:
-        if message == READY:
-            slot.ready = self._sign.ready = True
+        if message == LACKING:
+            self._compile_ahead.miss_first()
+        elif message in (COMPILING, COMPILED):
+            self._on_compilation(slot, message == COMPILING)
+            return
+        elif message == READY:
+            slot.ready = True
         elif slot.claim is not None:
             if message == GIVE_BACK:
                 self._unsettled.append((slot.claim, queue.release))
@@ -160,6 +175,18 @@ class Supervisor:
             slot.claim = None
         self._claim_look.hurry()  # a slot is free
         self._blind_look.hurry()
+
+    def _on_compilation(self, slot: Slot, is_begun: bool) -> None:
+        """A job waits for a kernel, or waits no longer; its first one is told as an event."""
+        slot.compiling = is_begun
+        if slot.claim is not None and slot.compiled_for != slot.claim:
+            slot.compiled_for = slot.claim
+            self._unsettled.append((slot.claim, partial(queue.tell, event="job.compiling", data={})))
+
+    def _show_readiness(self) -> None:
+        """Training is ready if jobs are taken, `auto` has its kernels and no job waits for one."""
+        is_waiting = self._compile_ahead.lacks_first or any(slot.compiling for slot in self._slots)
+        self._sign.ready = any(slot.ready for slot in self._slots) and not is_waiting
 
     def _on_death(self, slot: Slot) -> None:
         log.warning("worker process %s died (exit code %s)", slot.process.pid, slot.process.exitcode)
@@ -184,9 +211,11 @@ class Supervisor:
             return
         try:
             act()
-        except DBAPIError as error:
-            log.warning("the database does not answer: %s", error.orig)
+        except DATABASE_ERRORS as error:
+            log.warning("trying again in %.0f s: %s", DATABASE_PAUSE_SECONDS, error)
             self._database_back_at = time.monotonic() + DATABASE_PAUSE_SECONDS
+            self._judge_from = time.monotonic() + self._settings.lease_seconds
+            self._heartbeat.hurry()
 
     def _settle(self) -> None:
         """Write down what became of jobs whose process could not do so itself."""
@@ -201,13 +230,15 @@ class Supervisor:
 
     def _keep_leases(self) -> None:
         if not self._claims():
+            self._database.check_writable()  # an outage is also to be seen by who has nothing to write
             with self._database.read() as session:
                 if not lease.any_expired(session):
                     return
         with self._database.write() as session:
             pulse = lease.heartbeat(session, self._claims(), self._settings.lease_seconds)
-            for claim in queue.requeue_expired(session):
-                log.warning("%s: its worker fell silent, queued again", claim.job_id)
+            if time.monotonic() >= self._judge_from:
+                for claim in queue.requeue_expired(session, self._id):
+                    log.warning("%s: its worker fell silent, queued again", claim.job_id)
         self._stop(pulse.lost, "lost")
         self._pass_on(pulse.requests)
 
@@ -229,6 +260,9 @@ class Supervisor:
         with self._database.read() as session:
             if not lease.is_waiting(session, self._room(session)):
                 return
+        if not self._storage_is_here():
+            self._blind_look.hurry()
+            return
         for slot in self._slots:
             if slot.idle:
                 with self._database.write() as session:
@@ -241,11 +275,28 @@ class Supervisor:
     def _room(self, session: Session, *, lock: bool = False) -> Room:
         return lease.room(session, self._id, self._settings.memory_budget_bytes, self._claims(), lock=lock)
 
+    def _storage_is_here(self) -> bool:
+        """Whether jobs would find their files; they stay in the queue where they would not."""
+        if self._storage_failed and not self._storage_look.due():
+            return False
+        try:
+            self._blobs.check()
+        except OSError as error:
+            if not self._storage_failed:
+                log.warning("jobs wait for the storage: %s", error)
+            self._storage_failed = True
+            return False
+        if self._storage_failed:
+            log.info("the storage is back")
+        self._storage_failed = False
+        return True
+
     def _delete_unowned(self) -> None:
-        with self._database.read() as session:
-            owned = ownership.owners(session)
-        if freed := self._blobs.sweep(owned, self._settings.sweep_grace_seconds):
-            log.info("swept %d bytes that nobody owned", freed)
+        try:
+            if freed := ownership.sweep(self._database, self._blobs, self._settings.sweep_grace_seconds):
+                log.info("swept %d bytes that nobody owned", freed)
+        except OSError as error:  # a storage that fails: the next sweep deletes what this one left
+            log.warning("the sweep of files that nobody owns ended early: %s", error)
 
     def _stop(self, claims: Sequence[Claim], reason: StopReason) -> None:
         for slot in self._slots:
@@ -259,3 +310,7 @@ class Supervisor:
         for slot in self._slots:
             if slot.is_deaf(KILL_AFTER_SECONDS):
                 slot.process.kill()
+
+
+def _end_at_once(_number: int, _frame: object) -> None:
+    os._exit(0)

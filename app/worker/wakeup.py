@@ -23,10 +23,9 @@ class Doorbell:
         """`wake_fd` is the end of a pipe through which a parent lets others ring."""
         self._poll_seconds = poll_seconds
         self._wake_fd = wake_fd
-        self._own_fd, self._self_fd = os.pipe()
-        for fd in (self._own_fd, self._self_fd, *([] if wake_fd is None else [wake_fd])):
-            os.set_blocking(fd, False)
-            os.set_inheritable(fd, False)
+        if wake_fd is not None:
+            os.set_blocking(wake_fd, False)
+            os.set_inheritable(wake_fd, False)
         is_sqlite = database.url.get_backend_name() == "sqlite"
         self._listener = None if is_sqlite else Listener(database.url)
         self._file = Path(database.url.database) if is_sqlite and database.url.database else None
@@ -36,7 +35,7 @@ class Doorbell:
     def signs(self) -> list[Any]:
         """What becomes readable when it rings."""
         listening = None if self._listener is None else self._listener.connection
-        return [one for one in (self._own_fd, self._wake_fd, listening) if one is not None]
+        return [one for one in (self._wake_fd, listening) if one is not None]
 
     @property
     def poll_seconds(self) -> float:
@@ -44,16 +43,11 @@ class Doorbell:
         is_reliable = self._listener is not None and self._listener.connection is not None
         return max(self._poll_seconds, RELIABLE_SECONDS) if is_reliable else self._poll_seconds
 
-    def ring(self) -> None:
-        """Wake the one who sleeps on it; it may be called by a signal handler."""
-        with suppress(BlockingIOError):  # so many rings are waiting that one more says nothing new
-            os.write(self._self_fd, b"!")
-
     def has_rung(self) -> bool:
         """Whether it rang since this was last asked."""
-        rung = [_drained(fd) for fd in (self._own_fd, self._wake_fd) if fd is not None]
+        rung = self._wake_fd is not None and _drained(self._wake_fd)
         heard = self._listener is not None and self._listener.hear()
-        return heard or any(rung)
+        return heard or rung
 
     def may_have_news(self) -> bool:
         """Whether anything was written since this was last asked; True if that cannot be told."""
@@ -63,8 +57,6 @@ class Doorbell:
         return self._seen != before
 
     def close(self) -> None:
-        os.close(self._own_fd)
-        os.close(self._self_fd)
         if self._listener is not None:
             self._listener.close()
 

@@ -15,14 +15,18 @@ from solvers.result import Certificate
 __all__ = ["balanced_dual_point", "certify", "feasible_dual_point", "minimising_bias"]
 
 
-def certify(problem: Problem, point: Point) -> Certificate:
-    """What a point is worth; its dual point is made feasible first, so a solver's mistake weakens the bound only."""
+def certify(problem: Problem, point: Point, tol: float | None = None) -> Certificate:
+    """What a point is worth; its dual point is made feasible first, so a solver's mistake weakens the bound only.
+
+    `tol` is the relative gap that would do. Where rounding decides whether it is reached, the data is read again with
+    compensated products; without it, wherever rounding makes up half of the gap.
+    """
     if isinstance(problem, BinaryProblem):
-        return certify_binary(problem, point.coef, float(point.intercept), point.alpha)
+        return certify_binary(problem, point.coef, float(point.intercept), point.alpha, tol)
     if isinstance(problem, MulticlassProblem):
-        return certify_multiclass(problem, point.coef, point.intercept, point.alpha)
+        return certify_multiclass(problem, point.coef, point.intercept, point.alpha, tol)
     if isinstance(problem, OrdinalProblem):
-        return certify_ordinal(problem, point.coef, point.planes)
+        return certify_ordinal(problem, point.coef, point.planes, tol)
     if isinstance(problem, RegressionProblem):
-        return certify_regression(problem, point.coef, float(point.intercept), point.alpha)
+        return certify_regression(problem, point.coef, float(point.intercept), point.alpha, tol)
     raise TypeError(f"no certificate for a {type(problem).__name__}")

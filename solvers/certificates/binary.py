@@ -5,15 +5,19 @@ docs/solvers.md),
 
     gap = 1/2 |w - w(alpha)|^2 + sum_i [ C_i xi_i^p + conj_i(alpha_i) - alpha_i slack_i ]
 
-where every term is >= 0, so nothing cancels. Its kernels are short enough to be checked by reading; whole-array
-operations of numpy took longer than the one read of the data.
+where every term is >= 0, so nothing cancels. Rounding is counted: slack_terms.py, rounding.py. The kernels are short
+enough to be checked by reading; whole-array operations of numpy took longer than the one read of the data.
 """
 
 import numpy as np
 from numba import njit
 
-from solvers.certificates.common import certificate_of
+from solvers.certificates.balance import balanced
+from solvers.certificates.evaluation import Evaluation, certificate_of, evaluation_of, read_products
+from solvers.certificates.rounding import BLOCK, Precision, add_total
+from solvers.certificates.slack_terms import loss_of, most_loss_of, share_of, term_of, totals_of
 from solvers.data.rows import read_only
+from solvers.linalg.compensated import two_sum
 from solvers.linalg.types import Array, Floats
 from solvers.problem.problems import BinaryProblem
 from solvers.result import Certificate
@@ -21,26 +25,38 @@ from solvers.result import Certificate
 __all__ = ["certify_binary", "feasible_dual_point"]
 
 
-def certify_binary(problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None) -> Certificate:
-    """What (coef, intercept) is worth; alpha is made feasible first, or derived if the solver has none."""
-    spec, data = problem.spec, problem.data
-    scores, weights = np.empty(data.n_rows), np.zeros(data.n_features)
-    if alpha is None:
-        source = "dual point from the margins"
-        data.margins(coef, scores)
-        signed, balance = _signed_dual_point(problem, _dual_point_of(problem, scores, intercept))
-        data.add_weighted_column_sums(signed, weights)
-    else:
-        source = "dual point"
-        signed, balance = _signed_dual_point(problem, alpha)
-        data.margins_and_column_sums(coef, signed, scores, weights)
-    rows = read_only(scores), problem.signs, problem.costs, read_only(signed)
-    losses, terms = _sum_of_rows(spec.exponent, intercept, *rows)
-    norm, distance = _squared_lengths(read_only(np.ascontiguousarray(coef)), read_only(weights))
-    scaled_bias = intercept / spec.bias_scale if spec.bias == "regularized" else 0.0
-    primal = 0.5 * norm + 0.5 * scaled_bias**2 + losses
-    gap = 0.5 * distance + 0.5 * (scaled_bias - problem.bias_feature * balance) ** 2 + terms
-    return certificate_of(problem, primal, gap, source)
+def certify_binary(
+    problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None, tol: float | None = None
+) -> Certificate:
+    """What (coef, intercept) is worth; alpha is made feasible first, or derived if the solver has none.
+
+    `tol` is the relative gap that would do: rounding that does not matter for it is not worth another read.
+    """
+    signed = None if alpha is None else _signed_dual_point(problem, alpha)
+    source = "dual point from the margins" if alpha is None else "dual point"
+
+    def evaluate(is_compensated: bool) -> Evaluation:
+        return _evaluate(problem, coef, intercept, signed, is_compensated)
+
+    return certificate_of(problem, evaluate, source, tol)
+
+
+def _evaluate(
+    problem: BinaryProblem, coef: Floats, intercept: float, signed: Floats | None, is_compensated: bool
+) -> Evaluation:
+    data = problem.data
+
+    def suggested(scores: Floats) -> Floats:
+        return _signed_dual_point(problem, _dual_point_of(problem, scores, intercept))
+
+    read = read_products(data, coef, suggested if signed is None else signed, is_compensated=is_compensated)
+    precision = Precision.of(data, is_compensated=is_compensated)
+    slacks = np.empty(data.n_rows)
+    _form_slacks(read_only(read.scores), read_only(read.scores_low), intercept, problem.signs, slacks)
+    of_all = precision.scores * abs(intercept) + precision.underflow
+    rows = read_only(slacks), read_only(read.dual), problem.costs, read_only(read.sizes)
+    sums = _sum_rows(problem.spec.exponent, *rows, precision.scores, of_all, precision.slack)
+    return evaluation_of(problem, coef, intercept, read, totals_of(sums), precision)
 
 
 def _dual_point_of(problem: BinaryProblem, scores: Floats, intercept: float) -> Floats:
@@ -67,21 +83,17 @@ def _dual_point_of(problem: BinaryProblem, scores: Floats, intercept: float) -> 
 
 def feasible_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
     """alpha moved into the dual's domain: rounding for a solver's own point, more for a derived one."""
-    return np.abs(_signed_dual_point(problem, alpha)[0])
+    return np.abs(_signed_dual_point(problem, alpha))
 
 
-def _signed_dual_point(problem: BinaryProblem, alpha: Floats) -> tuple[Floats, float]:
-    """(y_i alpha_i of every row, their sum), alpha moved into the dual's domain."""
+def _signed_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
+    """y_i alpha_i of every row, alpha moved into the dual's domain."""
     if alpha.shape != problem.costs.shape:
         raise ValueError(f"a dual point of shape {alpha.shape} for {problem.costs.size} rows")
     signed = np.empty(alpha.size)
     given = read_only(np.ascontiguousarray(alpha, dtype=np.float64))
-    up, down = _move_into_domain(given, problem.signs, problem.costs, problem.spec.exponent == 1.0, signed)
-    if problem.spec.bias != "free" or up == down:
-        return signed, up - down
-    with np.errstate(invalid="ignore"):  # an infinite one proves nothing
-        signed[signed > 0.0 if up > down else signed < 0.0] *= min(up, down) / max(up, down)
-    return signed, 0.0
+    _move_into_domain(given, problem.signs, problem.costs, problem.spec.exponent == 1.0, signed)
+    return balanced(signed) if problem.spec.bias == "free" else signed
 
 
 # --- kernels. C: cost, a: alpha_i -------------------------------------------------------------------------------------
@@ -89,55 +101,59 @@ def _signed_dual_point(problem: BinaryProblem, alpha: Floats) -> tuple[Floats, f
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
 
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _move_into_domain(alpha: Array, signs: Array, costs: Array, is_capped: bool, out: Array) -> tuple[float, float]:
-    """out[i] = y_i alpha_i with alpha_i in [0, C_i], or where it is not capped, in [0, inf) if the row has a cost;
-    returns the sums of the alpha_i of both classes."""
-    up, down = 0.0, 0.0
+@njit(cache=True, nogil=True)
+def _move_into_domain(alpha: Array, signs: Array, costs: Array, is_capped: bool, out: Array) -> None:
+    """out[i] = y_i alpha_i with alpha_i in [0, C_i], or where it is not capped, in [0, inf) if the row has a cost."""
     for i in range(alpha.size):
         top = costs[i] if is_capped else (np.inf if costs[i] > 0.0 else 0.0)
-        a = min(max(alpha[i], 0.0), top)
-        out[i] = signs[i] * a
-        up += a if signs[i] > 0.0 else 0.0
-        down += a if signs[i] <= 0.0 else 0.0
-    return up, down
+        out[i] = signs[i] * min(max(alpha[i], 0.0), top)
 
 
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _sum_of_rows(
-    p: float, intercept: float, scores: Array, signs: Array, costs: Array, signed: Array
-) -> tuple[float, float]:
-    """(the losses, the rows' terms of the gap)"""
-    losses, terms = 0.0, 0.0
+@njit(cache=True, nogil=True)
+def _form_slacks(scores: Array, low: Array, intercept: float, signs: Array, out: Array) -> None:
+    """out[i] = 1 - y_i (scores_i + low_i + intercept); `low` may be empty."""
+    if low.size == 0:
+        for i in range(scores.size):
+            out[i] = 1.0 - signs[i] * (scores[i] + intercept)
+        return
     for i in range(scores.size):
-        slack = 1.0 - signs[i] * (scores[i] + intercept)
-        loss, term = _loss_and_term(p, costs[i], abs(signed[i]), slack)
-        losses, terms = losses + loss, terms + term
-    return losses, terms
+        value, lost = two_sum(scores[i], intercept)
+        slack, lost_too = two_sum(1.0, -signs[i] * value)
+        out[i] = slack + (lost_too - signs[i] * (low[i] + lost))
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def _loss_and_term(p: float, C: float, a: float, slack: float) -> tuple[float, float]:
-    """C xi^p and C xi^p + conj(a) - a slack, as a sum of terms >= 0, which compilers must leave in this order."""
-    over = max(slack, 0.0)
-    of_under = a * (over - slack)
-    if p == 1.0:
-        return C * over, (C - a) * over + of_under
-    share = a / (p * C) if C > 0.0 else 0.0
-    if p == 2.0:
-        # The square is completed: C (xi - a / (2 C))^2, where xi = 0 leaves a |slack| beside it.
-        return C * (over * over), C * ((over - share) * (over - share)) + of_under
-    loss = C * over**p
-    # Through logarithms: the exponent p / (p - 1) has no bound as p approaches 1.
-    conjugate = (p - 1.0) * C * np.exp(p / (p - 1.0) * np.log(share))
-    return loss, max(loss + conjugate - a * over, 0.0) + of_under
+@njit(cache=True, nogil=True)
+def _sum_rows(
+    p: float, slacks: Array, signed: Array, costs: Array, sizes: Array, of_size: float, of_all: float, of_slack: float
+) -> Array:
+    """The compensated sums of RowTotals; a slack is off by at most of_size sizes_i + of_all + of_slack |slack_i|."""
+    sums = np.zeros((9, 2))
+    for first in range(0, slacks.size, BLOCK):
+        last = min(first + BLOCK, slacks.size)
+        rows = slacks[first:last], signed[first:last], costs[first:last], sizes[first:last]
+        parts = _sum_block(p, rows, of_size, of_all, of_slack)
+        for k in range(9):
+            add_total(sums, k, parts[k])
+    return sums
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _squared_lengths(w: Array, u: Array) -> tuple[float, float]:
-    """|w|^2 and |w - u|^2"""
-    norm, distance = 0.0, 0.0
-    for j in range(w.size):
-        difference = w[j] - u[j]
-        norm, distance = norm + w[j] * w[j], distance + difference * difference
-    return norm, distance
+def _sum_block(
+    p: float, rows: tuple[Array, Array, Array, Array], of_size: float, of_all: float, of_slack: float
+) -> tuple[float, float, float, float, float, float, float, float, float]:
+    slacks, signed, costs, sizes = rows
+    losses, most, least, terms, most_terms = 0.0, 0.0, 0.0, 0.0, 0.0
+    conjugates, mass = 0.0, 0.0
+    for i in range(slacks.size):
+        slack, C, a = slacks[i], costs[i], abs(signed[i])
+        error = of_size * sizes[i] + (of_all + of_slack * abs(slack))
+        share, conjugate = share_of(p, C, a)
+        losses += loss_of(p, C, slack)
+        most += most_loss_of(p, C, slack + error)
+        least += loss_of(p, C, slack - error)
+        terms += term_of(p, C, a, share, conjugate, slack)
+        low = term_of(p, C, a, share, conjugate, slack - error)
+        most_terms += max(low, term_of(p, C, a, share, conjugate, slack + error))
+        conjugates += conjugate
+        mass += a
+    return losses, most, least, terms, most_terms, conjugates, mass, 0.0, mass

@@ -10,6 +10,7 @@ row's violation v_im: paths and rows are chosen by the least of it, and rows at 
 import numpy as np
 from numba import njit
 
+from solvers.certificates.balance import on_grid
 from solvers.data.rows import read_only
 from solvers.linalg.types import Array, Floats
 from solvers.problem.problems import MulticlassProblem
@@ -18,26 +19,26 @@ __all__ = ["balanced_shares"]
 
 
 _ROUNDS = 4
-_ROUNDING = 1e-13
-"""Of all shares: an imbalance that the summation of shares alone may cause."""
+"""Attempts. One is enough unless paths run out of room."""
 _A_STEP = 1e-3
 """Added to the price of each flow on a path, so that among equally cheap ones a short path is taken."""
 
 
 def balanced_shares(problem: MulticlassProblem, shares: Floats, violations: Floats) -> Floats:
-    """The shares, less what is taken back so that each class gives as much as it takes, up to the rounding of sums."""
+    """The shares, less what is taken back so that each class gives exactly as much as it takes."""
     k = problem.classes.size
-    shares = np.ascontiguousarray(shares, dtype=np.float64)
+    # On the grid of balance.py every sum and difference below is exact.
+    shares = np.ascontiguousarray(on_grid(shares))
     for _ in range(_ROUNDS + 1):
         flow, price = np.zeros((k, k)), np.full((k, k), np.inf)
         _sum_flows(read_only(shares), problem.codes, read_only(violations), flow, price)
         surplus = flow.sum(axis=1) - flow.sum(axis=0)
-        if float(np.abs(surplus).sum()) <= _ROUNDING * float(flow.sum()):
+        if not surplus.any():
             return shares
         back = np.zeros((k, k))
         _choose_paths(flow, np.maximum(price, 0.0) + _A_STEP, surplus, back)
         shares = _taken_back(problem, shares, violations, back)
-    return np.zeros_like(shares)  # no shares are balanced whatever rounding does
+    return np.zeros_like(shares)
 
 
 def _taken_back(problem: MulticlassProblem, shares: Floats, violations: Floats, back: Floats) -> Floats:

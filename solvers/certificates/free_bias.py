@@ -37,7 +37,9 @@ def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, 
         return high
     from scipy.optimize import brentq  # half a second to import, and only this case needs it
 
-    return float(brentq(lambda b: derivatives(b)[0], low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
+    # Where costs span many decades it may need more steps than these; any bias is certified as it is.
+    eps = float(np.finfo(float).eps)
+    return brentq(lambda b: derivatives(b)[0], low, high, xtol=1e-300, rtol=4 * eps, maxiter=500, disp=False)
 
 
 def _best_for_targets(p: float, errors: Floats, costs: Floats, epsilon: float, near: float) -> float:

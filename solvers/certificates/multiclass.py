@@ -8,15 +8,21 @@ with A_i^m <= C_i [m = y_i] and sum_m A_i^m = 0, so that w_m(A) = sum_i A_i^m x_
 The bracket is a sum of terms >= 0: each of the other classes takes the share -A_i^m of C_i with a loss of at most
 l_i, and what is left of C_i takes a loss of 0.
 
-A regularised bias is a feature, in W. A free one asks for sum_i A_i^m = 0 of every class, and A is balanced first
-(circulation.py). Its sums S_m are then 0 up to the rounding of sums, in all 1e-13 of the shares. The optimum is at
-least primal - gap + sum_m S_m (b*_m - b_m) with its own bias b*; what the last term is, is not known, and not counted.
+A regularised bias is a feature, in W. A free one asks for sum_i A_i^m = 0 of every class, and A is balanced first,
+exactly (circulation.py).
+
+Rounding is counted as in rounding.py: with e_im what a violation v_im can be off by, a loss is at most the largest
+v_im + e_im, and the violations in the bracket are at least v_im - e_im.
 """
+
+import math
 
 import numpy as np
 
 from solvers.certificates.circulation import balanced_shares
-from solvers.certificates.common import certificate_of, squared_norm
+from solvers.certificates.evaluation import Evaluation, certificate_of, length_at_most, read_scores, read_weights
+from solvers.certificates.rounding import LEAST, UNIT, Precision, above, below, compensated_sum, gamma
+from solvers.data.rows import read_only
 from solvers.linalg.types import Floats
 from solvers.method import Point
 from solvers.problem.problems import MulticlassProblem
@@ -24,42 +30,92 @@ from solvers.result import Certificate
 
 __all__ = ["balanced_dual_point", "certify_multiclass"]
 
+LEAST_COST = 1e-290
+"""A row of a smaller cost gets no share: scaling its shares could round them up past its cost."""
+
 
 def certify_multiclass(
-    problem: MulticlassProblem, coef: Floats, intercept: Floats | float, alpha: Floats | None
+    problem: MulticlassProblem,
+    coef: Floats,
+    intercept: Floats | float,
+    alpha: Floats | None,
+    tol: float | None = None,
 ) -> Certificate:
-    """What (coef, intercept) is worth; without a dual point the bound is the one of the margins' worst classes."""
-    spec, data, costs = problem.spec, problem.data, problem.costs
-    k = problem.classes.size
-    bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (k,))
-    violations = _violations(problem, coef, bias)
-    losses = violations.max(axis=1)
-    scaled_bias = bias / spec.bias_scale if spec.bias == "regularized" else np.zeros(k)
-    primal = 0.5 * squared_norm(coef) + 0.5 * squared_norm(scaled_bias) + float((costs * losses).sum())
+    """What (coef, intercept) is worth; without a dual point the bound is the one of the margins' worst classes.
 
-    source = "dual point"
-    if alpha is None:
-        alpha, source = _worst_classes(problem, violations), "dual point from the margins"
-    shares = _feasible_shares(problem, alpha)
+    `tol` is the relative gap that would do: rounding that does not matter for it is not worth more reads.
+    """
+    bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (problem.classes.size,))
+    source = "dual point from the margins" if alpha is None else "dual point"
+
+    def evaluate(is_compensated: bool) -> Evaluation:
+        return _evaluate(problem, coef, bias, alpha, is_compensated)
+
+    return certificate_of(problem, evaluate, source, tol)
+
+
+def _evaluate(
+    problem: MulticlassProblem, coef: Floats, bias: Floats, alpha: Floats | None, is_compensated: bool
+) -> Evaluation:
+    spec, data, costs, k = problem.spec, problem.data, problem.costs, problem.classes.size
+    precision = Precision.of(data, is_compensated=is_compensated)
+    violations, sizes = _violations_and_sizes(problem, coef, bias, is_compensated)
+    shares = _feasible_shares(problem, _worst_classes(problem, violations) if alpha is None else alpha)
     if spec.bias == "free":
         shares = balanced_shares(problem, shares, violations)
     signed = _signed(problem, shares)
-    distance = 0.0
+
+    of_rows = 2.0 * (precision.scores * (sizes + float(np.abs(bias).max())) + precision.underflow)
+    errors = precision.slack * np.abs(violations) + of_rows[:, None]
+    errors[np.arange(problem.codes.size), problem.codes] = 0.0  # 0 of the row's own class is exact
+    losses, most = violations.max(axis=1), (violations + errors).max(axis=1)
+    least = (violations - errors).max(axis=1)
+    scaled_bias = bias / spec.bias_scale if spec.bias == "regularized" else np.zeros(k)
+
+    distance = norm = curved = nominal = 0.0
     for m in range(k):
-        weights = np.empty(data.n_features)
-        data.weighted_column_sums(np.ascontiguousarray(signed[:, m]), weights)
-        bias_weight = problem.bias_feature * float(signed[:, m].sum())
-        distance += squared_norm(coef[m] - weights) + (scaled_bias[m] - bias_weight) ** 2
-    unused = np.maximum(costs - shares.sum(axis=1), 0.0)
-    terms = (shares * (losses[:, None] - violations)).sum(axis=1) + unused * losses
-    return certificate_of(problem, primal, 0.5 * distance + float(terms.sum()), source)
+        multipliers = np.ascontiguousarray(signed[:, m])
+        weights = read_weights(data, multipliers, is_compensated=is_compensated)
+        bias_weight = problem.bias_feature * compensated_sum(read_only(multipliers))
+        # The own class's multiplier is itself a sum of k shares.
+        error = (precision.sums + gamma(k + 8)) * weights.size
+        mass = problem.bias_feature * float(np.abs(multipliers).sum())
+        error += gamma(k + 16) * (mass + abs(float(scaled_bias[m])))
+        difference = coef[m] - weights.high
+        if is_compensated:
+            difference -= weights.low
+        of_bias = float(scaled_bias[m]) - bias_weight
+        apart = above(math.hypot(length_at_most(difference) * (1.0 + 4.0 * UNIT), of_bias) + error)
+        distance += apart * apart
+        nominal += float((difference * difference).sum()) + of_bias * of_bias
+        reach = above(math.hypot(length_at_most(weights.high) * (1.0 + 4.0 * UNIT), bias_weight) + error)
+        curved += 0.5 * reach * reach
+        norm += 0.5 * compensated_sum(read_only(coef[m] * coef[m])) + 0.5 * float(scaled_bias[m]) ** 2
+
+    # Shares add up to at most C_i in exact arithmetic, so what is left of it is not negative.
+    unused = np.maximum(costs - shares.sum(axis=1), 0.0) + gamma(k + 16) * costs
+    terms = compensated_sum(read_only((shares * (most[:, None] - violations + errors)).sum(axis=1) + unused * most))
+    nominal_terms = (shares * (losses[:, None] - violations)).sum() + (unused * losses).sum()
+    totals = [float(compensated_sum(read_only(costs * one))) for one in (losses, most, least)]
+    underflow = (data.n_features + data.n_rows) * k * LEAST
+    rounding = gamma(k + 32)
+    is_positive = bool(coef.any() or scaled_bias.any() or (most[costs > 0.0] > 0.0).any())
+    return Evaluation(
+        primal=above((norm + totals[1]) * (1.0 + rounding) + (underflow if is_positive else 0.0)),
+        least_primal=below((norm + totals[2]) * (1.0 - rounding) - underflow),
+        nominal_primal=norm + totals[0],
+        gap=above((0.5 * distance + terms) * (1.0 + rounding) + underflow),
+        nominal_gap=0.5 * nominal + float(nominal_terms),
+        linear=below(compensated_sum(read_only(np.ascontiguousarray(shares).reshape(-1)))),
+        curved=above(curved * (1.0 + rounding)),
+    )
 
 
 def balanced_dual_point(problem: MulticlassProblem, point: Point) -> Floats | None:
     """The dual point that the certificate makes of the one given if the bias is free."""
     if point.alpha is None:
         return None
-    violations = _violations(problem, point.coef, np.asarray(point.intercept))
+    violations, _ = _violations_and_sizes(problem, point.coef, np.asarray(point.intercept), is_compensated=False)
     shares = balanced_shares(problem, _feasible_shares(problem, point.alpha), violations)
     return _signed(problem, shares)
 
@@ -71,13 +127,34 @@ def _signed(problem: MulticlassProblem, shares: Floats) -> Floats:
     return np.asarray(signed)
 
 
-def _violations(problem: MulticlassProblem, coef: Floats, bias: Floats) -> Floats:
-    """v_im = [m != y_i] + f_m - f_yi"""
-    rows, scores = np.arange(problem.codes.size), np.empty((problem.codes.size, problem.classes.size))
-    problem.data.class_scores(np.column_stack([coef, bias]), 1.0, scores)
-    violations = 1.0 + scores - scores[rows, problem.codes][:, None]
+def _violations_and_sizes(
+    problem: MulticlassProblem, coef: Floats, bias: Floats, is_compensated: bool
+) -> tuple[Floats, Floats]:
+    """v_im = [m != y_i] + f_m - f_yi, and at least the sum of the magnitudes of each row's products with any class."""
+    rows, n, k = np.arange(problem.codes.size), problem.codes.size, problem.classes.size
+    scores, low = np.empty((n, k)), np.zeros((n, k))
+    if is_compensated:
+        sizes = np.zeros(n)
+        for m in range(k):
+            high, rest, of_class = read_scores(problem.data, np.ascontiguousarray(coef[m]), is_compensated=True)
+            scores[:, m], lost = _two_sums(high, np.full(n, bias[m]))
+            low[:, m] = rest + lost
+            np.maximum(sizes, of_class, out=sizes)
+    else:
+        problem.data.class_scores(np.column_stack([coef, bias]), 1.0, scores)
+        sizes = problem.data.lengths() * max(length_at_most(of_class) for of_class in coef)
+    apart, lost = _two_sums(scores, -scores[rows, problem.codes][:, None])
+    violations, lost_too = _two_sums(np.ones_like(apart), apart)
+    violations += lost + lost_too + (low - low[rows, problem.codes][:, None])
     violations[rows, problem.codes] = 0.0
-    return np.asarray(violations)
+    return np.asarray(violations), sizes
+
+
+def _two_sums(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """a + b rounded, and what the rounding lost."""
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
 
 
 def _worst_classes(problem: MulticlassProblem, violations: Floats) -> Floats:
@@ -87,10 +164,12 @@ def _worst_classes(problem: MulticlassProblem, violations: Floats) -> Floats:
 
 
 def _feasible_shares(problem: MulticlassProblem, alpha: Floats) -> Floats:
-    """-A_i^m of the classes other than the row's own, moved into the dual's domain: >= 0, in all at most C_i."""
+    """-A_i^m of the classes other than the row's own, moved into the domain: >= 0, in all at most C_i, exactly."""
     shares = np.maximum(-alpha, 0.0)
     shares[np.arange(shares.shape[0]), problem.codes] = 0.0
+    shares[problem.costs < LEAST_COST] = 0.0
+    room = 4.0 * (shares.shape[1] + 4) * UNIT
     totals = shares.sum(axis=1)
-    over = totals > problem.costs
-    shares[over] *= (problem.costs[over] / totals[over])[:, None]
+    over = totals > problem.costs * (1.0 - room)
+    shares[over] *= (problem.costs[over] * (1.0 - 2.0 * room) / totals[over])[:, None]
     return shares

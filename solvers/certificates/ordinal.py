@@ -4,61 +4,144 @@ The pairs' loss R(w) = sum over pairs of C_ij max(0, 1 - w . (x_i - x_j)) lies a
 at w_k counts the pairs that w_k violates; with the rows' counts v it is R(w) >= beta_k - a_k . w, a_k = sum_i v_i x_i.
 For multipliers g >= 0 with sum g <= 1 therefore min P >= sum_k g_k beta_k - 1/2 |sum_k g_k a_k|^2.
 
-Planes are recomputed here from the w_k that a method kept, so its own counting is not trusted.
+Planes are recomputed here from the w_k that a method kept, so its own counting is not trusted. Any set of pairs gives a
+plane, so a pair that rounding puts on the wrong side of its margin costs nothing but tightness. The weights of the
+counted pairs are sums of non-negative numbers, so that rounding changes them by a known part.
+
+In the primal value a pair that is put on the wrong side is off by no more than the errors of its two scores.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from solvers.certificates.common import certificate_of, squared_norm
-from solvers.linalg.types import Floats
+from solvers.certificates.evaluation import Evaluation, certificate_of, length_at_most, read_scores, read_weights
+from solvers.certificates.rounding import (
+    LEAST,
+    SUM_ERROR,
+    UNIT,
+    Precision,
+    above,
+    add_total,
+    below,
+    compensated_sum,
+    gamma,
+)
+from solvers.data.rows import read_only
+from solvers.linalg.compensated import two_sum
+from solvers.linalg.types import Array, Floats
 from solvers.method import Planes, cut_margin
 from solvers.problem.problems import OrdinalProblem
 from solvers.result import Certificate
 
 __all__ = ["certify_ordinal", "plane_at"]
 
+PAIRWISE_ROWS = 4096
+"""Rows up to which a primal value that rounding has spoilt is summed pair by pair, without cancellation. Larger values
+give correct digits to more rows of extreme scores; the time grows with the square, 50 ms at 4096."""
 
-def certify_ordinal(problem: OrdinalProblem, coef: Floats, planes: Planes | None) -> Certificate:
-    """What coef is worth; without planes the bound is that of the plane at coef itself."""
-    ranks = _ranks_within_groups(problem)
-    _, _, loss = plane_at(problem, coef, ranks_known=ranks)
-    primal = 0.5 * squared_norm(coef) + loss
+
+def certify_ordinal(
+    problem: OrdinalProblem, coef: Floats, planes: Planes | None, tol: float | None = None
+) -> Certificate:
+    """What coef is worth; without planes the bound is that of the plane at coef itself.
+
+    `tol` is the relative gap that would do: rounding that does not matter for it is not worth more reads.
+    """
     if planes is None or planes.multipliers.size == 0:
         planes = Planes(coef[None, :], np.ones(1))
+
+    def evaluate(is_compensated: bool) -> Evaluation:
+        return _evaluate(problem, coef, planes, is_compensated)
+
+    return certificate_of(problem, evaluate, "cutting planes", tol)
+
+
+def _evaluate(problem: OrdinalProblem, coef: Floats, planes: Planes, is_compensated: bool) -> Evaluation:
+    data, ranks = problem.data, _ranks_within_groups(problem)
+    precision = Precision.of(data, is_compensated=is_compensated)
+    count_error = gamma(int(ranks.within.max()).bit_length() + 16)
+    underflow = (data.n_features + data.n_rows) * LEAST
+
+    scores, low, sizes = read_scores(data, coef, is_compensated=is_compensated)
+    errors = precision.scores * sizes + precision.underflow
+    if is_compensated and data.n_rows <= PAIRWISE_ROWS:
+        rows = read_only(problem.costs * problem.pair_scale), problem.costs, problem.ranks, problem.groups
+        losses = _sum_pairs(*rows, read_only(scores), read_only(low), read_only(errors), precision.slack)
+    else:
+        own = _plane(problem, scores, 1.0, ranks)
+        # Every pair is off by the errors of its two scores, and the counted ones by the errors of their counts.
+        of_scores = float((errors + precision.slack * (np.abs(scores) + 1.0)).max())
+        of_counts = count_error * (own.level + float((own.magnitudes * np.abs(scores)).sum()))
+        rounding = (4.0 * of_scores * problem.total_cost + of_counts) * (1.0 + gamma(data.n_rows + 8))
+        losses = max(0.0, own.loss), max(0.0, own.loss) + rounding, max(0.0, own.loss - rounding)
+    norm = 0.5 * compensated_sum(read_only(coef * coef))
+
+    # The sum of the multipliers is at most 1 also in exact arithmetic.
     multipliers = np.maximum(planes.multipliers, 0.0)
-    multipliers = multipliers / max(1.0, float(multipliers.sum()))
-    counts, level = np.zeros(problem.data.n_rows), 0.0
+    multipliers = multipliers / max(1.0, float(multipliers.sum())) * (1.0 - gamma(multipliers.size + 8))
+    counts, magnitudes, level = np.zeros(data.n_rows), np.zeros(data.n_rows), 0.0
     for weights, multiplier in zip(planes.weights, multipliers.tolist(), strict=True):
         if multiplier > 0.0:
-            beta, of_plane, _ = plane_at(problem, weights, is_cut=True, ranks_known=ranks)
-            counts += multiplier * of_plane
-            level += multiplier * beta
-    normal = np.empty(problem.data.n_features)
-    problem.data.weighted_column_sums(counts, normal)
-    bound = level - 0.5 * squared_norm(normal)
-    return certificate_of(problem, primal, max(0.0, primal - bound), "cutting planes")
+            cut = plane_at(problem, weights, is_cut=True, ranks_known=ranks)
+            counts += multiplier * cut.counts
+            magnitudes += multiplier * cut.magnitudes
+            level += multiplier * cut.level
+    normal = read_weights(data, counts, is_compensated=is_compensated)
+    # The counts are off by a part of their magnitudes, in which nothing cancels.
+    of_planes = gamma(2 * multipliers.size + 16) + count_error
+    error = (
+        precision.sums * normal.size + of_planes * read_weights(data, magnitudes, is_compensated=is_compensated).size
+    )
+    error += LEAST * above(float(data.lengths().sum())) + underflow  # of counts that underflow
+    steepness = above(length_at_most(normal.high) * (1.0 + 4.0 * UNIT) + error)
+    nominal_bound = level - 0.5 * float((normal.high * normal.high).sum())
+    return Evaluation(
+        primal=above((norm + losses[1]) * (1.0 + SUM_ERROR) + underflow),
+        least_primal=below((norm + losses[2]) * (1.0 - SUM_ERROR) - underflow),
+        nominal_primal=norm + losses[0],
+        gap=math.inf,
+        nominal_gap=max(0.0, norm + losses[0] - max(0.0, nominal_bound)),
+        linear=below(level * (1.0 - of_planes - gamma(64.0)) - underflow),
+        curved=above(0.5 * steepness * steepness),
+    )
+
+
+class _Plane(NamedTuple):
+    level: float
+    """beta: the cost of the counted pairs."""
+    counts: Floats
+    """v_i: for each row, the cost of the counted pairs in which it is the higher one, less that of the others."""
+    magnitudes: Floats
+    """The same with both parts added: what rounding of the counts is measured in."""
+    loss: float
+    """beta - sum_i v_i score_i"""
 
 
 def plane_at(
     problem: OrdinalProblem, w: Floats, *, is_cut: bool = False, ranks_known: "_Ranks | None" = None
-) -> tuple[float, Floats, float]:
-    """(beta, v, R(w)) of the plane of the pairs that w violates; if `is_cut`, as methods cut it, R but for rounding."""
+) -> _Plane:
+    """The plane of the pairs that w violates; if `is_cut`, as methods cut it. Its loss is R(w), but for rounding."""
     scores = np.empty(problem.data.n_rows)
     problem.data.margins(w, scores)
     margin = cut_margin(scores) if is_cut else 1.0
+    return _plane(problem, scores, margin, ranks_known or _ranks_within_groups(problem))
+
+
+def _plane(problem: OrdinalProblem, scores: Floats, margin: float, ranks: "_Ranks") -> _Plane:
     below, above = np.zeros_like(scores), np.zeros_like(scores)
-    ranks, firsts = ranks_known or _ranks_within_groups(problem)
     # The higher row of a pair has a 1 where the two ranks' binary numbers first differ: a bit at a time, all pairs
     # are met once, as rows with a 1 against rows with a 0 among those that agree in the group and all higher bits.
-    for bit in range(int(ranks.max()).bit_length()):
-        cells, is_higher = firsts + (ranks >> (bit + 1)), (ranks >> bit) & 1 == 1
+    for bit in range(int(ranks.within.max()).bit_length()):
+        cells, is_higher = ranks.firsts + (ranks.within >> (bit + 1)), (ranks.within >> bit) & 1 == 1
         _count_violations(cells, is_higher, scores, margin, problem.costs, below, above)
-    counts = problem.pair_scale * problem.costs * (below - above)
-    beta = problem.pair_scale * float((problem.costs * below).sum())
-    return beta, counts, beta - float((counts * scores).sum())
+    weights = problem.pair_scale * problem.costs
+    counts, magnitudes = weights * (below - above), weights * (below + above)
+    level = float(compensated_sum(read_only(weights * below)))
+    return _Plane(level, counts, magnitudes, level - float(compensated_sum(read_only(counts * scores))))
 
 
 class _Ranks(NamedTuple):
@@ -94,11 +177,46 @@ def _count_violations(
         places = np.empty_like(order)
         places[order] = np.arange(order.size)
         order = np.argsort(cells * order.size + places)  # two plain sorts take half the time of np.lexsort
-    cells, is_higher, weights = cells[order], is_higher[order], weights[order]
-    starts_cell = np.diff(cells, prepend=-1) != 0
-    number = np.cumsum(starts_cell) - 1
-    edges = np.append(np.flatnonzero(starts_cell), order.size)
-    low = np.concatenate([[0.0], np.cumsum(np.where(is_higher, 0.0, weights))])
-    high = np.concatenate([[0.0], np.cumsum(np.where(is_higher, weights, 0.0))])
-    below[order] += np.where(is_higher, low[edges[1:]][number] - low[:-1], 0.0)
-    above[order] += np.where(is_higher, 0.0, high[:-1] - high[edges[:-1]][number])
+    sums = np.zeros_like(scores)
+    _sum_along(cells, is_higher, weights, order, sums)
+    below += np.where(is_higher, sums, 0.0)
+    above += np.where(is_higher, 0.0, sums)
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _sum_along(cells: Array, is_higher: Array, weights: Array, order: Array, sums: Array) -> None:
+    """sums[i] of a lower row: the weight of the higher rows before it in its cell; of a higher row, of the lower rows
+    after it. Compensated, so that each is off by a relative error of 2 u."""
+    for is_backward in (False, True):
+        total, lost, cell = 0.0, 0.0, -1
+        for place in range(order.size):
+            i = order[order.size - 1 - place] if is_backward else order[place]
+            if cells[i] != cell:
+                total, lost, cell = 0.0, 0.0, cells[i]
+            if is_higher[i] == is_backward:
+                sums[i] = total + lost
+            else:
+                total, rest = two_sum(total, weights[i])
+                lost += rest
+
+
+@njit(cache=True, nogil=True)
+def _sum_pairs(
+    scaled: Array, costs: Array, ranks: Array, groups: Array, high: Array, low: Array, errors: Array, of_slack: float
+) -> tuple[float, float, float]:
+    """The sum of C_ij max(0, 1 - (s_i - s_j)) over the pairs with s = high + low: as computed, at most, at least."""
+    totals = np.zeros((3, 2))
+    for i in range(high.size):
+        for j in range(high.size):
+            if ranks[i] <= ranks[j] or groups[i] != groups[j]:
+                continue
+            apart, lost = two_sum(high[i], -high[j])
+            slack, lost_too = two_sum(1.0, -apart)
+            slack += (lost_too - lost) - (low[i] - low[j])
+            error = errors[i] + errors[j] + of_slack * abs(slack)
+            for k, value in enumerate((slack, slack + error, slack - error)):
+                add_total(totals, k, scaled[i] * costs[j] * max(value, 0.0))
+    return totals[0, 0] + totals[0, 1], totals[1, 0] + totals[1, 1], totals[2, 0] + totals[2, 1]

@@ -174,7 +174,7 @@ def _step_pairs(
         curvature = constants[i, 3] + constants[j, 3] - 2.0 * _dot(row_j, at_j, work)
         for e in range(row_i.size):
             work[e if at_i.size == 0 else at_i[e]] = 0.0
-        step = room if gain >= room * curvature else gain / curvature
+        step = room if curvature <= 0.0 or gain >= room * curvature else gain / curvature
         if not step < np.inf:
             continue
         alpha[i] = max(0.0, alpha[i] + y_i * step)

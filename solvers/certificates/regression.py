@@ -5,14 +5,20 @@ if p = 1; sum beta_i = 0 if the bias is free), so that w(beta) = sum_i beta_i x_
 
     gap = 1/2 |w - w(beta)|^2 + sum_i [ C_i xi_i^p + conj_i(|beta_i|) + epsilon |beta_i| - beta_i e_i ]
 
-where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0.
+where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0. With the slacks e_i - epsilon and
+-e_i - epsilon of the two sides of the tube, it is the term of slack_terms.py on the side that beta pulls to, and the
+loss on the other.
 """
 
 import numpy as np
 from numba import njit
 
-from solvers.certificates.common import certificate_of, squared_norm
+from solvers.certificates.balance import balanced
+from solvers.certificates.evaluation import Evaluation, certificate_of, evaluation_of, read_products
+from solvers.certificates.rounding import BLOCK, SUM_ERROR, Precision, add_total
+from solvers.certificates.slack_terms import loss_of, most_loss_of, share_of, term_of, totals_of
 from solvers.data.rows import read_only
+from solvers.linalg.compensated import two_sum
 from solvers.linalg.types import Array, Floats
 from solvers.problem.problems import RegressionProblem
 from solvers.result import Certificate
@@ -20,25 +26,41 @@ from solvers.result import Certificate
 __all__ = ["certify_regression"]
 
 
-def certify_regression(problem: RegressionProblem, coef: Floats, intercept: float, beta: Floats | None) -> Certificate:
-    """What (coef, intercept) is worth; beta is made feasible first, or derived if the solver has none."""
-    spec, data = problem.spec, problem.data
-    scores, weights = np.empty(data.n_rows), np.zeros(data.n_features)
-    if beta is None:
-        source = "dual point from the margins"
-        data.margins(coef, scores)
-        beta, balance = _feasible(problem, _dual_point_of(problem, problem.targets - scores - intercept))
-        data.add_weighted_column_sums(beta, weights)
-    else:
-        source = "dual point"
-        beta, balance = _feasible(problem, beta)
-        data.margins_and_column_sums(coef, beta, scores, weights)
-    rows = read_only(scores), problem.targets, problem.costs, read_only(beta)
-    losses, terms = _sum_of_rows(spec.exponent == 2.0, spec.epsilon, intercept, *rows)
-    scaled_bias = intercept / spec.bias_scale if spec.bias == "regularized" else 0.0
-    primal = 0.5 * squared_norm(coef) + 0.5 * scaled_bias**2 + losses
-    distance = squared_norm(coef - weights) + (scaled_bias - problem.bias_feature * balance) ** 2
-    return certificate_of(problem, primal, 0.5 * distance + terms, source)
+def certify_regression(
+    problem: RegressionProblem, coef: Floats, intercept: float, beta: Floats | None, tol: float | None = None
+) -> Certificate:
+    """What (coef, intercept) is worth; beta is made feasible first, or derived if the solver has none.
+
+    `tol` is the relative gap that would do: rounding that does not matter for it is not worth another read.
+    """
+    feasible = None if beta is None else _feasible(problem, beta)
+    source = "dual point from the margins" if beta is None else "dual point"
+
+    def evaluate(is_compensated: bool) -> Evaluation:
+        return _evaluate(problem, coef, intercept, feasible, is_compensated)
+
+    return certificate_of(problem, evaluate, source, tol)
+
+
+def _evaluate(
+    problem: RegressionProblem, coef: Floats, intercept: float, beta: Floats | None, is_compensated: bool
+) -> Evaluation:
+    data, epsilon = problem.data, problem.spec.epsilon
+
+    def suggested(scores: Floats) -> Floats:
+        return _feasible(problem, _dual_point_of(problem, problem.targets - scores - intercept))
+
+    read = read_products(data, coef, suggested if beta is None else beta, is_compensated=is_compensated)
+    precision = Precision.of(data, is_compensated=is_compensated)
+    over, under = np.empty(data.n_rows), np.empty(data.n_rows)
+    scores = read_only(read.scores), read_only(read.scores_low)
+    _form_slacks(*scores, intercept, problem.targets, epsilon, over, under)
+    of_all = precision.scores * (abs(intercept) + epsilon) + precision.underflow
+    rows = read_only(over), read_only(under), problem.targets, read_only(read.dual), problem.costs
+    sums = _sum_rows(
+        problem.spec.exponent, epsilon, *rows, read_only(read.sizes), precision.scores, of_all, precision.slack
+    )
+    return evaluation_of(problem, coef, intercept, read, totals_of(sums), precision)
 
 
 def _dual_point_of(problem: RegressionProblem, errors: Floats) -> Floats:
@@ -58,43 +80,92 @@ def _dual_point_of(problem: RegressionProblem, errors: Floats) -> Floats:
     return beta
 
 
-def _feasible(problem: RegressionProblem, beta: Floats) -> tuple[Floats, float]:
-    """beta moved into the dual's domain, and its sum."""
+def _feasible(problem: RegressionProblem, beta: Floats) -> Floats:
+    """beta moved into the dual's domain."""
     costs = problem.costs
     if beta.shape != costs.shape:
         raise ValueError(f"a dual point of shape {beta.shape} for {costs.size} rows")
     top = costs if problem.spec.exponent == 1.0 else np.where(costs > 0.0, np.inf, 0.0)
     beta = np.clip(beta, -top, top)
-    if problem.spec.bias != "free":
-        return beta, float(beta.sum())
-    up, down = float(np.maximum(beta, 0.0).sum()), -float(np.minimum(beta, 0.0).sum())
-    if up != down:
-        with np.errstate(invalid="ignore"):  # an infinite one proves nothing
-            beta[beta > 0.0 if up > down else beta < 0.0] *= min(up, down) / max(up, down)
-    return beta, 0.0
+    return balanced(beta) if problem.spec.bias == "free" else beta
 
 
 # --- kernels. C: cost, a: |beta_i| ------------------------------------------------------------------------------------
 
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def _sum_of_rows(
-    is_squared: bool, epsilon: float, intercept: float, scores: Array, targets: Array, costs: Array, beta: Array
-) -> tuple[float, float]:
-    """(the losses, the rows' terms of the gap: each a sum of terms >= 0, which compilers must leave in this order)"""
-    losses, terms = 0.0, 0.0
+
+@njit(cache=True, nogil=True)
+def _form_slacks(
+    scores: Array, low: Array, intercept: float, targets: Array, epsilon: float, over: Array, under: Array
+) -> None:
+    """over[i] = e_i - epsilon and under[i] = -e_i - epsilon, e_i = y_i - scores_i - low_i - b; `low` may be empty."""
     for i in range(scores.size):
-        error, C, a = targets[i] - scores[i] - intercept, costs[i], abs(beta[i])
-        excess = max(abs(error) - epsilon, 0.0)
-        towards = error if beta[i] >= 0.0 else -error
-        # Of a row that beta pulls the other way, nothing of the loss is made good.
-        over = max(towards - epsilon, 0.0)
-        of_under = a * max(epsilon - towards, 0.0)
-        if is_squared:
-            share = a / (2.0 * C) if C > 0.0 else 0.0
-            losses += C * (excess * excess)
-            terms += C * ((over - share) * (over - share) + (excess * excess if over == 0.0 else 0.0)) + of_under
-        else:
-            losses += C * excess
-            terms += (C - a) * over + (C * excess if over == 0.0 else 0.0) + of_under
-    return losses, terms
+        error, lost = two_sum(targets[i], -scores[i])
+        error, lost_too = two_sum(error, -intercept)
+        rest = (lost + lost_too) - (low[i] if low.size > 0 else 0.0)
+        above, lost = two_sum(error, -epsilon)
+        over[i] = above + (lost + rest)
+        below, lost = two_sum(-error, -epsilon)
+        under[i] = below + (lost - rest)
+
+
+@njit(cache=True, nogil=True)
+def _sum_rows(
+    p: float,
+    epsilon: float,
+    over: Array,
+    under: Array,
+    targets: Array,
+    beta: Array,
+    costs: Array,
+    sizes: Array,
+    of_size: float,
+    of_all: float,
+    of_slack: float,
+) -> Array:
+    """The compensated sums of RowTotals; a slack s is off by at most of_size sizes_i + of_all + of_slack |s|."""
+    sums = np.zeros((9, 2))
+    for first in range(0, over.size, BLOCK):
+        last = min(first + BLOCK, over.size)
+        slacks = over[first:last], under[first:last]
+        rows = targets[first:last], beta[first:last], costs[first:last], sizes[first:last]
+        parts = _sum_block(p, epsilon, slacks, rows, of_size, of_all, of_slack)
+        for k in range(9):
+            add_total(sums, k, parts[k])
+    return sums
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM)
+def _sum_block(
+    p: float,
+    epsilon: float,
+    slacks: tuple[Array, Array],
+    rows: tuple[Array, Array, Array, Array],
+    of_size: float,
+    of_all: float,
+    of_slack: float,
+) -> tuple[float, float, float, float, float, float, float, float, float]:
+    over, under = slacks
+    targets, beta, costs, sizes = rows
+    losses, most, least, terms, most_terms = 0.0, 0.0, 0.0, 0.0, 0.0
+    conjugates, linear, magnitude, mass = 0.0, 0.0, 0.0, 0.0
+    for i in range(over.size):
+        C, a = costs[i], abs(beta[i])
+        slack, other = (over[i], under[i]) if beta[i] >= 0.0 else (under[i], over[i])
+        common = of_size * sizes[i] + of_all
+        error, of_other = common + of_slack * abs(slack), common + of_slack * abs(other)
+        share, conjugate = share_of(p, C, a)
+        loss_there = loss_of(p, C, other)
+        most_there = most_loss_of(p, C, other + of_other)
+        losses += loss_of(p, C, slack) + loss_there
+        most += most_loss_of(p, C, slack + error) + most_there
+        least += loss_of(p, C, slack - error) + loss_of(p, C, other - of_other)
+        terms += term_of(p, C, a, share, conjugate, slack) + loss_there
+        low = term_of(p, C, a, share, conjugate, slack - error)
+        most_terms += max(low, term_of(p, C, a, share, conjugate, slack + error)) + most_there
+        conjugates += conjugate
+        linear += beta[i] * targets[i] - epsilon * a
+        magnitude += SUM_ERROR * (abs(beta[i] * targets[i]) + epsilon * a)
+        mass += a
+    return losses, most, least, terms, most_terms, conjugates, linear, magnitude, mass

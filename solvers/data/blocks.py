@@ -47,6 +47,21 @@ class RowBlocks(Rows):
         for part, rows in self._placed():
             part.margins_and_column_sums(w, v[rows], margins[rows], sums)
 
+    def compensated_margins(self, w: Floats, high: Floats, low: Floats, size: Floats) -> None:
+        for part, rows in self._placed():
+            part.compensated_margins(w, high[rows], low[rows], size[rows])
+
+    def add_compensated_column_sums(self, v: Floats, high: Floats, low: Floats, size: Floats) -> None:
+        for part, rows in self._placed():
+            part.add_compensated_column_sums(v[rows], high, low, size)
+
+    @property
+    def longest_row(self) -> int:
+        return max(part.longest_row for part in self.blocks)
+
+    def lengths(self) -> Floats:
+        return np.concatenate([part.lengths() for part in self.blocks])
+
     def taken(self, rows: Array) -> Rows:
         raise UnsupportedProblem("X", "comes in blocks of rows, which are only read in their order")
 

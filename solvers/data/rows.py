@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numba import njit
 
 from solvers.data.compression import compressed
 from solvers.data.inspection import (
@@ -26,6 +25,12 @@ from solvers.data.inspection import (
     squared_norms_dense,
 )
 from solvers.errors import InvalidProblem
+from solvers.linalg.compensated import (
+    compensated_column_sums_csr,
+    compensated_column_sums_dense,
+    compensated_margins_csr,
+    compensated_margins_dense,
+)
 from solvers.linalg.gram import add_gram_csr, add_gram_rows, gram_room
 from solvers.linalg.products import (
     add_column_sums_csr,
@@ -36,6 +41,7 @@ from solvers.linalg.products import (
     both_products_dense,
     class_scores_csr,
     class_scores_dense,
+    copy_rows_csr,
     margins_csr,
     margins_dense,
 )
@@ -44,6 +50,7 @@ from solvers.linalg.types import Array, Floats
 __all__ = ["CsrRows", "DenseRows", "Rows", "as_rows", "read_only"]
 
 _SAMPLED = 20_000
+_EPS, _LEAST = 2.0**-52, 2.0**-1074
 
 
 class Rows(ABC):
@@ -76,12 +83,37 @@ class Rows(ABC):
         """margins[i] = x_i . w, and sums += sum_i v_i x_i, in one read."""
 
     @abstractmethod
+    def compensated_margins(self, w: Floats, high: Floats, low: Floats, size: Floats) -> None:
+        """high[i] + low[i] = x_i . w, in about twice the precision of a double, and size[i] = sum_j |x_ij w_j|."""
+
+    @abstractmethod
+    def add_compensated_column_sums(self, v: Floats, high: Floats, low: Floats, size: Floats) -> None:
+        """high + low += sum_i v_i x_i, likewise, and size += sum_i |v_i x_i|."""
+
+    @abstractmethod
     def taken(self, rows: Array) -> "Rows":
         """A copy of these rows, in this order."""
+
+    @property
+    @abstractmethod
+    def longest_row(self) -> int:
+        """The most stored entries of a row."""
 
     @abstractmethod
     def squared_norms(self) -> Floats:
         """|x_i|^2 for every row."""
+
+    def lengths(self) -> Floats:
+        """Upper bounds of |x_i|, rounding and underflow included, above by at most 2^-40 of them."""
+        entries = self.longest_row
+        with np.errstate(over="ignore"):
+            lengths: Floats = np.sqrt(self.squared_norms() * (1.0 + (entries + 4) * _EPS) + (entries + 1) * _LEAST)
+            lengths *= 1.0 + 2.0 * _EPS
+            (overflowed,) = np.nonzero(~np.isfinite(lengths))
+            if overflowed.size:  # of the square, not necessarily of the length
+                largest = float(np.abs(self.taken(overflowed).flat()[0]).max())
+                lengths[overflowed] = largest * np.sqrt(entries) * (1.0 + 4.0 * _EPS)
+        return lengths
 
     def usable_squared_norms(self) -> Floats:
         """|x_i|^2 for every row, or an error that names the first row of which that is not a number."""
@@ -106,6 +138,13 @@ class Rows(ABC):
     @abstractmethod
     def add_pair_sums(self, v: Floats, plus: Array, minus: Array, constant: float, out: Floats) -> None:
         """out[plus_i] += v_i h_i and out[minus_i] -= v_i h_i; rows where the two are equal or v_i = 0 are not read."""
+
+    def _first_nonfinite_entry(self) -> int:
+        """The place of it among the stored numbers, -1 if there is none."""
+        # Certificates and most methods need the norms, and where these are finite all entries are.
+        if np.isfinite(self.squared_norms()).all():
+            return -1
+        return int(first_nonfinite_entry(self.flat()[0]))
 
     @abstractmethod
     def _first_nonfinite(self) -> tuple[int, int]:
@@ -150,6 +189,16 @@ class CsrRows(Rows):
         both_products_csr(self.values, self.columns, self.starts, read_only(v), pairs, margins)
         sums += pairs[:, 1]
 
+    def compensated_margins(self, w: Floats, high: Floats, low: Floats, size: Floats) -> None:
+        compensated_margins_csr(self.values, self.columns, self.starts, read_only(w), high, low, size)
+
+    def add_compensated_column_sums(self, v: Floats, high: Floats, low: Floats, size: Floats) -> None:
+        compensated_column_sums_csr(self.values, self.columns, self.starts, read_only(v), high, low, size)
+
+    @property
+    def longest_row(self) -> int:
+        return int(np.diff(self.starts).max(initial=0))
+
     def taken(self, rows: Array) -> Rows:
         lengths = self.starts[rows + 1] - self.starts[rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -180,10 +229,7 @@ class CsrRows(Rows):
         add_pair_sums_csr(self.values, self.columns, self.starts, *pairs, constant, out)
 
     def _first_nonfinite(self) -> tuple[int, int]:
-        # Nearly every method needs the norms, and where they are finite all entries are.
-        if np.isfinite(self.squared_norms()).all():
-            return -1, -1
-        entry = first_nonfinite_entry(self.values)
+        entry = self._first_nonfinite_entry()
         if entry < 0:
             return -1, -1
         row = int(np.searchsorted(self.starts, entry, side="right")) - 1
@@ -199,6 +245,7 @@ class DenseRows(Rows):
         self.n_rows, self.n_features = values.shape
         self.stored_entries = values.size
         self.values = read_only(values)
+        self._norms: Floats | None = None
 
     def flat(self) -> tuple[Array, Array, Array]:
         return self.values.reshape(-1), read_only(np.empty(0, np.uint32)), read_only(np.empty(0, np.int64))
@@ -212,13 +259,25 @@ class DenseRows(Rows):
     def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
         both_products_dense(self.values, read_only(w), read_only(v), margins, sums)
 
+    def compensated_margins(self, w: Floats, high: Floats, low: Floats, size: Floats) -> None:
+        compensated_margins_dense(self.values, read_only(w), high, low, size)
+
+    def add_compensated_column_sums(self, v: Floats, high: Floats, low: Floats, size: Floats) -> None:
+        compensated_column_sums_dense(self.values, read_only(v), high, low, size)
+
+    @property
+    def longest_row(self) -> int:
+        return self.n_features
+
     def taken(self, rows: Array) -> Rows:
         return DenseRows(self.values[rows])
 
     def squared_norms(self) -> Floats:
-        out = np.empty(self.n_rows)
-        squared_norms_dense(self.values, out)
-        return out
+        if self._norms is None:
+            norms = np.empty(self.n_rows)
+            squared_norms_dense(self.values, norms)
+            self._norms = read_only(norms)
+        return self._norms
 
     def mean_squared_norm(self) -> float:
         return _mean_square(self.values.reshape(-1)) * self.stored_entries / self.n_rows
@@ -234,7 +293,7 @@ class DenseRows(Rows):
         add_pair_sums_dense(self.values, read_only(v), read_only(plus), read_only(minus), constant, out)
 
     def _first_nonfinite(self) -> tuple[int, int]:
-        entry = first_nonfinite_entry(self.values.reshape(-1))
+        entry = self._first_nonfinite_entry()
         return (-1, -1) if entry < 0 else divmod(int(entry), self.n_features)
 
 
@@ -332,13 +391,3 @@ def _mean_square(values: Array) -> float:
 
 def _kept_dtype(dtype: np.dtype[Any]) -> type[np.floating[Any]]:
     return np.float32 if dtype == np.float32 else np.float64
-
-
-@njit(cache=True, nogil=True)
-def copy_rows_csr(
-    values: Array, columns: Array, starts: Array, rows: Array, new_starts: Array, new_values: Array, new_columns: Array
-) -> None:
-    for m in range(rows.size):
-        first, shift = starts[rows[m]], new_starts[m]
-        for k in range(new_starts[m + 1] - shift):
-            new_values[shift + k], new_columns[shift + k] = values[first + k], columns[first + k]

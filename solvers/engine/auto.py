@@ -17,11 +17,13 @@ from solvers.engine.registry import able_methods, named, nothing_supports
 from solvers.method import Method
 from solvers.problem.spec import ProblemSpec
 
-__all__ = ["Choice", "choose"]
+__all__ = ["CANDIDATES", "Choice", "choose"]
 
 RIVALS = ("dcd", "newton", "smooth_newton", "svr_dual", "tncg")
 OTHERS = ("crammer_singer", "cpa_ordinal", "alm_exact")
 """For what no rival can do, the first that can."""
+CANDIDATES = (*RIVALS, *OTHERS)
+"""All that can be chosen, also as a successor."""
 LAST_RESORT = "alm_exact"
 LAST_RESORT_BYTES = 64 << 20
 """It may need so much where the rival needs less: nobody has asked whether there is room for it."""

@@ -4,7 +4,6 @@ A method's cheap estimate of its gap only decides when a certificate is worth it
 data; what is reported as converged has been certified.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,13 @@ from solvers.engine.handover import Handover, Patience, StallWatch
 from solvers.engine.judge import Judge, with_best_bias, zero_point
 from solvers.engine.trace import Trace
 from solvers.errors import InvalidOptions
+from solvers.linalg.clock import solving_time
 from solvers.linalg.types import Floats
 from solvers.method import Method, Progress, Start
 from solvers.problem.problems import OrdinalProblem, Problem, rank_thresholds
 from solvers.result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
 
-__all__ = ["Callback", "Limits", "solve"]
+__all__ = ["Callback", "Limits", "agreeing_status", "solve"]
 
 Callback = Callable[[StepReport], object]
 """Called after every step; returning True (not merely something true) stops the run."""
@@ -60,7 +60,7 @@ def solve(
     reason: str = "",
     successor: Handover | None = None,
 ) -> SolveResult:
-    """Run the method from `start` and return its best point; `started` is when the clock began.
+    """Run the method from `start` and return its best point; `started` is when it began, by `solving_time`.
 
     What `start` says was used up before counts as used, except that there is always one step. `reason` says why this
     method; the `successor` goes on if it becomes slow, or fails far from the optimum.
@@ -95,7 +95,7 @@ def solve(
         elif judge.is_worth_certifying(progress):
             certificate = judge.certify(method.extract(state), progress)
             status = judge.verdict
-        report = _report(progress, certificate, time.perf_counter() - started, capture, extract)
+        report = _report(progress, certificate, solving_time() - started, capture, extract)
         trace.add(report)
         answer = None if callback is None else callback(report)
         wants_stop = isinstance(answer, bool | np.bool_) and bool(answer)
@@ -137,8 +137,9 @@ def solve(
         judge.certify(method.extract(state), progress)
         status = judge.verdict or status
     point, certificate = judge.best()
+    status = agreeing_status(status, certificate, limits.tol)
     assert judge.bounding is not None
-    seconds = time.perf_counter() - started
+    seconds = solving_time() - started
     trace.add(_report(progress, certificate, seconds))
     spec = problem.spec
     return SolveResult(
@@ -161,6 +162,14 @@ def solve(
         seed=seed,
         threads=method.threads,
     )
+
+
+def agreeing_status(status: Status, certificate: Certificate, tol: float) -> Status:
+    """Why a run stopped, in agreement with what it returns: `converged` exactly if the certificate proves `tol`."""
+    gap = certificate.relative_gap
+    if gap is not None and gap <= tol:
+        return Status.CONVERGED
+    return Status.STALLED if status is Status.CONVERGED else status
 
 
 def _report(
@@ -193,5 +202,5 @@ def _copied(state: State) -> State:
 
 
 def _counted(solver: str, state: State, progress: Progress, started: float) -> State:
-    counts = Counts(progress.iterations, progress.passes, time.perf_counter() - started)
+    counts = Counts(progress.iterations, progress.passes, solving_time() - started)
     return counts.added_to({"solver": solver, **state})

@@ -1,13 +1,19 @@
-"""When the driver loses patience with a method: nothing that it reports moves, or its successor would be faster."""
+"""When the driver loses patience with a method, and which method goes on.
+
+A method is given up if nothing that it reports moves, or if its successor would be faster.
+"""
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from solvers.method import Method, Progress
+from solvers.problem.problems import BinaryProblem
+from solvers.result import State
 
-__all__ = ["Handover", "Patience", "StallWatch"]
+__all__ = ["Handover", "Patience", "StallWatch", "method_at"]
 
 STALL_STEPS = 500
 STALL_GAIN = 1e-14
@@ -25,6 +31,23 @@ class Handover(NamedTuple):
     fair_passes: int = FAIR_PASSES
     """That the method before it has in any case."""
     successor: "Handover | None" = None
+
+
+def method_at(
+    state: State | None,
+    method: type[Method[BinaryProblem]],
+    options: Mapping[str, Any],
+    problem: BinaryProblem,
+    successor: Handover | None,
+) -> tuple[Method[BinaryProblem], Handover | None]:
+    """The method that goes on from a state, and its own successor: `method`, or the one it had handed over to."""
+    owner = None if state is None else state.get("solver")
+    later = successor
+    while later is not None and later.method.name != owner:
+        later = later.successor
+    if later is None:
+        return method(problem, options), successor
+    return later.method.by_default(problem), later.successor
 
 
 class StallWatch:

@@ -3,13 +3,13 @@
 `certify_weights` does the same for weights that were found elsewhere.
 """
 
-import time
 from dataclasses import replace
 
 import numpy as np
 
 from solvers.certificates import balanced_dual_point, certify, minimising_bias
 from solvers.certificates.refinement import DualRefinement
+from solvers.linalg.clock import solving_time
 from solvers.method import Point, Progress
 from solvers.problem.problems import BinaryProblem, MulticlassProblem, Problem, RegressionProblem
 from solvers.result import Certificate, Status
@@ -40,6 +40,8 @@ class Judge:
         self.seconds = 0.0
         self._is_finite = True
         self._kept: tuple[Point, Certificate] | None = None
+        self._is_pair = True
+        """Whether the kept certificate is that of the kept point and the point `bounding` together."""
         self.bounding: Point | None = None
         """The point whose dual point gave the best bound."""
         self._has_estimate = has_estimate
@@ -74,7 +76,7 @@ class Judge:
         return not self._has_estimate if estimate is None else estimate <= self.target
 
     def certify(self, point: Point, progress: Progress) -> Certificate | None:
-        began = time.perf_counter()
+        began = solving_time()
         point, certificate = self._certificate(with_best_bias(self.problem, point))
         self.certified_at = progress.iterations
         self._is_finite = bool(np.isfinite(certificate.primal))
@@ -92,51 +94,63 @@ class Judge:
                 wait = max(UNESTIMATED_PASSES, progress.passes // 2)
             self._not_before = progress.passes + wait
             self.target *= max(0.1, 0.9 * self.tol / gap) if gap else 0.1
-        self.seconds += time.perf_counter() - began
+        self.seconds += solving_time() - began
         return certificate
 
     def best(self) -> tuple[Point, Certificate]:
-        """The best point, and a certificate whose bound is that of the point `bounding`."""
-        if self._kept is not None:
-            return self._kept
-        nothing = self.bounding = zero_point(self.problem)
-        return nothing, certify(self.problem, nothing)
+        """The best point, and its certificate by the dual point of `bounding`, the two certified as a pair."""
+        if self._kept is None or self.bounding is None:
+            nothing = self.bounding = zero_point(self.problem)
+            return nothing, certify(self.problem, nothing, self.tol)
+        point, certificate = self._kept
+        if self._is_pair:
+            return point, certificate
+        began = solving_time()
+        paired = certify_weights(self.problem, point, self.bounding, self.tol)
+        self.seconds += solving_time() - began
+        return point, _tighter(paired, certificate)
 
     def _certificate(self, point: Point) -> tuple[Point, Certificate]:
         """Of the point; with a dual point found here for a method that never has one."""
         problem = self.problem
         has_own = self._has_estimate or point.alpha is not None
         if has_own or not isinstance(problem, BinaryProblem) or not DualRefinement.fits(problem):
-            return point, certify(problem, point)
+            return point, certify(problem, point, self.tol)
         if not np.isfinite(point.coef).all():
-            return point, certify(problem, point)
+            return point, certify(problem, point, self.tol)
         if self._refinement is None:
             self._refinement = DualRefinement(problem)
         alpha = self._refinement.refined(point.coef, float(point.intercept))
         point = point._replace(alpha=alpha.copy())
-        return point, replace(certify(problem, point), method=REFINED)
+        return point, replace(certify(problem, point, self.tol), method=REFINED)
 
     def _keep(self, point: Point, certificate: Certificate) -> None:
-        """Lowest primal and highest bound so far; the two may stem from different points."""
-        before = None if self._kept is None else self._kept[1].dual_bound
-        if before is None or (certificate.dual_bound is not None and certificate.dual_bound > before):
-            self.bounding = point
-        point = point._replace(alpha=None, planes=None)
+        """Lowest primal value and highest bound so far; the two may stem from different points."""
+        bare = point._replace(alpha=None, planes=None)
         if self._kept is None:
-            self._kept = point, certificate
+            self._kept, self.bounding, self._is_pair = (bare, certificate), point, True
             return
         kept_point, kept = self._kept
-        if certificate.primal < kept.primal:
-            kept_point, primal, source = point, certificate.primal, certificate.method
-        else:
-            primal, source = kept.primal, kept.method
-        bounds = [bound for bound in (kept.dual_bound, certificate.dual_bound) if bound is not None]
-        if not bounds:
-            self._kept = kept_point, Certificate(primal, None, None, None, source)
-            return
-        gap = max(0.0, primal - max(bounds))
-        relative = gap / max(primal, self.problem.primal_floor)
-        self._kept = kept_point, Certificate(primal, max(bounds), gap, relative, source)
+        is_better = certificate.primal < kept.primal
+        assert kept.dual_bound is not None, "only finite points are kept"
+        assert certificate.dual_bound is not None, "only finite points are kept"
+        is_tighter = certificate.dual_bound > kept.dual_bound
+        if is_tighter:
+            self.bounding = point
+        if is_better and is_tighter:
+            self._kept, self._is_pair = (bare, certificate), True
+        elif is_better or is_tighter:
+            kept_point = bare if is_better else kept_point
+            primal = min(certificate.primal, kept.primal)
+            bound = max(certificate.dual_bound, kept.dual_bound)
+            source = certificate.method if is_better else kept.method
+            self._kept = kept_point, Certificate.of_bounds(primal, bound, self.problem.primal_floor, source)
+            self._is_pair = False
+
+
+def _tighter(one: Certificate, other: Certificate) -> Certificate:
+    """The one with the smaller gap: both were proved for the same weights."""
+    return other if one.gap is None or (other.gap is not None and other.gap < one.gap) else one
 
 
 def zero_point(problem: Problem) -> Point:
@@ -161,18 +175,17 @@ def with_best_bias(problem: Problem, point: Point) -> Point:
     return point._replace(intercept=minimising_bias(problem, scores, float(point.intercept)))
 
 
-def certify_weights(problem: Problem, point: Point, bounding: Point | None) -> Certificate:
+def certify_weights(problem: Problem, point: Point, bounding: Point | None, tol: float | None = None) -> Certificate:
     """What weights are worth by a dual point that a run kept, or by the best one that is found here."""
     if bounding is None:
         return _refined(problem, point)
     if bounding.alpha is not None or bounding.planes is not None:
-        return certify(problem, point._replace(alpha=bounding.alpha, planes=bounding.planes))
+        return certify(problem, point._replace(alpha=bounding.alpha, planes=bounding.planes), tol)
     # The bound is what the margins of these other weights suggest.
-    own, other = certify(problem, point), certify(problem, bounding)
-    if other.dual_bound is None or (own.dual_bound is not None and own.dual_bound >= other.dual_bound):
+    own, other = certify(problem, point, tol), certify(problem, bounding, tol)
+    if own.dual_bound is None or other.dual_bound is None or own.dual_bound >= other.dual_bound:
         return own
-    gap = max(0.0, own.primal - other.dual_bound)
-    return Certificate(own.primal, other.dual_bound, gap, gap / max(own.primal, problem.primal_floor), other.method)
+    return _tighter(own, Certificate.of_bounds(own.primal, other.dual_bound, problem.primal_floor, other.method))
 
 
 def _refined(problem: Problem, point: Point) -> Certificate:
@@ -185,5 +198,5 @@ def _refined(problem: Problem, point: Point) -> Certificate:
         alpha = refinement.refined(point.coef, float(point.intercept))
         found = certify(problem, point._replace(alpha=alpha))
         if best.gap is None or (found.gap is not None and found.gap < best.gap):
-            best = Certificate(found.primal, found.dual_bound, found.gap, found.relative_gap, REFINED)
+            best = replace(found, method=REFINED)
     return best

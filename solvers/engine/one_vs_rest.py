@@ -1,12 +1,12 @@
 """Several classes by one binary problem each: any binary method, on one shared view of the data.
 
-The primal value, the bound and the gap are sums over the classes; the run has converged if every class has. Classes
+The primal value, the bound and the gap are sums over the classes; the run has converged if their sum has. Classes
 are independent of each other, so with several threads they are solved at the same time (kernels hold no lock of
 the interpreter), to the same bits.
 """
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.engine.driver import Callback, Limits, solve
-from solvers.engine.handover import Handover
+from solvers.engine.driver import Callback, Limits, agreeing_status, solve
+from solvers.engine.handover import Handover, method_at
 from solvers.engine.trace import Trace
+from solvers.linalg.clock import solving_time
 from solvers.method import Method, Start
 from solvers.problem.problems import BinaryProblem
 from solvers.result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
@@ -48,38 +49,56 @@ def solve_each_class(
     """Solve every class's problem. A limit on passes is shared out evenly, a limit on time as it is used.
 
     Every class gets a few steps, also after the callback has said stop: a model that knows nothing of a class would be
-    of no use.
+    of no use. Classes whose share of the time is over go on with equal shares of what is left, round after round.
     """
-    run = _Run(method.name, problems, classes, starts, callback, started)
+    run = _Run(method.name, problems, classes, starts, callback, started, limits)
     share = None if limits.max_passes is None else max(1, limits.max_passes // len(problems))
 
     def solve_class(k: int) -> None:
-        if run.is_aborted:
+        before = run.earlier_result(k)
+        if run.is_aborted or (before is not None and run.is_over):
             return
         with run.computing(k):
-            seconds = run.share_of_time(limits.max_seconds, threads)
-            made, then, state = method(problems[k], options), successor, starts[k].state
-            if then is not None and state is not None and state.get("solver") == then.method.name:
-                made, then = then.method.by_default(problems[k]), None  # it had been handed over
+            start, why = starts[k], reason
+            if before is not None:
+                counts, state = Counts.taken_from(before.state)
+                start, why = Start(state=state, counts=counts), before.solver_reason
+                run.resume(k, before)
+            made, then = method_at(start.state, method, options, problems[k], successor)
             result = solve(
                 made,
-                replace(limits, max_passes=share, max_seconds=seconds),
+                replace(limits, max_passes=share, max_seconds=run.time_limit(start.counts.seconds, threads)),
                 seed=seed,
-                start=starts[k],
+                start=start,
                 callback=lambda report: run.hear(k, report),
-                started=time.perf_counter(),
-                reason=reason,
+                started=solving_time() - start.counts.seconds,
+                reason=why,
                 successor=then,
             )
-            run.finish(k, result)
+            run.finish(k, result if before is None else _better(before, result))
 
-    if threads == 1:
-        for k in range(len(problems)):
-            solve_class(k)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(solve_class, range(len(problems))))
+    with ThreadPoolExecutor(threads) as pool:
+        for_each: Callable[..., Iterator[None]] = map if threads == 1 else pool.map
+        waiting: Sequence[int] = range(len(problems))
+        while waiting:
+            run.begin_round(len(waiting))
+            list(for_each(solve_class, waiting))
+            waiting = run.out_of_time()
     return run.result(seed, threads)
+
+
+def _better(before: SolveResult, after: SolveResult) -> SolveResult:
+    """The point with the smaller certified gap of two rounds of one class, with what both rounds have used up.
+
+    A round that goes on from a state does not know the best point of the round before it.
+    """
+    seconds = before.certificate_seconds + after.certificate_seconds
+    found = (one.certificate.relative_gap for one in (before, after))
+    gap_before, gap_after = (math.inf if gap is None else gap for gap in found)
+    if gap_after <= gap_before:
+        return replace(after, certificate_seconds=seconds)
+    point = {name: getattr(before, name) for name in ("coef", "intercept", "certificate", "bounding")}
+    return replace(after, certificate_seconds=seconds, **point)
 
 
 def class_states(state: State, n_classes: int) -> list[State | None]:
@@ -94,15 +113,24 @@ def class_states(state: State, n_classes: int) -> list[State | None]:
 
 
 def sum_of_classes(problems: Sequence[BinaryProblem], certificates: Sequence[Certificate]) -> Certificate:
-    """The certificate of the whole: what a class cannot tell, the sum cannot tell."""
-    primal = sum(one.primal for one in certificates)
+    """The certificate of the whole, rounded to the safe side: what a class cannot tell, the sum cannot tell."""
+    primal = _rounded_sum([one.primal for one in certificates], math.inf)
     source = certificates[0].method
     bounds = [one.dual_bound for one in certificates if one.dual_bound is not None]
     gaps = [one.gap for one in certificates if one.gap is not None]
-    if len(gaps) < len(certificates):
+    if len(gaps) < len(certificates) or not math.isfinite(primal):
         return Certificate(primal, None, None, None, source)
     floor = sum(problem.primal_floor for problem in problems)
-    return Certificate(primal, sum(bounds), sum(gaps), sum(gaps) / max(primal, floor), source)
+    gap = min(_rounded_sum(gaps, math.inf), primal)
+    return Certificate.of_pair(primal, max(0.0, _rounded_sum(bounds, -math.inf)), gap, floor, source)
+
+
+def _rounded_sum(values: Sequence[float], towards: float) -> float:
+    """The sum, on the given side of the exact one."""
+    try:
+        return math.nextafter(math.fsum(values), towards) if any(values) else 0.0
+    except (OverflowError, ValueError):  # fsum raises where a sum of infinities or beyond them has no value
+        return math.inf
 
 
 class _Run:
@@ -120,31 +148,81 @@ class _Run:
         starts: Sequence[Start],
         callback: Callback | None,
         started: float,
+        limits: Limits,
     ) -> None:
         self.is_aborted = False
         """The callback raised an error: nothing more is begun."""
         self._is_stopped = False
         self._owed_steps = [0 if start.state is not None or start.coef is not None else LEAST_STEPS for start in starts]
+        self._unknown = {k for k, start in enumerate(starts) if start.state is not None}
+        """Classes that have only a state from before, which would first have to become weights."""
         self._solver = solver
         self._problems = problems
         self._classes = classes
         self._starts = starts
         self._callback = callback
         self._started = started
+        self._limits = limits
+        self._unsolved = 0
+        """Classes that have not had their turn in this round."""
         self._turns = Condition()
         self._computing: set[int] = set()
         self._is_speaking = False
         self._results: dict[int, SolveResult] = {}
         self._reports: dict[int, StepReport] = {}
         self._trace = Trace()
+        self._floor = sum(problem.primal_floor for problem in problems)
+        self._spent = np.zeros((len(problems), 2), dtype=np.int64)
+        self._values = np.zeros((len(problems), 2))
+        for k, (problem, start) in enumerate(zip(problems, starts, strict=True)):
+            self._note(k, start.counts.iterations, start.counts.passes, problem.total_cost, 0.0)
 
-    def share_of_time(self, max_seconds: float | None, threads: int) -> float | None:
-        """What is left of the time, for a class that begins now while as many others still have to be solved."""
-        if max_seconds is None:
-            return None
-        unsolved = len(self._problems) - len(self._results)
-        left = max_seconds - (time.perf_counter() - self._started)
-        return max(left, 1e-9) / max(1.0, unsolved / threads)
+    def begin_round(self, classes: int) -> None:
+        """So many classes get a share of what is left of the time."""
+        self._unsolved = classes
+
+    def time_limit(self, used: float, threads: int) -> float | None:
+        """The limit of a class that goes on now after the seconds it has used: its share of what is left."""
+        left = self._seconds_left()
+        return None if left is None else used + max(left, 1e-9) / max(1.0, self._unsolved / threads)
+
+    def _seconds_left(self) -> float | None:
+        limit = self._limits.max_seconds
+        return None if limit is None else limit - (solving_time() - self._started)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no class goes on: the caller said stop, the time is over, or the sum of the classes has converged."""
+        left = self._seconds_left()
+        if self.is_aborted or self._is_stopped or left is None or left <= 0.0:
+            return True
+        with self._turns:
+            return len(self._results) == len(self._problems) and self._status() is Status.CONVERGED
+
+    def out_of_time(self) -> list[int]:
+        """The classes that go on in another round."""
+        if self.is_over:
+            return []
+        return [k for k, result in sorted(self._results.items()) if result.status is Status.TIME_LIMIT]
+
+    def earlier_result(self, k: int) -> SolveResult | None:
+        """What the round before came to for a class; None in the first round."""
+        return self._results.get(k)
+
+    def resume(self, k: int, before: SolveResult) -> None:
+        """Until its next report a class stands where the round before has left it."""
+        figures = before.certificate.primal, before.certificate.dual_bound, before.certificate.relative_gap
+        with self._turn_of(k):
+            self._reports[k] = StepReport(
+                before.iterations,
+                before.passes,
+                before.seconds,
+                *figures,
+                certified=True,
+                capture=lambda copy: before.state,
+                extract=lambda: before,
+            )
+            del self._results[k]
 
     @contextmanager
     def computing(self, k: int) -> Iterator[None]:
@@ -161,7 +239,9 @@ class _Run:
         """Tell the caller how the whole stands; True: stop."""
         with self._turn_of(k):
             self._reports[k] = report
-            whole = replace(self._report(), capture=self._state, extract=self._model if self._is_known() else None)
+            self._note(k, report.iterations, report.passes, report.primal, report.dual_bound)
+            self._unknown.discard(k)
+            whole = replace(self._report(), capture=self._state, extract=None if self._unknown else self._model)
             self._trace.add(whole)
             if self._callback is not None and not (self._is_stopped or self.is_aborted):
                 try:
@@ -176,6 +256,9 @@ class _Run:
     def finish(self, k: int, result: SolveResult) -> None:
         with self._turn_of(k):
             self._results[k] = result
+            proved = result.certificate
+            self._note(k, result.iterations, result.passes, proved.primal, proved.dual_bound)
+            self._unsolved -= 1
             self._reports.pop(k, None)  # it holds the method, and all its arrays
 
     @contextmanager
@@ -211,7 +294,7 @@ class _Run:
             bounding=tuple(result.bounding[0] for result in results),
             iterations=whole.iterations,
             passes=whole.passes,
-            seconds=time.perf_counter() - self._started,
+            seconds=solving_time() - self._started,
             certificate_seconds=sum(result.certificate_seconds for result in results),
             trace=self._trace.points,
             state=self._state(copy=False),
@@ -227,39 +310,28 @@ class _Run:
         )
 
     def _status(self) -> Status:
-        seen = {result.status for result in self._results.values()}
-        return next((status for status in WORST_FIRST if status in seen), Status.CONVERGED)
+        """Converged if the sum of the classes is, whether or not each class is; else the worst of the classes."""
+        results = [self._results[k] for k in range(len(self._problems))]
+        seen = {result.status for result in results}
+        worst = next((status for status in WORST_FIRST if status in seen), Status.CONVERGED)
+        whole = sum_of_classes(self._problems, [result.certificate for result in results])
+        return agreeing_status(worst, whole, self._limits.tol)
+
+    def _note(self, k: int, iterations: int, passes: int, primal: float | None, bound: float | None) -> None:
+        """Where class k stands; what it cannot tell is NaN, and so is then the sum."""
+        self._spent[k] = iterations, passes
+        self._values[k] = math.nan if primal is None else primal, math.nan if bound is None else bound
 
     def _report(self) -> StepReport:
         """The sum over the classes; what a class cannot tell, the sum cannot tell."""
-        iterations = passes = 0
-        primal: float | None = 0.0
-        bound: float | None = 0.0
-        for k, problem in enumerate(self._problems):
-            value: float | None = problem.total_cost
-            low: float | None = 0.0
-            if k in self._results:
-                done = self._results[k]
-                iterations, passes = iterations + done.iterations, passes + done.passes
-                value, low = done.certificate.primal, done.certificate.dual_bound
-            elif k in self._reports:
-                last = self._reports[k]
-                iterations, passes = iterations + last.iterations, passes + last.passes
-                value, low = last.primal, last.dual_bound
-            else:
-                used = self._starts[k].counts
-                iterations, passes = iterations + used.iterations, passes + used.passes
-            primal = None if primal is None or value is None else primal + value
-            bound = None if bound is None or low is None else bound + low
-        gap = None
-        if primal is not None and bound is not None:
-            gap = (primal - bound) / max(primal, sum(problem.primal_floor for problem in self._problems))
-        seconds = time.perf_counter() - self._started
-        return StepReport(iterations, passes, seconds, primal, bound, gap)
+        iterations, passes = (int(total) for total in self._spent.sum(axis=0))
+        primal, bound = (None if math.isnan(total) else float(total) for total in self._values.sum(axis=0))
+        gap = None if primal is None or bound is None else (primal - bound) / max(primal, self._floor)
+        return StepReport(iterations, passes, solving_time() - self._started, primal, bound, gap)
 
     def _state(self, copy: bool) -> State:
         self._wait_for_the_others()
-        whole = Counts(seconds=time.perf_counter() - self._started).added_to({"solver": self._solver})
+        whole = Counts(seconds=solving_time() - self._started).added_to({"solver": self._solver})
         for k in range(len(self._problems)):
             if k in self._results:
                 part = self._results[k].state
@@ -271,11 +343,6 @@ class _Run:
                 continue
             whole.update({f"{k}.{name}": value for name, value in part.items()})
         return whole
-
-    def _is_known(self) -> bool:
-        """Whether no class has only a state from before, which would first have to become weights."""
-        starts = enumerate(self._starts)
-        return all(k in self._results or k in self._reports or start.state is None for k, start in starts)
 
     def _model(self) -> LinearModel:
         """A class that has not begun says no to every row, as loudly as a support vector would."""

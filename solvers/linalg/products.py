@@ -28,6 +28,7 @@ __all__ = [
     "both_products_dense",
     "class_scores_csr",
     "class_scores_dense",
+    "copy_rows_csr",
     "margins_csr",
     "margins_dense",
 ]
@@ -180,3 +181,14 @@ def add_pair_sums_csr(
             down[row_columns[e]] -= moved
         up[d] += multiplier * constant
         down[d] -= multiplier * constant
+
+
+@njit(cache=True, nogil=True)
+def copy_rows_csr(
+    values: Array, columns: Array, starts: Array, rows: Array, new_starts: Array, new_values: Array, new_columns: Array
+) -> None:
+    """The given rows, in their order."""
+    for m in range(rows.size):
+        first, shift = starts[rows[m]], new_starts[m]
+        for k in range(new_starts[m + 1] - shift):
+            new_values[shift + k], new_columns[shift + k] = values[first + k], columns[first + k]

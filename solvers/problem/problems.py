@@ -34,6 +34,9 @@ class Problem:
     """C_i: C times class and sample weight (over the sum of sample weights if c_scale is mean)."""
     total_cost: float
     """The sum of the costs of all rows or pairs; except in regression this is P(0, 0)."""
+    cost_error: float
+    """How far a cost can be, relatively, from C times the weights in exact arithmetic. The optimum is concave in the
+    costs and 0 without them, so a bound that is lowered by this part of it is one for the exact costs too."""
 
     @property
     def bias_feature(self) -> float:

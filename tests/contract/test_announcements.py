@@ -81,16 +81,10 @@ def test_it_rings_when_a_job_ends_for_whoever_waits_for_its_room(database: Datab
     assert rings(doorbell)
 
 
-def test_a_signal_rings_too(doorbell: Doorbell) -> None:
-    doorbell.ring()
-    assert rings(doorbell)
-
-
 def test_a_full_pipe_keeps_nobody(doorbell: Doorbell, pipe: tuple[int, int]) -> None:
     wake = waker(pipe[1])
     for _ in range(100_000):
         wake()
-        doorbell.ring()
     assert rings(doorbell)
     assert not rings(doorbell, 0.0)
 

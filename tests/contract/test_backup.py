@@ -19,13 +19,14 @@ from app.admin.integrity import verify_storage
 from app.config import Settings
 from app.db import Database
 from app.db.engine import current_time
-from app.db.tables import Base, JobRow, UploadRow
+from app.db.tables import JobRow, ModelRow, UploadRow
 from app.ids import new_id
 from app.jobs import lease, queue
 from app.models import service as models
 from app.storage import BlobStore, ownership
 from app.storage.ownership import reclaim
 from tests.support.builders import (
+    ANY_BLOBS,
     dataset_row,
     migrated_database,
     model_bytes,
@@ -60,15 +61,17 @@ def filled(settings: Settings) -> Iterator[Database]:
         (settings.data_dir / "uploads" / upload.id).write_bytes(b"1,2\nnever acknowledged")
         with database.write() as session:
             session.add_all([dataset, upload])
-            ownership.own(session, dataset.id, {one: store.size(one) for one in (dataset.sha256, *arrays.values())})
-            models.register(session, model_row(trained, blob=blob, card=CARD), blob_bytes=store.size(blob))
+            ownership.own(
+                session, store, dataset.id, {one: store.size(one) for one in (dataset.sha256, *arrays.values())}
+            )
+            models.register(session, ANY_BLOBS, model_row(trained, blob=blob, card=CARD), blob_bytes=store.size(blob))
             session.get_one(JobRow, running).priority = 9
         with database.write() as session:
             claim = lease.claim_next(session, "wrk_test", 600.0)
             assert claim is not None
             assert claim.job_id == running
             checkpoint = store.put(b"where the job is")
-            queue.keep(session, claim, {"checkpoint": (checkpoint, 16)})
+            queue.keep(session, claim, {"checkpoint": (checkpoint, 16)}, ANY_BLOBS)
         yield database
 
 
@@ -78,7 +81,7 @@ def rows_of(settings: Settings) -> Rows:
             table.name: sorted(
                 (dict(row) for row in connection.execute(select(table)).mappings()), key=lambda row: repr(row)
             )
-            for table in Base.metadata.sorted_tables
+            for table in backup.BACKED_UP
         }
 
 
@@ -183,12 +186,40 @@ def test_a_backup_of_other_tables_is_refused(settings: Settings, filled: Databas
         fill_from(temporary_settings(tmp_path / "other"), tmp_path / "backup")
 
 
-def test_a_missing_file_ends_a_backup_with_its_reason(settings: Settings, filled: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["missing", "damaged"])
+def test_a_backup_goes_on_past_a_bad_file_and_names_it(
+    settings: Settings, filled: Database, tmp_path: Path, damage: str
+) -> None:
     store = BlobStore(settings.data_dir)
-    store.path(next(iter(store))).unlink()
-    with pytest.raises(BackupError, match="verify"):
+    with filled.read() as session:
+        model = session.scalars(select(ModelRow)).one()
+    if damage == "missing":
+        store.path(model.blob).unlink()
+    else:
+        store.path(model.blob).write_bytes(b"damaged")
+    made = back_up(settings, tmp_path / "backup")
+    name = f"blobs/{model.blob[:2]}/{model.blob[2:]}"
+    assert made.lacking == {name: f"is {damage}; needed by {model.id}"}
+    assert set(made.blobs) == set(store) - {model.blob}
+    found, faults = check_backup(tmp_path / "backup")
+    assert (found, faults) == (made, [])
+    other = temporary_settings(tmp_path / "other")
+    fill_from(other, tmp_path / "backup")
+    assert verify_storage(other).faults == [f"{model.id}: file {model.blob} is missing or damaged"]
+
+
+def test_a_lost_file_of_an_upload_does_not_end_a_backup(settings: Settings, filled: Database, tmp_path: Path) -> None:
+    (part,) = (settings.data_dir / "uploads").iterdir()
+    part.unlink()
+    made = back_up(settings, tmp_path / "backup")
+    assert made.lacking == {f"uploads/{part.name}": "cannot be read: No such file or directory"}
+
+
+def test_a_backup_of_a_store_that_is_away_says_so(settings: Settings, filled: Database, tmp_path: Path) -> None:
+    assert verify_storage(settings).faults == []
+    (settings.data_dir / "store.id").unlink()
+    with pytest.raises(BackupError, match=r"has no store\.id"):
         back_up(settings, tmp_path / "backup")
-    assert not (tmp_path / "backup" / "manifest.json").exists()
 
 
 KILLED = """
@@ -233,7 +264,7 @@ def test_a_killed_restore_can_be_begun_again(settings: Settings, filled: Databas
     command = [sys.executable, "-c", broken, "fill_from", str(tmp_path / "backup")]
     ended = subprocess.run(command, env=other.environment(), check=False, capture_output=True, text=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    assert rows_of(other) == {table.name: [] for table in Base.metadata.sorted_tables}
+    assert rows_of(other) == {table.name: [] for table in backup.BACKED_UP}
     fill_from(other, tmp_path / "backup")
     assert verify_storage(other).faults == []
     assert len(rows_of(other)["jobs"]) == 3

@@ -42,7 +42,7 @@ def test_a_body_over_the_limit_is_refused_declared_or_not(
         problem = checked_problem(http.post(path, content=content, headers=headers), 413)
         assert problem["code"] == "payload_too_large"
         assert str(limit) in problem["detail"]
-    assert list((settings.data_dir / "staging").iterdir()) == []
+    assert list(settings.data_dir.glob("staging/*")) == []
 
 
 def test_a_body_at_the_limit_is_read(http: InProcess) -> None:
@@ -83,7 +83,7 @@ def test_a_body_that_comes_too_slowly_is_not_waited_for(
             assert checked_problem(response, 408)["code"] == "body_too_slow"
             assert time.monotonic() - began < 3
             assert response.headers["connection"] == "close"
-        assert list((tmp_path / "staging").iterdir()) == []
+        assert list(tmp_path.glob("staging/*")) == []
 
 
 def test_a_body_of_steady_pace_is_read(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from app.storage import BlobStore
 from app.web import idempotency, idempotency_keys
 from app.web.context import context_of
 from tests.support.builders import (
+    ANY_BLOBS,
     InProcess,
     checked_problem,
     count_rows,
@@ -124,7 +125,7 @@ def test_a_job_on_a_model_is_answered_again_though_the_model_is_gone(
     with database.write() as session:
         session.add(dataset)
         card = {"classes": [-1, 1], "lineage": {"dataset_id": dataset.id}}
-        models.register(session, model_row(job_id, blob=blob, card=card), 1)
+        models.register(session, ANY_BLOBS, model_row(job_id, blob=blob, card=card), 1)
     first = http.post("/v1/models/m/verify", headers=keyed())
     assert first.status_code == 201, first.text
     assert http.request("DELETE", "/v1/models/m").status_code == 204

@@ -13,6 +13,7 @@ from app.storage import BlobStore
 from app.web.context import context_of
 from app.web.long_poll import preferred_wait
 from tests.support.builders import (
+    ANY_BLOBS,
     InProcess,
     checked_problem,
     dataset_row,
@@ -111,7 +112,7 @@ def test_a_job_on_a_model_that_no_machine_holds_is_refused(http: InProcess, data
     model = model_row(job_id, name="m", blob=blob, card={"classes": [-1, 1], "lineage": {"dataset_id": dataset.id}})
     with database.write() as session:
         session.add(dataset)
-        models.register(session, model, 1, 0)
+        models.register(session, ANY_BLOBS, model, 1, 0)
     body = {"type": "evaluate", "model": "m", "dataset_id": dataset.id}
     problem = checked_problem(http.post("/v1/jobs", json=body), 422)
     assert problem["code"] == "too_large_for_memory"

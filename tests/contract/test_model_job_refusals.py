@@ -17,6 +17,7 @@ from app.preprocess.spec import Preprocess
 from app.storage import BlobStore
 from app.web.context import context_of
 from tests.support.builders import (
+    ANY_BLOBS,
     InProcess,
     checked_problem,
     count_rows,
@@ -55,7 +56,7 @@ class Api(InProcess):
         blob = self._blobs.put(model_bytes(coef, task=task, **{**header, "classes": classes}))
         card = {"classes": classes, "lineage": {"dataset_id": "ds_none"}}
         with self._database.write() as session:
-            models.register(session, model_row(job_id, name=name, blob=blob, task=task, card=card), 1)
+            models.register(session, ANY_BLOBS, model_row(job_id, name=name, blob=blob, task=task, card=card), 1)
 
     def add_dataset(self, **values: Any) -> str:
         row = dataset_row(**{"columns": [], "n_features": 3, **values})

@@ -7,7 +7,7 @@ from app.models import service as models
 from app.predictions.model_cache import ModelCache
 from app.storage import ownership
 from app.web.context import context_of
-from tests.support.builders import checked_problem, model_bytes, model_row, queued_jobs
+from tests.support.builders import ANY_BLOBS, checked_problem, model_bytes, model_row, queued_jobs
 from tests.support.model_registry import CARD, Registry
 
 
@@ -83,14 +83,14 @@ def test_whoever_comes_first_a_restored_model_has_its_bytes(registry: Registry) 
             row = models.resolve_deleted(session, "m:4")
             row.deleted_at = row.purged_at = None
             content = model_bytes([4.0], 0.0, card=CARD)
-            ownership.own(session, row.id, {registry.blobs.put(content): len(content)})
+            ownership.own(session, ANY_BLOBS, row.id, {registry.blobs.put(content): len(content)})
 
 
 def test_bytes_that_another_version_shares_stay(registry: Registry) -> None:
     (job_id,) = queued_jobs(registry.database, [0])
     with registry.database.write() as session:
         blob = models.locate(session, "m:1").blob
-        models.register(session, model_row(job_id, name="twin", card=CARD, blob=blob), 1)
+        models.register(session, ANY_BLOBS, model_row(job_id, name="twin", card=CARD, blob=blob), 1)
     registry.delete("m:1?purge=true")
     assert registry.blobs.path(blob).exists()
     assert registry.get("twin/weights")["coef"] == [1.0]

@@ -17,7 +17,7 @@ from app.jobs import lease, queue, repository
 from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim
 from app.models import service as models
-from tests.support.builders import NOBODY, count_rows, interrupted_write, job_row, model_row, queued_jobs
+from tests.support.builders import ANY_BLOBS, NOBODY, count_rows, interrupted_write, job_row, model_row, queued_jobs
 from tests.support.queue_acts import (
     ACTS,
     ERROR,
@@ -133,9 +133,9 @@ def test_a_job_owns_its_newest_checkpoint_and_nothing_once_it_has_ended(database
     (job_id,) = queued_jobs(database, [0])
     claimed = claim(database)
     old, new, model = "5" * 64, "6" * 64, "7" * 64
-    keep = partial(queue.keep, new={"checkpoint": (old, 10), "snapshot": (model, 3)})
+    keep = partial(queue.keep, blobs=ANY_BLOBS, new={"checkpoint": (old, 10), "snapshot": (model, 3)})
     assert do(database, keep, claimed) == []
-    assert do(database, partial(queue.keep, new={"checkpoint": (new, 20)}), claimed) == [old]
+    assert do(database, partial(queue.keep, blobs=ANY_BLOBS, new={"checkpoint": (new, 20)}), claimed) == [old]
     job = get(database, job_id)
     assert (job.checkpoint, job.snapshot) == (new, model)
     assert owned(database) == {(job_id, new), (job_id, model)}
@@ -262,7 +262,7 @@ def finish_with_model(database: Database, claimed: Claim) -> str:
     model = model_row(claimed.job_id, name="spam")
     with database.write() as session:
         queue.succeed(session, claimed, model.id, {})
-        models.register(session, model, blob_bytes=10)
+        models.register(session, ANY_BLOBS, model, blob_bytes=10)
     return model.id
 
 

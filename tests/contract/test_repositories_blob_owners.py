@@ -1,7 +1,9 @@
 """What the sweep and `verify` rely on when they ask who needs a file, on every database."""
 
+import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,15 +12,15 @@ from sqlalchemy.exc import IntegrityError
 from app.db import Database
 from app.db.tables import BlobOwnerRow
 from app.storage import BlobStore, ownership
-from app.storage.ownership import BlobsGone, own_existing, reclaim
-from tests.support.builders import count_rows, interrupted_write
+from app.storage.ownership import BlobsGone, reclaim, sweep
+from tests.support.builders import ANY_BLOBS, count_rows, interrupted_write
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
 
 def own(database: Database, owner_id: str, sizes: dict[str, int]) -> None:
     with database.write() as session:
-        ownership.own(session, owner_id, sizes)
+        ownership.own(session, ANY_BLOBS, owner_id, sizes)
 
 
 def owners(database: Database) -> dict[str, set[str]]:
@@ -48,7 +50,7 @@ def test_owning_nothing_and_asking_an_empty_table_work(database: Database) -> No
 
 def test_ownership_is_part_of_the_owners_transaction(database: Database) -> None:
     with interrupted_write(database) as session:
-        ownership.own(session, "ds_1", {A: 1})
+        ownership.own(session, ANY_BLOBS, "ds_1", {A: 1})
     assert owners(database) == {}
 
 
@@ -78,9 +80,9 @@ def test_a_blob_that_is_gone_cannot_be_owned(database: Database, tmp_path: Path)
     blobs = BlobStore(tmp_path)
     here = blobs.put(b"here")
     with database.write() as session:
-        own_existing(session, blobs, "ds_1", {here: 4})
+        ownership.own(session, blobs, "ds_1", {here: 4})
     with pytest.raises(BlobsGone), database.write() as session:
-        own_existing(session, blobs, "ds_2", {here: 4, C: 1})
+        ownership.own(session, blobs, "ds_2", {here: 4, C: 1})
     assert owners(database) == {here: {"ds_1"}}
 
 
@@ -97,7 +99,7 @@ def test_who_owns_and_who_deletes_wait_for_each_other(database: Database, tmp_pa
     thread = threading.Thread(target=delete)
     thread.start()
     with database.write() as session:
-        own_existing(session, blobs, "ds_1", {blob: 6})
+        ownership.own(session, blobs, "ds_1", {blob: 6})
         session.flush()
         owning.set()
         time.sleep(0.3)
@@ -105,3 +107,56 @@ def test_who_owns_and_who_deletes_wait_for_each_other(database: Database, tmp_pa
     thread.join(20)
     assert freed == [0]
     assert list(blobs) == [blob]
+
+
+def test_a_blob_that_was_deleted_is_written_again_by_its_new_owner(database: Database, tmp_path: Path) -> None:
+    blobs = BlobStore(tmp_path)
+    blob = blobs.put(b"twin")
+    assert reclaim(database, blobs, [blob]) == 4  # the last owner of a twin gave it up
+    with database.write() as session:
+        ownership.own(session, blobs, "mdl_1", {blob: 4}, {blob: partial(blobs.put, b"twin")})
+    assert blobs.is_intact(blob)
+    assert owners(database) == {blob: {"mdl_1"}}
+
+
+def test_the_sweep_takes_only_what_is_old_and_nobodys(database: Database, tmp_path: Path) -> None:
+    blobs = BlobStore(tmp_path)
+    owned, old, new = blobs.put(b"one"), blobs.put(b"three"), blobs.put(b"two")
+    own(database, "ds_1", {owned: 3})
+    for blob in (owned, old):
+        os.utime(blobs.path(blob), (time.time() - 7200.0,) * 2)
+    assert sweep(database, blobs, 3600.0) == 5
+    assert sorted(blobs) == sorted([owned, new])
+    assert sweep(database, blobs, 0.0) == 3
+    assert list(blobs) == [owned]
+
+
+def test_the_sweep_leaves_what_was_owned_since_it_looked(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = BlobStore(tmp_path)
+    blob = blobs.put(b"wanted")
+    look = blobs.sweep_staging
+
+    def own_then_look(grace_seconds: float) -> int:
+        own(database, "ds_1", {blob: 6})
+        return look(grace_seconds)
+
+    monkeypatch.setattr(blobs, "sweep_staging", own_then_look)
+    assert sweep(database, blobs, 0.0) == 0
+    assert list(blobs) == [blob]
+
+
+def test_a_storage_that_fails_leaves_the_bytes_to_the_sweep(database: Database, tmp_path: Path) -> None:
+    """The rows that gave them up are committed: the request must not fail for it."""
+    failing = [True]
+
+    def check(_establish: bool) -> None:
+        if failing[0]:
+            raise OSError(5, "made up")
+
+    blob = BlobStore(tmp_path).put(b"left")
+    blobs = BlobStore(tmp_path, check)
+    assert reclaim(database, blobs, [blob]) == 0
+    failing[0] = False
+    assert sweep(database, blobs, 0.0) == 4

@@ -11,7 +11,7 @@ from app.db.tables import BlobOwnerRow, ModelNameRow, ModelRow
 from app.errors import NotFound
 from app.models import repository, service
 from app.models.repository import Filters
-from tests.support.builders import NOBODY, count_rows, interrupted_write, model_row, queued_jobs
+from tests.support.builders import ANY_BLOBS, NOBODY, count_rows, interrupted_write, model_row, queued_jobs
 
 
 def register(database: Database, *names: str) -> list[str]:
@@ -20,7 +20,7 @@ def register(database: Database, *names: str) -> list[str]:
     rows = [model_row(job_id, name=name) for job_id, name in zip(job_ids, names, strict=True)]
     with database.write() as session:
         for row in rows:
-            service.register(session, row, blob_bytes=100)
+            service.register(session, ANY_BLOBS, row, blob_bytes=100)
     return [row.id for row in rows]
 
 
@@ -47,7 +47,7 @@ def test_a_row_comes_back_as_it_was_stored(database: Database) -> None:
     card = {"certificate": {"primal": 0.1 + 0.2, "dual_bound": None}, "classes": ["a", 1, 2.5]}
     row = model_row(job_id, card=card, converged=False)
     with database.write() as session:
-        service.register(session, row, blob_bytes=100)
+        service.register(session, ANY_BLOBS, row, blob_bytes=100)
     with database.read() as session:
         found = repository.get(session, row.id)
         assert found is not None
@@ -100,7 +100,7 @@ def test_eight_jobs_that_finish_at_once_get_the_versions_one_to_eight(database: 
     def finish(job_id: str) -> int:
         row = model_row(job_id, name="same")
         with database.write() as session:
-            service.register(session, row, blob_bytes=100)
+            service.register(session, ANY_BLOBS, row, blob_bytes=100)
         return row.version
 
     with ThreadPoolExecutor(8) as threads:
@@ -111,7 +111,7 @@ def test_eight_jobs_that_finish_at_once_get_the_versions_one_to_eight(database: 
 def test_a_registration_that_is_taken_back_leaves_no_gap(database: Database) -> None:
     (job_id,) = queued_jobs(database, [0])
     with interrupted_write(database) as session:
-        service.register(session, model_row(job_id, name="a"), blob_bytes=100)
+        service.register(session, ANY_BLOBS, model_row(job_id, name="a"), blob_bytes=100)
     tables = (ModelRow, ModelNameRow, BlobOwnerRow)
     assert [count_rows(database, table) for table in tables] == [0, 0, 0]
     (a1,) = register(database, "a")
@@ -121,9 +121,9 @@ def test_a_registration_that_is_taken_back_leaves_no_gap(database: Database) -> 
 def test_a_job_has_at_most_one_model(database: Database) -> None:
     (job_id,) = queued_jobs(database, [0])
     with database.write() as session:
-        service.register(session, model_row(job_id), blob_bytes=100)
+        service.register(session, ANY_BLOBS, model_row(job_id), blob_bytes=100)
     with pytest.raises(IntegrityError), database.write() as session:
-        service.register(session, model_row(job_id), blob_bytes=100)
+        service.register(session, ANY_BLOBS, model_row(job_id), blob_bytes=100)
     assert count_rows(database, ModelRow) == 1
 
 
@@ -142,4 +142,4 @@ def test_a_time_without_a_zone_is_refused(database: Database) -> None:
     with database.read() as session:
         naive = current_time(session).replace(tzinfo=None)
     with pytest.raises(Exception, match="without a zone"), database.write() as session:
-        service.register(session, model_row(job_id, created_at=naive), blob_bytes=1)
+        service.register(session, ANY_BLOBS, model_row(job_id, created_at=naive), blob_bytes=1)

@@ -12,6 +12,7 @@ from app.main import create_app
 from app.storage import ownership
 from app.web.context import context_of
 from tests.support.builders import (
+    ANY_BLOBS,
     InProcess,
     checked_problem,
     count_rows,
@@ -38,7 +39,9 @@ class Api:
         reading = dataset_row(status="processing")
         with self.database.write() as session:
             session.add_all([row, reading])
-            ownership.own(session, row.id, {sha256: context.blobs.size(sha256) for sha256 in arrays.values()})
+            ownership.own(
+                session, ANY_BLOBS, row.id, {sha256: context.blobs.size(sha256) for sha256 in arrays.values()}
+            )
         self.dataset, self.reading = row.id, reading.id
 
     def ask(self, **fields: Any) -> Json:

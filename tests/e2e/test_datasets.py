@@ -356,5 +356,5 @@ def test_a_table_of_every_kind_is_described_shown_and_judged(service: Service) -
     assert (figures["job"]["mean"], figures["job"]["levels"], figures["job"]["histogram"]) == (None, 3, None)
     assert figures["note"]["length"]["max"] == 2200
     assert figures["active"]["mean"] == pytest.approx(sum(row[3] == "yes" for row in rows[1:]) / 60)
-    issues = {one["code"] for one in service.get(f"/v1/datasets/{data['id']}/issues")["data"]}
-    assert issues == {"marked_missing", "identifier_like"}
+    issues = {one["code"]: one["columns"] for one in service.get(f"/v1/datasets/{data['id']}/issues")["data"]}
+    assert issues == {"marked_missing": ["age"], "identifier_like": ["id"]}

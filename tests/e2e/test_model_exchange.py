@@ -1,6 +1,7 @@
 """A trained model leaves the service, answers elsewhere as it did here, and comes back."""
 
 import io
+import json
 import sqlite3
 
 import numpy as np
@@ -102,6 +103,14 @@ def test_what_is_only_claimed_makes_no_label_certain(service: Service, trained: 
     )
     assert all(row["score_error_bound"] > 0 for row in proven)
     assert claimed == [{"score_error_bound": None, "label_certain": None}] * 5
+    # nor after another round trip, nor if the file denies that it is a claim
+    document = json.loads(export(service, made["id"], "json"))
+    document["card"]["certificate"] |= {"claimed": False, "gap": 0.0, "relative_gap": 0.0}
+    again = checked(service.http.post("/v1/models/import?name=claimed&format=json", content=json.dumps(document)))
+    assert (again["certificate"]["claimed"], again["converged"]) == (True, False)
+    assert checked(service.http.post("/v1/models/claimed/predict", json=body))["predictions"] == claimed
+    assert service.http.get("/v1/models/claimed/export?format=verifier").json()["code"] == "not_exportable"
+    assert service.http.post("/v1/models/claimed/verify").json()["code"] == "model_not_trained_here"
 
 
 def test_numpy_needs_nothing_of_us(service: Service, trained: str) -> None:

@@ -43,7 +43,7 @@ def strace(require_command: Callable[[str], str], tmp_path: Path) -> Callable[..
     def run(*options: str) -> tuple[int, list[Call]]:
         log = tmp_path / "strace.log"
         put_new = [sys.executable, "-B", "-c", PUT_NEW, tmp_path / "data"]
-        traced = "trace=mkdir,mkdirat,write,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat"
+        traced = "trace=mkdir,mkdirat,write,fsync,fdatasync,link,linkat,rename,renameat,renameat2,unlink,unlinkat"
         process = subprocess.run(
             [command, "-f", "-y", "-s", "8", "-o", log, "-e", traced, *options, *put_new],
             capture_output=True,
@@ -69,14 +69,16 @@ def test_a_put_is_written_then_synced_then_renamed_then_its_folder_synced(
     code, calls = strace()
     assert code == 0
     sha256 = hashlib.sha256(NEW).hexdigest()
-    folder, staged = f"{tmp_path}/data/blobs/{sha256[:2]}", f"{tmp_path}/data/staging/blob-"
+    staging, folder = f"{tmp_path}/data/staging", f"{tmp_path}/data/blobs/{sha256[:2]}"
+    staged, second = f"{staging}/blob-", f"{staging}/name-"
     written = positions(calls, "write", re.escape(f"<{staged}"))
     synced = positions(calls, "fsync", re.escape(f"<{staged}"))
-    renamed = positions(calls, "rename", re.escape(f'"{staged}') + ".*" + re.escape(f'"{folder}/{sha256[2:]}"'))
+    linked = positions(calls, "link", re.escape(f'"{staged}') + ".*" + re.escape(f'"{second}'))
+    renamed = positions(calls, "rename", re.escape(f'"{second}') + ".*" + re.escape(f'"{folder}/{sha256[2:]}"'))
     folder_synced = positions(calls, "fsync", re.escape(f"<{folder}>"))
     assert written
-    assert [len(synced), len(renamed), len(folder_synced)] == [1, 1, 1]
-    assert max(written) < synced[0] < renamed[0] < folder_synced[0]
+    assert [len(synced), len(linked), len(renamed), len(folder_synced)] == [1, 1, 1, 1]
+    assert max(written) < synced[0] < linked[0] < renamed[0] < folder_synced[0]
 
 
 def test_every_new_folder_is_synced_in_its_parent_before_the_file_is_there(
@@ -103,7 +105,7 @@ def assert_not_torn(data: Path) -> bool:
     return new in stored
 
 
-@pytest.mark.parametrize("call", ["fsync", "write", "/^rename", "/^mkdir"])
+@pytest.mark.parametrize("call", ["fsync", "write", "/^link", "/^rename", "/^mkdir"])
 def test_a_kill_at_each_call_leaves_the_old_state_or_the_new(
     strace: Callable[..., tuple[int, list[Call]]], tmp_path: Path, call: str
 ) -> None:
@@ -121,7 +123,7 @@ def test_a_kill_at_each_call_leaves_the_old_state_or_the_new(
     assert new_seen[0] is False, "the first call of this kind comes before the file has its name"
     assert new_seen[-1] is True
     store = BlobStore(data)
-    store.sweep(set(store), grace_seconds=0.0)
+    store.sweep_staging(grace_seconds=0.0)
     assert list(store.staging.iterdir()) == [], "what the kills left behind is not swept"
 
 

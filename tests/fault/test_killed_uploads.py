@@ -84,7 +84,7 @@ def test_a_kill_in_the_middle_of_a_file_leaves_no_row_and_a_file_that_is_swept(s
     assert len(list(staging.iterdir())) == 1
     assert_sound(service)
     store = BlobStore(service.data_dir)
-    store.sweep(set(store), grace_seconds=0.0)
+    store.sweep_staging(grace_seconds=0.0)
     assert list(staging.iterdir()) == []
 
 

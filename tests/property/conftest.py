@@ -1,4 +1,4 @@
-"""Kernels are compiled before the first property test: compiling counts against a run's deadline."""
+"""Kernels are compiled before the first property test: tests of warm-up and of speed rely on it."""
 
 import pytest
 

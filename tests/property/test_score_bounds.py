@@ -8,7 +8,7 @@ import pytest
 
 import solvers
 from app.models.file import Header
-from app.predictions.score_error import Certainty
+from app.predictions.score_error import Certainty, RowErrors
 from app.preprocess.norms import row_norms
 from tests.support.builders import SOAK
 
@@ -69,16 +69,14 @@ def test_no_score_is_further_from_the_optimum_than_its_bound(case: dict[str, Any
         loose = solvers.train(X, y, **case, tol=tol)
         certainty = Certainty.of(header_of(loose, case))
         assert certainty is not None
-        norms = row_norms(probes)
         ours, best = loose.decision_function(probes), exact.decision_function(probes)
-        bounds = certainty.bounds(norms)
+        errors = RowErrors(row_norms(probes), np.zeros_like(ours))
+        bounds = certainty.bounds(errors)
         difference = np.abs(ours - best)
-        if difference.ndim == 2 and bounds.ndim == 1:
-            bounds = bounds[:, None]
         excess = difference.T - (bounds.T + slack + 1e-9)
         assert excess.max() <= 0.0
         if loose.task in ("binary", "multiclass"):
-            certain = certainty.is_label_certain(norms, ours)
+            certain = certainty.is_label_certain(errors, ours)
             mine, theirs = (f > 0 if f.ndim == 1 else f.argmax(axis=1) for f in (ours, best))
             assert (mine == theirs)[certain].all()
             decided += int(certain.sum())
@@ -95,6 +93,9 @@ def test_a_free_bias_and_a_card_without_a_gap_prove_nothing() -> None:
         {"params": {"bias": "none"}},
         {"params": {"bias": "none"}, "certificate": {"gap": None}},
         {"params": {}, "certificate": {"gap": 1.0}},
+        {"params": {"bias": "none"}, "certificate": {"gap": -1e-300}},
+        {"params": {"bias": "none"}, "certificate": {"gap": True}},
+        {"params": {"bias": "regularized", "bias_scale": -1.0}, "certificate": {"gap": 1.0}},
     ):
         assert Certainty.of(header.model_copy(update={"card": card})) is None
 
@@ -109,15 +110,19 @@ def test_the_bound_is_the_formula() -> None:
     )
     certainty = Certainty.of(header)
     assert certainty is not None
-    bounds = certainty.bounds(np.array([0.0, 3.0]))
-    np.testing.assert_allclose(bounds, [2.0 * 0.2, np.sqrt(13.0) * 0.2], rtol=1e-15)
+    errors = RowErrors(np.array([0.0, 3.0]), np.array([0.0, 0.5]))
+    bounds = certainty.bounds(errors)
+    np.testing.assert_allclose(bounds, [2.0 * 0.2, np.sqrt(13.0) * 0.2 + 0.5], rtol=1e-14)
     scores = np.array([bounds[0], bounds[1] * 1.01])
-    assert certainty.is_label_certain(np.array([0.0, 3.0]), scores).tolist() == [False, True]
+    assert certainty.is_label_certain(errors, scores).tolist() == [False, True]
     joint = Certainty(radius=0.2, beta=0.0)
     # sqrt(2 gap) = 0.2, so a difference is certain beyond 2 |x| sqrt(gap) = 0.2 sqrt(2) |x|
     edge = 0.2 * np.sqrt(2.0)
     leads = np.array([[0.0, edge * 0.99, -9.0], [0.0, edge * 1.01, -9.0]])
-    assert joint.is_label_certain(np.ones(2), leads).tolist() == [False, True]
+    assert joint.is_label_certain(RowErrors(np.ones(2), np.zeros((2, 3))), leads).tolist() == [False, True]
+    # rounding of both scores counts
+    rounding = np.array([[edge * 0.006, edge * 0.005, 0.0]] * 2)
+    assert joint.is_label_certain(RowErrors(np.ones(2), rounding), leads).tolist() == [False, False]
     apart = Certainty(radius=np.array([0.1, 0.2, 5.0]), beta=0.0)
     leads = np.array([[0.0, 0.31, -9.0], [0.0, 0.31, -4.0], [0.0, 0.29, -9.0]])
-    assert apart.is_label_certain(np.ones(3), leads).tolist() == [True, False, False]
+    assert apart.is_label_certain(RowErrors(np.ones(3), np.zeros((3, 3))), leads).tolist() == [True, False, False]

@@ -1,6 +1,8 @@
 """One class against the rest: the sum of the classes' problems, by any binary method."""
 
 import itertools
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from hypothesis import given
 from sklearn.svm import LinearSVC
 
 import solvers
+from solvers import api
+from solvers.engine import driver, one_vs_rest
 from tests.support.conformance import (
     CHOICES,
     assert_honest,
@@ -119,6 +123,79 @@ def test_limits_are_shared_by_the_classes():
     by_time = ovr(X, labels, loss="hinge", C=100.0, tol=1e-300, max_seconds=0.05)
     assert by_time.status is solvers.Status.TIME_LIMIT
     assert by_time.coef.any(axis=1).all()
+
+
+@pytest.fixture
+def ticks(monkeypatch):
+    """A clock of solving time that moves by a second a step: `hear` is the callback that moves it."""
+    clock = SimpleNamespace(now=0.0, reports=[], states=[], has_model=[])
+
+    def hear(report):
+        clock.now += 1.0
+        clock.reports.append(report.alone())
+        clock.states.append(report.snapshot())
+        clock.has_model.append(report.has_model)
+
+    for module in (api, driver, one_vs_rest):
+        monkeypatch.setattr(module, "solving_time", lambda: clock.now)
+    clock.hear = hear
+    return clock
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_time_that_easy_classes_leave_is_for_those_that_need_it(ticks, threads):
+    """The first class needs 163 of 278 steps; a quarter of 300 seconds is not enough for it, what is left over is."""
+    X, labels = medium_problem("multiclass", n=300, d=20)
+    arguments = {"tol": 1e-6, "class_weight": {0: 100.0}, "callback": ticks.hear}
+    whole = ovr(X, labels, **arguments)
+    unlimited, ticks.now = len(ticks.reports), 0.0
+    assert unlimited < 290
+    ticks.reports.clear()
+    limited = ovr(X, labels, max_seconds=300.0, threads=threads, **arguments)
+    assert limited.converged
+    assert all(ticks.has_model)
+    assert max(part.relative_gap for part in limited.per_class) <= 1e-6
+    assert limited.seconds == ticks.now == len(ticks.reports) < 300.0
+    assert limited.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-6)
+    # It goes on from its state: nothing is done or counted twice.
+    assert [report.passes for report in ticks.reports] == sorted(report.passes for report in ticks.reports)
+    assert limited.passes == sum(limited.state[f"{k}.run.passes"] for k in range(4)) <= 1.1 * whole.passes
+    assert limited.iterations == sum(limited.state[f"{k}.run.iterations"] for k in range(4))
+
+
+def test_a_time_limit_ends_a_run_when_the_time_is_over_and_not_before(ticks):
+    X, labels = medium_problem("multiclass", n=300, d=20)
+    arguments = {"tol": 1e-6, "class_weight": {0: 100.0}, "callback": ticks.hear}
+    limited = ovr(X, labels, max_seconds=220.0, **arguments)
+    assert limited.status is solvers.Status.TIME_LIMIT
+    assert 220.0 <= limited.seconds <= 222.0
+    assert [part.relative_gap <= 1e-6 for part in limited.per_class] == [False, True, True, True]
+    # A checkpoint of a later round holds every class.
+    ticks.now = 0.0
+    again = ovr(X, labels, max_seconds=400.0, warm_start=ticks.states[-10], resume=True, **arguments)
+    assert again.converged
+
+
+def test_a_later_round_keeps_the_best_point_of_the_rounds_before(ticks, monkeypatch):
+    """Weights that get worse after the first round are not returned."""
+    X, labels = medium_problem("multiclass", n=300, d=20)
+    original, rounds = one_vs_rest.solve, []
+
+    def worse_later(method, limits, *, start, **arguments):
+        result = original(method, limits, start=start, **arguments)
+        rounds.append(result)
+        if start.state is None:
+            return result
+        bad = replace(result.certificate, primal=9e9, gap=9e9, relative_gap=9e9)
+        return replace(result, status=solvers.Status.STALLED, coef=result.coef + 9.0, certificate=bad)
+
+    monkeypatch.setattr(one_vs_rest, "solve", worse_later)
+    result = ovr(X, labels, max_seconds=200.0, tol=1e-6, class_weight={0: 100.0}, callback=ticks.hear)
+    assert len(rounds) == 5
+    assert result.status is solvers.Status.STALLED
+    assert result.coef[0].tobytes() == rounds[0].coef.tobytes()
+    assert result.per_class[0] == rounds[0].certificate
+    assert result.passes == sum(one.passes for one in rounds[1:])
 
 
 def test_goes_on_from_a_checkpoint_and_from_weights():

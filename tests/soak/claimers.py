@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import insert
-from sqlalchemy.exc import OperationalError
 
 from app.db import Database
 from app.db.tables import JobRow
+from app.errors import DatabaseUnavailable
 from app.jobs import lease
 from tests.support.builders import job_row, migrated_database
 
@@ -85,7 +85,7 @@ def _claimed(database: Database, owner: str) -> Iterator[str]:
         try:
             with database.write() as session:
                 claim = lease.claim_next(session, owner, LEASE_SECONDS)
-        except OperationalError:  # SQLite had no turn for it among so many: like a supervisor, it tries again
+        except DatabaseUnavailable:  # SQLite had no turn for it among so many: like a supervisor, it tries again
             continue
         if claim is None:
             return

@@ -1,4 +1,6 @@
-"""What goes wrong in a soak: processes die, sleep and are stopped, databases restart, disks fill up or fail."""
+"""What goes wrong in a soak: processes die, sleep and are stopped, databases restart, fail over or lose
+connections, disks fill up or fail.
+"""
 
 import os
 import shutil
@@ -7,33 +9,34 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.soak.ledger import Ledger
+from tests.support.postgres import PrivateServer
 from tests.support.serving import Service, children_of, wait_until
 
 DISK_BYTES = 512 << 20
 FULL_SECONDS = 2.0
 FAILING_SECONDS = 1.0
+READ_ONLY_SECONDS = 1.5
+BROKEN_TIMES, BROKEN_SECONDS = 10, 0.05
 
 
 class Faults:
     """Each public method is one fault; it returns when the fault is over, not when its effects are."""
 
-    def __init__(
-        self, service: Service, ledger: Ledger, lease_seconds: float, restart_database: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, service: Service, ledger: Ledger, lease_seconds: float, server: PrivateServer | None) -> None:
         self._service = service
         self._ledger = ledger
         self._lease_seconds = lease_seconds
-        self._restart_database = restart_database
+        self._server = server
 
     def possible(self) -> list[str]:
         names = ["kill_api", "kill_worker", "kill_training", "kill_all", "sleep", "stop", "back_up"]
-        if self._restart_database is not None:
-            names.append("restart_database")
+        if self._server is not None:
+            names += ["restart_database", "make_read_only", "break_connections"]
         if os.path.ismount(self._disk):
             names.append("fill_disk")
         if shutil.which("strace"):
@@ -77,8 +80,22 @@ class Faults:
             _signal(pid, signal.SIGCONT)
 
     def restart_database(self) -> None:
-        assert self._restart_database is not None
-        self._restart_database()
+        assert self._server is not None
+        self._server.restart()
+
+    def make_read_only(self) -> None:
+        """The server refuses writes for a while, as in a failover."""
+        assert self._server is not None
+        self._server.set_read_only(on=True)
+        time.sleep(READ_ONLY_SECONDS)
+        self._server.set_read_only(on=False)
+
+    def break_connections(self) -> None:
+        """Every connection to the server breaks, some of them in a commit."""
+        assert self._server is not None
+        for _ in range(BROKEN_TIMES):
+            self._server.end_backends()
+            time.sleep(BROKEN_SECONDS)
 
     def back_up(self) -> None:
         """No fault: a backup while everybody works, restored into an SQLite database, must be sound."""

@@ -5,7 +5,6 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from app.db import Database
 from tests.soak.clients import Client
 from tests.soak.faults import Faults, small_disk
 from tests.soak.ledger import Ledger, compare, stuck_jobs
+from tests.support.postgres import PrivateServer, fresh_database, private_server
 from tests.support.serving import Service, wait_until
 
 CLIENTS = 3
@@ -47,7 +47,7 @@ class Plan:
     """Whether a job must have been acknowledged between two faults; if not, a fault may meet a service that starts."""
 
 
-def soak(plan: Plan, folder: Path, database_url: str | None, restart_database: Callable[[], None] | None) -> Ledger:
+def soak(plan: Plan, folder: Path, database_url: str | None, server: PrivateServer | None) -> Ledger:
     """Run a plan; the ledger's faults are what went wrong that must not."""
     ledger = Ledger()
     data_dir = folder / "data"
@@ -58,7 +58,7 @@ def soak(plan: Plan, folder: Path, database_url: str | None, restart_database: C
     over = threading.Event()
     clients = [Client(service.url, ledger, f"{plan.seed}/{number}", over) for number in range(CLIENTS)]
     try:
-        _break_things(plan, ledger, Faults(service, ledger, LEASE_SECONDS, restart_database))
+        _break_things(plan, ledger, Faults(service, ledger, LEASE_SECONDS, server))
         over.set()
         _calm_down(service, clients, ledger, settings)
     finally:
@@ -134,20 +134,18 @@ def soak_sqlite(plan: Plan) -> Ledger:
 
 
 def soak_postgresql(plan: Plan) -> Ledger:
-    from tests.support.postgres import fresh_database, restartable_server
-
     with (
         tempfile.TemporaryDirectory(prefix="hyperplane-soak-") as parent,
-        restartable_server() as (server_url, restart),
-        fresh_database(server_url) as url,
+        private_server() as server,
+        fresh_database(server.url) as url,
     ):
-        return _on_small_disk(plan, Path(parent), url, restart)
+        return _on_small_disk(plan, Path(parent), url, server)
 
 
-def _on_small_disk(plan: Plan, parent: Path, url: str | None, restart: Callable[[], None] | None) -> Ledger:
+def _on_small_disk(plan: Plan, parent: Path, url: str | None, server: PrivateServer | None) -> Ledger:
     disk = parent / "disk"
     disk.mkdir()
     with ExitStack() as stack:
         if plan.faults is None:
             stack.enter_context(small_disk(disk))
-        return soak(plan, disk, url, restart)
+        return soak(plan, disk, url, server)

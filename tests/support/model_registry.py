@@ -11,7 +11,7 @@ from app.models import service as models
 from app.predictions.model_cache import ModelCache
 from app.storage import BlobStore
 from app.web.context import context_of
-from tests.support.builders import InProcess, model_bytes, model_row, queued_jobs, temporary_settings
+from tests.support.builders import ANY_BLOBS, InProcess, model_bytes, model_row, queued_jobs, temporary_settings
 
 Json = dict[str, Any]
 CARD: Json = {
@@ -41,7 +41,7 @@ class Registry:
             for version, job_id in enumerate(job_ids, 1):
                 content = model_bytes([float(version)], 0.0, card=CARD)
                 row = model_row(job_id, name="m", card=CARD, blob=self.blobs.put(content))
-                models.register(session, row, len(content))
+                models.register(session, ANY_BLOBS, row, len(content))
 
     def put(self, path: str, status: int = 200, headers: Any = None, **body: Any) -> httpx.Response:
         response = self.http.request("PUT", f"/v1/models/{path}", json=body, headers=headers)

@@ -10,7 +10,7 @@ from app.db.queries import list_events
 from app.db.tables import JobRow
 from app.jobs import control, lease, queue, service
 from app.jobs.repository import Claim
-from tests.support.builders import NOBODY
+from tests.support.builders import ANY_BLOBS, NOBODY
 
 LEASE_SECONDS = 60.0
 POINT = {"iterations": 3, "passes": 2, "primal": 1.5, "dual_bound": 1.0, "relative_gap": 0.5, "seconds": 0.1}
@@ -23,7 +23,7 @@ ACTS: dict[str, Act] = {
     "fail": lambda session, claim: queue.fail(session, claim, ERROR),
     "cancel": queue.cancel,
     "pause": queue.pause,
-    "keep": lambda session, claim: queue.keep(session, claim, {"checkpoint": ("5" * 64, 10)}),
+    "keep": lambda session, claim: queue.keep(session, claim, {"checkpoint": ("5" * 64, 10)}, ANY_BLOBS),
     "tell": lambda session, claim: queue.tell(session, claim, "job.resumed", {}),
     "release": queue.release,
     "worker_died": queue.worker_died,

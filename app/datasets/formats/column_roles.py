@@ -54,12 +54,11 @@ class Source:
 
 
 def assign_roles(names: list[str] | None, n_columns: int, options: ReadOptions) -> Roles:
-    target = n_columns - 1
-    if options.target is not None:
-        target = _resolve("target", options.target, names, n_columns)
-    weight = None if options.weight is None else _resolve("weight", options.weight, names, n_columns)
-    group = None if options.group is None else _resolve("group", options.group, names, n_columns)
-    ignored = {_resolve("ignore", column, names, n_columns) for column in options.ignore}
+    find = _Finder(names, n_columns).find
+    target = n_columns - 1 if options.target is None else find("target", options.target)
+    weight = None if options.weight is None else find("weight", options.weight)
+    group = None if options.group is None else find("group", options.group)
+    ignored = {find("ignore", column) for column in options.ignore}
     if weight == target:
         raise InvalidOption("weight", "The weight and the target are the same column.")
     if group == target:
@@ -76,16 +75,26 @@ def assign_roles(names: list[str] | None, n_columns: int, options: ReadOptions) 
     return Roles(target, weight, group, features)
 
 
-def _resolve(field: str, column: str, names: list[str] | None, n_columns: int) -> int:
-    """The position of a column given by name or, where no name matches, by number from 0."""
-    if names is not None and column in names:
-        return names.index(column)
-    if re.fullmatch(r"-?[0-9]{1,9}", column) and -n_columns <= int(column) < n_columns:
-        return int(column) % n_columns
-    if names is None:
-        known = f"The columns have no names; they are 0 to {n_columns - 1}."
-    else:
-        shown = ", ".join(excerpt(name) for name in names[:SHOWN_COLUMNS])
-        more = n_columns - SHOWN_COLUMNS
-        known = f"The columns are {shown}" + (f" and {more} more." if more > 0 else ".")
-    raise InvalidOption(field, f"There is no column {excerpt(column)}. {known}")
+class _Finder:
+    """Finds columns that options name. Names are indexed once: an upload may ignore thousands of columns."""
+
+    def __init__(self, names: list[str] | None, n_columns: int) -> None:
+        self._names = names
+        self._n_columns = n_columns
+        self._place_of: dict[str, int] = {}
+        for place, name in enumerate(names or ()):
+            self._place_of.setdefault(name, place)
+
+    def find(self, field: str, column: str) -> int:
+        """The position of a column given by name or, where no name matches, by number from 0."""
+        if (place := self._place_of.get(column)) is not None:
+            return place
+        if re.fullmatch(r"-?[0-9]{1,9}", column) and -self._n_columns <= int(column) < self._n_columns:
+            return int(column) % self._n_columns
+        if self._names is None:
+            known = f"The columns have no names; they are 0 to {self._n_columns - 1}."
+        else:
+            shown = ", ".join(excerpt(name) for name in self._names[:SHOWN_COLUMNS])
+            more = self._n_columns - SHOWN_COLUMNS
+            known = f"The columns are {shown}" + (f" and {more} more." if more > 0 else ".")
+        raise InvalidOption(field, f"There is no column {excerpt(column)}. {known}")

@@ -21,7 +21,7 @@ from app.datasets.formats.array_checks import BlockFaults, name_column, rows_a_b
 from app.datasets.formats.collect import Block, Collector
 from app.datasets.formats.columnar_types import Columns, is_string, seconds_of
 from app.datasets.formats.compressed import Ceiling, is_of_the_disk
-from app.datasets.formats.labels import Encoded
+from app.datasets.formats.labels import Encoded, encode_integers
 from app.datasets.formats.mapped import forget_pages, map_file
 from app.datasets.formats.table import ErrorLog, FileError, InvalidFile, ReadOptions, Summary
 from app.datasets.formats.words import WordCells, encode_cells
@@ -76,12 +76,12 @@ def _read_settled(
 
 def _walk_parquet(path: Path, reader: "_ColumnReader") -> None:
     # pyarrow would read whole row groups ahead, and write out what a dictionary of long texts abbreviates.
-    bounded = {"pre_buffer": False, "buffer_size": BUFFER_BYTES, "read_dictionary": reader.columns.word_names}
+    bounded = {"pre_buffer": False, "buffer_size": BUFFER_BYTES, "read_dictionary": reader.columns.string_names}
     with pq.ParquetFile(path, **bounded) as file:
         n_rows = file.metadata.num_rows
         reader.admit(n_rows)
         names = [reader.columns.names[j] for j in reader.columns.wanted]
-        row_bytes = reader.row_bytes + _text_bytes(file, reader.columns.word_names) // max(1, n_rows)
+        row_bytes = reader.row_bytes + _text_bytes(file, reader.columns.string_names) // max(1, n_rows)
         n_seen = 0
         for batch in file.iter_batches(rows_a_block(row_bytes), columns=names, use_threads=False):
             reader.add(batch.select(names))
@@ -92,7 +92,7 @@ def _walk_parquet(path: Path, reader: "_ColumnReader") -> None:
 
 
 def _text_bytes(file: pq.ParquetFile, names: list[str]) -> int:
-    """What the columns of words take without compression, as the file says it."""
+    """What the columns of strings take without compression, as the file says it."""
     if not names:
         return 0
     wanted = set(names)
@@ -206,15 +206,16 @@ class _ColumnReader:
         found.check_numbers(values, j + 1, name_column(j, self.columns.names[j]), missing)
         return values, int(np.count_nonzero(missing))
 
-    def _note_missing(self, column: Any, j: int, found: BlockFaults) -> Array:
-        missing: Array = column.is_null().to_numpy(zero_copy_only=False)
+    def _note_missing(self, missing: Array, j: int, found: BlockFaults) -> None:
         detail = f"{name_column(j, self.columns.names[j])} is null; fill it in or leave the row out."
         found.add_rows(missing, j + 1, "missing_value", detail)
-        return missing
 
     def _float64(self, column: Any, j: int, found: BlockFaults) -> Array:
         """The numbers of the target or the weight, none of which may be missing."""
-        missing = self._note_missing(column, j, found) if column.null_count else None
+        missing: Array | None = None
+        if column.null_count:
+            missing = column.is_null().to_numpy(zero_copy_only=False)
+            self._note_missing(missing, j, found)
         if missing is not None or not pa.types.is_primitive(column.type):
             column = column.cast(pa.float64(), safe=False)
         values: Array = column.to_numpy(zero_copy_only=False)
@@ -225,15 +226,15 @@ class _ColumnReader:
         return values.astype(np.float64, copy=False)
 
     def _encode(self, column: Any, j: int, found: BlockFaults) -> Encoded:
+        """Labels or groups. What a dictionary abbreviates is not written out: a long string can be in every row."""
         column.validate(full=True)
-        if column.null_count:
-            self._note_missing(column, j, found)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        elif pa.types.is_boolean(column.type):
+        if pa.types.is_boolean(column.type):
             column = column.cast(pa.string())
-        encoded = column.dictionary_encode()
-        values, places = encoded.dictionary.to_pylist(), encoded.indices.fill_null(-1).to_numpy()
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        used, places = encode_integers(encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy())
+        values = encoded.dictionary.take(pa.array([k if k >= 0 else None for k in used], pa.int64())).to_pylist()
+        if nothing := [k for k, value in enumerate(values) if value is None]:
+            self._note_missing(np.isin(places, nothing), j, found)
         blank = [k for k, value in enumerate(values) if isinstance(value, str) and not value.strip(" \t")]
         if blank:
             detail = f"{name_column(j, self.columns.names[j])} is empty; fill it in or leave the row out."

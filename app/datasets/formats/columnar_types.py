@@ -40,6 +40,11 @@ class Columns:
         return [self.names[j] for j in self.roles.features if is_string(self.types[j])]
 
     @property
+    def string_names(self) -> list[str]:
+        """All columns that are read and are strings."""
+        return [self.names[j] for j in self.wanted if is_string(self.types[j])]
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Of X, as long as no value is missing."""
         features = [self.types[j] for j in self.roles.features]

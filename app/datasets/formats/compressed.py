@@ -32,12 +32,12 @@ class Ceiling:
     reserve_bytes: int = 0
     """Disk space that must stay free meanwhile."""
 
-    def check(self, expanded_bytes: int, file_bytes: int) -> None:
+    def check(self, expanded_bytes: int, file_bytes: int, remedy: str = "send it without compression") -> None:
         """Raise TooLarge if so many bytes cannot have come from a file of that size in earnest."""
         if expanded_bytes > self.most_bytes:
             raise TooLarge(f"The file expands to more than the {self.most_bytes} bytes that are allowed.")
         if expanded_bytes > max(ANY_RATIO_BYTES, MAX_RATIO * file_bytes):
-            raise TooLarge(f"The file expands to more than {MAX_RATIO} times its size; send it without compression.")
+            raise TooLarge(f"The file expands to more than {MAX_RATIO} times its size; {remedy}.")
         if self.scratch is not None:
             require_free_space(self.scratch, self.reserve_bytes)
 

@@ -134,6 +134,6 @@ def _check_names_present(names: list[str], features: list[int], line: int) -> No
     log = ErrorLog()
     for j in features:
         if not names[j]:
-            detail = f"Column {j + 1} has no name; name it, or leave it out by ignore={j}."
+            detail = f"This column has no name; name it, or leave it out by ignore={j} (which counts from 0)."
             log.add(line, j + 1, "missing_name", detail)
     log.raise_if_any()

@@ -1,7 +1,7 @@
 """The features of a table that may be more than numbers: stored as their kinds want it, described and warned about."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ __all__ = ["Features"]
 MAX_TEXT_COLUMNS = 100
 SHOWN_COLUMNS = 10
 SHOWN_SPELLINGS = 3
+LISTED_COLUMNS = 20  # as many as the data doctor lists
 
 Marks = Mapping[int, Counter[str]]
 
@@ -148,7 +149,7 @@ class Features:
         if marked:
             told = (f"{source.shown_name(number)}: {_spellings(self._marks_of(number))}" for number in marked)
             detail = f"Cells that say there is no value were taken as missing, in {_listed(told, len(marked))}."
-            found.append(FileWarning("marked_missing", detail))
+            found.append(_about("marked_missing", detail, marked))
         columns = sorted(self._columns.items())
         mixed = [number for number, column in columns if column.kind == "categorical" and column.facts.numbers]
         if mixed:
@@ -157,18 +158,22 @@ class Features:
                 f"Numbers and words are mixed, and all taken as words, in {_listed(told, len(mixed))}. "
                 "If the words mean no value, name them in missing."
             )
-            found.append(FileWarning("mixed_column", detail))
+            found.append(_about("mixed_column", detail, mixed))
         unique = [number for number, column in columns if column.verdict.identifier_like]
         if unique:
             names = _listed(map(source.shown_name, unique), len(unique))
             detail = f"Every cell differs from all others in {names}: an identifier says nothing of other rows."
-            found.append(FileWarning("identifier_like", detail))
+            found.append(_about("identifier_like", detail, unique))
         return found
 
     def _mixture(self, number: int) -> str:
         facts = self._columns[number].facts
         example = f", the others words such as {excerpt(facts.example)}" if facts.example else ""
         return f"{facts.numbers} of {plural(facts.present, 'cell')} are numbers{example}"
+
+
+def _about(code: str, detail: str, numbers: Sequence[int]) -> FileWarning:
+    return FileWarning(code, detail, tuple(numbers[:LISTED_COLUMNS]), len(numbers))
 
 
 def _spellings(marks: Counter[str]) -> str:

@@ -6,11 +6,12 @@ first value says; where it has none (null, or no such key) it is missing. pyarro
 refuses, Python's own reader has a closer look. Blank lines are skipped.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.json
@@ -37,15 +38,20 @@ from app.tabular.types import Array
 __all__ = ["read_ndjson"]
 
 TYPES = {"number": pa.float64(), "boolean": pa.bool_(), "string": pa.string()}
+NUMBER_BYTES = 8
+FEWER_KEYS = "leave out keys that few lines have, or send sparse rows as libsvm"
+
+_decode_keys = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode_lines
 
 
 def read_ndjson(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
     with path.open("rb") as file:
         start = skip_byte_order_mark(file.read(4))
     layout = _find_layout(path, start, options)
+    admit = partial(_admit, layout=layout, ceiling=ceiling, file_bytes=path.stat().st_size)
     at_once = True
     while True:
-        if _walk(path, start, layout, collector, at_once):
+        if _walk(path, start, layout, collector, admit, at_once):
             if collector.features.settled():
                 break
         else:
@@ -80,7 +86,14 @@ def _find_layout(path: Path, start: int, options: ReadOptions) -> Layout:
     raise InvalidFile([FileError(None, None, "empty_file", "The file has no text in it.")])
 
 
-def _walk(path: Path, start: int, layout: Layout, collector: Collector, at_once: bool) -> bool:
+def _admit(n_rows: int, layout: Layout, ceiling: Ceiling, file_bytes: int) -> None:
+    """Raise TooLarge if rows have far more cells than the file has bytes: a line need not name missing values."""
+    ceiling.check(n_rows * len(layout.roles.features) * NUMBER_BYTES, file_bytes, FEWER_KEYS)
+
+
+def _walk(
+    path: Path, start: int, layout: Layout, collector: Collector, admit: Callable[[int], None], at_once: bool
+) -> bool:
     """Convert the whole file; False if features turned out to be no numbers that were taken for such.
 
     Rows behind that, or behind the first fault, are only looked at; `at_once`: not even that.
@@ -88,7 +101,7 @@ def _walk(path: Path, start: int, layout: Layout, collector: Collector, at_once:
     faults = ErrorLog()
     as_thought = True
     lines = LineCounter(path, start)
-    convert = partial(_convert_piece, layout=layout)
+    convert = partial(_convert_piece, layout=layout, admit=admit)
     for piece, block in map_in_order(convert, pieces(path, start, find_line_end, piece_bytes(layout.line_bytes))):
         if block is None:
             seen = read_lines(piece.text, lines.line_at(piece.first), layout)
@@ -100,6 +113,7 @@ def _walk(path: Path, start: int, layout: Layout, collector: Collector, at_once:
                 break
         if block is not None and as_thought and not faults:
             _note_numbers(block, layout)
+            admit(collector.n_rows + len(block.X))
             collector.add(block)
     if as_thought:
         faults.raise_if_any()
@@ -113,10 +127,11 @@ def _note_numbers(block: Block, layout: Layout) -> None:
             layout.learn({j: "number"})
 
 
-def _convert_piece(piece: Piece, layout: Layout) -> tuple[Piece, Block | None]:
+def _convert_piece(piece: Piece, layout: Layout, admit: Callable[[int], None]) -> tuple[Piece, Block | None]:
     """By pyarrow: fast; None where it refuses, or where the lines are not plain."""
     n_lines = _count_objects(piece.text)
-    if n_lines == 0:
+    admit(n_lines or sum(1 for line in piece.text.split(b"\n") if line.strip(BLANK)))
+    if n_lines == 0 or not _has_known_keys(piece.text, layout):
         return piece, None
     names, roles, types = layout.names, layout.roles, layout.types  # what is learnt meanwhile must not change it
     try:
@@ -129,7 +144,7 @@ def _convert_piece(piece: Piece, layout: Layout) -> tuple[Piece, Block | None]:
             column.validate(full=True)
     except pa.ArrowInvalid:
         return piece, None
-    if any(columns[j].null_count for j in layout.used if j not in roles.features):
+    if any(columns[j].null_count for j in (roles.target, roles.weight, roles.group) if j is not None):
         return piece, None
     X = np.zeros((n_lines, len(roles.features)))
     for k, j in enumerate(roles.features):
@@ -161,6 +176,17 @@ def _count_objects(text: bytes) -> int:
     return len(lines) if all(line.startswith(b"{") and line.endswith(b"}") for line in lines) else 0
 
 
+def _has_known_keys(text: bytes, layout: Layout) -> bool:
+    """Whether no line has a key that the first one lacks. Asked only where columns are ignored, see `_parse`."""
+    if len(layout.used) == len(layout.names):
+        return True
+    known = set(layout.names)
+    try:
+        return all(row.keys() <= known for row in _decode_keys(text))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
 def _parse(piece: Piece, layout: Layout, types: Mapping[int, Type]) -> Any:
     roles = layout.roles
     fields = {j: TYPES[types.get(j, "number")] for j in layout.used}
@@ -168,8 +194,8 @@ def _parse(piece: Piece, layout: Layout, types: Mapping[int, Type]) -> Any:
     if roles.group is not None:
         fields[roles.group] = pa.string() if layout.has_word_groups else pa.int64()
     schema = pa.schema([(layout.names[j], kind) for j, kind in fields.items()])
-    # Columns that are ignored are read as whatever they are, so that a key that is not known is still found.
-    others = "error" if len(fields) == len(layout.names) else "infer"
+    # pyarrow must not infer what ignored columns hold: each key that is not known would be a column of all rows.
+    others = "error" if len(fields) == len(layout.names) else "ignore"
     return pyarrow.json.read_json(
         pa.BufferReader(piece.text),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(piece.text) + 1),

@@ -30,16 +30,15 @@ BLOCK_ROWS = 1 << 16
 
 
 def read_npz(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
-    with open_members(path, options.ignore, ceiling) as members:
-        is_sparse = "indptr" in members
-        _check_names(set(members), SPARSE if is_sparse else DENSE)
+    with open_members(path, frozenset(options.ignore), ceiling, _check_names) as members:
         others = _Others(members)
-        if is_sparse:
+        if "indptr" in members:
             return _SparseReader(members, others, collector).read()
         return _read_dense(members["X"], others, collector)
 
 
-def _check_names(found: set[str], needed: set[str]) -> None:
+def _check_names(found: set[str]) -> None:
+    needed = SPARSE if "indptr" in found else DENSE
     what = "X and y, or data, indices, indptr, shape and y; weight and group may come with them"
     if missing := sorted(needed - found):
         raise refuse("missing_array", f"There is no array {excerpt(missing[0])} in the archive; it needs {what}.")

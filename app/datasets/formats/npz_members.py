@@ -10,7 +10,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -96,19 +96,24 @@ class Member:
 
 
 @contextmanager
-def open_members(path: Path, ignore: tuple[str, ...], ceiling: Ceiling) -> Iterator[dict[str, Member]]:
-    """The arrays of an archive by their names, except for those to ignore."""
+def open_members(
+    path: Path, ignore: frozenset[str], ceiling: Ceiling, check_names: Callable[[set[str]], None]
+) -> Iterator[dict[str, Member]]:
+    """The arrays of an archive by their names, except for those to ignore. Names are checked before any is opened."""
     with ExitStack() as open_files:
         try:
             archive = open_files.enter_context(zipfile.ZipFile(path))
             ceiling.check(sum(info.file_size for info in archive.infolist()), path.stat().st_size)
-            members: dict[str, Member] = {}
+            infos: dict[str, zipfile.ZipInfo] = {}
             for info in archive.infolist():
                 name = info.filename.removesuffix(".npy")
-                if name in ignore:
-                    continue
-                if name in members:
+                if name in infos:
                     raise refuse("duplicate_name", f"The archive has two arrays named {excerpt(name)}.")
+                if name not in ignore:
+                    infos[name] = info
+            check_names(set(infos))
+            members: dict[str, Member] = {}
+            for name, info in infos.items():
                 stream = open_files.enter_context(archive.open(info))
                 members[name] = member = Member(name, stream, info.file_size)
                 if member.is_fortran and len(member.shape) > 1:

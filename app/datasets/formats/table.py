@@ -91,6 +91,10 @@ class FileWarning:
 
     code: str
     detail: str
+    features: tuple[int, ...] = ()
+    """The first of the features that it is about, from 0."""
+    count: int | None = None
+    """How many features it is about; None: it is about something else."""
 
 
 class InvalidFile(ValueError):

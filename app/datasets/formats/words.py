@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from app.datasets.formats.guess import Facts, Guess, guess
 from app.datasets.formats.table import FileError, InvalidFile
-from app.tabular.cells import NUMBER, is_mark, read_boolean, read_date, truth_pair
+from app.tabular.cells import DECIMAL, is_mark, read_boolean, read_date, truth_pair
 from app.tabular.frame import Kind
 from app.tabular.types import Array
 
@@ -30,7 +30,7 @@ ENTRY_BYTES = 128  # what a level takes in memory beside its text
 CHUNK_BYTES = 8 << 20
 LONGEST_MARK = 15
 NOT_FINITE = r"[ \t]*(?i:[+-]?inf|[+-]?infinity|[+-]nan)[ \t]*"  # without a sign "nan" is a mark
-LIKE_NUMBER = f"^(?:{NUMBER.pattern}|{NOT_FINITE})$"
+LIKE_NUMBER = rf"^(?:[ \t]*{DECIMAL}[ \t]*|{NOT_FINITE})$"
 
 
 class WordCells(NamedTuple):

@@ -33,7 +33,7 @@ REMEDIES = {  # of what the readers warn about: how bad it is, and what to do
 
 def examine(files: ArrayFiles, facts: Facts, statistics_sha256: str) -> list[Finding]:
     """Everything that is found, worst first."""
-    figures = BlobStore(files.blob_root).map_array(statistics_sha256)
+    figures = BlobStore(files.blob_root, create=False).map_array(statistics_sha256)
     findings = [*_class_findings(facts), *_column_findings(figures, facts, files.n_features)]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         findings += find_leaks(files, facts, figures)
@@ -112,4 +112,8 @@ def _reader_findings(facts: Facts) -> Iterator[Finding]:
     for warning in facts.warnings:
         if warning["code"] != "one_class":
             severity, remedy = REMEDIES.get(warning["code"], ("warning", "Check that this is what the file means."))
-            yield finding(severity, warning["code"], warning["detail"], remedy)
+            places = {}
+            if warning.get("count"):
+                names = [facts.name(number) for number in warning["features"][:LISTED]]
+                places = {"count": warning["count"], "columns": names}
+            yield finding(severity, warning["code"], warning["detail"], remedy, **places)

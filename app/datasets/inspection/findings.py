@@ -21,7 +21,7 @@ class Facts:
 
     classes: list[dict[str, Any]]
     feature_names: list[str] | None
-    warnings: list[dict[str, str]]
+    warnings: list[dict[str, Any]]
     labels_are_text: bool
     kinds: list[str] | None = None
     """Of the features; None: all are numbers."""

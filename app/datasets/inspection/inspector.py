@@ -27,7 +27,7 @@ from app.db import Database
 from app.db.tables import DatasetRow
 from app.errors import invalid_field
 from app.storage import BlobStore
-from app.storage.ownership import own_existing
+from app.storage.ownership import own
 from app.tabular.frame import Column, Frame
 from app.tabular.types import Array
 from app.web.pagination import MAX_PAGE, Page
@@ -130,7 +130,7 @@ class Inspector:
             return dataset, open_columns(self._blobs, dataset, features, first)
 
         dataset, columns = await run_in_threadpool(read)
-        records = self._blobs.map_array(await self._statistics_blob(dataset))
+        records = await run_in_threadpool(self._blobs.map_array, await self._statistics_blob(dataset))
         figures = Figures(records, first, columns, dataset.n_rows, dataset.n_features)
         return await run_in_threadpool(figures.page, limit)
 
@@ -143,7 +143,7 @@ class Inspector:
 
     async def _statistics_blob(self, dataset: DatasetRow) -> str:
         stored = dataset.statistics
-        if stored is not None and statistics.is_current(self._blobs.map_array(stored)):
+        if stored is not None and statistics.is_current(await run_in_threadpool(self._blobs.map_array, stored)):
             return stored
         return await self._once(("statistics", dataset.id), lambda: self._compute_statistics(dataset))
 
@@ -163,7 +163,7 @@ class Inspector:
         def keep() -> None:
             with self._database.write() as session:
                 if repository.set_statistics(session, dataset.id, dataset.statistics, sha256):
-                    own_existing(session, self._blobs, dataset.id, {sha256: size})
+                    own(session, self._blobs, dataset.id, {sha256: size})
 
         await WRITES.run(keep)
         return sha256

@@ -77,7 +77,7 @@ def compute(files: ArrayFiles) -> tuple[str, int]:
             _describe_dense(files, figures)
         deviations = np.sqrt(figures["std"] / figures["count"])
         figures["std"] = np.where(np.isnan(figures["mean"]), np.nan, deviations)
-    blobs = BlobStore(files.blob_root)
+    blobs = BlobStore(files.blob_root, create=False)
     if files.sparse:
         figures = figures[figures["zeros"] < files.n_rows]
     most_bytes = max(MOST_BYTES, MOST_RATIO * sum(blobs.size(sha256) for sha256 in set(files.arrays.values())))

@@ -37,13 +37,13 @@ class ArrayFiles:
 
     def map(self, name: str) -> Array | None:
         sha256 = self.arrays.get(name)
-        return None if sha256 is None else BlobStore(self.blob_root).map_array(sha256)
+        return None if sha256 is None else BlobStore(self.blob_root, create=False).map_array(sha256)
 
     def strings(self, name: str) -> Strings | None:
         """The levels (`levels.J`) or the texts (`text.J`) of feature J, if it has any."""
         if f"{name}.offsets" not in self.arrays:
             return None
-        blobs = BlobStore(self.blob_root)
+        blobs = BlobStore(self.blob_root, create=False)
         read = blobs.load_array if name.startswith("levels.") else blobs.map_array
         return Strings.stored(*(read(self.arrays[f"{name}.{part}"]) for part in ("bytes", "offsets")))
 

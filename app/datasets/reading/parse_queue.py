@@ -1,18 +1,22 @@
 """Reading received files: beside the request while it waits, in the background after that, by whoever is alive.
 
 A dataset that is `processing` belongs to one API process by lease and attempt. The caretaker of that
-process renews the lease; the caretaker of any process takes over a dataset whose lease has run out.
+process renews the lease; the caretaker of any process takes over a dataset whose lease has run out. A process never
+takes over what it reads itself: after a pause longer than the lease its own readers are alive. Nor does it take over
+anything in the first round after such a pause, so that other processes that were paused with it can renew theirs.
+
+While the storage fails, a file that was acknowledged is read again and again, with back-off: it is not invalid.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 
 from anyio import to_thread
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
@@ -23,14 +27,18 @@ from app.datasets.reading.parser_pool import ParserPool
 from app.datasets.repository import Claim, any_silent, claim_silent, extend_leases
 from app.datasets.service import MAX_ATTEMPTS, OnInsert, Received
 from app.db import Database
+from app.db.outages import DATABASE_ERRORS
 from app.db.tables import DatasetRow
-from app.errors import AppError, StorageFull, Unavailable, is_disk_full
+from app.errors import AppError, StorageFull, Unavailable, is_disk_full, is_passing
 from app.storage import BlobStore
 from app.storage.ownership import BlobsGone, reclaim
 from app.web.long_poll import wait_for
 from app.web.thread_rooms import FILES, WRITES
 
 log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+"""Between two tries to read a file while the storage fails. Longer: less load on it, and a later end."""
 
 GONE = "Files that this one shares were deleted at this moment; send it again."
 
@@ -53,6 +61,8 @@ class ParseQueue:
         self._reading: dict[Claim, asyncio.Task[None]] = {}
         self._discarded: set[asyncio.Task[Parsed]] = set()
         self._stopping = False
+        self._take_over_from = 0.0
+        """One lease after the database was last away: until then its readers may be alive and not have renewed."""
 
     async def create(
         self, file: Path, received: Received, wait_seconds: float, on_insert: OnInsert = _nothing_more
@@ -62,6 +72,7 @@ class ParseQueue:
         When this returns or raises, the caller may delete its file: what is read is the blob that it became.
         """
         if known := await run_in_threadpool(service.find_known, self._database, received):
+            await self._repair(file, received, known)
             return known, True
         await FILES.run(self._blobs.adopt, file, received.sha256)
         reading = asyncio.create_task(self._read(received))
@@ -79,20 +90,35 @@ class ParseQueue:
             if not in_background:
                 self._discard(reading)
         if in_background:
-            self._finish_later(Claim(dataset.id, dataset.attempt), reading)
+            self._finish_later(Claim(dataset.id, dataset.attempt), received, reading)
         return dataset, was_known
+
+    async def _repair(self, file: Path, received: Received, known: DatasetRow) -> None:
+        """Sending a file again replaces what is damaged of its dataset; whole files are only read."""
+        dataset, damaged = await FILES.run(service.damaged_files, self._database, self._blobs, known.id)
+        if received.sha256 in damaged:
+            await FILES.run(self._blobs.adopt, file, received.sha256)
+        if damaged - {received.sha256}:
+            log.warning("%s: %d damaged file(s), reading it again", known.id, len(damaged))
+            parsed = await self._read(received)
+            await WRITES.run(service.settle_repaired, self._database, self._blobs, dataset, parsed)
 
     async def take_care(self, *upkeep: Upkeep) -> None:
         """Until cancelled: renew our leases, take over what silent processes left, and keep the house in order."""
-        duties: tuple[Upkeep, ...] = (self._renew, partial(service.forget_expired, self._database), *upkeep)
+        duties: tuple[Upkeep, ...] = (partial(service.forget_expired, self._database), *upkeep)
+        last_round = time.time()
         while True:
+            was_paused = time.time() - last_round > self._settings.lease_seconds
+            last_round = time.time()
             try:
-                for claim in await WRITES.run(self._take_over):
+                await WRITES.run(self._renew)  # first our own leases: no one takes over what is being read here
+                for claim in [] if was_paused else await WRITES.run(self._take_over):
                     await self._read_again(claim)
                 for duty in duties:
                     await WRITES.run(duty)
-            except DBAPIError as error:
-                log.warning("the database does not answer: %s", error.orig)
+            except DATABASE_ERRORS as error:
+                log.warning("the upkeep of datasets waits: %s", error)
+                self._take_over_from = time.monotonic() + self._settings.lease_seconds
             except OSError as error:
                 log.warning("the storage does not answer: %s", error)
             await asyncio.sleep(self._settings.heartbeat_seconds)
@@ -108,8 +134,10 @@ class ParseQueue:
             await WRITES.run(service.release, self._database, claims)
 
     async def _read(self, received: Received) -> Parsed:
-        path = self._blobs.path(received.sha256)
-        ingest = partial(self._parser_pool.ingest, path, received.file_format, received.options)
+        def ingest() -> Parsed:
+            path = self._blobs.path(received.sha256)
+            return self._parser_pool.ingest(path, received.file_format, received.options)
+
         return await to_thread.run_sync(ingest, limiter=self._parser_pool.limiter)
 
     async def _parsed_or_refused(self, reading: asyncio.Task[Parsed], received: Received) -> Parsed:
@@ -129,30 +157,44 @@ class ParseQueue:
         except BlobsGone:
             raise Unavailable(GONE) from None
 
-    def _finish_later(self, claim: Claim, reading: asyncio.Task[Parsed]) -> None:
+    def _finish_later(self, claim: Claim, received: Received, reading: asyncio.Task[Parsed]) -> None:
         async def finish() -> None:
             try:
-                settle = await self._outcome(claim, reading)
-                if settle is not None:
-                    await WRITES.run(settle)
-            except (DBAPIError, OSError, BlobsGone) as error:  # when the lease has run out, somebody tries again
+                await self._finish(claim, received, reading)
+            except (*DATABASE_ERRORS, OSError, BlobsGone) as error:  # when the lease has run out, somebody tries again
                 log.warning("%s could not be finished: %s", claim.dataset_id, error)
             finally:
                 del self._reading[claim]
 
         self._reading[claim] = asyncio.create_task(finish())
 
-    async def _outcome(self, claim: Claim, reading: asyncio.Task[Parsed]) -> Callable[[], None] | None:
-        """What is to be written about a claimed dataset; None: nothing, somebody else will."""
-        try:
-            parsed = await reading
-        except AppError as error:
-            return None if self._stopping else self._invalid(claim, error)
-        except OSError as error:
-            if not is_disk_full(error):
-                raise
-            return self._invalid(claim, StorageFull("The disk was full when the file was read; send it again."))
-        return partial(service.settle_ready, self._database, self._blobs, claim, parsed)
+    async def _finish(self, claim: Claim, received: Received, reading: asyncio.Task[Parsed]) -> None:
+        """Write down what came of reading a claimed dataset. While the storage fails, read it again."""
+        waited, pause = 0.0, FIRST_PAUSE_SECONDS
+        while True:
+            reason: Exception
+            try:
+                parsed = await reading
+                await WRITES.run(service.settle_ready, self._database, self._blobs, claim, parsed)
+                return
+            except AppError as error:
+                if not self._stopping:
+                    await WRITES.run(self._invalid(claim, error))
+                return
+            except BlobsGone as error:
+                reason = error
+            except OSError as error:
+                reason = explained = await FILES.run(self._blobs.explain, error)
+                if self._stopping or not is_passing(explained):
+                    raise
+                if is_disk_full(explained) and waited >= self._settings.storage_patience_seconds:
+                    full = StorageFull("The disk was full when the file was read; send it again.")
+                    await WRITES.run(self._invalid(claim, full))
+                    return
+            log.warning("%s: reading it again in %.0f s: %s", claim.dataset_id, pause, reason)
+            await asyncio.sleep(pause)
+            waited, pause = waited + pause, min(2.0 * pause, LONGEST_PAUSE_SECONDS)
+            reading = asyncio.create_task(self._read(received))
 
     def _invalid(self, claim: Claim, error: AppError) -> Callable[[], None]:
         return partial(service.settle_invalid, self._database, self._blobs, claim, error)
@@ -169,7 +211,7 @@ class ParseQueue:
                 return service.received_again(session, claim)
 
         if received := await run_in_threadpool(look):
-            self._finish_later(claim, asyncio.create_task(self._read(received)))
+            self._finish_later(claim, received, asyncio.create_task(self._read(received)))
 
     def _renew(self) -> None:
         if claims := list(self._reading):
@@ -177,11 +219,14 @@ class ParseQueue:
                 extend_leases(session, claims, self._settings.lease_seconds)
 
     def _take_over(self) -> list[Claim]:
+        if time.monotonic() < self._take_over_from:
+            return []
         with self._database.read() as session:
             if not any_silent(session):  # a look is cheaper than SQLite's write lock
                 return []
         with self._database.write() as session:
-            return claim_silent(session, self._settings.lease_seconds)
+            alive = {claim.dataset_id for claim in list(self._reading)}
+            return claim_silent(session, self._settings.lease_seconds, alive)
 
     def _discard(self, reading: asyncio.Task[Parsed]) -> None:
         """Nobody wants the outcome, but a task that is not held may be collected before its end."""

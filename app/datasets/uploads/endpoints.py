@@ -7,6 +7,7 @@ need (`Upload-Length`, `Upload-Metadata`, `Tus-Resumable`).
 import base64
 import binascii
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from app.datasets.uploads.schemas import Upload
 from app.db.tables import UploadRow
 from app.errors import AppError, Unparsable, UnsupportedMediaType, problems
 from app.names import Name
+from app.storage.blobs import UntrustedBytes
 from app.web.context import Context, InContext, context_of
 from app.web.idempotency import InOnce
 from app.web.thread_rooms import FILES, WRITES, RoomRoute
@@ -72,9 +74,10 @@ async def create_upload(
     labels = label_parameters(request)
 
     def begin() -> Upload:
+        parts, settings = _parts(request), context.settings
+        parts.check()  # before the transaction: it may write
         context.part(UploadBuffers).require_free_space(upload_length or 0)
         with once.write() as session:
-            parts, settings = _parts(request), context.settings
             upload = service.begin(session, parts, settings, kind.format, options, name, labels, upload_length)
             _tell(request, response, upload)
             response.headers["Location"] = f"/v1/uploads/{upload.id}"
@@ -169,16 +172,19 @@ async def _append(context: Context, upload: UploadRow, part: Part, stream: Async
                 if len(buffer) >= buffers.write_bytes:
                     await FILES.run(write, durably=part.offset - part.durable_offset >= SYNC_BYTES)
     finally:
-        await FILES.run(write, durably=True)
+        if part.is_trusted:
+            await FILES.run(write, durably=True)
 
 
 async def _complete(
     request: Request, response: Response, context: Context, upload: UploadRow, part: Part, prefer: str | None
 ) -> Dataset:
-    received = await FILES.run(service.seal, context.database, upload, part)
     parts = _parts(request)
+    async with _only_trusted(context, parts, upload.id):
+        received = await FILES.run(service.seal, context.database, upload, part)
     try:
-        dataset = await create_from(request, response, part.path, received, prefer)
+        async with _only_trusted(context, parts, upload.id):
+            dataset = await create_from(request, response, part.path, received, prefer)
     except AppError as error:
         if error.status < 500:  # it will not become a dataset, however often it is tried
             await WRITES.run(service.abandon, context.database, parts, upload.id)
@@ -186,6 +192,16 @@ async def _complete(
     await WRITES.run(service.complete, context.database, parts, upload.id, dataset.id)
     response.headers["Upload-Complete"] = "?1"
     return dataset
+
+
+@asynccontextmanager
+async def _only_trusted(context: Context, parts: PartFiles, upload_id: str) -> AsyncIterator[None]:
+    """An upload whose file could not be made durable begins again: a second try would believe bytes that are lost."""
+    try:
+        yield
+    except UntrustedBytes:
+        await WRITES.run(service.begin_again, context.database, parts, upload_id)
+        raise
 
 
 def _parts(request: Request) -> PartFiles:

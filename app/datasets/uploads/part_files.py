@@ -4,45 +4,67 @@ A file may be longer than what was acknowledged: a killed process wrote bytes th
 The next writer begins at the acknowledged offset and writes over them.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from app.errors import Locked
+from app.storage.blobs import UntrustedBytes, fsync_folder, make_durable_folder
 
 
 class Part:
-    """An open, locked file that grows from an offset on."""
+    """An open, locked file that grows from an offset on.
 
-    def __init__(self, file: BinaryIO, path: Path, offset: int) -> None:
+    After a write or an fsync that failed nothing more is written, synced or acknowledged: a second fsync may succeed
+    although bytes are lost. The client goes on from the offset that was acknowledged last, and sends the rest again.
+    """
+
+    def __init__(self, file: FileIO, path: Path, offset: int) -> None:
         self._file = file
         self.path = path
         self.offset = offset
         self.durable_offset = offset
-        file.seek(offset)
+        self.is_trusted = True
 
     def write(self, chunk: bytes) -> None:
-        self._file.write(chunk)
-        self.offset += len(chunk)
+        left = memoryview(chunk)
+        with self._trusted():
+            while left:
+                written = os.pwrite(self._file.fileno(), left, self.offset)
+                self.offset += written
+                left = left[written:]
 
     def sync(self) -> int:
         """Make everything that was written durable; returns the offset that may now be acknowledged."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with self._trusted():
+            os.fsync(self._file.fileno())
         self.durable_offset = self.offset
         return self.offset
 
     def seal(self) -> str:
-        """Cut off what was never acknowledged; returns the hash of the rest."""
-        self._file.truncate(self.offset)
+        """Cut off what was never acknowledged; returns the hash of the rest. Raises UntrustedBytes."""
+        with self._trusted():
+            self._file.truncate(self.offset)
         self.sync()
         with self.path.open("rb") as whole:
             return hashlib.file_digest(whole, "sha256").hexdigest()
+
+    @contextmanager
+    def _trusted(self) -> Iterator[None]:
+        if not self.is_trusted:
+            raise UntrustedBytes(errno.EIO, "an earlier write to this upload failed")
+        try:
+            yield
+        except OSError as error:
+            self.is_trusted = False
+            raise UntrustedBytes(error.errno, error.strerror) from error
 
     def close(self) -> None:
         self._file.close()  # which unlocks it
@@ -57,27 +79,40 @@ class Part:
 
 
 class PartFiles:
-    """A folder of them, `uploads/up_…`, on the file system of the blobs."""
+    """A folder of them, `uploads/up_…`, on the file system of the blobs.
 
-    def __init__(self, root: Path) -> None:
+    `check` raises OSError where the folder is not in the store that the database knows (app/storage/identity.py).
+    """
+
+    def __init__(self, root: Path, check: Callable[[], None] = lambda: None) -> None:
         self._root = root / "uploads"
-        self._root.mkdir(parents=True, exist_ok=True)
+        self.check = check
+        self._folder_is_durable = False
 
     def path(self, upload_id: str) -> Path:
         return self._root / upload_id
 
     def create(self, upload_id: str) -> None:
         """Make the empty file, durably: an upload whose row exists has one."""
+        self.check()
+        if not self._folder_is_durable:
+            make_durable_folder(self._root)
+            fsync_folder(self._root.parent)  # whoever made it may have failed to
+            self._folder_is_durable = True
         self.path(upload_id).touch(exist_ok=False)
-        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        fsync_folder(self._root)
 
-    def lock(self, upload_id: str) -> BinaryIO:
+    def replace(self, upload_id: str) -> None:
+        """Put an empty file, another one, in the place of one whose bytes are not to be trusted."""
+        draft = self.path(f"{upload_id}.new")
+        draft.touch()
+        draft.replace(self.path(upload_id))
+        fsync_folder(self._root)
+
+    def lock(self, upload_id: str) -> FileIO:
         """Open a file for writing, alone. Raises FileNotFoundError if the upload is gone."""
-        file = self.path(upload_id).open("r+b")
+        self.check()
+        file = self.path(upload_id).open("r+b", buffering=0)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -89,6 +124,8 @@ class PartFiles:
         self.path(upload_id).unlink(missing_ok=True)
 
     def older_than(self, seconds: float) -> Iterator[str]:
+        if not self._root.exists():
+            return
         for file in self._root.iterdir():
             try:
                 if time.time() - file.stat().st_mtime >= seconds:

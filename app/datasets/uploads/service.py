@@ -115,6 +115,13 @@ def seal(database: Database, upload: UploadRow, part: Part) -> Received:
     return Received(sha256, part.offset, upload.format, options, upload.name, upload.labels)
 
 
+def begin_again(database: Database, parts: PartFiles, upload_id: str) -> None:
+    """Forget all bytes of an upload whose file can no longer be trusted: the client sends it again, from the start."""
+    with database.write() as session:
+        repository.change(session, upload_id, received=0)
+    parts.replace(upload_id)
+
+
 def complete(database: Database, parts: PartFiles, upload_id: str, dataset_id: str) -> None:
     """Remember what an upload became, for a client that did not get the answer."""
     with database.write() as session:
@@ -131,6 +138,7 @@ def abandon(database: Database, parts: PartFiles, upload_id: str) -> None:
 
 def forget_idle(database: Database, parts: PartFiles, settings: Settings) -> None:
     """Delete uploads that nobody goes on with, and files that a killed process left without a row."""
+    parts.check()  # the files of another database's uploads have no row here
     with database.read() as session:
         idle = repository.idle(session, settings.upload_idle_seconds)
     for upload_id in idle:

@@ -1,4 +1,4 @@
-"""The job type `predict`: every row of a dataset predicted into a file; and the files that such jobs have written."""
+"""The job type `predict`: every row of a dataset predicted into a file; and the files that jobs have written."""
 
 from typing import Annotated, Literal, NamedTuple
 
@@ -52,14 +52,14 @@ def target_name(dataset: DatasetRow) -> str | None:
 
 
 def file_of(session: Session, job: JobRow, which: Which) -> OutputFile:
-    """A file that a batch prediction has written."""
+    """A file that a batch prediction has written, or a verification that was asked for the rows."""
     _check_has_files(job)
     stored = (job.result or {}).get(which)
     if stored is None:
         raise Conflict("Every row was predicted: there is no file of errors.", code="no_errors")
     if not ownership.sizes(session, job.id):
         raise Conflict("The files of this job were deleted.", code="output_deleted")
-    format = job.spec["format"] if which == "output" else "ndjson"
+    format = "ndjson" if which == "errors" else job.spec.get("format", "npz")  # rows are always npz
     return OutputFile(stored["sha256"], format, f"{job.id}-{which}.{format}")
 
 
@@ -70,8 +70,9 @@ def delete_files(session: Session, job: JobRow) -> list[str]:
 
 
 def _check_has_files(job: JobRow) -> None:
-    if job.type != "predict" or job.status != JobStatus.SUCCEEDED:
-        raise Conflict("Only a batch prediction that has succeeded has files.", code="no_output")
+    if job.status != JobStatus.SUCCEEDED or not (job.result or {}).get("output"):
+        detail = "Only a batch prediction that has succeeded has files, and a verification with `rows`."
+        raise Conflict(detail, code="no_output")
 
 
 JOB_TYPE = on_model(PredictRequest, _plan, result_fields="rows, predicted, failed, columns, output, errors")

@@ -20,6 +20,11 @@ class VerifyOptions(JobOptions):
     """How a model is verified."""
 
     dataset_id: Text | None = Field(None, description="where the rows are now; null: the dataset it was trained on")
+    rows: bool = Field(
+        False,
+        description="whether to write the training rows as the solver saw them, for the program of format=verifier; "
+        "`GET /v1/jobs/{id}/output` sends the file (npz)",
+    )
 
 
 class VerifyRequest(OnModel, VerifyOptions):
@@ -54,5 +59,5 @@ def _dataset(session: Session, request: VerifyRequest, model: ModelRow) -> Datas
 JOB_TYPE = on_model(
     VerifyRequest,
     _plan,
-    result_fields="primal, dual_bound, gap, relative_gap, bound_from, matches, differences, claimed",
+    result_fields="primal, dual_bound, gap, relative_gap, per_class, bound_from, matches, differences, claimed, output",
 )

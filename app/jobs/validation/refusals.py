@@ -1,7 +1,12 @@
 """What makes a job impossible, in words for the client, whether it is found at once or by the worker."""
 
+import re
+
 import solvers
 from app.datasets.schemas import Label
+
+CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
+"""Where a word begins in the name of a class: `InvalidOptions` has the code `invalid_options`."""
 
 # Where the solvers' names of arguments differ from the request's; what is wrong with the data is said of the dataset.
 FIELD_OF_ARGUMENT = {
@@ -18,11 +23,12 @@ PART_OF_DATASET = {
 }
 
 
-def solver_refusal(error: solvers.SolverError) -> tuple[str, str]:
-    """The field of the request that a solver finds at fault, and what is wrong with it."""
+def solver_refusal(error: solvers.SolverError) -> tuple[str, str, str]:
+    """The field of the request that a solver finds at fault, the code of the refusal, and what is wrong."""
+    code = CAPITAL.sub(r"_\1", type(error).__name__).lower()
     argument, dot, option = error.argument.partition(".")
     field = FIELD_OF_ARGUMENT.get(argument, argument) + dot + option
-    return field, PART_OF_DATASET.get(argument, "") + error.message
+    return field, code, PART_OF_DATASET.get(argument, "") + error.message
 
 
 def class_misses_folds(label: Label, count: int, folds: int) -> str:

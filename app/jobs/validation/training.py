@@ -63,8 +63,7 @@ def _check_solver(request: TrainingSpec, dataset: DatasetRow, spec: Preprocess |
             **request.solver_arguments(),
         )
     except solvers.SolverError as error:
-        field, detail = solver_refusal(error)
-        raise invalid_field(field, type(error).__name__, detail) from error
+        raise invalid_field(*solver_refusal(error)) from error
 
 
 def _check_class_weight(request: TrainingSpec, dataset: DatasetRow) -> None:

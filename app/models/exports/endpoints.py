@@ -96,7 +96,7 @@ async def import_model(
 
     def register() -> Model:
         with once.write() as session:
-            row = imported.register(session)
+            row = imported.register(session, context.blobs)
             response.headers["Location"] = f"/v1/models/{row.id}"
             return once.answer(show(session, row))
 
@@ -107,9 +107,10 @@ async def import_model(
 
 def _export(context: Context, ref: str, format_name: str, output: str | None) -> Export:
     with context.database.read() as session:
-        found = service.locate(session, ref)
+        found = service.resolve(session, ref)
+    proof = None if found.proof is None else context.blobs.path(found.proof)
     try:
         stored = file.read(context.blobs.path(found.blob))
     except FileNotFoundError:
         raise NotFound("The model was purged a moment ago.") from None
-    return export(Subject(found.id, found.name, found.version, stored), format_name, output)
+    return export(Subject(found.id, found.name, found.version, stored, proof), format_name, output)

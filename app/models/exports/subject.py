@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ class Subject:
     name: str
     version: int
     file: ModelFile
+    proof: Path | None = None
+    """Where the weights and the dual point of its certificate are; None: they are not stored."""
 
     @property
     def arrays(self) -> dict[str, Array]:

@@ -12,7 +12,7 @@ from app.predictions.model_request import HEADER_LENGTH
 from app.predictions.open_inference.tensors import InferRequest, Tensor, read_request, write_response
 from app.predictions.outputs import DEFAULT_OUTPUTS
 from app.predictions.response_formats import Reply, plain
-from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, Places, Rows, check_count
+from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, Places, Rows, check_width
 from app.predictions.service import headers_of, score
 from app.tabular.types import Array
 
@@ -23,7 +23,7 @@ OF_A_CERTIFICATE = frozenset({"score_error_bound", "label_certain"})
 
 
 def infer_with(model: ServedModel, body: bytes, header_length: str | None) -> Reply:
-    request = read_request(body, header_length)
+    request = read_request(body, header_length, model.features)
     wanted = _wanted(request, _offered(model.outputs, is_certified=model.is_certified))
     rows = to_rows(request.inputs, model.features)
     scored = score(model, rows)
@@ -40,13 +40,13 @@ def infer_with(model: ServedModel, body: bytes, header_length: str | None) -> Re
 
 
 def rows_in(body: bytes, header_length: str | None, features: Features) -> Rows:
-    return to_rows(read_request(body, header_length).inputs, features)
+    return to_rows(read_request(body, header_length, features).inputs, features)
 
 
 def to_rows(inputs: list[Tensor], features: Features) -> Rows:
     """One input `X` of all features, [rows, features]; or an input for each column, [rows] or [rows, 1]."""
     if len(inputs) == 1 and inputs[0].name == MATRIX and len(inputs[0].shape) == 2:
-        return _matrix(inputs[0])
+        return _matrix(inputs[0], features)
     names = [tensor.name for tensor in inputs]
     if len(set(names)) != len(names):
         raise invalid_field("inputs", "duplicate_input", "an input is there twice")
@@ -59,7 +59,7 @@ def to_rows(inputs: list[Tensor], features: Features) -> Rows:
             raise invalid_field(f"inputs[{number}].shape", "wrong_shape", detail)
         columns[tensor.name] = tensor.values.ravel() if isinstance(tensor.values, np.ndarray) else tensor.values
     n_rows = inputs[0].shape[0] if inputs else 0
-    check_count(n_rows, "inputs")
+    features.admit(n_rows, "inputs")
     return Columns(columns, n_rows, Places("inputs"))
 
 
@@ -97,9 +97,11 @@ def metadata(model: ServedModel, versions: list[str]) -> dict[str, Any]:
     }
 
 
-def _matrix(tensor: Tensor) -> Rows:
+def _matrix(tensor: Tensor, features: Features) -> Rows:
     n_rows, width = tensor.shape
-    check_count(n_rows, MATRIX)
+    if n_rows:
+        check_width(width, features.width, 0, IN_MATRIX)
+    features.admit(n_rows, MATRIX)
     if isinstance(tensor.values, list):
         texts = tensor.values
         return ListRows([texts[first : first + width] for first in range(0, n_rows * width, width or 1)], IN_MATRIX)

@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 
 from app.errors import Unparsable, invalid_field
-from app.predictions.json_rows import decoded
+from app.predictions.json_rows import check_values, decoded
+from app.predictions.model_features import Features
 from app.tabular.array_shapes import is_possible
 from app.tabular.types import Array
 
@@ -82,10 +83,12 @@ _decode = msgspec.json.Decoder(InferBody).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def read_request(body: bytes, header_length: str | None) -> InferRequest:
+def read_request(body: bytes, header_length: str | None, features: Features) -> InferRequest:
     """Raises Unparsable for what is not such a body and Invalid for tensors that cannot be."""
     json_bytes = _json_length(body, header_length)
-    request: InferBody = decoded(_decode, body[:json_bytes] if json_bytes < len(body) else body)
+    document = body[:json_bytes] if json_bytes < len(body) else body
+    check_values(document, features)
+    request: InferBody = decoded(_decode, document)
     inputs, offset = [], json_bytes
     for number, described in enumerate(request.inputs):
         place = f"inputs[{number}]"

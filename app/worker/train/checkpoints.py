@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy.exc import OperationalError
 
 import solvers
+from app.errors import DatabaseUnavailable
 from app.jobs import queue
 from app.jobs.repository import Claim
-from app.storage.ownership import reclaim
+from app.storage.ownership import BlobsGone, reclaim
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 from app.worker.train import checkpoint_file
@@ -108,7 +108,7 @@ class Checkpoints:
         began = time.monotonic()
         try:
             self._write(report, where, notes, model_of)
-        except (OSError, OperationalError) as error:
+        except (OSError, DatabaseUnavailable, BlobsGone) as error:
             log.warning("no checkpoint of %s: %s", self._claim.job_id, error)
         now, limit = time.monotonic(), self._context.checkpoint_seconds
         self._interval = min(2.0 * self._interval, limit)
@@ -133,7 +133,7 @@ class Checkpoints:
         if model_of is not None and (content := self._model_file(report, model_of)):
             new["snapshot"] = self._context.blobs.put(content), len(content)
         with self._context.database.write() as session:
-            replaced = queue.keep(session, self._claim, new)
+            replaced = queue.keep(session, self._claim, new, self._context.blobs)
         reclaim(self._context.database, self._context.blobs, replaced)
 
     def _model_file(self, report: solvers.StepReport, work: Work) -> bytes | None:

@@ -41,7 +41,7 @@ def write_card(
         "strategy": result.strategy,
         "n_features": dataset.n_features,
         "params": {**params, **chosen},
-        "certificate": _certificate(result, classes),
+        "certificate": certificate_of(result.certificate, result.per_class, classes),
         "metrics": _metrics(work, judged, calibrated),
         "curves": None if drawn is None else {"rows": last_part, **drawn},
         "cross_validation": None if validation is None or not work.wants_validation else validation.report,
@@ -83,11 +83,14 @@ def _metrics(work: Work, judged: dict[str, Judged], calibrated: Calibrated | Non
     return figures
 
 
-def _certificate(result: solvers.SolveResult, classes: list[Label]) -> dict[str, Any]:
-    whole = _figures(result.certificate)
-    if result.per_class is None:
+def certificate_of(
+    certificate: solvers.Certificate, per_class: list[solvers.Certificate] | None, classes: list[Label]
+) -> dict[str, Any]:
+    """As the card has it: the figures of the whole, and of each class that was trained on its own."""
+    whole = _figures(certificate)
+    if per_class is None:
         return whole
-    parts = zip(classes, result.per_class, strict=True)
+    parts = zip(classes, per_class, strict=True)
     return {**whole, "per_class": [{"label": label, **_figures(part)} for label, part in parts]}
 
 

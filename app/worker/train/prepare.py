@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from app.datasets.arrays import DatasetArrays
 from app.jobs.schemas import SplitByDataset
 from app.jobs.validation.preprocessing import resolve
@@ -56,6 +58,14 @@ def as_trained(stored: ModelFile, rows: DatasetArrays) -> tuple[DatasetArrays, A
     except PreprocessError as error:
         raise _failure(error, "dataset_id") from error
     return prepared, *pipeline.unfold(stored.coef, stored.intercept)
+
+
+def is_served_from(stored: ModelFile, coef: Any, intercept: Any) -> bool:
+    """Whether a stored model's weights are these ones of the solver, in the units of the columns."""
+    if stored.header.preprocess is None:
+        return np.array_equal(stored.coef, coef) and np.array_equal(stored.intercept, intercept)
+    pipeline = from_document(stored.header.preprocess, stored.extra)
+    return pipeline.is_fold_of(stored.coef, stored.intercept, coef, intercept)
 
 
 def _with_rows(rows: DatasetArrays, X: Any) -> DatasetArrays:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy.exc import OperationalError
 
 import solvers
 from app.db import Database
+from app.errors import DatabaseUnavailable
 from app.jobs import queue
 from app.jobs.repository import Claim
 
@@ -68,8 +68,8 @@ class Progress:
             eta = self._eta(seconds_left)
             with self._database.write() as session:
                 queue.report_progress(session, self._claim, point, self._progress, thinned(self._points), eta)
-        except OperationalError as error:  # watching is not worth the work: the solve goes on
-            log.warning("progress of %s not written: %s", self._claim.job_id, error.orig)
+        except DatabaseUnavailable as error:  # watching is not worth the work: the solve goes on
+            log.warning("progress of %s not written: %s", self._claim.job_id, error)
         self._next_write = time.monotonic() + WRITE_EVERY_SECONDS
 
     def _eta(self, seconds_left: float | None) -> float | None:

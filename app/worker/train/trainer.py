@@ -1,10 +1,9 @@
 """One training after another for one job: the solver is called here and nowhere else.
 
 An attempt that finds a checkpoint goes on from it: trainings that were done are recalled by what was noted of them, and
-the one that was interrupted is resumed. Limits count over all attempts.
+the one that was interrupted is resumed. Limits count over all attempts; compiling kernels does not count.
 """
 
-import time
 from typing import Any
 
 import solvers
@@ -18,6 +17,7 @@ from app.worker.train.load import Work
 from app.worker.train.progress import Progress
 from app.worker.train.solver_arguments import class_weight_of
 from app.worker.worker_context import StopAsked
+from solvers.linalg.clock import solving_time
 
 
 class Trainer:
@@ -78,14 +78,14 @@ class Trainer:
         Raises PermanentFailure or Stopped if there is no result to go on with.
         """
         if self._started is None:
-            self._started = time.monotonic()
+            self._started = solving_time()
         self._model_of, self._held_out = model_of, HeldOut(model_of)
         self._progress.begin(self._number, self._trainings)
         try:
             result = self._solve(rows, start)
         except solvers.SolverError as error:
-            field, message = solver_refusal(error)
-            raise PermanentFailure(type(error).__name__, f"{field}: {message}", field) from error
+            field, code, message = solver_refusal(error)
+            raise PermanentFailure(code, f"{field}: {message}", field) from error
         if (reason := self._stop_reason()) in ("cancel", "lost"):  # whoever can wait, waits for what is nearly there
             raise Stopped(reason)
         if not result.converged and self._work.request.on_limit == "fail" and not self.is_finishing:
@@ -136,8 +136,9 @@ class Trainer:
         return {"training": self._number, "seconds": self._used_seconds(), **self._progress.record()}
 
     def _used_seconds(self) -> float:
+        """Without the time in which kernels were compiled or loaded."""
         assert self._started is not None
-        return self.seconds_before + time.monotonic() - self._started
+        return self.seconds_before + solving_time() - self._started
 
     def _seconds_left(self) -> float | None:
         """Of the job's time."""

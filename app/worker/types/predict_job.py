@@ -12,6 +12,7 @@ from app.models.repository import Location
 from app.predictions.model_cache import ServedModel
 from app.predictions.outputs import DEFAULT_OUTPUTS, Scored, chosen
 from app.storage import ownership
+from app.storage.ownership import Rewrites
 from app.worker.model_subject import Passing, Subject, load_subject
 from app.worker.predict_files import batch_file
 from app.worker.scoring import DatasetScorer
@@ -42,7 +43,9 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
         files = {"output": {"sha256": staged.commit(), "bytes": staged.size}}
         if failed:
             files["errors"] = {"sha256": refused.commit(), "bytes": refused.size}
-    _commit(context, claim, subject, request, files, {"rows": scorer.n_rows, "failed": failed, "columns": outputs})
+        counts = {"rows": scorer.n_rows, "failed": failed, "columns": outputs}
+        rewrites = {staged.sha256: staged.commit, refused.sha256: refused.commit}
+        _commit(context, claim, subject, request, files, counts, rewrites)
 
 
 def _commit(
@@ -52,8 +55,9 @@ def _commit(
     request: PredictRequest,
     files: dict[str, dict[str, Any]],
     counts: dict[str, Any],
+    rewrites: Rewrites,
 ) -> None:
-    """The job owns its files from the transaction that ends it."""
+    """The job owns its files from the transaction that ends it. Equal files of another job may be deleted meanwhile."""
     outcome = {
         "rows": counts["rows"],
         "predicted": counts["rows"] - counts["failed"],
@@ -66,8 +70,8 @@ def _commit(
     }
     with context.database.write() as session:
         queue.succeed(session, claim, subject.model.id, outcome)
-        ownership.lock(session)
-        ownership.own(session, claim.job_id, {one["sha256"]: one["bytes"] for one in files.values()})
+        sizes = {one["sha256"]: one["bytes"] for one in files.values()}
+        ownership.own(session, context.blobs, claim.job_id, sizes, rewrites)
 
 
 WORK = JobWork("predict", run)

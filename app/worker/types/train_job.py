@@ -1,11 +1,14 @@
 """A training job, from its claim to its model: load > validate > train > judge > write > commit."""
 
 import time
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import solvers
 from app.db.engine import current_time
 from app.db.tables import ModelRow
+from app.errors import DatabaseUnavailable
 from app.ids import new_id
 from app.jobs import queue
 from app.jobs.repository import Claim
@@ -14,7 +17,8 @@ from app.models import service as models
 from app.storage.ownership import reclaim
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
-from app.worker.stored_proof import write_proof
+from app.worker.patience import insist
+from app.worker.stored_proof import encode_proof
 from app.worker.train.calibrate import Calibrated, calibrated
 from app.worker.train.checkpoints import Checkpoints
 from app.worker.train.cross_validation import Validation, choose_folds, cross_validate
@@ -45,9 +49,13 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     calibration = _calibration(work, result, validation)
     card = write_card(work, result, validation, calibration, started - trainer.seconds_before)
     content = encode_model(work, result, card, calibration)
-    blob, size = context.blobs.put(content), len(content)
-    proof = write_proof(context.blobs, result)
-    _commit(context, claim, work, result, card, blob, size, proof, progress)
+    proof = encode_proof(result, with_weights=work.pipeline is not None)
+    insist(
+        claim,
+        context.storage_patience_seconds,
+        stop_reason,
+        lambda: _commit(context, claim, work, result, card, content, proof, progress),
+    )
 
 
 def _calibration(work: Work, result: solvers.SolveResult, validation: Validation | None) -> Calibrated | None:
@@ -63,18 +71,19 @@ def _commit(
     work: Work,
     result: solvers.SolveResult,
     card: dict[str, Any],
-    blob: str,
-    size: int,
-    proof: tuple[str, int] | None,
+    content: bytes,
+    proof: bytes | None,
     progress: Progress,
 ) -> None:
-    """The model and the end of the job, in one transaction, only if the claim still holds."""
+    """The files, then the model and the end of the job in one transaction, only if the claim still holds."""
+    blobs = {context.blobs.put(one): one for one in (content, proof) if one is not None}
+    blob, *proof_blob = blobs
     model = ModelRow(
         id=new_id("mdl"),
         name=work.job.model_name,
         job_id=work.job.id,
         blob=blob,
-        proof=None if proof is None else proof[0],
+        proof=proof_blob[0] if proof_blob else None,
         task=result.task,
         solver=result.solver,
         converged=result.converged,
@@ -93,8 +102,11 @@ def _commit(
         figures = progress.final_figures(result, final_error(card["metrics"]))
         unneeded = queue.succeed(session, claim, model.id, outcome, **figures)
         model.created_at = current_time(session)
-        models.register(session, model, size, 0 if proof is None else proof[1])
-    reclaim(context.database, context.blobs, unneeded)
+        # Proofs of equal trainings are equal files: another model's may be purged at this moment.
+        rewrites = {sha256: partial(context.blobs.put, one) for sha256, one in blobs.items()}
+        models.register(session, context.blobs, model, len(content), len(proof or b""), rewrites)
+    with suppress(DatabaseUnavailable):  # the job has ended; the sweep deletes what is not deleted here
+        reclaim(context.database, context.blobs, unneeded)
 
 
 def _starting_weights(context: WorkerContext, work: Work) -> tuple[Array, float | Array] | None:

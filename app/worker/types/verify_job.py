@@ -1,23 +1,34 @@
-"""A verification job: the certificate of a model, recomputed from the stored rows, weights and dual point."""
+"""A verification job: the certificate of a model, recomputed from the stored rows, weights and dual point.
 
-from typing import Any
+On request it also writes the rows as the solver saw them, for the stand-alone verifier (app/models/exports/verifier).
+"""
+
+import zipfile
+from functools import partial
+from typing import IO, Any, cast
+
+import numpy as np
 
 import solvers
-from app.db.tables import JobRow
+from app.datasets.arrays import DatasetArrays
+from app.db.tables import JobRow, ModelRow
 from app.jobs import queue
 from app.jobs.repository import Claim
 from app.jobs.types.train_request import TrainRequest
+from app.jobs.types.verify_request import VerifyRequest
 from app.jobs.validation.refusals import solver_refusal
+from app.jobs.validation.task import CLASS_TASKS
+from app.storage import BlobStore, ownership
+from app.tabular.types import Array
+from app.worker.claimed_certificate import contradictions, is_confirmed
 from app.worker.failures import PermanentFailure, Stopped
 from app.worker.model_subject import Subject, load_subject
-from app.worker.stored_proof import UnusableProof, read_proof
+from app.worker.stored_proof import Proof, UnusableProof, Weights, read_proof
 from app.worker.train.load import Work, load_training
-from app.worker.train.prepare import as_trained
+from app.worker.train.model_card import certificate_of
+from app.worker.train.prepare import as_trained, is_served_from
 from app.worker.train.solver_arguments import definition
 from app.worker.worker_context import JobWork, StopAsked, WorkerContext
-
-TOLERANCE = 1e-9
-"""By how much, beside the claimed primal value, a figure may differ: sums are rounded by the order of their terms."""
 
 STORED, FOUND = "the stored dual point", "a dual point found from the weights"
 
@@ -26,45 +37,61 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     subject = load_subject(context, claim)
     with context.database.read() as session:
         training = session.get(JobRow, subject.model.job_id)
+        card = session.get_one(ModelRow, subject.model.id).card  # what the model's page says; its file has it too
     assert training is not None, "submitted for a model that was trained here"
     request = TrainRequest.model_validate(training.spec).model_copy(update={"dataset_id": subject.dataset.id})
     work = load_training(context.database, context.blobs, training, request)
-    outcome = _verdict(context, subject, work)
+    outcome = _verdict(context, subject, work, card)
     if (reason := stop_reason()) not in (None, "finish"):
         raise Stopped(reason)
     figures = {name: outcome[name] for name in ("primal", "dual_bound", "relative_gap")}
+    write_rows = partial(_write_rows, context.blobs, as_trained(subject.file, work.train)[0], work.task)
+    if VerifyRequest.model_validate(subject.job.spec).rows:
+        outcome["output"] = write_rows()
     with context.database.write() as session:
         queue.succeed(session, claim, subject.model.id, outcome, **figures)
+        if output := outcome.get("output"):
+            # Equal rows of another job may be deleted meanwhile.
+            sizes = {output["sha256"]: output["bytes"]}
+            ownership.own(session, context.blobs, claim.job_id, sizes, {output["sha256"]: write_rows})
 
 
-def _verdict(context: WorkerContext, subject: Subject, work: Work) -> dict[str, Any]:
+def _verdict(context: WorkerContext, subject: Subject, work: Work, card: dict[str, Any]) -> dict[str, Any]:
     model, stored = subject.model, subject.file
-    card = stored.header.card
-    problems = len(stored.header.classes) if card["certificate"].get("per_class") else 1
-    rows, coef, intercept = as_trained(stored, work.train)
-    bounding, notes = None, []
+    rows, *unfolded = as_trained(stored, work.train)
+    weights, notes = Weights(*unfolded), []
+    proof = Proof(None, [])
     if model.proof is None:
         notes.append("no dual point is stored with the model, so the bound is another and may be weaker")
     else:
+        is_one_vs_rest = stored.header.task == "multiclass" and stored.header.strategy == "ovr"
+        problems = len(stored.header.classes) if is_one_vs_rest else 1
         try:
-            bounding = read_proof(context.blobs, model.proof, problems, coef, intercept)
+            proof = read_proof(context.blobs, model.proof, problems, len(rows.y), weights)
         except UnusableProof as error:
             notes.append(f"{error}, so the bound is another and may be weaker")
+    if proof.weights is not None and is_served_from(stored, proof.weights.coef, proof.weights.intercept):
+        weights = proof.weights
+    elif stored.header.preprocess is not None:
+        notes.append("the weights are those of the model file, scaled back: rounding can show as a difference")
     try:
         arguments = definition(work, rows, card["params"])
-        found = solvers.certify(rows.X, rows.y, coef, intercept, bounding, **arguments)
+        found = solvers.certify(rows.X, rows.y, *weights, proof.points or None, **arguments)
     except solvers.SolverError as error:
-        field, message = solver_refusal(error)
+        field, _, message = solver_refusal(error)
         raise PermanentFailure("other_data", f"the model cannot be judged on these rows: {message}", field) from error
-    differences = _differences(card, work, found.certificate, has_proof=bounding is not None)
+    figures = certificate_of(found.certificate, found.per_class, stored.header.classes)
+    differences = _other_sources(subject, work, card)
+    is_converged = model.converged or card["training"]["status"] == solvers.Status.CONVERGED
+    tol = card["params"]["tol"] if is_converged else None
+    differences += contradictions(card["certificate"], figures, has_proof=bool(proof.points), tol=tol)
+    confirmed = is_confirmed(card["certificate"], figures)
+    if not differences and not confirmed:
+        notes.append("nothing contradicts the claimed bound, and the one found here is too weak to confirm it")
     return {
-        "primal": found.certificate.primal,
-        "dual_bound": found.certificate.dual_bound,
-        "gap": found.certificate.gap,
-        "relative_gap": found.certificate.relative_gap,
-        "method": found.certificate.method,
-        "bound_from": FOUND if bounding is None else STORED,
-        "matches": not differences,
+        **figures,
+        "bound_from": STORED if proof.points else FOUND,
+        "matches": False if differences else True if confirmed else None,
         "differences": differences,
         "notes": notes,
         "claimed": card["certificate"],
@@ -73,24 +100,36 @@ def _verdict(context: WorkerContext, subject: Subject, work: Work) -> dict[str, 
     }
 
 
-def _differences(
-    card: dict[str, Any], work: Work, found: solvers.Certificate, *, has_proof: bool
-) -> list[dict[str, Any]]:
-    """What is not as the model's page claims. A bound that had to be found anew is not compared: it is another one."""
-    claimed, lineage = card["certificate"], card["lineage"]
-    compared: list[tuple[str, Any, Any]] = [("dataset.sha256", lineage["sha256"], work.dataset.sha256)]
-    differences = [
-        {"field": field, "claimed": before, "found": now} for field, before, now in compared if before != now
+def _other_sources(subject: Subject, work: Work, card: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was not computed from what the model's page names."""
+    of_file = subject.file.header.card
+    compared = [
+        ("dataset.sha256", card["lineage"]["sha256"], work.dataset.sha256),
+        ("file.certificate", card["certificate"], of_file.get("certificate")),
+        ("file.params", card["params"], of_file.get("params")),
     ]
-    figures: list[tuple[str, Any, Any]] = [("primal", claimed["primal"], found.primal)]
-    if has_proof:
-        figures.append(("dual_bound", claimed["dual_bound"], found.dual_bound))
-    allowed = TOLERANCE * abs(claimed["primal"])
-    for field, before, now in figures:
-        is_same = before is now if before is None or now is None else abs(before - now) <= allowed
-        if not is_same:
-            differences.append({"field": f"certificate.{field}", "claimed": before, "found": now})
-    return differences
+    return [{"field": field, "claimed": before, "found": now} for field, before, now in compared if before != now]
+
+
+def _write_rows(blobs: BlobStore, rows: DatasetArrays, task: str) -> dict[str, Any]:
+    """The blob and its size: X, or data, indices, indptr of CSR; y; weight and group where there are such."""
+    with blobs.stage() as staged:
+        with zipfile.ZipFile(cast("IO[bytes]", staged), "w") as archive:
+            for name, array in _arrays(rows, task).items():
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+        return {"sha256": staged.commit(), "bytes": staged.size}
+
+
+def _arrays(rows: DatasetArrays, task: str) -> dict[str, Array]:
+    X, y = rows.X, rows.y
+    if task in CLASS_TASKS:
+        values, places = np.unique(y, return_inverse=True)
+        y = np.array([rows.label(value) for value in values.tolist()])[places]
+    parts = {name: getattr(X, name) for name in ("data", "indices", "indptr")} if hasattr(X, "indptr") else {"X": X}
+    optional = {"weight": rows.weight, "group": rows.group if task == "ordinal" else None}
+    given = {name: array for name, array in optional.items() if array is not None}
+    return {**parts, "y": y, **given, "prepared": np.ones(1)}
 
 
 WORK = JobWork("verify", run)

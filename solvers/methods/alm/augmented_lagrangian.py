@@ -240,7 +240,7 @@ class AugmentedLagrangian(Method[BinaryProblem]):
         add_product(self.problem, self.penalties, state["mu"], d, product)
         product += self.ridge * d
         curvature, rho_before = float((d * product).sum()), state["rho"]
-        if not curvature > 0.0:  # underflow: there is nothing left to gain
+        if not (curvature > 0.0 and rho_before > 0.0):  # underflow: there is nothing left to gain
             state["products"] = -1
             return
         state["weights"] = state["weights"] + rho_before / curvature * d

@@ -8,7 +8,6 @@ so its objective hardly ever rises, and the next plane is cut at w_c = (1 - lamb
 differ in how they find mu. Scores are linear in w: those of w_b and w_c follow from the ones before and those of w_t.
 """
 
-import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from numba import njit
 
 from solvers.data.rows import read_only
+from solvers.linalg.clock import solving_time
 from solvers.linalg.types import Array, Floats
 from solvers.method import Option, Start
 from solvers.methods.cutting_planes.cutting_planes import CuttingPlanes
@@ -58,9 +58,9 @@ class OptimizedCuttingPlanes(CuttingPlanes):
         if square <= ROUNDING**2 * length:
             return  # the two are one, and what is left between them would only be blown up
         line = self.risk.line(state["scores"], self.scores, square, slope)
-        began = time.perf_counter()
+        began = solving_time()
         mu = self._search(line, state)
-        state["search_seconds"] += time.perf_counter() - began
+        state["search_seconds"] += solving_time() - began
         state["mu"] = mu
         if mu == 0.0:
             state["standstills"] += 1

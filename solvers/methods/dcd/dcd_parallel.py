@@ -13,12 +13,12 @@ the clock tells which way to go on, and now and then the other is tried again. W
 differ in their last digits; with one thread it is `dcd`.
 """
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numba import njit
 
+from solvers.linalg.clock import solving_time
 from solvers.linalg.types import Array
 from solvers.method import Start
 from solvers.methods.dcd.dcd import DualDescent
@@ -62,9 +62,9 @@ class ParallelDualDescent(DualDescent):
         if self.threads == 1 or size * (data.stored_entries / data.n_rows) < ENTRIES:
             return self._run_alone(state, target)
         by_all = self._is_turn_of_all(state)
-        began = time.perf_counter()
+        began = solving_time()
         seen = self._run_together(state, target) if by_all else self._run_alone(state, target)
-        self.row_seconds[by_all] = (time.perf_counter() - began) / max(1, seen[0])
+        self.row_seconds[by_all] = (solving_time() - began) / max(1, seen[0])
         return seen
 
     def _is_turn_of_all(self, state: State) -> bool:

@@ -41,6 +41,7 @@ def test_the_public_names_are_exactly_these():
         "certify",
         "check",
         "estimate",
+        "load_kernels",
         "train",
         "warm_up",
     ]

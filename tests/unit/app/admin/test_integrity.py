@@ -15,6 +15,7 @@ from app.jobs import lease, queue
 from app.models import service as models
 from app.storage import BlobStore, ownership
 from tests.support.builders import (
+    ANY_BLOBS,
     dataset_row,
     migrated_database,
     model_bytes,
@@ -47,7 +48,7 @@ def add_dataset(database: Database, store: BlobStore) -> tuple[str, dict[str, st
     row = dataset_row(sha256=store.put(b"raw"), arrays=arrays)
     with database.write() as session:
         session.add(row)
-        ownership.own(session, row.id, {row.sha256: 3, arrays["X"]: 1, arrays["y"]: 1})
+        ownership.own(session, ANY_BLOBS, row.id, {row.sha256: 3, arrays["X"]: 1, arrays["y"]: 1})
     return row.id, {**arrays, "raw": row.sha256}
 
 
@@ -55,7 +56,7 @@ def add_model(database: Database, blob: str, card: dict[str, object] = CARD) -> 
     (job_id,) = queued_jobs(database, [0])
     row = model_row(job_id, blob=blob, card=card)
     with database.write() as session:
-        models.register(session, row, blob_bytes=1)
+        models.register(session, ANY_BLOBS, row, blob_bytes=1)
     return row
 
 
@@ -85,7 +86,7 @@ def test_a_checkpoint_is_needed_by_its_job(settings: Settings, database: Databas
         claim = lease.claim_next(session, "wrk_test", 60.0)
         assert claim is not None
         blobs = {"checkpoint": (store.put(b"state"), 5), "snapshot": (store.put(b"model"), 5)}
-        queue.keep(session, claim, blobs)
+        queue.keep(session, claim, blobs, ANY_BLOBS)
     assert verify_storage(settings).sound
     store.path(blobs["checkpoint"][0]).unlink()
     assert verify_storage(settings).faults == [f"{job_id}: file {blobs['checkpoint'][0]} is missing or damaged"]
@@ -114,7 +115,7 @@ def test_statistics_belong_to_their_dataset(settings: Settings, database: Databa
     sha256 = store.put(b"statistics")
     with database.write() as session:
         session.get_one(DatasetRow, dataset_id).statistics = sha256
-        ownership.own(session, dataset_id, {sha256: 10})
+        ownership.own(session, ANY_BLOBS, dataset_id, {sha256: 10})
     assert verify_storage(settings).sound
     store.path(sha256).unlink()
     assert verify_storage(settings).faults == [f"{dataset_id}: file {sha256} is missing or damaged"]
@@ -128,7 +129,7 @@ def test_a_dataset_needs_the_files_of_its_state(
         row = dataset_row(status=status, sha256="9" * 64, arrays={})
         session.add(row)
         if status == "processing":
-            ownership.own(session, row.id, {row.sha256: 3})
+            ownership.own(session, ANY_BLOBS, row.id, {row.sha256: 3})
     assert len(verify_storage(settings).faults) == missing
 
 
@@ -138,8 +139,8 @@ def test_whoever_owns_a_file_must_exist_and_so_must_the_file(
     (job_id,) = queued_jobs(database, [0])
     nobody, kept = new_id("job"), store.put(b"a table of predictions")
     with database.write() as session:
-        ownership.own(session, job_id, {kept: 22, "9" * 64: 5})
-        ownership.own(session, nobody, {kept: 22})
+        ownership.own(session, ANY_BLOBS, job_id, {kept: 22, "9" * 64: 5})
+        ownership.own(session, ANY_BLOBS, nobody, {kept: 22})
     faults = verify_storage(settings).faults
     assert faults == [
         f"{job_id}: file {'9' * 64} is missing or damaged",

@@ -4,10 +4,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import OperationalError
 
 from app.db import Database, engine
 from app.db.write_queue import Turns
+from app.errors import DatabaseUnavailable
 from app.jobs import repository
 from tests.support.builders import job_row, migrated_database
 from tests.support.serving import wait_until
@@ -46,7 +46,7 @@ def test_a_turn_that_does_not_come_is_a_database_that_does_not_answer(
 ) -> None:
     monkeypatch.setattr(engine, "LOCK_WAIT_MS", 10)
     with migrated_database(f"sqlite:///{tmp_path / 'test.sqlite3'}") as database:
-        with database.write(), pytest.raises(OperationalError, match="locked"):
+        with database.write(), pytest.raises(DatabaseUnavailable, match="locked"):
             _insert(database)
         _insert(database)
         with pytest.raises(ZeroDivisionError), database.write():

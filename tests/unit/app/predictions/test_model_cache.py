@@ -14,7 +14,7 @@ from app.models import service as models
 from app.predictions import model_cache
 from app.predictions.model_cache import ModelCache
 from app.storage import BlobStore
-from tests.support.builders import migrated_database, model_bytes, model_row, queued_jobs
+from tests.support.builders import ANY_BLOBS, migrated_database, model_bytes, model_row, queued_jobs
 from tests.support.serving import wait_until
 
 MODEL_BYTES = len(model_bytes([0.0]))
@@ -36,7 +36,7 @@ def add(database: Database, blobs: BlobStore, name: str, weight: float) -> str:
     (job_id,) = queued_jobs(database, [0])
     row = model_row(job_id, name=name, blob=blobs.put(model_bytes([weight])))
     with database.write() as session:
-        models.register(session, row, blob_bytes=MODEL_BYTES)
+        models.register(session, ANY_BLOBS, row, blob_bytes=MODEL_BYTES)
     return row.id
 
 
@@ -48,6 +48,12 @@ def test_a_model_is_found_by_id_name_and_version(database: Database, blobs: Blob
     assert (found.name, found.version, found.file.coef.tolist()) == ("a", 2, [2.0])
     with pytest.raises(NotFound):
         ready.find("b")
+
+
+def test_the_ceiling_of_a_request_is_that_of_the_settings(database: Database, blobs: BlobStore) -> None:
+    add(database, blobs, "a", 1.0)
+    ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES, max_predict_bytes=1234)
+    assert ready.find("a").features.most_bytes == 1234
 
 
 def test_a_name_follows_its_newest_version(

@@ -291,8 +291,16 @@ def test_a_row_of_nothing_is_still_a_line_of_csv() -> None:
 
 
 def test_labels_that_need_quotes_and_columns_with_names_survive_a_csv(tmp_path: Path) -> None:
-    model = served_model(tmp_path, [1.0], 0.0, classes=['say "no",\nor', "=yes"], feature_names=["x"])
+    model = served_model(tmp_path, [1.0], 0.0, classes=['say "no",\nor', "yes=1"], feature_names=["x"])
     text = ask(model, [[1], [-1]], "label", "contributions", accept="text/csv").decode()
     found = list(csv.DictReader(io.StringIO(text)))
-    assert [one["label"] for one in found] == ["=yes", 'say "no",\nor']
+    assert [one["label"] for one in found] == ["yes=1", 'say "no",\nor']
     assert [json.loads(one["contributions"]) for one in found] == [{"x": 1.0}, {"x": -1.0}]
+
+
+@pytest.mark.parametrize("label", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "\rx"])
+def test_a_label_that_looks_like_a_formula_is_text_in_csv(label: str) -> None:
+    columns = {"label": [label, "-1", "+2.5e3", "plain", "a=b"], "score": [-1.0, 2.0, 3.0, 4.0, 5.0]}
+    rows = list(csv.DictReader(io.StringIO(response_formats.encode(CSV, {}, columns).decode(), newline="")))
+    assert [row["label"] for row in rows] == ["'" + label, "-1", "+2.5e3", "plain", "a=b"]
+    assert rows[0]["score"] == "-1.0"

@@ -231,14 +231,6 @@ def test_compressed_streams_are_refused_before_they_are_unpacked(named: ServedMo
             predict_with(named, arrow(columns, compression=codec), ARROW, None)
 
 
-def test_an_archive_that_unpacks_to_too_much_is_refused(named: ServedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.predictions import array_rows
-
-    monkeypatch.setattr(array_rows, "MAX_UNPACKED_BYTES", 100)
-    with pytest.raises(PayloadTooLarge):
-        predict_with(named, npz(X=np.array(ROWS)), NPZ, None)
-
-
 def test_numbers_of_any_width_are_taken(plain: ServedModel) -> None:
     expected = json.loads(predict_with(plain, b'{"instances": [[1, 0, 1, 2]]}', JSON, None).content)["predictions"]
     for dtype in ("f4", "f2", "i1", "u8", "i4"):
@@ -257,3 +249,10 @@ def test_a_single_column_is_read(tmp_path: Path) -> None:
     ):
         answered = json.loads(predict_with(model, body, content_type, None).content)["predictions"]
         assert [one["score"] for one in answered] == [2.5, 4.5]
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'"x"', b"[1,2]", b"<row>"])
+def test_another_format_is_not_taken_for_libsvm_labels(named: ServedModel, body: bytes) -> None:
+    with pytest.raises(Invalid) as refused:
+        predict_with(named, body, LIBSVM, None)
+    assert refused.value.code == "bad_line"

@@ -18,7 +18,7 @@ from app.errors import Invalid
 from app.models.file import Header
 from app.predictions.model_cache import ServedModel
 from app.predictions.open_inference.service import infer_with
-from app.predictions.score_error import Certainty
+from app.predictions.score_error import Certainty, RowErrors
 from app.predictions.service import predict_with
 from app.preprocess.fit import fit
 from app.preprocess.norms import row_norms
@@ -79,10 +79,12 @@ def test_scaled_rows_of_any_size_have_lengths() -> None:
 def test_bounds_are_finite_where_they_are_numbers_and_nothing_is_certain_beyond() -> None:
     certainty = Certainty.of(Header(task="binary", classes=[0, 1], n_features=1, feature_names=None, card=CARD))
     assert certainty is not None
-    np.testing.assert_allclose(certainty.bounds(np.array([0.0, 3e200, LARGEST])), [1.0, 3e200, LARGEST], rtol=1e-15)
-    assert certainty.is_label_certain(np.array([3e200, np.inf]), np.array([4e200, LARGEST])).tolist() == [True, False]
+    lengths = RowErrors(np.array([0.0, 3e200, 1e308]), np.zeros(3))
+    np.testing.assert_allclose(certainty.bounds(lengths), [1.0, 3e200, 1e308], rtol=1e-14)
+    rows = RowErrors(np.array([3e200, np.inf, 0.0]), np.array([0.0, 0.0, np.inf]))
+    assert certainty.is_label_certain(rows, np.array([4e200, LARGEST, LARGEST])).tolist() == [True, False, False]
     exact = Certainty(radius=0.0, beta=1.0)
-    assert not exact.is_label_certain(np.array([np.inf]), np.array([1.0])).any()
+    assert not exact.is_label_certain(RowErrors(np.array([np.inf]), np.zeros(1)), np.array([1.0])).any()
 
 
 @pytest.fixture

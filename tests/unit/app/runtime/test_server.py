@@ -1,8 +1,14 @@
 """The server's transport: an answer in one piece, and nothing kept back."""
 
 import asyncio
+import http.client
+import json
+import socket
+
+import pytest
 
 from app.runtime.server import SMALL_BYTES, _WholeAnswers
+from tests.support.serving import Service
 
 
 class Wire(asyncio.Transport):
@@ -74,3 +80,20 @@ def test_nothing_is_written_to_a_connection_that_is_gone() -> None:
         return wire.sent
 
     assert asyncio.run(run()) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "status", "code"),
+    [(b"GET /" + b"a" * 70_000 + b" HTTP/1.1", 414, "url_too_long"), (b"nonsense", 400, "unparsable")],
+)
+def test_what_cannot_be_parsed_is_a_problem_document(
+    sqlite_service: Service, start: bytes, status: int, code: str
+) -> None:
+    with socket.create_connection(("127.0.0.1", sqlite_service.port), timeout=30) as connection:
+        connection.sendall(start + b"\r\nHost: 127.0.0.1\r\n\r\n")
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        problem = json.loads(answer.read())
+    assert (answer.status, problem["status"], problem["code"]) == (status, status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["connection"] == "close"

@@ -1,5 +1,6 @@
 """Blobs are named by their content, are there whole or not at all, and are swept only when nobody needs them."""
 
+import errno
 import hashlib
 import io
 import os
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from app.storage import BlobStore
+from app.storage import BlobStore, blobs
 
 HOUR = 3600.0
 
@@ -56,6 +57,19 @@ def test_a_staged_file_is_hashed_and_counted_over_its_chunks(store: BlobStore) -
     assert store.path(sha256).read_bytes() == b"abcde"
 
 
+class FailingOnce:
+    """A function that fails with EIO at its first call, as the kernel reports a lost write once."""
+
+    def __init__(self, function: Any) -> None:
+        self._function, self._calls = function, 0
+
+    def __call__(self, *arguments: Any) -> Any:
+        self._calls += 1
+        if self._calls == 1:
+            raise OSError(errno.EIO, "made up")
+        return self._function(*arguments)
+
+
 def test_an_abandoned_file_leaves_nothing(store: BlobStore) -> None:
     with store.stage() as staged:
         staged.write(b"half of it")
@@ -78,24 +92,71 @@ def test_the_same_content_twice_is_one_file_with_a_new_grace_period(store: BlobS
     make_old(store.path(sha256), 2 * HOUR)
     assert store.put(b"same") == sha256
     assert files(store) == [store.path(sha256)]
-    assert store.sweep(owned=(), grace_seconds=HOUR) == 0, "its new owner is on the way"
+    assert list(store.untouched(HOUR)) == [], "its new owner is on the way"
     assert store.is_intact(sha256)
 
 
-def test_the_sweep_takes_only_what_is_old_and_nobodys(store: BlobStore) -> None:
-    old_owned, old_unowned, new_unowned = store.put(b"one"), store.put(b"three"), store.put(b"two")
-    make_old(store.path(old_owned), 2 * HOUR)
-    make_old(store.path(old_unowned), 2 * HOUR)
+def test_only_what_is_old_is_swept_from_staging(store: BlobStore) -> None:
     with store.stage() as abandoned, store.stage() as in_use:
         abandoned.write(b"1234567")
         abandoned.flush()
         make_old(abandoned.path, 2 * HOUR)
-        assert store.sweep({old_owned}, HOUR) == len(b"three") + 7
+        assert store.sweep_staging(HOUR) == 7
         assert not abandoned.path.exists()
         assert in_use.path.exists()
-    assert sorted(store) == sorted([old_owned, new_unowned])
-    assert store.sweep({old_owned}, HOUR) == 0
-    assert store.sweep({old_owned}, 0.0) == len(b"two")
+
+
+def test_a_blob_that_is_deleted_before_its_block_ends_is_committed_again(store: BlobStore) -> None:
+    with store.stage() as staged:
+        staged.write(b"wanted")
+        sha256 = staged.commit()
+        assert store.remove(sha256) == 6
+        assert staged.commit() == sha256
+        assert staged.commit() == sha256, "it has its name already"
+    assert store.is_intact(sha256)
+    assert files(store) == [store.path(sha256)]
+
+
+@pytest.mark.parametrize("damage", [b"dama ed!", b"", b"damaged, and longer"])
+def test_writing_a_blob_again_repairs_it(store: BlobStore, damage: bytes) -> None:
+    sha256 = store.put(b"damaged!")
+    store.path(sha256).write_bytes(damage)
+    assert not store.is_intact(sha256)
+    store.put(b"damaged!")
+    assert store.is_intact(sha256)
+    store.path(sha256).write_bytes(damage)
+    received = store.staging / "received"
+    received.write_bytes(b"damaged!")
+    store.adopt(received, sha256)
+    received.unlink()
+    assert store.is_intact(sha256)
+    assert files(store) == [store.path(sha256)]
+
+
+def test_a_file_whose_fsync_failed_is_never_committed(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second fsync may succeed although the bytes are lost."""
+    fail_once = FailingOnce(os.fsync)
+    with store.stage() as staged:
+        staged.write(b"lost")
+        monkeypatch.setattr(os, "fsync", fail_once)
+        with pytest.raises(OSError, match="made up"):
+            staged.commit()
+        with pytest.raises(ValueError, match="closed file"):
+            staged.commit()
+    assert files(store) == []
+
+
+def test_a_folder_whose_parent_was_not_synced_is_synced_by_the_next_write(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, real = [], blobs.fsync_folder
+    fail_once = FailingOnce(real)
+    monkeypatch.setattr(blobs, "fsync_folder", fail_once)
+    with pytest.raises(OSError, match="made up"):
+        store.put(b"first")
+    monkeypatch.setattr(blobs, "fsync_folder", lambda folder: (synced.append(folder), real(folder)))
+    sha256 = store.put(b"first")
+    assert synced == [store.root, store.path(sha256).parent]
 
 
 @pytest.mark.parametrize("position", [0, 1000, 2_000_000])

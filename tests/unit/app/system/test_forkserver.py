@@ -81,3 +81,28 @@ process.join()
 print(process.exitcode, "colorsys" in sys.modules, sp.eye_array(3).sum(), np.linalg.det(np.eye(3)))
 """
     assert said_by(script) == "5 False 3.0 1.0\n"
+
+
+def test_a_forkserver_that_is_busy_ends_with_its_parent() -> None:
+    """It would compile kernels for a minute after its service was stopped."""
+    script = """
+mine, theirs = os.pipe()
+
+def parent():
+    inner = copy_process("inner", lambda: forkserver._run_beside(os.getppid(), "import time; time.sleep(300)"), [])
+    time.sleep(0.5)
+    os.write(theirs, f"{inner} {os.waitpid(inner, os.WNOHANG)[0]}".encode())
+
+end_of(copy_process("outer", parent, [theirs]))
+inner, ended_alone = os.read(mine, 100).decode().split()
+deadline = time.monotonic() + 30
+def runs():
+    try:
+        return open(f"/proc/{inner}/stat").read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+while runs() and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(ended_alone, runs())
+"""
+    assert said_by(script) == "0 False\n"

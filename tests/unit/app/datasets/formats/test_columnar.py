@@ -217,3 +217,36 @@ def test_options_that_do_not_fit(tmp_path: Path, format: Format, options: dict[s
     with pytest.raises(InvalidOption) as caught:
         read_table(tmp_path, format, {"a": [1], "y": [1]}, **options)
     assert caught.value.field == next(iter(options))
+
+
+def test_labels_and_groups_in_a_dictionary_are_those_that_rows_have(tmp_path: Path, format: Format) -> None:
+    labels = pa.DictionaryArray.from_arrays(pa.array([3, 1, 3, 2], pa.int8()), pa.array(["unused", "b", "a", "a"]))
+    groups = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1, 0], pa.int8()), pa.array(["late", "early"]))
+    table = read_table(tmp_path, format, {"x": [1.0, 2.0, 3.0, 4.0], "g": groups, "y": labels}, group="g")
+    assert (table.labels, table.arrays["y"].tolist()) == (["a", "b"], [0, 1, 0, 0])
+    assert table.arrays["group"].tolist() == [0, 1, 0, 1]
+
+
+def test_nulls_of_labels_are_found_wherever_they_are(tmp_path: Path, format: Format) -> None:
+    values = ["a", None] if format == "arrow" else ["a", "b"]  # no Parquet file has a null in its dictionary
+    places = [0, None, 1, 0] if format == "arrow" else [0, None, None, 1]
+    labels = pa.DictionaryArray.from_arrays(pa.array(places, pa.int8()), pa.array(values))
+    with pytest.raises(InvalidFile) as caught:
+        read_table(tmp_path, format, {"x": [1.0, 2.0, 3.0, 4.0], "y": labels})
+    assert [(error.line, error.code) for error in caught.value.errors] == [(2, "missing_value"), (3, "missing_value")]
+
+
+def test_a_long_label_of_many_rows_is_not_written_out(tmp_path: Path, format: Format) -> None:
+    """In full the labels would take 4 GB."""
+    label = pa.array(["x" * 40_000, "y"])
+    labels = pa.DictionaryArray.from_arrays(pa.array(np.arange(200_000) % 2, pa.int32()), label)
+    path = tmp_path / "data"
+    write(path, format, pa.table({"x": np.zeros(200_000), "y": labels}))
+    usual, counted = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(counted)
+    try:
+        table = read(path, format, ReadOptions())
+    finally:
+        pa.set_memory_pool(usual)
+    assert table.labels == ["x" * 40_000, "y"]
+    assert (counted.max_memory() or 0) < 100_000_000

@@ -139,3 +139,11 @@ def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, object], fie
         read_text(tmp_path, "a,b,c,d,e,f\n1,2,3,4,5,6\n", **options)
     assert caught.value.field == field
     assert says in caught.value.detail
+
+
+def test_a_column_without_a_name_is_counted_in_one_way(tmp_path: Path) -> None:
+    """`ignore` counts columns from 0, and places count from 1: the sentence holds one of them."""
+    (error,) = refuse(tmp_path, "a,,b\n1,2,3\n").errors
+    assert error.column == 2
+    assert "ignore=1 (which counts from 0)" in error.detail
+    assert "2" not in error.detail

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.datasets.formats import InvalidFile, InvalidOption, ReadOptions, Table, read
+from app.datasets.formats import InvalidFile, InvalidOption, ReadOptions, Table, TooLarge, read
 from app.tabular.frame import Strings
 
 PLAIN = '{"a": 1, "b": 2.5, "y": "n"}\n{"y": "m", "b": -3e2, "a": 0}\n'
@@ -189,3 +189,18 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("app.datasets.formats.text.PIECE_BYTES", 1 << 12)
     late = refuse(tmp_path, line() + line() + "1" * (1 << 20)).errors[0]
     assert (late.line, late.code) == (3, "line_too_long")
+
+
+def test_a_key_that_is_not_known_is_found_beside_ignored_ones(tmp_path: Path) -> None:
+    text = '{"a": 1, "z": [1], "y": 1}\n{"a": 2, "z": "x", "y": 0}\n'
+    assert read_text(tmp_path, text, ignore=("z",)).arrays["X"].tolist() == [[1], [2]]
+    error = refuse(tmp_path, text + '{"a": 2, "q": 1, "y": 0}\n', ignore=("z",)).errors[0]
+    assert (error.line, error.code) == (3, "unknown_name")
+
+
+def test_lines_that_lack_most_keys_are_refused_where_they_expand_far(tmp_path: Path) -> None:
+    first = json.dumps({**{f"k{j}": 1 for j in range(2000)}, "y": 1}) + "\n"
+    assert read_text(tmp_path, first + '{"y":0}\n' * 100).arrays["X"].shape == (101, 2000)
+    with pytest.raises(TooLarge, match="100 times its size; leave out keys that few lines have"):
+        read_text(tmp_path, first + '{"y":0}\n' * 5000)
+    assert read_text(tmp_path, first + "\n" * 5000).arrays["X"].shape == (1, 2000), "blank lines are no rows"

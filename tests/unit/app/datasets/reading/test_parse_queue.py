@@ -12,23 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 from anyio import CapacityLimiter
+from sqlalchemy import select
 
 from app.config import Settings
 from app.datasets import service
 from app.datasets.formats import ReadOptions
+from app.datasets.reading import parse_queue
 from app.datasets.reading.parse import Parsed
 from app.datasets.reading.parse_queue import ParseQueue
 from app.datasets.repository import claim_silent
-from app.datasets.service import Received
-from app.datasets.uploads import repository as uploads_repository
-from app.datasets.uploads import service as uploads
-from app.datasets.uploads.part_files import Part, PartFiles
+from app.datasets.service import MAX_ATTEMPTS, Received
 from app.db import Database
-from app.db.tables import DatasetRow, UploadRow
+from app.db.tables import DatasetRow
 from app.errors import Invalid, Unavailable
-from app.main import create_app
 from app.storage import BlobStore, ownership
-from tests.support.builders import InProcess, checked_problem, count_rows, migrated_database, temporary_settings
+from tests.support.builders import count_rows, migrated_database, temporary_settings
 from tests.support.serving import wait_until
 
 DESCRIPTION = {
@@ -157,6 +155,7 @@ def test_a_refusal_in_the_background_frees_the_bytes_and_the_fingerprint(
         raise error
 
     async def upload() -> None:
+        house.settings = house.settings.model_copy(update={"storage_patience_seconds": 0.0})
         await house.processor(refuse).create(*house.received(), 0.0)
         ended = await settled(house)
         assert ended.error is not None
@@ -293,33 +292,109 @@ def test_leases_are_renewed_while_a_file_is_read(house: House) -> None:
     run(upload())
 
 
-def test_uploads_that_nobody_goes_on_with_are_forgotten(house: House) -> None:
-    parts = PartFiles(house.settings.data_dir)
-    settings = temporary_settings(house.settings.data_dir, upload_idle_seconds=100.0, sweep_grace_seconds=0.0)
-    with house.database.write() as session:
-        begin = (session, parts, settings, "csv", ReadOptions(), None, {}, None)
-        idle, active = (uploads.begin(*begin) for _ in range(2))  # type: ignore[arg-type]
-    parts.create("up_without_a_row")
-    with house.database.write() as session:
-        session.get_one(UploadRow, idle.id).updated_at = datetime.now(UTC) - timedelta(seconds=200)
-    uploads.forget_idle(house.database, parts, settings)
-    with house.database.read() as session:
-        assert uploads_repository.get(session, idle.id) is None
-        assert uploads_repository.get(session, active.id) is not None
-    assert [file.name for file in (house.settings.data_dir / "uploads").iterdir()] == [active.id]
+def test_a_process_does_not_take_over_what_it_reads_itself(house: House) -> None:
+    """After a pause longer than the lease, again and again: the reader is alive."""
+    go_on, renewed = threading.Event(), threading.Event()
+
+    def wait() -> Parsed:
+        go_on.wait(20)
+        return house.parsed()
+
+    def expire() -> None:
+        with house.database.write() as session:
+            for row in session.scalars(select(DatasetRow)):
+                row.lease_expires_at = datetime.now(UTC) - timedelta(seconds=1)
+
+    async def upload() -> None:
+        processor = house.processor(wait)
+        await processor.create(*house.received(), 0.0)
+        expire()
+        assert processor._take_over() == [], "not even if it comes before the renewal"
+        rounds = 0
+
+        def count() -> None:
+            nonlocal rounds
+            rounds += 1
+            expire()
+            if rounds > MAX_ATTEMPTS + 1:
+                renewed.set()
+
+        caretaker = asyncio.create_task(processor.take_care(count))
+        await asyncio.to_thread(renewed.wait, 20)
+        caretaker.cancel()
+        go_on.set()
+        ended = await settled(house)
+        assert (ended.status, ended.attempt) == ("ready", 1)
+
+    run(upload())
 
 
-def test_a_full_disk_keeps_what_was_acknowledged(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    http = InProcess(create_app(house.settings))
-    location = http.post("/v1/uploads", headers={"Content-Type": "text/csv"}).headers["location"]
-    assert http.request("PATCH", location, content=b"12345", headers={"Upload-Offset": "0"}).status_code == 204
+def test_nothing_is_taken_over_in_the_round_after_a_pause(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other processes that were paused with this one need a moment to renew their leases."""
+    orphan(house, attempt=1)
+    now, taken, processor = [1000.0], [], house.processor(house.parsed)
+    monkeypatch.setattr(parse_queue.time, "time", lambda: now[0])
+    monkeypatch.setattr(processor, "_take_over", lambda: taken.append(now[0]) or [])
 
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "full")
+    async def care() -> None:
+        rounds = 0
 
-    with monkeypatch.context() as full_disk:
-        full_disk.setattr(Part, "write", fail)
-        response = http.request("PATCH", location, content=b"6789", headers={"Upload-Offset": "5"})
-        assert checked_problem(response, 507)["code"] == "storage_full"
-    assert http.request("HEAD", location).headers["upload-offset"] == "5"
-    assert http.request("PATCH", location, content=b"6789", headers={"Upload-Offset": "5"}).status_code == 204
+        def pass_time() -> None:
+            nonlocal rounds
+            rounds += 1
+            now[0] += 1000.0 if rounds == 1 else 1.0
+
+        caretaker = asyncio.create_task(processor.take_care(pass_time))
+        while rounds < 3:
+            await asyncio.sleep(0.01)
+        caretaker.cancel()
+        await asyncio.gather(caretaker, return_exceptions=True)
+
+    run(care())
+    assert taken[:2] == [1000.0, 2001.0], "the round at 2000.0 came after the pause"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.EACCES, errno.ENOTCONN, errno.ENOSPC])
+def test_an_acknowledged_file_is_read_again_when_the_storage_recovers(
+    house: House, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(parse_queue, "FIRST_PAUSE_SECONDS", 0.01)
+    failures = [number] * 5
+
+    def read() -> Parsed:
+        if failures:
+            raise OSError(failures.pop(), "made up")
+        return house.parsed()
+
+    async def upload() -> None:
+        await house.processor(read).create(*house.received(), 0.0)
+        ended = await settled(house)
+        assert (ended.status, ended.attempt) == ("ready", 1)
+
+    run(upload())
+
+
+@pytest.mark.parametrize("victim", ["source", "X"])
+def test_sending_a_file_again_repairs_its_dataset(house: House, victim: str) -> None:
+    processor = house.processor(house.parsed)
+    dataset, _ = run(processor.create(*house.received(), 10.0))
+    damaged = dataset.sha256 if victim == "source" else dataset.arrays[victim]
+    (house.blobs.staging / "received").unlink()  # a second name of the blob, which would be written through
+    house.blobs.path(damaged).write_bytes(b"damaged")
+    again, known = run(processor.create(*house.received(), 10.0))
+    assert (again.id, known) == (dataset.id, True)
+    assert all(house.blobs.is_intact(sha256) for sha256 in house.blobs)
+
+
+def test_a_reader_of_another_version_repairs_a_dataset_with_other_arrays(house: House) -> None:
+    dataset, _ = run(house.processor(house.parsed).create(*house.received(), 10.0))
+    house.blobs.path(dataset.arrays["X"]).unlink()
+
+    def read_differently() -> Parsed:
+        arrays = {"X": house.blobs.put_array(np.zeros((2, 1))), "y": dataset.arrays["y"]}
+        return Parsed(arrays, {sha256: house.blobs.size(sha256) for sha256 in arrays.values()}, dict(DESCRIPTION))
+
+    run(house.processor(read_differently).create(*house.received(), 10.0))
+    row = house.row()
+    assert row.arrays["X"] != dataset.arrays["X"]
+    assert house.owned() == set(house.blobs) == {row.sha256, *row.arrays.values()}

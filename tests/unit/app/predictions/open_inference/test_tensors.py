@@ -173,9 +173,10 @@ def test_a_length_that_is_none_is_unparsable(model: ServedModel, length: str) ->
 def test_texts_are_columns_of_their_own() -> None:
     raw = b"\x02\0\0\0\xc3\xa9\0\0\0\0"
     described = tensor(shape=[2, 1], datatype="BYTES", name="word", parameters={"binary_data_size": len(raw)})
-    rows = to_rows(read_request(*body_of([described], raw)).inputs, Features(1, ("word",)))
+    features = Features(1, ("word",))
+    rows = to_rows(read_request(*body_of([described], raw), features).inputs, features)
     assert isinstance(rows, Columns)
-    assert list(rows.columns["word"]) == ["é", ""]
+    assert rows.columns["word"] == ["é", ""]
 
 
 def test_a_model_says_what_it_takes_and_gives(model: ServedModel) -> None:

@@ -209,7 +209,7 @@ def test_the_seconds_of_all_attempts_count(bench: Bench) -> None:
     spent = header.model_copy(update={"seconds": 1e6})
     blob, size = checkpoint_file.write(bench.blobs, spent, {**state, "run.seconds": 9e5})
     with bench.database.write() as session:
-        ownership.own(session, job_id, {blob: size})
+        ownership.own(session, bench.blobs, job_id, {blob: size})
         session.get_one(JobRow, job_id).checkpoint = blob
     ended = bench.execute(job_id)
     assert ended["status"] == "succeeded"

@@ -82,9 +82,9 @@ def test_counts_are_those_of_looking_at_every_pair(seed):
     assert (counts == expected).all()
     assert beta == violated.sum()
     assert loss == pytest.approx(costs @ np.maximum(0.0, 1.0 - differences), abs=1e-9)
-    level, of_rows, _ = plane_at(problem, np.ones(1), is_cut=True)
-    assert level == beta
-    assert (of_rows == counts).all()
+    plane = plane_at(problem, np.ones(1), is_cut=True)
+    assert plane.level == beta
+    assert (plane.counts == counts).all()
 
 
 def test_counts_with_any_weights_are_right_up_to_rounding():

@@ -1,0 +1,92 @@
+"""`hyperplane verify --repair`: a good copy takes the place of a file that is missing or damaged, where there is one.
+
+A copy is looked for in a backup and among the files of unfinished work (`staging`, `uploads`, `backups`). The arrays of
+a dataset are made again from its own file, and its statistics are computed again when somebody asks. The service may
+run meanwhile: a file is replaced by a rename.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import select, update
+
+from app.config import Settings
+from app.datasets import service as datasets
+from app.datasets.reading.parser_pool import ParserPool
+from app.db import Database
+from app.db.tables import BlobOwnerRow, DatasetRow
+from app.errors import AppError
+from app.storage import BlobStore, ownership
+from app.storage.blobs import hash_file
+from app.storage.identity import StoreAway, open_store
+
+SCRATCH = ("staging", "uploads", "backups")
+BLOCK_BYTES = 1 << 20
+
+
+def repair_storage(settings: Settings, backup: Path | None = None) -> Iterator[str]:
+    """Repair what can be repaired; a line for each file that was."""
+    database = Database(settings.resolved_database_url)
+    blobs = open_store(settings.data_dir, database)
+    try:
+        blobs.check()
+        with database.read() as session:
+            owned = session.execute(select(BlobOwnerRow.sha256, BlobOwnerRow.bytes))
+            sizes = {row.sha256: row.bytes for row in owned}
+            rows = session.scalars(select(DatasetRow).where(DatasetRow.status == "ready")).all()
+        lacking = {sha256: size for sha256, size in sizes.items() if not blobs.is_intact(sha256)}
+        for sha256, size in list(lacking.items()):
+            if source := _copy_of(settings.data_dir, backup, sha256, size):
+                _take(blobs, source, sha256)
+                del lacking[sha256]
+                yield f"file {sha256}: repaired from {source}"
+        for dataset in rows:
+            if dataset.statistics in lacking:
+                _forget_statistics(database, dataset)
+                yield f"{dataset.id}: its statistics are computed again when they are asked for"
+            if lacking.keys() & set(dataset.arrays.values()) and dataset.sha256 not in lacking:
+                yield _read_again(settings, database, blobs, dataset)
+    except StoreAway:
+        return  # `verify` says so
+    finally:
+        database.close()
+
+
+def _copy_of(data_dir: Path, backup: Path | None, sha256: str, size: int) -> Path | None:
+    """A whole copy of a file, under another name."""
+    candidates = [] if backup is None else [backup / "blobs" / sha256[:2] / sha256[2:]]
+    for folder in SCRATCH:
+        candidates += (data_dir / folder).rglob("*")
+    for one in candidates:
+        try:
+            if one.is_file() and one.stat().st_size == size and hash_file(one) == sha256:
+                return one
+        except OSError:
+            continue  # gone since, or as damaged as the other
+    return None
+
+
+def _take(blobs: BlobStore, source: Path, sha256: str) -> None:
+    with blobs.stage() as staged, source.open("rb") as file:
+        shutil.copyfileobj(file, staged, BLOCK_BYTES)
+        if staged.sha256 == sha256:  # it may have changed since it was hashed
+            staged.commit()
+
+
+def _forget_statistics(database: Database, dataset: DatasetRow) -> None:
+    assert dataset.statistics is not None
+    with database.write() as session:
+        session.execute(update(DatasetRow).where(DatasetRow.id == dataset.id).values(statistics=None))
+        ownership.give_up(session, dataset.id, [dataset.statistics])
+
+
+def _read_again(settings: Settings, database: Database, blobs: BlobStore, dataset: DatasetRow) -> str:
+    reader = ParserPool(settings.data_dir, settings.max_upload_bytes)
+    try:
+        options = datasets.options_from(dataset.options)
+        parsed = reader.ingest(blobs.path(dataset.sha256), dataset.format, options)
+    except AppError as error:
+        return f"{dataset.id}: its file cannot be read again: {error.detail}"
+    datasets.settle_repaired(database, blobs, dataset, parsed)
+    return f"{dataset.id}: its arrays were made again from its file"

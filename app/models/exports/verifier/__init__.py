@@ -1,0 +1,1 @@
+"""What is shipped with a model to those who check its certificate themselves."""

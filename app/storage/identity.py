@@ -1,0 +1,139 @@
+"""Which folder is the store of a database: a random id, in the file `store.id` of the folder and in the table `store`.
+
+A volume that is not mounted leaves an empty folder, and a wrong one leaves the files of another database. Both look
+like a store whose files are missing: jobs would fail, uploads would be lost when the volume comes back, and the sweep
+would delete what is not ours. The processes therefore compare the two ids before they read, write or delete a file.
+
+An id is made once, when neither side has one (`hyperplane serve` on a new folder, or after an upgrade). A folder
+without the id that the database knows is never given one, except by `hyperplane accept-store`. A process remembers
+the id: those that use the former store must be stopped before another one is accepted.
+"""
+
+import errno
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app.db import Database
+from app.db.tables import BlobOwnerRow, StoreRow
+from app.storage.blobs import BlobStore, fsync_folder, make_durable_folder, make_folders
+
+FILE_NAME = "store.id"
+ONLY_ROW = 1
+SAMPLED_BLOBS = 20
+"""Owned files to look for in a folder before it gets its first id. More: slower on an empty folder, nothing else."""
+
+
+class StoreAway(OSError):
+    """The folder is not the store that the database knows. It may come back: wait, and try again."""
+
+
+class StoreIdentity:
+    """Compares a folder with what the database knows of its store."""
+
+    def __init__(self, database: Database, root: Path) -> None:
+        self._database = database
+        self._root = root
+        self._expected: str | None = None
+
+    def check(self, establish: bool = True) -> None:
+        """Raise StoreAway unless this is the store of the database. Costs one small read while all is well.
+
+        Where the database knows no store yet, this folder becomes it. That is a write: in a transaction, and for what
+        is only read, `establish` must be false.
+        """
+        found = _read(self._root)
+        if found is not None and found == self._expected:
+            return
+        self._expected = self._known() or (self._establish() if establish else None)
+        if self._expected is None:
+            return
+        found = _read(self._root)
+        if found != self._expected:
+            has = "has no store.id" if found is None else f"is the store {found}"
+            raise _away(
+                f"{self._root} {has}, and the database knows the store {self._expected}. Mount the right volume there, "
+                "or run `hyperplane accept-store` to go on with this folder"
+            )
+
+    def accept(self) -> str:
+        """Make this folder the store of the database, whatever it holds; returns its id."""
+        identity = _read(self._root) or _create(self._root)
+        make_folders(self._root)
+        with self._database.write() as session:
+            row = session.get(StoreRow, ONLY_ROW)
+            if row is None:
+                session.add(StoreRow(number=ONLY_ROW, id=identity))
+            else:
+                row.id = identity
+        self._expected = identity
+        return identity
+
+    def _known(self) -> str | None:
+        with self._database.read() as session:
+            row = session.get(StoreRow, ONLY_ROW)
+        return None if row is None else row.id
+
+    def _establish(self) -> str:
+        """Give database and folder their common id. Raises StoreAway if the folder lacks the database's files."""
+        try:
+            with self._database.write() as session:
+                _refuse_empty(session, self._root)
+                identity = _read(self._root) or _create(self._root)
+                session.add(StoreRow(number=ONLY_ROW, id=identity))
+        except IntegrityError:  # another process did so just now
+            known = self._known()
+            assert known is not None, "the row that was in the way is there"
+            return known
+        return identity
+
+
+def open_store(root: Path, database: Database) -> BlobStore:
+    """The blobs of a database. Nothing is looked at until the first use."""
+    return BlobStore(root, StoreIdentity(database, root).check)
+
+
+def _refuse_empty(session: Session, root: Path) -> None:
+    """A database of an earlier version has files and no id: some of them must be here."""
+    owned = session.scalars(select(BlobOwnerRow.sha256).limit(SAMPLED_BLOBS)).all()
+    if owned and not any((root / "blobs" / one[:2] / one[2:]).exists() for one in owned):
+        raise _away(
+            f"{root} has none of {len(owned)} files that the database names. Mount the right volume there, "
+            "or run `hyperplane accept-store` to go on with this folder"
+        )
+
+
+def _read(root: Path) -> str | None:
+    try:
+        return (root / FILE_NAME).read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _create(root: Path) -> str:
+    """Write a new id, durably, with the folders of a store; returns the id, or the one that came first."""
+    make_durable_folder(root)
+    make_folders(root)
+    draft = root / f"{FILE_NAME}.{secrets.token_hex(8)}"
+    try:
+        with draft.open("w") as file:
+            file.write(f"st_{secrets.token_hex(16)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):  # another process was first
+            os.link(draft, root / FILE_NAME)
+    finally:
+        draft.unlink(missing_ok=True)
+    fsync_folder(root)
+    identity = _read(root)
+    assert identity is not None, "it was written just now"
+    return identity
+
+
+def _away(message: str) -> StoreAway:
+    return StoreAway(errno.ENOTCONN, message)

@@ -1,0 +1,56 @@
+"""SIGTERM and SIGINT as a flag and a pipe: the launcher and the supervisor stop by it.
+
+The handler sets a flag and nothing else. It takes no lock and raises nothing, so a second signal inside it, or one
+inside any other code of the main thread, cannot block the process. The interpreter's own C handler writes the byte that
+ends a sleep (`signal.set_wakeup_fd`).
+"""
+
+import os
+import select
+import signal
+from contextlib import suppress
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+READ_BYTES = 4096
+
+
+class StopSignals:
+    """Made in the main thread; from then on the process ends only when its own code does so."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        """Whether a stop signal has arrived."""
+        self._reading, writing = os.pipe()
+        for fd in (self._reading, writing):
+            os.set_blocking(fd, False)
+            os.set_inheritable(fd, False)
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._note)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+    def fileno(self) -> int:
+        """Becomes readable when a signal arrives; read it with `drain`."""
+        return self._reading
+
+    def drain(self) -> None:
+        """Empty the pipe, so that the next sleep on it is one."""
+        with suppress(BlockingIOError):
+            while os.read(self._reading, READ_BYTES):
+                pass
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until a stop signal arrives, at most for so long; returns whether one has arrived."""
+        if not self.asked:
+            select.select([self], [], [], max(0.0, seconds))
+            self.drain()  # other signals write to it too
+        return self.asked
+
+    def _note(self, _number: int, _frame: object) -> None:
+        self.asked = True
+
+
+def forget_handlers() -> None:
+    """Give a forked copy of the process the usual handlers: those of its origin are none of its business."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,70 @@
+"""The kernels of training processes: which are loaded at the start, and in which order the others are compiled.
+
+A process compiles a kernel that it needs and that is not in numba's cache. `python -m app.worker.kernels all` compiles
+them ahead of use; the supervisor runs it while a slot is idle (app/worker/compile_ahead.py), so that few jobs wait.
+"""
+
+import select
+import sys
+
+import solvers
+from app.preprocess import measure_columns, scaling, text_counts
+from app.system import resources
+from app.worker import dense_sums
+from solvers.engine.auto import CANDIDATES
+from solvers.engine.registry import registered
+from solvers.linalg.clock import NotCompiled, only_cached, watch_compilation
+
+USUAL = ("dcd", "newton", "smooth_newton")
+"""The methods that `auto` mostly takes. With more of them a start takes longer, and first jobs of others are faster.
+Loading these takes 0.7 s, loading all methods 2.0 s (measured once, 2 cores)."""
+OF_EVERY_JOB = (measure_columns.warm, scaling.warm, dense_sums.warm)
+LOWEST_PRIORITY = 19
+"""What a process adds to its niceness, so that it computes only where nothing else does."""
+
+lacking: list[str] = []
+"""What `load_cached` did not find in numba's cache, by name. A process that was forked afterwards has it too."""
+
+
+def load_cached() -> None:
+    """Load what most jobs need from numba's cache; compile nothing."""
+    lacking[:] = solvers.load_kernels(USUAL)
+    for warm in OF_EVERY_JOB:
+        try:
+            with only_cached():
+                warm()
+        except NotCompiled:
+            lacking.append(warm.__module__)
+
+
+def compile_first() -> None:
+    """Compile what jobs need that name no solver."""
+    for warm in OF_EVERY_JOB:
+        warm()
+    solvers.warm_up(CANDIDATES)
+
+
+def compile_rest() -> None:
+    """Compile what only jobs need that name a solver or read texts."""
+    solvers.warm_up([name for name in registered() if name not in CANDIDATES])
+    text_counts.warm()
+
+
+def main(part: str) -> None:
+    """Compile what comes "first", or "all", at the lowest priority; end before the next kernel once nobody wants it."""
+    resources.lower_priority(LOWEST_PRIORITY)
+    resources.offer_as_victim()
+    with watch_compilation(_end_if_unwanted, lambda: None):
+        compile_first()
+        if part == "all":
+            compile_rest()
+
+
+def _end_if_unwanted() -> None:
+    """Standard input becomes readable when the supervisor closes it or dies: nothing is ever written to it."""
+    if select.select([sys.stdin], [], [], 0.0)[0]:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

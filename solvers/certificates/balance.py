@@ -1,0 +1,45 @@
+"""Dual points whose sum is exactly zero, as a bias that is not regularised demands.
+
+A sum that is zero but for rounding proves nothing: the bias is unbounded, and so would be the error. So the numbers are
+rounded down to multiples of one power of two, chosen so that all of them together are at most 2^52 multiples. Sums of
+such numbers are exact in doubles, in any order, and what is too much on one side is taken from it exactly.
+"""
+
+import math
+
+import numpy as np
+
+from solvers.linalg.types import Floats
+
+__all__ = ["balanced", "on_grid"]
+
+
+def on_grid(values: Floats) -> Floats:
+    """The values rounded towards zero to multiples of a power of two, so that every sum of some of them is exact."""
+    total = float(np.abs(values).sum())
+    if not np.isfinite(total):
+        return np.zeros_like(values)  # what is infinite proves nothing
+    # Twice the computed total is above the exact one, whatever its rounding.
+    exponent = max(math.frexp(2.0 * total)[1] - 52, -1074)
+    # In two steps where the power of two itself would overflow.
+    half = exponent // 2
+    scaled = np.trunc(np.ldexp(np.ldexp(values, -half), half - exponent))
+    return np.asarray(np.ldexp(np.ldexp(scaled, exponent - half), half))
+
+
+def balanced(signed: Floats) -> Floats:
+    """The signed numbers, less what the heavier of the two sides has too much: their sum is exactly zero."""
+    up, down = float(np.maximum(signed, 0.0).sum()), -float(np.minimum(signed, 0.0).sum())
+    if up == 0.0 or down == 0.0 or not np.isfinite(up + down):
+        return np.zeros_like(signed)
+    if up != down:
+        heavier = signed > 0.0 if up > down else signed < 0.0
+        signed = np.where(heavier, signed * (min(up, down) / max(up, down)), signed)
+    signed = on_grid(signed)
+    excess = float(signed.sum())  # exact
+    while excess != 0.0:
+        largest = int(np.argmax(signed * np.sign(excess)))
+        taken = math.copysign(min(abs(excess), abs(float(signed[largest]))), excess)
+        signed[largest] -= taken
+        excess -= taken
+    return signed
