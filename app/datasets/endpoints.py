@@ -230,7 +230,8 @@ class NumberedColumn(NamedTuple):
 
 def show(dataset: DatasetRow, columns: list[dict[str, Any]], n_columns: int) -> dict[str, Any]:
     """The dataset as `schemas.Dataset` lists it."""
-    own = {name: getattr(dataset, name) for name in Dataset.model_fields if name in DatasetRow.__mapper__.columns}
+    stored = set(DatasetRow.__mapper__.columns.keys()) - {"columns"}  # which would all be read
+    own = {name: getattr(dataset, name) for name in Dataset.model_fields if name in stored}
     errors = dataset.error["errors"] if dataset.error else []
     return {**own, **_show_summary(dataset), "columns": columns, "n_columns": n_columns, "errors": errors}
 

@@ -30,6 +30,7 @@ def http(tmp_path: Path) -> Iterator[InProcess]:
 def test_what_would_use_the_reserve_is_refused(tmp_path: Path) -> None:
     require_free_space(tmp_path, 0, 1 << 62)
     require_free_space(tmp_path, 1)
+    require_free_space(tmp_path / "unmounted", 1 << 62)  # the store is away: its own check says so
     with pytest.raises(SpaceReserved, match="HYPERPLANE_FREE_SPACE_BYTES"):
         require_free_space(tmp_path, 1 << 62)
     with pytest.raises(SpaceReserved):

@@ -1,6 +1,7 @@
 """Datasets of many columns: what is answered is bounded, and all columns can be paged through."""
 
 import base64
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,4 +91,5 @@ def test_the_database_cuts_out_the_columns(http: InProcess, database: Database, 
         assert http.get(f"/v1/datasets/{dataset_id}{path}").status_code == 200
     assert http.get("/v1/datasets").status_code == 200
     assert any("datasets" in statement for statement in statements)
-    assert not any("datasets.columns AS" in statement for statement in statements)
+    selected = re.compile(r"datasets\.columns(?! AS columns_text)(?:,| )")  # as text it is not parsed here
+    assert [statement for statement in statements if selected.search(statement)] == []

@@ -52,7 +52,7 @@ def test_a_sweep_that_fails_ends_nothing(supervisor: Supervisor, monkeypatch: py
     def fail(*_: Any) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(BlobStore, "sweep", fail)
+    monkeypatch.setattr(BlobStore, "sweep_staging", fail)
     supervisor._with_database(supervisor._delete_unowned)
 
 

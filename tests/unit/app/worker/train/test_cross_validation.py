@@ -148,7 +148,7 @@ def test_what_only_the_rows_can_tell_fails_with_its_reason(bench: Bench) -> None
     )
     equal_in_groups = bench.store(X, group.astype(float), group=group)
     job = bench.run(equal_in_groups, task="ordinal")
-    assert failed(job) == ("InvalidProblem", "dataset_id")
+    assert failed(job) == ("invalid_problem", "dataset_id")
     assert "no two rows of different rank" in job["error"]["message"]
     many_folds = bench.store(X, two, group=np.arange(40) + 100)
     assert bench.run(many_folds, split={"fold_column": "query"})["status"] == "succeeded"
