@@ -76,9 +76,10 @@ async def create_upload(
     def begin() -> Upload:
         parts, settings = _parts(request), context.settings
         parts.check()  # before the transaction: it may write
+        service.check_length(upload_length or 0, settings)  # before the space: a larger disk would not help
         context.part(UploadBuffers).require_free_space(upload_length or 0)
         with once.write() as session:
-            upload = service.begin(session, parts, settings, kind.format, options, name, labels, upload_length)
+            upload = service.begin(session, parts, kind.format, options, name, labels, upload_length)
             _tell(request, response, upload)
             response.headers["Location"] = f"/v1/uploads/{upload.id}"
             return once.answer(Upload.model_validate(service.show(upload, settings)))

@@ -103,7 +103,7 @@ def test_uploads_that_nobody_goes_on_with_are_forgotten(settings: Settings, data
     parts = PartFiles(settings.data_dir)
     impatient = temporary_settings(settings.data_dir, upload_idle_seconds=100.0, sweep_grace_seconds=0.0)
     with database.write() as session:
-        begin = (session, parts, impatient, "csv", ReadOptions(), None, {}, None)
+        begin = (session, parts, "csv", ReadOptions(), None, {}, None)
         idle, active = (uploads.begin(*begin) for _ in range(2))  # type: ignore[arg-type]
     parts.create("up_without_a_row")
     with database.write() as session:
