@@ -48,13 +48,23 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(8.0, gt=0, description="how long a stop waits for running work")
     max_upload_bytes: int = Field(16 * GIB, gt=0)
     body_patience_seconds: float = Field(30.0, gt=0, description="a body that pauses this long is refused")
-    body_bytes_per_second: float = Field(1024.0, gt=0, description="a body that is slower in the long run is refused")
+    body_bytes_per_second: float = Field(1024.0, gt=0, description="a body that is slower for as long is refused")
     upload_idle_seconds: float = Field(86_400.0, gt=0, description="a resumable upload that nobody goes on with ends")
     max_json_bytes: int = Field(64 * MIB, gt=0)
+    max_body_memory_bytes: int = Field(
+        256 * MIB, gt=0, description="bodies in memory at once, of predictions and of all other requests each"
+    )
     max_predict_bytes: int = Field(
         256 * MIB,
         gt=0,
         description="what the rows of one predict request may take as numbers (rows x columns x 8); larger: 413",
+    )
+    max_connections: int = Field(
+        4096, gt=0, description="of one API process, at most half of its open files; idle ones make room for new ones"
+    )
+    header_patience_seconds: float = Field(10.0, gt=0, description="how long the headers of a request may take")
+    free_space_bytes: int = Field(
+        GIB, ge=0, description="disk space that uploads and new jobs leave free; beyond it they are refused with 507"
     )
     max_event_streams: int = Field(500, ge=0, description="clients of one API process that may follow events at once")
     max_webhooks: int = Field(100, ge=0, description="addresses that may be told of all jobs")

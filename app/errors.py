@@ -4,9 +4,11 @@
     ├── Unparsable 400      ├── NotAcceptable 406         ├── BadRange 416
     ├── Unauthorized 401    ├── Conflict 409              ├── Invalid 422
     ├── Forbidden 403       ├── PreconditionFailed 412    ├── Locked 423
-    └── NotFound 404        ├── PayloadTooLarge 413       ├── Unavailable 503
-                            ├── UrlTooLong 414            └── StorageFull 507
-                            └── UnsupportedMediaType 415
+    ├── NotFound 404        ├── PayloadTooLarge 413       ├── Unavailable 503
+    ├── RequestTooSlow 408  ├── UrlTooLong 414            └── StorageFull 507
+    └── HeadersTooLarge 431 └── UnsupportedMediaType 415
+
+408, 414 and 431 of this list are sent before a request is complete.
 
 Answers are RFC 9457 problem documents. They never hold a stack trace or the client's raw input.
 """
@@ -143,6 +145,14 @@ class Locked(AppError):
     status, code = 423, "locked"
 
 
+class RequestTooSlow(AppError):
+    status, code = 408, "head_too_slow"
+
+
+class HeadersTooLarge(AppError):
+    status, code = 431, "headers_too_large"
+
+
 class Unavailable(AppError):
     status, code = 503, "unavailable"
 
@@ -188,6 +198,10 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in every}
 
 
+class SpaceReserved(OSError):
+    """Writing would leave less disk space than must stay free. `strerror` is the detail for the client."""
+
+
 def is_disk_full(error: OSError) -> bool:
     return error.errno in FULL_STORAGE
 
@@ -216,7 +230,8 @@ def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:
         if is_disk_full(error):
-            return _respond(request, StorageFull("The disk is full; nothing was stored."))
+            reserved = error.strerror if isinstance(error, SpaceReserved) else None
+            return _respond(request, StorageFull(reserved or "The disk is full; nothing was stored."))
         if error.errno in FAILING_STORAGE:
             log.warning("the storage fails: %s", error)
             return _respond(request, Unavailable("The storage does not answer; nothing was stored. Try again."))

@@ -8,15 +8,18 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from anyio import to_thread
 from fastapi import Depends, FastAPI
 from fastapi.telemetry import TelemetryConfig
 
 from app import __version__
 from app.config import Settings
 from app.datasets import endpoints as datasets
+from app.datasets import repository as dataset_rows
 from app.datasets.inspection.inspector import Inspector
 from app.datasets.reading.parse_queue import ParseQueue
 from app.datasets.reading.parser_pool import ParserPool
+from app.datasets.reading.receive import UploadBuffers
 from app.datasets.uploads import endpoints as uploads
 from app.datasets.uploads import service as uploads_service
 from app.datasets.uploads.part_files import PartFiles
@@ -25,6 +28,7 @@ from app.errors import Problem, install_handlers
 from app.health import endpoints as health
 from app.jobs import endpoints as jobs
 from app.jobs import model_endpoints, snapshot_endpoints, solver_endpoints
+from app.jobs import repository as job_rows
 from app.jobs.events import EventFeed
 from app.keys.guard import Guard
 from app.models import endpoints as models
@@ -41,6 +45,8 @@ from app.web import idempotency
 from app.web.browser import HeadRequests, add_docs
 from app.web.context import Context, set_context
 from app.web.fast_route import DirectRoutes
+from app.web.long_poll import DoneWatch
+from app.web.thread_rooms import READ_THREADS
 from app.web.validation import known_query_only
 from app.webhooks import endpoints as webhooks
 from app.webhooks.dispatcher import Dispatcher
@@ -56,17 +62,20 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     database = Database(settings.resolved_database_url)
     blobs = open_store(settings.data_dir, database)
-    parser_pool = ParserPool(settings.data_dir, settings.max_upload_bytes)
+    parser_pool = ParserPool(settings.data_dir, settings.max_upload_bytes, reserve_bytes=settings.free_space_bytes)
     parse_queue = ParseQueue(settings, database, blobs, parser_pool)
     parts = PartFiles(settings.data_dir, blobs.check)
     context = Context(settings, database, blobs, readers_warm=lambda: parser_pool.warm)
     inspector, event_feed = Inspector(settings, database, blobs, parser_pool), EventFeed(settings, database)
-    for part in (parse_queue, parts, inspector, event_feed, exports.Conversions()):
+    buffers = UploadBuffers(settings.data_dir, settings.free_space_bytes)
+    watch = DoneWatch(database, {"ds": dataset_rows.unfinished_among, "job": job_rows.unfinished_among})
+    for part in (parse_queue, parts, inspector, event_feed, exports.Conversions(), watch, buffers):
         context.add(part)
     serve_from(context, ModelCache(database, blobs, settings.model_cache_bytes, settings.max_predict_bytes))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = READ_THREADS
         threading.Thread(target=parser_pool.warm_up, daemon=True, name="warm-up").start()
         forget_idle = partial(uploads_service.forget_idle, database, parts, settings)
         forget_keys = partial(idempotency.forget_expired, database)

@@ -66,10 +66,15 @@ def mean_squared_norm(blobs: BlobStore, dataset: DatasetRow) -> float | None:
     return mean if 0.0 < mean < np.inf else None
 
 
-def open_arrays(blobs: BlobStore, dataset: DatasetRow) -> DatasetArrays:
+def open_arrays(
+    blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]] | None = None
+) -> DatasetArrays:
+    """The arrays of a dataset, and its features; or only the first of these, as they are given."""
+    shown = None if features is None else len(features)
     arrays = {
         name: blobs.load_array(sha256) if name.startswith("levels.") else blobs.map_array(sha256)
         for name, sha256 in dataset.arrays.items()
+        if shown is None or "." not in name or int(name.split(".")[1]) < shown
     }
     if dataset.storage == "csr":
         # Of two types of number, scipy would make one by copying: the few starts, not the many columns.
@@ -78,11 +83,22 @@ def open_arrays(blobs: BlobStore, dataset: DatasetRow) -> DatasetArrays:
         matrix: Any = sp.csr_array(parts, shape=(dataset.n_rows, dataset.n_features), copy=False)
     else:
         matrix = arrays["X"]
-    features = [column for column in dataset.columns or () if column["role"] == "feature"]
+    if features is None:
+        features = [column for column in dataset.columns or () if column["role"] == "feature"]
     columns = [_column(arrays, number, column) for number, column in enumerate(features)]
     texts = {j: strings for j in range(len(columns)) if (strings := _strings(arrays, f"text.{j}"))}
     frame = Frame(matrix, columns, texts)
     return DatasetArrays(frame, arrays["y"], arrays.get("weight"), arrays.get("group"), dataset.label_names)
+
+
+def open_columns(blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]], first: int) -> list[Column]:
+    """Some of the features of a dataset, from the given number on, with the levels of those that are categories."""
+    found = []
+    for number, feature in enumerate(features, first):
+        names = [f"levels.{number}.{part}" for part in ("bytes", "offsets")]
+        arrays = {name: blobs.load_array(dataset.arrays[name]) for name in names if name in dataset.arrays}
+        found.append(_column(arrays, number, feature))
+    return found
 
 
 def _column(arrays: Mapping[str, Any], number: int, stored: dict[str, Any]) -> Column:

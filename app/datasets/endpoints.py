@@ -3,21 +3,31 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy.orm import Session
-from starlette.concurrency import run_in_threadpool
 
 from app.datasets import service
 from app.datasets.formats import file_formats
-from app.datasets.inspection.inspector import Inspector, preview, show_column
+from app.datasets.inspection.inspector import SHOWN_COLUMNS, Inspector, following_number, preview, show_column
 from app.datasets.reading.parse_queue import ParseQueue
 from app.datasets.reading.read_options import InReadOptions
-from app.datasets.reading.receive import FILE_BODY, receive_file
+from app.datasets.reading.receive import FILE_BODY, UploadBuffers, receive_file
 from app.datasets.repository import Filters
-from app.datasets.schemas import ColumnStatistics, Dataset, DatasetSummary, Deleted, Issues, Preview, Status, TaskHint
+from app.datasets.schemas import (
+    Column,
+    ColumnStatistics,
+    Dataset,
+    DatasetSummary,
+    Deleted,
+    Issues,
+    Preview,
+    Status,
+    TaskHint,
+)
 from app.datasets.service import Received
 from app.db.tables import DatasetRow
 from app.errors import BadRange, problems
@@ -25,11 +35,12 @@ from app.names import Name
 from app.web.context import Context, InContext, context_of
 from app.web.file_response import StoredFile
 from app.web.idempotency import InStreamedOnce, Once
-from app.web.long_poll import Wait, preferred_wait, wait_until_done
+from app.web.long_poll import DoneWatch, Wait, preferred_wait, wait_until_done
 from app.web.pagination import InPage, Listing, listing
+from app.web.thread_rooms import FILES, WRITES, RoomRoute
 from app.web.validation import CreatedAfter, label_parameters
 
-router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=RoomRoute)
 
 UPLOAD_WAIT_SECONDS = 10.0
 RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
@@ -65,8 +76,8 @@ async def create_dataset(
     """
     labels = label_parameters(request)
     async with once.claimed():
-        with await run_in_threadpool(context.blobs.stage) as staged:
-            kind = await receive_file(request, staged)
+        with await FILES.run(context.blobs.stage) as staged:
+            kind = await receive_file(request, staged, context.part(UploadBuffers))
             once.understand(staged.sha256)
             options = replace(options, encoding=kind.encoding)
             received = Received(staged.sha256, staged.size, kind.format, options, name, labels)
@@ -88,14 +99,12 @@ async def create_from(
 
     def keep_answer(session: Session, row: DatasetRow) -> None:
         if once is not None:
-            once.finish(session, answer(show(row), known=False))
+            once.finish(session, answer(_show_new(row), known=False))
 
     dataset, known = await parse_queue.create(file, received, seconds, keep_answer)
     if not known:
-        return answer(show(dataset), known=False)
-    shown = show(dataset)
-    if not shown["done"]:
-        shown = await wait_until_done(_look(context, dataset.id), seconds)
+        return answer(_show_new(dataset), known=False)
+    shown = await wait_until_done(context.part(DoneWatch), dataset.id, _look(context, dataset.id), seconds)
     found = answer(shown, known=True)
 
     def keep_found() -> None:
@@ -103,7 +112,7 @@ async def create_from(
             with context.database.write() as session:
                 once.finish(session, found)
 
-    await run_in_threadpool(keep_found)
+    await WRITES.run(keep_found)
     return found
 
 
@@ -122,13 +131,15 @@ def list_datasets(
     filters = Filters(status, name, task, created_after, label_parameters(request))
     with context.database.read() as session:
         rows = service.list_newest(session, page.limit + 1, page.cursor_id, filters)
-    return Listing[DatasetSummary].model_validate(listing(request, response, page, rows, show))
+    return Listing[DatasetSummary].model_validate(listing(request, response, page, rows, _show_summary))
 
 
 @router.get("/{dataset_id}", operation_id="get_dataset", responses=problems(404))
 async def get_dataset(dataset_id: str, context: InContext, wait: Wait = 0) -> Dataset:
     """One dataset; with `wait=N` a long poll. Decide on `done`, then on `status`."""
-    return Dataset.model_validate(await wait_until_done(_look(context, dataset_id), wait))
+    return Dataset.model_validate(
+        await wait_until_done(context.part(DoneWatch), dataset_id, _look(context, dataset_id), wait)
+    )
 
 
 @router.delete("/{dataset_id}", operation_id="delete_dataset", responses=problems(404, 409))
@@ -136,6 +147,18 @@ def delete_dataset(dataset_id: str, context: InContext) -> Deleted:
     """Forget a dataset and free the bytes that only it needs. Models that were trained on it stay."""
     freed = service.delete(context.database, context.blobs, dataset_id)
     return Deleted(id=dataset_id, bytes_freed=freed)
+
+
+@router.get("/{dataset_id}/columns", operation_id="list_dataset_columns", responses=problems(404))
+def list_dataset_columns(
+    dataset_id: str, context: InContext, page: InPage, request: Request, response: Response
+) -> Listing[Column]:
+    """All columns, a page at a time: features first, in the order of the model's weights."""
+    first = following_number(page)
+    with context.database.read() as session:
+        columns = service.list_columns(session, dataset_id, first, page.limit + 1)
+    rows = [NumberedColumn(str(first + number), one) for number, one in enumerate(columns)]
+    return Listing[Column].model_validate(listing(request, response, page, rows, attrgetter("column")))
 
 
 @router.get("/{dataset_id}/preview", operation_id="preview_dataset", responses=problems(404, 409))
@@ -146,25 +169,25 @@ def preview_dataset(
 ) -> Preview:
     """The first rows as they were understood: labels, values, columns (at most the first 1000)."""
     with context.database.read() as session:
-        dataset = service.get_ready(session, dataset_id)
-    return Preview.model_validate(preview(context.blobs, dataset, rows))
+        dataset, features, target = service.read_features(session, dataset_id, 0, SHOWN_COLUMNS)
+    return Preview.model_validate(preview(context.blobs, dataset, features, target, rows))
 
 
-@router.get("/{dataset_id}/statistics", operation_id="get_dataset_statistics", responses=problems(404, 409))
+@router.get("/{dataset_id}/statistics", operation_id="get_dataset_statistics", responses=problems(404, 409, 413, 507))
 async def get_dataset_statistics(
     dataset_id: str, page: InPage, request: Request, response: Response
 ) -> Listing[ColumnStatistics]:
     """Every feature's counts, range, moments, quantiles and histogram, a page of columns at a time.
 
-    They are computed when they are first asked for, which takes a few passes over the data, and then kept.
+    They are computed when they are first asked for, which takes a few passes over the data, and then kept. 413: the
+    file has so many columns and so few rows that the statistics would take far more space than the data.
     """
     inspector = context_of(request).part(Inspector)
-    figures = await inspector.statistics(dataset_id)
-    rows = await run_in_threadpool(figures.page, page.limit + 1, page.cursor_id)
+    rows = await inspector.statistics(dataset_id, following_number(page), page.limit + 1)
     return Listing[ColumnStatistics].model_validate(listing(request, response, page, rows, show_column))
 
 
-@router.get("/{dataset_id}/issues", operation_id="get_dataset_issues", responses=problems(404, 409))
+@router.get("/{dataset_id}/issues", operation_id="get_dataset_issues", responses=problems(404, 409, 413, 507))
 async def get_dataset_issues(dataset_id: str, request: Request) -> Issues:
     """What the data doctor finds: conflicting duplicates, constant or leaking columns, scale disparity and the like."""
     inspector = context_of(request).part(Inspector)
@@ -185,7 +208,7 @@ async def get_dataset_issues(dataset_id: str, request: Request) -> Issues:
 def get_dataset_content(dataset_id: str, context: InContext, request: Request) -> StoredFile:
     """The bytes as they were uploaded, with their type and encoding; `Range` gives a part of them."""
     with context.database.read() as session:
-        dataset = service.get_stored(session, dataset_id)
+        dataset = service.get_stored(session, dataset_id, service.get_light)
     _check_range(request.headers.get("range"), dataset.bytes)
     headers = {"ETag": f'"{dataset.sha256}"', "X-Content-Type-Options": "nosniff"}
     if (encoding := service.options_from(dataset.options).encoding) != "identity":
@@ -198,19 +221,36 @@ def get_dataset_content(dataset_id: str, context: InContext, request: Request) -
     )
 
 
-def show(dataset: DatasetRow) -> dict[str, Any]:
+class NumberedColumn(NamedTuple):
+    """A column; `id` is what a cursor remembers."""
+
+    id: str
+    column: dict[str, Any]
+
+
+def show(dataset: DatasetRow, columns: list[dict[str, Any]], n_columns: int) -> dict[str, Any]:
     """The dataset as `schemas.Dataset` lists it."""
-    columns = {name: getattr(dataset, name) for name in DatasetRow.__mapper__.columns.keys()}  # noqa: SIM118
-    if dataset.status != "ready":
-        columns |= dict.fromkeys(("n_rows", "n_features", "nnz", "storage", "task_hint"))
+    stored = set(DatasetRow.__mapper__.columns.keys()) - {"columns"}  # which would all be read
+    own = {name: getattr(dataset, name) for name in Dataset.model_fields if name in stored}
     errors = dataset.error["errors"] if dataset.error else []
-    return {**columns, "done": dataset.status != "processing", "errors": errors}
+    return {**own, **_show_summary(dataset), "columns": columns, "n_columns": n_columns, "errors": errors}
+
+
+def _show_new(dataset: DatasetRow) -> dict[str, Any]:
+    return show(dataset, dataset.columns[:SHOWN_COLUMNS], len(dataset.columns))
+
+
+def _show_summary(dataset: DatasetRow) -> dict[str, Any]:
+    own = {name: getattr(dataset, name) for name in DatasetSummary.model_fields if name != "done"}
+    if dataset.status != "ready":
+        own |= dict.fromkeys(("n_rows", "n_features", "nnz", "storage", "task_hint"))
+    return {**own, "done": dataset.status != "processing"}
 
 
 def _look(context: Context, dataset_id: str) -> Callable[[], dict[str, Any]]:
     def look() -> dict[str, Any]:
         with context.database.read() as session:
-            return show(service.get(session, dataset_id))
+            return show(*service.describe(session, dataset_id, SHOWN_COLUMNS))
 
     return look
 

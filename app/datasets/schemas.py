@@ -57,8 +57,10 @@ class Dataset(DatasetSummary):
     format: str
     classes: list[ClassCount] = Field(description="empty when the labels are real numbers")
     columns: list[Column] = Field(
-        description="features first; empty for files without names whose features are all numbers, like libsvm"
+        description="the first 1000, features first; `GET …/columns` pages through all of them. Empty for files "
+        "without names whose features are all numbers, like libsvm"
     )
+    n_columns: int = Field(description="how many `columns` there are in all")
     warnings: list[FileWarning]
     deduplicated: bool = Field(False, description="these bytes and options were already here")
     error: DatasetError | None = Field(None, description="why the file is invalid")

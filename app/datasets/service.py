@@ -112,9 +112,12 @@ def settle_invalid(database: Database, blobs: BlobStore, claim: Claim, error: Ap
     reclaim(database, blobs, given_up)
 
 
-def damaged_files(blobs: BlobStore, dataset: DatasetRow) -> set[str]:
-    """Which files of a dataset are missing or damaged. Reads all of them."""
-    return {sha256 for sha256 in {dataset.sha256, *dataset.arrays.values()} if not blobs.is_intact(sha256)}
+def damaged_files(database: Database, blobs: BlobStore, dataset_id: str) -> tuple[DatasetRow, set[str]]:
+    """A dataset and which of its files are missing or damaged. Reads all of them."""
+    with database.read() as session:
+        dataset = _get_without_columns(session, dataset_id)
+    files = {dataset.sha256, *dataset.arrays.values()}
+    return dataset, {sha256 for sha256 in files if not blobs.is_intact(sha256)}
 
 
 def settle_repaired(database: Database, blobs: BlobStore, dataset: DatasetRow, parsed: Parsed) -> None:
@@ -178,17 +181,57 @@ def get(session: Session, dataset_id: str) -> DatasetRow:
     return dataset
 
 
-def get_stored(session: Session, dataset_id: str) -> DatasetRow:
+def get_light(session: Session, dataset_id: str) -> DatasetRow:
+    """A dataset without what grows with its width: the columns, the arrays, the names of its labels."""
+    dataset = repository.get_light(session, dataset_id) if is_id("ds", dataset_id) else None
+    if dataset is None:
+        raise NotFound("There is no such dataset.")
+    return dataset
+
+
+def describe(session: Session, dataset_id: str, shown_columns: int) -> tuple[DatasetRow, list[dict[str, Any]], int]:
+    """A dataset without what grows with its width, its first columns, and how many it has."""
+    dataset = get_light(session, dataset_id)
+    columns = repository.columns_from(session, dataset_id, 0, shown_columns)
+    count = len(columns) if len(columns) < shown_columns else repository.count_columns(session, dataset_id)
+    return dataset, columns, count
+
+
+def list_columns(session: Session, dataset_id: str, first: int, limit: int) -> list[dict[str, Any]]:
+    """Some of the columns of a dataset, in the order of the file's features."""
+    get_light(session, dataset_id)
+    return repository.columns_from(session, dataset_id, first, limit)
+
+
+def read_features(
+    session: Session, dataset_id: str, first: int, limit: int
+) -> tuple[DatasetRow, list[dict[str, Any]], str | None]:
+    """A ready dataset, some of its features, and the name of its target; its other columns are not read."""
+    dataset = get_ready(session, dataset_id, _get_without_columns)
+    columns = repository.columns_from(session, dataset_id, first, limit)
+    target = repository.columns_from(session, dataset_id, 0, 1, role="target")
+    features = [column for column in columns if column["role"] == "feature"]
+    return dataset, features, target[0]["name"] if target else None
+
+
+def _get_without_columns(session: Session, dataset_id: str) -> DatasetRow:
+    dataset = repository.get_without_columns(session, dataset_id) if is_id("ds", dataset_id) else None
+    if dataset is None:
+        raise NotFound("There is no such dataset.")
+    return dataset
+
+
+def get_stored(session: Session, dataset_id: str, read: Callable[[Session, str], DatasetRow] = get) -> DatasetRow:
     """A dataset whose file is here."""
-    dataset = get(session, dataset_id)
+    dataset = read(session, dataset_id)
     if dataset.status == "invalid":
         raise Conflict("The file of this dataset is invalid and was not kept.", code="dataset_invalid")
     return dataset
 
 
-def get_ready(session: Session, dataset_id: str) -> DatasetRow:
+def get_ready(session: Session, dataset_id: str, read: Callable[[Session, str], DatasetRow] = get) -> DatasetRow:
     """A dataset whose arrays are here."""
-    dataset = get_stored(session, dataset_id)
+    dataset = get_stored(session, dataset_id, read)
     if dataset.status == "processing":
         raise Conflict("The dataset is still being read; ask again when it is ready.", code="dataset_not_ready")
     return dataset

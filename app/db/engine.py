@@ -34,6 +34,11 @@ log = logging.getLogger(__name__)
 
 SAFE_WAL_VERSION = (3, 51, 3)
 LOCK_WAIT_MS = 30_000
+POOL = {"pool_size": 10, "max_overflow": 50}
+"""Connections of one process: 10 stay open. At least as many as threads that may need one (app/web/thread_rooms.py):
+a thread that waits for a connection waits for other requests."""
+RESERVED_POOL = {"pool_size": 2, "max_overflow": 14}
+"""Connections for predictions, keys and health checks only: they do not wait for those of other requests."""
 PATIENCE = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
@@ -75,15 +80,19 @@ class UtcDateTime(TypeDecorator[datetime]):
 class Database:
     """Hands out sessions. `read()` never writes; `write()` commits when its block ends without an error.
 
-    All three raise DatabaseUnavailable for an error that passes.
+    All of them raise DatabaseUnavailable for an error that passes.
     """
 
     def __init__(self, url: str) -> None:
         self.url = _with_patience(make_url(url))
-        self.engine = _create_engine(self.url)
+        self.engine = _create_engine(self.url, **POOL)
         self._readers = self.engine.execution_options(sqlite_begin="BEGIN")
         self._turns = Turns() if self.url.get_backend_name() == "sqlite" else None
-        self._lookers = self.engine.execution_options(sqlite_begin=None)
+        self._reserved = _create_engine(self.url, **RESERVED_POOL)
+        self._reserved_readers = self._reserved.execution_options(sqlite_begin="BEGIN")
+        self._lookers = self._reserved.execution_options(sqlite_begin=None)
+        for engine in (self.engine, self._reserved):
+            event.listen(engine, "handle_error", self._leave_read_only_server)
         self.on_announced: Callable[[], None] | None = None
         """Called after a commit that was announced, where the database itself cannot tell (announcements.py)."""
 
@@ -93,8 +102,14 @@ class Database:
             yield session
 
     @contextmanager
+    def reserved_read(self) -> Iterator[Session]:
+        """`read()` on a reserved connection: for keys and health checks."""
+        with raising_unavailable(), Session(self._reserved_readers, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
     def look(self) -> Iterator[Connection]:
-        """For what is asked while requests come in: a third of the cost of `read()`, each statement for itself."""
+        """A reserved connection for predictions: a third of the cost of `read()`, each statement for itself."""
         with raising_unavailable(), self._lookers.connect() as connection:
             yield connection
 
@@ -140,7 +155,8 @@ class Database:
         with self.look() as connection:
             read_only = select(func.pg_is_in_recovery() | (func.current_setting("transaction_read_only") == "on"))
             if connection.scalar(read_only):
-                connection.invalidate()  # the next connection may reach the new primary
+                connection.invalidate()
+                self._drop_connections()
                 raise DatabaseUnavailable(READ_ONLY)
 
     @contextmanager
@@ -157,7 +173,18 @@ class Database:
             self._turns.give()
 
     def close(self) -> None:
+        self._drop_connections()
+
+    def _leave_read_only_server(self, context: ExceptionContext) -> None:
+        """The server of this connection has become read only."""
+        if outages.sqlstate(context.original_exception) == outages.READ_ONLY:
+            context.is_disconnect = True
+            self._drop_connections()
+
+    def _drop_connections(self) -> None:
+        """Close all connections that are not in use, of both pools: new ones may reach the new primary."""
         self.engine.dispose()
+        self._reserved.dispose()
 
 
 @contextmanager
@@ -185,23 +212,17 @@ def _with_patience(url: URL) -> URL:
     return url if url.get_backend_name() == "sqlite" else url.set(query={**PATIENCE, **url.query})
 
 
-def _create_engine(url: URL) -> Engine:
+def _create_engine(url: URL, pool_size: int, max_overflow: int) -> Engine:
     # NaN is not JSON: it must fail here, not in a client.
     serialize = partial(json.dumps, allow_nan=False, separators=(",", ":"))
     if url.get_backend_name() != "sqlite":
-        engine = create_engine(url, json_serializer=serialize, pool_pre_ping=True, pool_size=10, max_overflow=30)
-        event.listen(engine, "handle_error", _leave_read_only_server)
-        return engine
-    engine = create_engine(url, json_serializer=serialize, pool_size=10, max_overflow=30)
+        return create_engine(
+            url, json_serializer=serialize, pool_pre_ping=True, pool_size=pool_size, max_overflow=max_overflow
+        )
+    engine = create_engine(url, json_serializer=serialize, pool_size=pool_size, max_overflow=max_overflow)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
-
-
-def _leave_read_only_server(context: ExceptionContext) -> None:
-    """Drop all connections to a server that has become read only: new ones may reach the new primary."""
-    if outages.sqlstate(context.original_exception) == outages.READ_ONLY:
-        context.is_disconnect = True
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

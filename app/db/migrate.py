@@ -84,7 +84,7 @@ def config_for(connection: Connection) -> Config:
 
 def revision(database: Database) -> str | None:
     """The name of the schema that the database has; None: it has none."""
-    with database.read() as session:  # a look must not wait for a writer of SQLite
+    with database.reserved_read() as session:  # for health checks; on SQLite it must not wait for a writer
         return MigrationContext.configure(session.connection()).get_current_revision()
 
 

@@ -10,6 +10,7 @@ from app.db.migrate import is_current
 from app.errors import AppError
 from app.storage.identity import StoreAway
 from app.web.context import Context, InContext
+from app.web.thread_rooms import HEALTH
 
 router = APIRouter(tags=["health"])
 
@@ -38,12 +39,12 @@ async def livez() -> Liveness:
     operation_id="readyz",
     responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
 )
-def readyz(response: Response, context: InContext) -> Readiness:
+async def readyz(response: Response, context: InContext) -> Readiness:
     """Database writable, schema current, storage the right one and writable, parser compiled, not about to end.
 
     `training` says whether jobs are taken.
     """
-    found = readiness(context)
+    found = await HEALTH.run(readiness, context)
     response.status_code = 200 if found.status == "ready" else 503
     return found
 

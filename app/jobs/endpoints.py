@@ -20,15 +20,17 @@ from app.jobs.repository import Filters
 from app.jobs.schemas import Event, JobSummary, Task, Trace, Validation
 from app.jobs.submission import error_items
 from app.names import Name
+from app.storage.free_space import require_free_space
 from app.web.context import Context, InContext
 from app.web.idempotency import InOnce, Once
-from app.web.long_poll import Wait, preferred_wait, wait_until_done
+from app.web.long_poll import DoneWatch, Wait, preferred_wait, wait_until_done
 from app.web.pagination import InPage, Listing, listing
+from app.web.thread_rooms import WRITES, RoomRoute
 from app.web.validation import CreatedAfter, json_only, label_parameters, no_body
 from app.webhooks import service as webhooks
 from app.webhooks.schemas import NewWebhook
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(json_only)])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(json_only)], route_class=RoomRoute)
 
 ASKED = problems(404, 409, 413, 415)
 
@@ -38,7 +40,7 @@ ASKED = problems(404, 409, 413, 415)
     status_code=201,
     operation_id="create_job",
     response_model=Job,
-    responses={200: {"model": Validation, "description": "with `validate_only`"}, **problems(400, 409, 413, 415)},
+    responses={200: {"model": Validation, "description": "with `validate_only`"}, **problems(400, 409, 413, 415, 507)},
 )
 async def create_job(
     body: JobRequest,
@@ -67,6 +69,7 @@ async def queue_job(
     admission = Admission(context.blobs, context.settings)
 
     def submit() -> Job:
+        require_free_space(context.settings.data_dir, context.settings.free_space_bytes)  # for its model
         with once.write() as session:
             if check is not None:
                 check(session)
@@ -79,9 +82,9 @@ async def queue_job(
                 shown.webhook = NewWebhook.model_validate(webhook, from_attributes=True)
             return once.answer(shown)
 
-    job = await run_in_threadpool(submit)
+    job = await WRITES.run(submit)
     if wanted := preferred_wait(prefer):
-        done = await wait_until_done(_look(context, job.id), wanted)
+        done = await wait_until_done(context.part(DoneWatch), job.id, _look(context, job.id), wanted)
         job = Job.model_validate({**done, "webhook": job.webhook})
     return job
 
@@ -108,7 +111,7 @@ def list_jobs(
 @router.get("/{job_id}", operation_id="get_job", responses=problems(404))
 async def get_job(job_id: str, context: InContext, wait: Wait = 0) -> Job:
     """One job; with `wait=N` a long poll. Decide on `done`, not on `status`."""
-    return Job.model_validate(await wait_until_done(_look(context, job_id), wait))
+    return Job.model_validate(await wait_until_done(context.part(DoneWatch), job_id, _look(context, job_id), wait))
 
 
 @router.post("/{job_id}/cancel", operation_id="cancel_job", responses=ASKED, dependencies=[Depends(no_body)])

@@ -40,7 +40,10 @@ Prefer = Annotated[str | None, Header(description="`wait=N`: answer when the job
 
 
 @router.post(
-    "/models/{ref}/verify", status_code=201, operation_id="verify_model", responses=problems(400, 404, 409, 413, 415)
+    "/models/{ref}/verify",
+    status_code=201,
+    operation_id="verify_model",
+    responses=problems(400, 404, 409, 413, 415, 507),
 )
 async def verify_model(
     ref: str,
@@ -60,7 +63,7 @@ async def verify_model(
     "/models/{ref}/evaluate",
     status_code=201,
     operation_id="evaluate_model",
-    responses=problems(400, 404, 409, 413, 415),
+    responses=problems(400, 404, 409, 413, 415, 507),
 )
 async def evaluate_model(
     ref: str, context: InContext, response: Response, once: InOnce, body: EvaluateOptions, prefer: Prefer = None

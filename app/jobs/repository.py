@@ -9,7 +9,7 @@ from sqlalchemy import Select, and_, func, or_, select, true, update
 from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
 from app.db.engine import current_time
-from app.db.job_state import EVENT_TYPES, JobStatus, Request, check_transition
+from app.db.job_state import EVENT_TYPES, FINAL, JobStatus, Request, check_transition
 from app.db.notify import announce
 from app.db.queries import newest
 from app.db.tables import EventRow, JobRow
@@ -49,6 +49,11 @@ class Filters:
     task: str | None = None
     created_after: datetime | None = None
     labels: dict[str, str] | None = None
+
+
+def unfinished_among(session: Session, job_ids: Sequence[str]) -> set[str]:
+    """Those that are not done."""
+    return set(session.scalars(select(JobRow.id).where(JobRow.id.in_(job_ids), JobRow.status.not_in(FINAL))))
 
 
 def insert(session: Session, job: JobRow) -> None:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from app.db.job_state import JobStatus
 from app.db.tables import JobRow
@@ -22,6 +21,7 @@ from app.predictions.request_bodies import known_type
 from app.predictions.response_formats import negotiated
 from app.predictions.service import predict_with
 from app.web.context import Context, InContext
+from app.web.thread_rooms import MODELS, PREDICTIONS
 
 router = APIRouter(prefix="/v1/jobs", tags=["predictions"])
 
@@ -64,9 +64,9 @@ async def predict_with_job(job_id: str, context: InContext, request: Request) ->
     known_type(content_type)
     negotiated(accept)
     body = await asked.body()
-    standing = await run_in_threadpool(find, context, context.part(ModelCache), job_id)
+    standing = await MODELS.run(find, context, context.part(ModelCache), job_id)
     respond = partial(predict_with, standing.model, body, content_type, accept, snapshot=standing.said)
-    reply = await run_in_threadpool(respond, wanted=asked.wanted, index_base=index_base)
+    reply = await PREDICTIONS.run(respond, wanted=asked.wanted, index_base=index_base)
     return Response(reply.content, media_type=reply.media_type, headers=dict(reply.headers))
 
 

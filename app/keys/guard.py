@@ -4,17 +4,12 @@ Open without a key: the health routes, and everything while no key exists and th
 to loopback. Once a key exists it is asked for, on loopback too.
 """
 
-import asyncio
 import re
 import time
-import types
-from collections.abc import Coroutine, Generator, Mapping, MutableMapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
-from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.config import LOOPBACK_HOSTS, Settings
@@ -28,7 +23,10 @@ from app.errors import (
     problem_response,
 )
 from app.ids import new_id
-from app.keys import service
+from app.keys import key_cache, service
+from app.keys.key_cache import KeyCache, Scopes
+from app.web.bodies import Body, BodyRoom
+from app.web.thread_rooms import KEYS
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
 UPLOADS = {"POST": re.compile(r"/v1/datasets"), "PATCH": re.compile(r"/v1/uploads/[^/]+")}
@@ -40,9 +38,8 @@ REQUEST_ID = b"x-request-id"
 
 Headers = Mapping[bytes, bytes]
 
-# How long an answer about a key is believed: a revoked key stops working after at most this.
-KEY_TRUST_SECONDS = 2.0
-MAX_REMEMBERED_KEYS = 10_000
+MAX_HOST_BYTES = 300
+"""Bytes of a Host header: a name of at most 253 and a port. Longer ones are not looked at, nor remembered."""
 
 
 class Guard:
@@ -52,7 +49,9 @@ class Guard:
         self._app = app
         self._settings = settings
         self._database = database
-        self._scopes: dict[str, tuple[float, frozenset[str] | None]] = {}
+        self._keys = KeyCache(self._authenticate)
+        most_bytes = max(settings.max_body_memory_bytes, settings.max_json_bytes)
+        self._predict_bodies, self._other_bodies = BodyRoom(most_bytes), BodyRoom(most_bytes)
         self._on_loopback = settings.bound_to_loopback
         self._open: tuple[float, bool] = (0.0, False)
 
@@ -69,11 +68,12 @@ class Guard:
             await send(message)
 
         headers = dict(reversed(list(scope["headers"])))  # the first of a name; servers give names in small letters
-        limit = self._settings.max_upload_bytes if _is_upload(scope) else self._settings.max_json_bytes
+        is_upload = _is_upload(scope)
+        limit = self._settings.max_upload_bytes if is_upload else self._settings.max_json_bytes
         try:
             _check_length(headers, limit)
             if self._on_loopback:
-                _check_host(headers.get(b"host", b""))
+                _check_host(headers.get(b"host", b"")[:MAX_HOST_BYTES])
             _check_origin(scope, headers)
             trusted_until, is_open = self._open
             if not is_open or time.monotonic() >= trusted_until:
@@ -81,7 +81,12 @@ class Guard:
         except AppError as error:
             await problem_response(error, request_id)(scope, receive, send_with_id)
             return
-        await self._app(scope, _limited(receive, limit, self._settings), send_with_id)
+        room = None if is_upload else self._predict_bodies if _is_predict(scope) else self._other_bodies
+        body = Body(receive, limit, self._settings, room)
+        try:
+            await self._app(scope, body.receive, send_with_id)
+        finally:
+            body.release()
 
     async def _check_key(self, scope: Scope, headers: Headers) -> None:
         if scope["path"] in OPEN_PATHS or await self._is_open():
@@ -90,7 +95,7 @@ class Guard:
         kind, _, token = _text(headers.get(b"authorization", b"")).partition(" ")
         if kind.lower() != "bearer" or not token:
             raise Unauthorized("Send an API key: Authorization: Bearer key_….secret", headers=challenge)
-        granted = await self._granted(token.strip())
+        granted = await self._keys.scopes_of(token.strip())
         if granted is None:
             raise Unauthorized("The API key is not valid.", headers=challenge)
         needed = _needed_scope(scope)
@@ -103,32 +108,27 @@ class Guard:
             return False
         trusted_until, is_open = self._open
         if time.monotonic() >= trusted_until:
-            is_open = not await run_in_threadpool(self._any_key)
-            self._open = (time.monotonic() + KEY_TRUST_SECONDS, is_open)
+            is_open = not await KEYS.run(self._any_key)
+            self._open = (time.monotonic() + key_cache.KEY_TRUST_SECONDS, is_open)
         return is_open
 
-    async def _granted(self, token: str) -> frozenset[str] | None:
-        trusted_until, granted = self._scopes.get(token, (0.0, None))
-        if time.monotonic() >= trusted_until:
-            granted = await run_in_threadpool(self._authenticate, token)
-            if len(self._scopes) >= MAX_REMEMBERED_KEYS:
-                self._scopes.clear()
-            self._scopes[token] = (time.monotonic() + KEY_TRUST_SECONDS, granted)
-        return granted
-
     def _any_key(self) -> bool:
-        with self._database.read() as session:
+        with self._database.reserved_read() as session:
             return service.any_active(session)
 
-    def _authenticate(self, token: str) -> frozenset[str] | None:
-        with self._database.read() as session:
+    def _authenticate(self, token: str) -> Scopes | None:
+        with self._database.reserved_read() as session:
             return service.authenticate(session, token)
 
 
 def _needed_scope(scope: Scope) -> str:
-    if scope["method"] == "POST" and PREDICT_PATH.fullmatch(scope["path"]):
+    if _is_predict(scope):
         return "predict"
     return "read" if scope["method"] in SAFE_METHODS else "write"
+
+
+def _is_predict(scope: Scope) -> bool:
+    return scope["method"] == "POST" and PREDICT_PATH.fullmatch(scope["path"]) is not None
 
 
 def _is_upload(scope: Scope) -> bool:
@@ -156,7 +156,7 @@ def _check_origin(scope: Scope, headers: Headers) -> None:
 def _check_length(headers: Headers, limit: int) -> None:
     length = headers.get(b"content-length", b"")
     if length.isdigit() and int(length[:30]) > limit:
-        raise PayloadTooLarge(f"The body may have {limit} bytes.")
+        raise PayloadTooLarge(f"The body may be at most {limit} bytes.")
 
 
 def _split(header: str, address: bytes) -> SplitResult:
@@ -168,61 +168,3 @@ def _split(header: str, address: bytes) -> SplitResult:
 
 def _text(value: bytes) -> str:
     return value.decode("latin-1")
-
-
-def _limited(receive: Receive, limit: int, settings: Settings) -> Receive:
-    """Count the bytes that really arrive (a chunked body says no length), and do not wait for ever for the next.
-
-    Only the time that we wait for the client counts: a slow disk of ours is not its fault.
-    """
-    patience, rate = settings.body_patience_seconds, settings.body_bytes_per_second
-    received, waited, complete = 0, 0.0, False
-
-    async def counted() -> MutableMapping[str, Any]:
-        nonlocal received, waited, complete
-        if complete:  # what still comes is the news that the client is gone, and that may take long
-            return await receive()
-        began = time.monotonic()
-        try:
-            message = await _in_time(receive, min(patience, patience + received / rate - waited))
-        except TimeoutError:
-            detail = f"The body came too slowly: at least {rate:g} bytes a second, no pause of {patience:g} s."
-            raise HTTPException(408, detail, {"Connection": "close"}) from None
-        waited += time.monotonic() - began
-        received += len(message.get("body", b""))
-        complete = not message.get("more_body", False)
-        if received > limit:
-            raise HTTPException(413, f"The body may have {limit} bytes.")
-        return message
-
-    return counted
-
-
-async def _in_time(receive: Receive, seconds: float) -> MutableMapping[str, Any]:
-    """The next message; TimeoutError if it takes too long. Most are there already, and then no timer is set."""
-    receiving = cast(Coroutine[Any, Any, MutableMapping[str, Any]], receive())
-    try:
-        blocker = receiving.send(None)
-    except StopIteration as ended:
-        message: MutableMapping[str, Any] = ended.value
-        return message
-    async with asyncio.timeout(seconds):
-        return await _resumed(receiving, blocker)
-
-
-@types.coroutine
-def _resumed(
-    started: Coroutine[Any, Any, MutableMapping[str, Any]], blocker: Any
-) -> Generator[Any, Any, MutableMapping[str, Any]]:
-    """Go on, as `await` would, with a coroutine that was started and waits for `blocker`."""
-    try:
-        while True:
-            try:
-                sent = yield blocker
-            except BaseException as error:
-                blocker = started.throw(error)
-            else:
-                blocker = started.send(sent)
-    except StopIteration as ended:
-        message: MutableMapping[str, Any] = ended.value
-        return message

@@ -16,6 +16,9 @@ from app.keys import repository
 
 Scope = Literal["read", "write", "predict", "admin"]
 
+MAX_TOKEN_LENGTH = 128
+"""Characters of a key: an id of 30, a point and a secret of 43, with room for longer secrets."""
+
 
 def create(session: Session, name: str | None, scopes: Sequence[Scope]) -> str:
     """Make a key and return it; it cannot be shown again."""
@@ -29,6 +32,11 @@ def create(session: Session, name: str | None, scopes: Sequence[Scope]) -> str:
     )
     repository.insert(session, key)
     return f"{key.id}.{secret}"
+
+
+def can_be_key(token: str) -> bool:
+    """Whether it has the form of a key: what has not is rejected without a look at the database."""
+    return len(token) <= MAX_TOKEN_LENGTH and is_id("key", token.partition(".")[0])
 
 
 def authenticate(session: Session, token: str) -> frozenset[str] | None:

@@ -17,9 +17,10 @@ from app.storage.ownership import reclaim
 from app.web.context import InContext
 from app.web.idempotency import InOnce
 from app.web.pagination import InPage, Listing, listing
+from app.web.thread_rooms import RoomRoute
 from app.web.validation import CreatedAfter
 
-router = APIRouter(prefix="/v1/models", tags=["models"])
+router = APIRouter(prefix="/v1/models", tags=["models"], route_class=RoomRoute)
 
 NPY_TYPE = "application/octet-stream"
 

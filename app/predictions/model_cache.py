@@ -30,8 +30,13 @@ from app.storage import BlobStore
 ID_TRUST_SECONDS = 1.0
 NAME_TRUST_SECONDS = 0.1
 LAST_PART = 0.5
+LATE_LOOK_SECONDS = 30.0
+"""Seconds that an answer is believed beyond its time while a look that began within it has not ended: a database that
+is locked does not hold up predictions. Larger: a change elsewhere may be seen later then. As long as SQLite waits for
+its lock, after which the look fails."""
 MAX_TRUSTED = 10_000
 MOST_LOOKS = 5
+CONFIRMING_THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -78,21 +83,28 @@ class ModelCache:
         self._trusted: dict[str, _Trusted] = {}  # by reference
         self._lock = threading.Lock()
         self._changes = 0  # that were told to us: an answer from before one is not believed
-        self._confirming: set[str] = set()
-        self._confirmer = ThreadPoolExecutor(1, "confirm")
+        self._confirming: dict[str, _Trusted] = {}  # by reference, what was known when its look began
+        self._confirmer = ThreadPoolExecutor(CONFIRMING_THREADS, "confirm")
 
     def recall(self, reference: str, routing_key: str | None = None) -> ServedModel | None:
         """The model if that takes no I/O: it is open, and what the reference means was confirmed a moment ago."""
         trusted, now = self._trusted.get(reference), time.monotonic()
-        if trusted is None or now >= trusted.until:
+        if trusted is None:
+            return None
+        is_looking = self._confirming.get(reference) is trusted
+        if now >= trusted.until and not (is_looking and now < trusted.until + LATE_LOOK_SECONDS):
             return None
         if now >= trusted.aging_from and reference not in self._confirming:
-            self._confirming.add(reference)
+            self._confirming[reference] = trusted
             self._confirmer.submit(self._confirm, reference)
         return self._opened(choose_target(reference, trusted.targets, routing_key))
 
-    def find(self, reference: str, routing_key: str | None = None) -> ServedModel:
-        """The model, from the database and disk if need be (blocking). Raises NotFound."""
+    def find(self, reference: str, routing_key: str | None = None, *, in_use: bool = False) -> ServedModel:
+        """The model, from the database and disk if need be (blocking). Raises NotFound.
+
+        The answer is believed from when it was asked for. That of a reference in use is believed from now: a look that
+        waited for a lock would else be out of date when it ends, and the next request would have to wait for another.
+        """
         for _ in range(MOST_LOOKS):
             asked_at, changes = time.monotonic(), self._changes
             with self._database.look() as connection:
@@ -105,6 +117,7 @@ class ModelCache:
             except FileNotFoundError:
                 continue  # purged since: whoever did it had moved the alias, or the next look finds nothing
             seconds = _trust_seconds(reference)
+            asked_at = time.monotonic() if in_use else asked_at
             aging_from, until = asked_at + LAST_PART * seconds, asked_at + seconds
             self._trust(reference, _Trusted(targets, route.shadow, aging_from, until), changes)
             return model
@@ -139,9 +152,9 @@ class ModelCache:
     def _confirm(self, reference: str) -> None:
         """If it fails, what is known runs out, and whoever asks then is told why."""
         try:
-            self.find(reference)
+            self.find(reference, in_use=True)
         finally:
-            self._confirming.discard(reference)
+            self._confirming.pop(reference, None)
 
     def _trust(self, reference: str, trusted: _Trusted, changes: int) -> None:
         with self._lock:

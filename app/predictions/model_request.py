@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
 
 from fastapi import Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -18,6 +17,7 @@ from app.predictions.rows import Rows
 from app.predictions.shadow import Shadows
 from app.web.context import context_of
 from app.web.media_types import ARROW, JSON, NPY, NPZ
+from app.web.thread_rooms import MODELS, PREDICTIONS
 
 # A body of this size is parsed and scored in well under a millisecond; larger ones go to a thread. Numbers that need no
 # parsing take less than the way to a thread and back. What may expand goes to a thread whatever its size.
@@ -89,7 +89,7 @@ class ModelRequest:
         """Without a thread if it is at hand."""
         served = self._context.part(ModelCache)
         known = served.recall(reference, self._routing_key)
-        return known if known is not None else await run_in_threadpool(served.find, reference, self._routing_key)
+        return known if known is not None else await MODELS.run(served.find, reference, self._routing_key)
 
     async def answer(
         self, reference: str, body: bytes, respond: Callable[[ServedModel], Reply], read: Callable[[Features], Rows]
@@ -97,7 +97,7 @@ class ModelRequest:
         """What the reference's model responds. `read` gives the rows of the body, for its shadow."""
         model = await self.model(reference)
         is_short = is_inline(len(body), model.features.width, self.content_type, self.header_length)
-        reply = respond(model) if is_short else await run_in_threadpool(respond, model)
+        reply = respond(model) if is_short else await PREDICTIONS.run(respond, model)
         shadows = self._context.part(Shadows)
         shadows.mirror(reference, model, partial(service.judge, read=read), len(body))
         return _Answer(reply)

@@ -10,23 +10,22 @@ import gc
 import socket
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.config import Settings
-from app.errors import AppError, Unparsable, UrlTooLong, problem_response
-from app.ids import new_id
 from app.jobs.events import EventFeed
+from app.runtime.connections import LimitedProtocol, Limits
 from app.web.context import context_of
 from app.web.long_poll import end_waits
 
 LINGER_SECONDS = 1.0
 LOOK_SECONDS = 0.02
 CLOSING = (b"connection", b"close")
-MAX_URL_BYTES = 65_535  # of the parser: its offsets have 16 bits
 SMALL_BYTES = 1 << 14  # copied rather than handed to the system apart
 
 
@@ -37,7 +36,8 @@ class Server(uvicorn.Server):
             app,
             host=settings.host,
             port=settings.port,
-            http=_Protocol,
+            http=cast(Any, partial(_Protocol, Limits.of(settings))),
+            ws="none",
             log_level=settings.log_level if settings.log_level != "info" else "warning",
             access_log=False,
             server_header=False,
@@ -95,19 +95,7 @@ class Server(uvicorn.Server):
                 connection.cycle.keep_alive = False
 
 
-class _Protocol(HttpToolsProtocol):
-    def send_400_response(self, msg: str) -> None:
-        """What cannot be parsed is refused as everything is: by a problem document."""
-        error: AppError = Unparsable("The request is not valid HTTP.")
-        if len(self.url or b"") > MAX_URL_BYTES:
-            error = UrlTooLong(f"The URL has {len(self.url)} bytes; it may have at most {MAX_URL_BYTES}.")
-        answer = problem_response(error, new_id("req"))
-        lines = [STATUS_LINE[answer.status_code]]
-        for name, value in (*self.server_state.default_headers, *answer.raw_headers, CLOSING):
-            lines.append(name + b": " + value + b"\r\n")
-        self.transport.write(b"".join([*lines, b"\r\n", bytes(answer.body)]))
-        self.transport.close()
-
+class _Protocol(LimitedProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, _WholeAnswers(transport, self.loop)))
 

@@ -21,6 +21,7 @@ GROUPS = Path("/sys/fs/cgroup")
 M_MMAP_THRESHOLD, MAPPED_FROM_BYTES = -3, 1 << 20
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ *(.*)")
 NAME_LENGTH = 8
+MOST_FILES = 1 << 20  # where the system has no limit
 PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 GROUP_TRIES = 5
 KILL_FIRST = 500  # of 1000: what the kernel adds to a process's size when it looks for one to kill
@@ -39,6 +40,16 @@ def memory_name() -> str:
     if group is not None and least == memory_bytes():
         shared += [platform.node(), str(group)]  # containers see the same path, each under a name of its own
     return hashlib.sha256("\n".join(shared).encode()).hexdigest()[:NAME_LENGTH]
+
+
+def raise_file_limit() -> int:
+    """Raise the number of files that this process may open as far as the system allows; returns it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return soft if soft != resource.RLIM_INFINITY else MOST_FILES
 
 
 def lower_priority(niceness: int) -> None:

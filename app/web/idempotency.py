@@ -23,7 +23,6 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, FastAPI, Header, Request, Response
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
-from starlette.concurrency import run_in_threadpool
 
 from app.db import Database
 from app.db.outages import DATABASE_ERRORS
@@ -31,6 +30,7 @@ from app.db.tables import IdempotencyRow
 from app.errors import Conflict, Invalid
 from app.web import idempotency_keys
 from app.web.context import Context, InContext
+from app.web.thread_rooms import WRITES
 
 log = logging.getLogger(__name__)
 
@@ -117,12 +117,12 @@ class Once:
         if self._key is None:
             yield
             return
-        await run_in_threadpool(self._claim)
+        await WRITES.run(self._claim)
         renewing = asyncio.create_task(self._keep_claim())
         try:
             yield
         except BaseException:  # nothing happened: the key is free again
-            await run_in_threadpool(self._give_up)
+            await WRITES.run(self._give_up)
             raise
         finally:
             renewing.cancel()
@@ -161,7 +161,7 @@ class Once:
         while self._claimed_as:
             await asyncio.sleep(self._lease_seconds / 3)
             try:
-                await run_in_threadpool(self._renew)
+                await WRITES.run(self._renew)
             except DATABASE_ERRORS as error:
                 log.warning("the claim of an Idempotency-Key is not renewed: %s", error)
 

@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from app.config import Settings
 from app.db import Database
 from app.db.outages import DATABASE_ERRORS
+from app.web.thread_rooms import WRITES
 from app.webhooks import repository, service
 from app.webhooks.repository import Claim
 from app.webhooks.sender import Outcome, Sender
@@ -49,7 +50,7 @@ class Dispatcher:
             try:
                 await self._start_what_is_due()
                 if time.monotonic() >= self._clear_at:
-                    await run_in_threadpool(self._clear)
+                    await WRITES.run(self._clear)
                     self._clear_at = time.monotonic() + CLEAR_SECONDS
             except DATABASE_ERRORS as error:
                 log.warning("webhooks wait: %s", error)
@@ -63,7 +64,7 @@ class Dispatcher:
         if tasks:
             await asyncio.wait(tasks)
         with suppress(*DATABASE_ERRORS):
-            await run_in_threadpool(self._give_back)
+            await WRITES.run(self._give_back)
         await self._sender.close()
 
     async def _start_what_is_due(self) -> None:
@@ -80,7 +81,7 @@ class Dispatcher:
         outcome: Outcome | None = None
         try:
             while True:
-                held = await run_in_threadpool(self._next, webhook_id, ahead, outcome)
+                held = await WRITES.run(self._next, webhook_id, ahead, outcome)
                 if held is None:
                     return
                 headers, body = signed_request(held.secret, held.message_id, int(time.time()), held.payload)

@@ -10,11 +10,12 @@ from app.names import Text
 from app.web.context import InContext
 from app.web.idempotency import InOnce
 from app.web.pagination import InPage, Listing, listing
+from app.web.thread_rooms import RoomRoute
 from app.web.validation import json_only, no_body
 from app.webhooks import service
 from app.webhooks.schemas import Delivery, NewWebhook, Webhook, WebhookRequest
 
-router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], dependencies=[Depends(json_only)])
+router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], dependencies=[Depends(json_only)], route_class=RoomRoute)
 
 
 @router.post("", status_code=201, operation_id="create_webhook", responses=problems(400, 409, 413, 415))

@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from app.config import Settings
 from app.db import Database
 from app.jobs import service as jobs
-from app.keys import guard
+from app.keys import key_cache
 from app.keys import service as keys
 from app.main import create_app
 from app.predictions.model_cache import ModelCache
@@ -182,7 +182,7 @@ def test_a_key_for_predictions_cannot_delete_a_model_called_predict(http: InProc
 def test_a_revoked_key_stops_working_when_its_trust_runs_out(
     http: InProcess, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "KEY_TRUST_SECONDS", 0.0)
+    monkeypatch.setattr(key_cache, "KEY_TRUST_SECONDS", 0.0)
     make_key(database, "admin")
     token = make_key(database, "read")
     assert http.get("/v1/jobs", headers=bearer(token)).status_code == 200
@@ -193,14 +193,14 @@ def test_a_revoked_key_stops_working_when_its_trust_runs_out(
 def test_the_first_key_closes_an_open_service(
     http: InProcess, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "KEY_TRUST_SECONDS", 0.0)
+    monkeypatch.setattr(key_cache, "KEY_TRUST_SECONDS", 0.0)
     assert http.get("/v1/jobs").status_code == 200
     make_key(database, "read")
     checked_problem(http.get("/v1/jobs"), 401)
 
 
 def test_remembered_keys_are_bounded(http: InProcess, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "MAX_REMEMBERED_KEYS", 2)
+    monkeypatch.setattr(key_cache, "MAX_REJECTED_TOKENS", 2)
     token = make_key(database, "read")
     for number in range(5):
         checked_problem(http.get("/v1/jobs", headers=bearer(f"key_{NOBODY}.{number}")), 401)

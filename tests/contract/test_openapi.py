@@ -22,6 +22,7 @@ OPERATIONS = {
     "get_dataset": "GET /v1/datasets/{dataset_id}",
     "delete_dataset": "DELETE /v1/datasets/{dataset_id}",
     "preview_dataset": "GET /v1/datasets/{dataset_id}/preview",
+    "list_dataset_columns": "GET /v1/datasets/{dataset_id}/columns",
     "get_dataset_statistics": "GET /v1/datasets/{dataset_id}/statistics",
     "get_dataset_issues": "GET /v1/datasets/{dataset_id}/issues",
     "get_dataset_content": "GET /v1/datasets/{dataset_id}/content",
@@ -190,6 +191,7 @@ def test_path_parameters_are_declared_where_they_are_used(document: dict[str, An
 def test_lists_take_a_limit_and_a_cursor(document: dict[str, Any]) -> None:
     for name in (
         *("list_datasets", "list_jobs", "list_models", "list_job_events", "get_dataset_statistics"),
+        "list_dataset_columns",
         *("list_aliases", "list_alias_history", "list_evaluations"),
     ):
         operation = next(op for _, _, op in operations(document) if op["operationId"] == name)

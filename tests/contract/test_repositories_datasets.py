@@ -196,9 +196,9 @@ def test_a_renewed_lease_keeps_others_away(database: Database) -> None:
 def test_statistics_are_set_once(database: Database) -> None:
     (dataset_id,) = store(database, dataset_row())
     with database.write() as session:
-        assert repository.set_statistics(session, dataset_id, "a" * 64)
-        assert not repository.set_statistics(session, dataset_id, "b" * 64)
-        assert not repository.set_statistics(session, f"ds_{NOBODY}", "a" * 64)
+        assert repository.set_statistics(session, dataset_id, None, "a" * 64)
+        assert not repository.set_statistics(session, dataset_id, None, "b" * 64)
+        assert not repository.set_statistics(session, f"ds_{NOBODY}", None, "a" * 64)
         repository.set_issues(session, dataset_id, [{"code": "x"}])
     with database.read() as session:
         found = repository.get(session, dataset_id)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, make_url, select
+from sqlalchemy import func, make_url, select, text
 
 from app.db import Database
 from app.db.tables import JobRow
@@ -61,6 +61,24 @@ def test_a_read_only_server_is_a_reason_to_try_again(server: PrivateServer, data
     wait_until(lambda: http.get("/readyz").status_code == 200, 10, "the server to accept writes")
     assert http.post("/v1/webhooks", json=hook).status_code == 201
     context_of(app).database.close()
+
+
+def test_no_pool_keeps_connections_to_a_read_only_server(database: Database) -> None:
+    """Keys, health checks and predictions have connections of their own."""
+
+    def server_processes() -> list[int | None]:
+        with database.read() as reading, database.reserved_read() as reserved, database.look() as looking:
+            return [one.scalar(select(func.pg_backend_pid())) for one in (reading, reserved, looking)]
+
+    def write() -> None:
+        with database.write() as session:
+            session.execute(text("SET TRANSACTION READ ONLY"))
+            repository.insert(session, job_row())
+
+    before = server_processes()
+    with pytest.raises(DatabaseUnavailable, match="read only"):
+        write()
+    assert not set(before) & set(server_processes())
 
 
 def in_broken_commit(server: PrivateServer, place: str, act: Callable[[], None]) -> None:

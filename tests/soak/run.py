@@ -22,7 +22,12 @@ from tests.support.serving import Service, wait_until
 CLIENTS = 3
 WORKERS = 2
 LEASE_SECONDS = 3.0
-SETTINGS = {"lease_seconds": LEASE_SECONDS, "heartbeat_seconds": 0.5, "drain_seconds": 6.0}
+SETTINGS = {
+    "lease_seconds": LEASE_SECONDS,
+    "heartbeat_seconds": 0.5,
+    "drain_seconds": 6.0,
+    "free_space_bytes": 0,  # the disk may be a small one
+}
 WORK_SECONDS = 60.0
 CALM_SECONDS = 180.0
 """How long the service has, once nothing fails any more, to end all that was queued."""

@@ -25,8 +25,11 @@ class Service:
         database_url: str | None = None,
         workers: int = 2,
         log_dir: Path | None = None,
+        files_limit: int | None = None,
         **settings: Any,
     ) -> None:
+        limited = ["prlimit", f"--nofile={files_limit}:{files_limit}"] if files_limit else []
+        self._command = [*limited, sys.executable, "-m", "app.cli", "serve"]
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data_dir = data_dir
@@ -41,9 +44,7 @@ class Service:
 
     def start(self) -> None:
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "app.cli", "serve"], env=self.environment, stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen(self._command, env=self.environment, stdout=log, stderr=log)
         wait_until(self.is_ready, START_SECONDS, f"the service to be ready; its log: {self.log()[-2000:]}")
 
     def stop(self) -> float:

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.datasets.formats.table import Encoding, FileError, InvalidFile, TooLarge
+from app.storage.free_space import require_free_space
 
 __all__ = ["Ceiling", "expanded", "is_of_the_disk"]
 
 COPY_BYTES = 1 << 20
-MAX_RATIO = 300
-ANY_RATIO_BYTES = 64 << 20  # up to here any ratio is harmless
+MAX_RATIO = 100
+"""Bytes that one byte of a file may expand to. Larger: a small upload fills more of the disk. Text of numbers is
+compressed 3 to 20 times, and long runs of zeros up to 1000 times, which a sparse format holds better."""
+ANY_RATIO_BYTES = 64 << 20
+"""Bytes up to which any ratio is allowed."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Ceiling:
 
     most_bytes: int = 16 << 30
     scratch: Path | None = None
+    reserve_bytes: int = 0
+    """Disk space that must stay free meanwhile."""
 
     def check(self, expanded_bytes: int, file_bytes: int, remedy: str = "send it without compression") -> None:
         """Raise TooLarge if so many bytes cannot have come from a file of that size in earnest."""
@@ -32,6 +38,8 @@ class Ceiling:
             raise TooLarge(f"The file expands to more than the {self.most_bytes} bytes that are allowed.")
         if expanded_bytes > max(ANY_RATIO_BYTES, MAX_RATIO * file_bytes):
             raise TooLarge(f"The file expands to more than {MAX_RATIO} times its size; {remedy}.")
+        if self.scratch is not None:
+            require_free_space(self.scratch, self.reserve_bytes)
 
 
 def is_of_the_disk(error: Exception) -> bool:

@@ -34,7 +34,7 @@ REMEDIES = {  # of what the readers warn about: how bad it is, and what to do
 def examine(files: ArrayFiles, facts: Facts, statistics_sha256: str) -> list[Finding]:
     """Everything that is found, worst first."""
     figures = BlobStore(files.blob_root, create=False).map_array(statistics_sha256)
-    findings = [*_class_findings(facts), *_column_findings(figures, facts)]
+    findings = [*_class_findings(facts), *_column_findings(figures, facts, files.n_features)]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         findings += find_leaks(files, facts, figures)
     findings += [*find_duplicates(files, facts), *_group_findings(files), *_reader_findings(facts)]
@@ -53,31 +53,36 @@ def _class_findings(facts: Facts) -> Iterator[Finding]:
         yield finding("warning", "tiny_class", detail, remedy, count=sum(one["count"] for one in tiny))
 
 
-def _column_findings(figures: Array, facts: Facts) -> Iterator[Finding]:
-    of_kind = partial(facts.of_kind, len(figures))
-    gone = np.flatnonzero(2 * figures["missing"] > figures["missing"] + figures["count"])
+def _column_findings(figures: Array, facts: Facts, n_features: int) -> Iterator[Finding]:
+    """From the figures of the columns; one that has none is zero in every row."""
+    columns = np.asarray(figures["column"])
+    of_kind = partial(facts.of_kind, columns)
+    gone = columns[2 * figures["missing"] > figures["missing"] + figures["count"]]
     if len(gone):
         detail = f"{len(gone)} column(s) have no value in more than half of the rows."
         remedy = "Find out why; leave them out (`ignore`) if what is left says nothing."
         yield finding("warning", "missing_values", detail, remedy, **columns_of(gone, facts))
     # texts of the same length may differ; a value that is sometimes missing tells rows apart
     same = (figures["min"] == figures["max"]) & (figures["missing"] == 0)
-    constant = np.flatnonzero(same & of_kind("numeric", "boolean", "date", "categorical"))
-    if len(constant):
-        detail = f"{len(constant)} column(s) have the same value in every row."
+    constant = columns[same & of_kind("numeric", "boolean", "date", "categorical")]
+    if count := len(constant) + n_features - len(columns):
+        zeros = np.setdiff1d(np.arange(min(n_features, len(columns) + LISTED)), columns)[:LISTED]
+        detail = f"{count} column(s) have the same value in every row."
         remedy = "Leave them out (`ignore`): they tell nothing apart."
-        yield finding("warning", "constant_columns", detail, remedy, **columns_of(constant, facts))
+        first = np.sort(np.concatenate([constant, zeros]))
+        yield finding("warning", "constant_columns", detail, remedy, **columns_of(first, facts, count))
     widths = figures["max"] - figures["min"]
     varying = np.flatnonzero((widths > 0) & of_kind("numeric", "boolean"))
     if len(varying) < 2:
         return
     order = varying[np.argsort(widths[varying], kind="stable")]
-    narrowest, widest = int(order[0]), int(order[-1])
-    ratio = widths[widest] / widths[narrowest]
+    low, high = float(widths[order[0]]), float(widths[order[-1]])
+    narrowest, widest = int(columns[order[0]]), int(columns[order[-1]])
+    ratio = high / low
     if ratio >= WIDEST_TO_NARROWEST:
         detail = (
-            f"Column {facts.name(widest)!r} spans {widths[widest]:.3g}, column {facts.name(narrowest)!r} "
-            f"{widths[narrowest]:.3g}: {ratio:.2g} times less."
+            f"Column {facts.name(widest)!r} spans {high:.3g}, column {facts.name(narrowest)!r} "
+            f"{low:.3g}: {ratio:.2g} times less."
         )
         remedy = "Bring the columns to a common scale: otherwise training is slow and C means something else in each."
         ends = np.array([widest, narrowest])

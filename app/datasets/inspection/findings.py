@@ -29,15 +29,18 @@ class Facts:
     def name(self, column: int) -> str:
         return self.feature_names[column] if self.feature_names else str(column)
 
-    def of_kind(self, n_features: int, *kinds: str) -> npt.NDArray[np.bool_]:
-        """Which features are of one of these kinds."""
-        found = ["numeric"] * n_features if self.kinds is None else self.kinds
-        return np.array([kind in kinds for kind in found], dtype=np.bool_)
+    def of_kind(self, columns: Integers, *kinds: str) -> npt.NDArray[np.bool_]:
+        """Which of these features are of one of these kinds."""
+        if self.kinds is None:
+            return np.full(len(columns), "numeric" in kinds)
+        return np.array([self.kinds[column] in kinds for column in columns.tolist()], dtype=np.bool_)
 
 
 def finding(severity: str, code: str, detail: str, remedy: str, **places: Any) -> Finding:
     return {"severity": severity, "code": code, "detail": detail, "remedy": remedy, **places}
 
 
-def columns_of(numbers: Sequence[int] | Integers, facts: Facts) -> dict[str, Any]:
-    return {"count": len(numbers), "columns": [facts.name(int(number)) for number in numbers[:LISTED]]}
+def columns_of(numbers: Sequence[int] | Integers, facts: Facts, count: int | None = None) -> dict[str, Any]:
+    """The first of some columns by name, and how many there are: as many as are given, unless it is said."""
+    names = [facts.name(int(number)) for number in numbers[:LISTED]]
+    return {"count": len(numbers) if count is None else count, "columns": names}

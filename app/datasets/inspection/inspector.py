@@ -13,11 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from anyio import to_thread
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from app.config import Settings
 from app.datasets import repository, service
-from app.datasets.arrays import open_arrays
+from app.datasets.arrays import open_arrays, open_columns
 from app.datasets.inspection import doctor, statistics
 from app.datasets.inspection.findings import Facts
 from app.datasets.inspection.stored_blocks import ArrayFiles
@@ -29,8 +30,11 @@ from app.storage import BlobStore
 from app.storage.ownership import own
 from app.tabular.frame import Column, Frame
 from app.tabular.types import Array
+from app.web.pagination import MAX_PAGE, Page
+from app.web.thread_rooms import WRITES
 
 SHOWN_COLUMNS = 1000
+MAX_COLUMN = 2**31 - 1 - 2 * MAX_PAGE  # what is behind it, with a page added, is no 32-bit number
 SHOWN_CHARACTERS = 1000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -47,25 +51,44 @@ class ColumnRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """The stored statistics of a dataset, mapped."""
+    """The stored statistics of a dataset, mapped, and some of its columns."""
 
     records: Array
+    first: int
     columns: Sequence[Column]
+    """From the first on; none if they have no names."""
+    n_rows: int
+    n_features: int
 
-    def page(self, limit: int, after: str | None) -> list[ColumnRecord]:
-        if after is not None and not after.isdecimal():
-            raise invalid_field("cursor", "invalid_cursor", "is not a cursor that this route gave out")
-        first = 0 if after is None else int(after[:18]) + 1
-        numbers = range(first, min(first + limit, len(self.records)))
-        return [ColumnRecord(str(i), self.columns[i] if self.columns else None, self.records[i]) for i in numbers]
+    def page(self, limit: int) -> list[ColumnRecord]:
+        """The figures of so many columns."""
+        numbers = range(self.first, min(self.first + limit, self.n_features))
+        columns: Sequence[Column | None] = self.columns or [None] * len(numbers)
+        return [ColumnRecord(str(i), column, self._record(i)) for i, column in zip(numbers, columns, strict=False)]
+
+    def _record(self, number: int) -> Any:
+        place = int(np.searchsorted(self.records["column"], number))
+        if place < len(self.records) and self.records["column"][place] == number:
+            return self.records[place]
+        return statistics.of_zeros(self.n_rows)[0]
 
 
-def preview(blobs: BlobStore, dataset: DatasetRow, rows: int) -> dict[str, Any]:
-    """The first rows as `schemas.Preview` lists them."""
-    stored = open_arrays(blobs, dataset)
-    names = _feature_names(dataset)
+def following_number(page: Page) -> int:
+    """Where a page of numbered things begins: behind the number that its cursor remembers."""
+    if page.cursor_id is None:
+        return 0
+    if not page.cursor_id.isdecimal() or int(page.cursor_id[:18]) > MAX_COLUMN:
+        raise invalid_field("cursor", "invalid_cursor", "is not a cursor that this route gave out")
+    return int(page.cursor_id) + 1
+
+
+def preview(
+    blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]], target: str | None, rows: int
+) -> dict[str, Any]:
+    """The first rows as `schemas.Preview` lists them; `features`: the first ones, which are shown."""
+    stored = open_arrays(blobs, dataset, features)
+    names = [column["name"] for column in features]
     width = min(dataset.n_features, SHOWN_COLUMNS)
-    target = next((column["name"] for column in dataset.columns if column["role"] == "target"), None)
     data = []
     for number in range(min(rows, dataset.n_rows)):
         if dataset.storage == "csr":
@@ -82,7 +105,7 @@ def preview(blobs: BlobStore, dataset: DatasetRow, rows: int) -> dict[str, Any]:
         "dataset_id": dataset.id,
         "n_rows": dataset.n_rows,
         "n_features": dataset.n_features,
-        "columns": names[:SHOWN_COLUMNS] if names else None,
+        "columns": names or None,
         "target": target,
         "data": data,
     }
@@ -98,20 +121,30 @@ class Inspector:
         self._parser_pool = parser_pool
         self._under_way: dict[tuple[str, str], asyncio.Task[Any]] = {}
 
-    async def statistics(self, dataset_id: str) -> Figures:
-        dataset = await run_in_threadpool(self._get_ready, dataset_id)
-        records = self._blobs.map_array(await self._statistics_blob(dataset))
-        return Figures(records, open_arrays(self._blobs, dataset).frame.columns)
+    async def statistics(self, dataset_id: str, first: int, limit: int) -> list[ColumnRecord]:
+        """The figures of some columns."""
+
+        def read() -> tuple[DatasetRow, list[Column]]:
+            with self._database.read() as session:
+                dataset, features, _ = service.read_features(session, dataset_id, first, limit)
+            return dataset, open_columns(self._blobs, dataset, features, first)
+
+        dataset, columns = await run_in_threadpool(read)
+        records = await run_in_threadpool(self._blobs.map_array, await self._statistics_blob(dataset))
+        figures = Figures(records, first, columns, dataset.n_rows, dataset.n_features)
+        return await run_in_threadpool(figures.page, limit)
 
     async def issues(self, dataset_id: str) -> list[dict[str, Any]]:
+        light = await run_in_threadpool(self._get_ready, dataset_id, service.get_light)
+        if light.issues is not None:
+            return light.issues
         dataset = await run_in_threadpool(self._get_ready, dataset_id)
-        if dataset.issues is not None:
-            return dataset.issues
         return await self._once(("issues", dataset_id), lambda: self._find_issues(dataset))
 
     async def _statistics_blob(self, dataset: DatasetRow) -> str:
-        if dataset.statistics is not None:
-            return dataset.statistics
+        stored = dataset.statistics
+        if stored is not None and statistics.is_current(await run_in_threadpool(self._blobs.map_array, stored)):
+            return stored
         return await self._once(("statistics", dataset.id), lambda: self._compute_statistics(dataset))
 
     async def _once(self, key: tuple[str, str], start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -129,10 +162,10 @@ class Inspector:
 
         def keep() -> None:
             with self._database.write() as session:
-                if repository.set_statistics(session, dataset.id, sha256):
+                if repository.set_statistics(session, dataset.id, dataset.statistics, sha256):
                     own(session, self._blobs, dataset.id, {sha256: size})
 
-        await run_in_threadpool(keep)
+        await WRITES.run(keep)
         return sha256
 
     async def _find_issues(self, dataset: DatasetRow) -> list[dict[str, Any]]:
@@ -150,16 +183,16 @@ class Inspector:
             with self._database.write() as session:
                 repository.set_issues(session, dataset.id, found)
 
-        await run_in_threadpool(keep)
+        await WRITES.run(keep)
         return found
 
     async def _in_child(self, function: Callable[..., Result], *arguments: Any) -> Result:
         work = partial(self._parser_pool.run, function, *arguments)
         return await to_thread.run_sync(work, limiter=self._parser_pool.limiter)
 
-    def _get_ready(self, dataset_id: str) -> DatasetRow:
+    def _get_ready(self, dataset_id: str, read: Callable[[Session, str], DatasetRow] = service.get) -> DatasetRow:
         with self._database.read() as session:
-            return service.get_ready(session, dataset_id)
+            return service.get_ready(session, dataset_id, read)
 
     def _array_files(self, dataset: DatasetRow) -> ArrayFiles:
         return ArrayFiles(self._data_dir, dataset.arrays, dataset.n_rows, dataset.n_features)

@@ -11,6 +11,7 @@ from app.datasets.inspection.stored_blocks import (
     ArrayFiles,
     DenseBlock,
     Integers,
+    Places,
     SparseBlock,
     dense_blocks,
     sparse_blocks,
@@ -52,11 +53,11 @@ def find_leaks(files: ArrayFiles, facts: Facts, figures: Array) -> Iterator[Find
     assert y is not None
     labels = _Labels(y, len(facts.classes))
     leaking = _leaking_numbers(files, facts, figures, labels)
-    leaking &= facts.of_kind(files.n_features, "numeric", "boolean", "date")
-    if facts.classes:
+    leaking &= facts.of_kind(figures["column"], "numeric", "boolean", "date")
+    if facts.classes and not files.sparse:
         leaking |= _leaking_levels(files, y)
     if leaking.any():
-        found = np.flatnonzero(leaking)
+        found = np.asarray(figures["column"])[leaking]
         detail = f"{len(found)} column(s) alone give the label away."
         remedy = "Make sure that they are known before the label is; if not, leave them out (`ignore`)."
         yield finding("warning", "leaking_columns", detail, remedy, **columns_of(found, facts))
@@ -64,19 +65,21 @@ def find_leaks(files: ArrayFiles, facts: Facts, figures: Array) -> Iterator[Find
 
 def _leaking_numbers(files: ArrayFiles, facts: Facts, figures: Array, labels: "_Labels") -> npt.NDArray[np.bool_]:
     """Columns that lie along the label, or that part two classes."""
-    covariances = np.zeros(files.n_features)
-    low, high = np.full((2, files.n_features), np.inf), np.full((2, files.n_features), -np.inf)
-    seen = np.zeros((2, files.n_features), dtype=np.int64)
+    width = len(figures)
+    covariances = np.zeros(width)
+    low, high = np.full((2, width), np.inf), np.full((2, width), -np.inf)
+    seen = np.zeros((2, width), dtype=np.int64)
     if files.sparse:
+        places = Places(np.asarray(figures["column"]), every=width == files.n_features)
         for block in sparse_blocks(files):
-            _add_sparse(block, *labels.of(block.rows), covariances, low, high, seen)
+            _add_sparse(block, places, *labels.of(block.rows), covariances, low, high, seen)
         has_zero = seen < labels.counts[:, None]
         low[has_zero], high[has_zero] = np.minimum(low[has_zero], 0), np.maximum(high[has_zero], 0)
         seen[:] = labels.counts[:, None]
     else:
         for dense in dense_blocks(files):
             _add_dense(dense, *labels.of(dense.rows), figures["mean"], covariances, low, high, seen)
-    leaking = np.zeros(files.n_features, dtype=np.bool_)
+    leaking = np.zeros(width, dtype=np.bool_)
     if not facts.labels_are_text:
         correlation = covariances / files.n_rows / (figures["std"] * labels.std)
         # What rounding makes of a constant column is no correlation; nor is what is left of one with gaps.
@@ -131,6 +134,7 @@ def _add_dense(
 
 def _add_sparse(
     block: SparseBlock,
+    places: Places,
     codes: Integers,
     centered: Floats,
     covariances: Floats,
@@ -140,8 +144,9 @@ def _add_sparse(
 ) -> None:
     width = low.shape[1]
     # the centred labels sum to zero, so a column's mean would take nothing away
-    covariances += np.bincount(block.columns, block.values * centered[block.row_numbers], minlength=width)
-    places = block.columns + width * codes[block.row_numbers]
-    np.fmin.at(low.reshape(-1), places, block.values)
-    np.fmax.at(high.reshape(-1), places, block.values)
-    stored += np.bincount(places, minlength=2 * width).reshape(2, width)
+    columns = places.of_columns(block.columns)
+    covariances += np.bincount(columns, block.values * centered[block.row_numbers], minlength=width)
+    of_class = columns + width * codes[block.row_numbers]
+    np.fmin.at(low.reshape(-1), of_class, block.values)
+    np.fmax.at(high.reshape(-1), of_class, block.values)
+    stored += np.bincount(of_class, minlength=2 * width).reshape(2, width)

@@ -3,16 +3,21 @@
 Those of a text are of its length. Those of a categorical column are of the numbers of its levels, and mean nothing but
 `top`: the numbers of the levels that most rows have.
 
+Of a sparse dataset only columns that hold an entry have figures: those of the others are known (`of_zeros`), and a
+row may name a column number that is far larger than the file.
+
 Counts, range, mean, deviation and histogram are exact (to rounding). Quantiles come from one row out of
 each of 20,000 equal stretches of the file (all rows, if there are fewer): with probability 0.99 the rank
 of such a quantile is wrong by at most 1.2 % of the rows (Dvoretzky-Kiefer-Wolfowitz).
 """
 
 import warnings
+from typing import Any
 
 import numpy as np
 
-from app.datasets.inspection.stored_blocks import ArrayFiles, Integers, dense_blocks, sparse_blocks
+from app.datasets.formats import TooLarge
+from app.datasets.inspection.stored_blocks import ArrayFiles, Integers, Places, dense_blocks, sparse_blocks
 from app.storage import BlobStore
 from app.tabular.types import Array, Floats
 
@@ -23,35 +28,62 @@ SAMPLE_ROWS = 20_000
 SAMPLE_ENTRIES = 1 << 22
 SEED = 0
 
+MOST_BYTES = 64 << 20
+MOST_RATIO = 8
+"""Bytes of the stored figures: at most the larger of 64 MiB and 8 times the bytes of the dataset's arrays. Larger: a
+client that may only read fills more of the disk. The ratio is exceeded by files of fewer than 23 rows."""
+
 # One record a column: the stored array is mapped, and a page of it is a slice.
-RECORD = np.dtype(
-    [
-        ("count", np.int64),
-        ("missing", np.int64),
-        ("zeros", np.int64),
-        ("min", np.float64),
-        ("max", np.float64),
-        ("mean", np.float64),
-        ("std", np.float64),
-        ("quantiles", np.float64, len(SHARES)),
-        ("histogram", np.int64, BINS),
-        ("top", np.int64, TOP),
-        ("top_counts", np.int64, TOP),  # 0: there is no such level
-    ]
-)
+_FIELDS: list[tuple[Any, ...]] = [
+    ("column", np.int64),  # rising
+    ("count", np.int64),
+    ("missing", np.int64),
+    ("zeros", np.int64),
+    ("min", np.float64),
+    ("max", np.float64),
+    ("mean", np.float64),
+    ("std", np.float64),
+    ("quantiles", np.float64, len(SHARES)),
+    ("histogram", np.int64, BINS),
+]
+NUMERIC_RECORD = np.dtype(_FIELDS)
+RECORD = np.dtype([*_FIELDS, ("top", np.int64, TOP), ("top_counts", np.int64, TOP)])  # a count of 0: no such level
+"""Of a dataset that has categorical columns."""
+
+
+def is_current(records: Array) -> bool:
+    """Whether stored figures are of this form; earlier versions had a record for every column."""
+    return records.dtype in (NUMERIC_RECORD, RECORD)
+
+
+def of_zeros(n_rows: int) -> Array:
+    """The record of a column in which every row is zero."""
+    record = np.zeros(1, dtype=NUMERIC_RECORD)
+    record["count"], record["zeros"] = n_rows, n_rows
+    record["histogram"][0, 0] = n_rows
+    return record
 
 
 def compute(files: ArrayFiles) -> tuple[str, int]:
     """Store the statistics of a dataset as a blob: (sha256, bytes)."""
-    figures = np.zeros(files.n_features, dtype=RECORD)
+    has_levels = any(name.startswith("levels.") for name in files.arrays)
+    places = Places.of(files)
+    figures = np.zeros(places.count, dtype=RECORD if has_levels else NUMERIC_RECORD)
+    figures["column"] = places.numbers
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # figures that overflow are told as null
         if files.sparse:
-            _describe_sparse(files, figures)
+            _describe_sparse(files, figures, places)
         else:
             _describe_dense(files, figures)
         deviations = np.sqrt(figures["std"] / figures["count"])
         figures["std"] = np.where(np.isnan(figures["mean"]), np.nan, deviations)
     blobs = BlobStore(files.blob_root, create=False)
+    if files.sparse:
+        figures = figures[figures["zeros"] < files.n_rows]
+    most_bytes = max(MOST_BYTES, MOST_RATIO * sum(blobs.size(sha256) for sha256 in set(files.arrays.values())))
+    if figures.nbytes > most_bytes:
+        detail = f"The statistics of {len(figures)} columns take {figures.nbytes} bytes; {most_bytes} are allowed"
+        raise TooLarge(f"{detail} for data of this size. Leave columns out, or send more rows.")
     sha256 = blobs.put_array(figures)
     return sha256, blobs.size(sha256)
 
@@ -83,14 +115,14 @@ def _describe_dense(files: ArrayFiles, figures: Array) -> None:
     figures["quantiles"] = _dense_quantiles(files, has_missing=bool(figures["missing"].any()))
 
 
-def _describe_sparse(files: ArrayFiles, figures: Array) -> None:
-    width = files.n_features
+def _describe_sparse(files: ArrayFiles, figures: Array, places: Places) -> None:
+    width = places.count
     sums, stored = np.zeros(width), np.zeros(width, dtype=np.int64)
     low, high = _empty_range(width)
     for block in sparse_blocks(files):
         present = ~np.isnan(block.values)
-        figures["missing"] += np.bincount(block.columns[~present], minlength=width)
-        columns, values = block.columns[present], block.values[present]
+        figures["missing"] += np.bincount(places.of_columns(block.columns[~present]), minlength=width)
+        columns, values = places.of_columns(block.columns[present]), block.values[present]
         stored += np.bincount(columns, minlength=width)
         sums += np.bincount(columns, weights=values, minlength=width)
         np.minimum.at(low, columns, values)
@@ -101,13 +133,13 @@ def _describe_sparse(files: ArrayFiles, figures: Array) -> None:
     _set_range(figures, files.n_rows, low, high, sums)
     for block in sparse_blocks(files):
         present = ~np.isnan(block.values)
-        columns, values = block.columns[present], block.values[present]
+        columns, values = places.of_columns(block.columns[present]), block.values[present]
         figures["std"] += np.bincount(columns, np.square(values - figures["mean"][columns]), minlength=width)
         figures["histogram"] += _count_bins(_bins(figures, columns, values), columns, width)
     figures["std"] += figures["zeros"] * np.square(figures["mean"])
     every = np.arange(width)
     figures["histogram"][every, _bins(figures, every, np.zeros(width))] += figures["zeros"]
-    figures["quantiles"] = _sparse_quantiles(files)
+    figures["quantiles"] = _sparse_quantiles(files, places)
 
 
 def _empty_range(width: int) -> tuple[Floats, Floats]:
@@ -156,12 +188,13 @@ def _dense_quantiles(files: ArrayFiles, has_missing: bool) -> Floats:
     return found
 
 
-def _sparse_quantiles(files: ArrayFiles) -> Floats:
+def _sparse_quantiles(files: ArrayFiles, places: Places) -> Floats:
     """Quantiles of columns that are mostly zero: the zeros lie between the sorted negatives and positives."""
     values, columns, height = _sparse_sample(files)
+    columns = places.of_columns(columns)
     order = np.lexsort((values, columns))
     values, columns = values[order], columns[order]
-    width = files.n_features
+    width = places.count
     stored = np.bincount(columns, minlength=width)
     negatives = np.bincount(columns[values < 0], minlength=width)
     starts = np.concatenate([[0], np.cumsum(stored)[:-1]])

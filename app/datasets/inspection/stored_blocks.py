@@ -15,6 +15,9 @@ from app.tabular.frame import Strings
 from app.tabular.types import Array, Floats
 
 BLOCK_ENTRIES = 1 << 21
+MOST_BLOCK_ENTRIES = 1 << 23
+"""Entries of a block of a wide sparse matrix. Larger: fewer sums as long as the matrix is wide, more memory (24 bytes
+an entry, and as much again while they are used)."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -63,6 +66,43 @@ class SparseBlock:
     row_numbers: Integers
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where arrays with one element for each column have that of a column.
+
+    A sparse matrix of more columns than entries has places only for the columns that occur: what is computed over
+    it costs what the entries cost, whatever the largest column number is.
+    """
+
+    numbers: Integers
+    """The columns that have a place, rising."""
+    every: bool
+    """Whether all columns have one."""
+
+    @classmethod
+    def of(cls, files: ArrayFiles) -> "Places":
+        if not files.sparse or files.n_features <= max(BLOCK_ENTRIES, _stored_entries(files)):
+            return cls(np.arange(files.n_features), every=True)
+        found = np.empty(0, dtype=np.int64)
+        for block in sparse_blocks(files):
+            found = np.union1d(found, block.columns)
+        return cls(found, every=False)
+
+    @property
+    def count(self) -> int:
+        return len(self.numbers)
+
+    def of_columns(self, columns: Integers) -> Integers:
+        """The places of columns that have one."""
+        return columns if self.every else np.searchsorted(self.numbers, columns)
+
+
+def _stored_entries(files: ArrayFiles) -> int:
+    indptr = files.map("indptr")
+    assert indptr is not None
+    return int(indptr[-1])
+
+
 def dense_blocks(files: ArrayFiles) -> Iterator[DenseBlock]:
     X = files.map("X")
     assert X is not None
@@ -79,7 +119,7 @@ def sparse_blocks(files: ArrayFiles) -> Iterator[SparseBlock]:
     assert indices is not None
     assert indptr is not None
     # sums over a block are as long as there are columns, so a block should not have far fewer entries
-    size = max(BLOCK_ENTRIES, files.n_features)
+    size = max(BLOCK_ENTRIES, min(files.n_features, MOST_BLOCK_ENTRIES))
     first = 0
     while first < files.n_rows:
         past = int(np.searchsorted(indptr, indptr[first] + size, side="right")) - 1

@@ -5,16 +5,22 @@ from types import TracebackType
 
 from app.datasets.formats import TooLarge
 from app.storage import BlobStore, StagedArray
+from app.storage.free_space import require_free_space
 from app.tabular.types import Array
+
+CHECKED_BYTES = 8 << 20
+"""Bytes of arrays between two looks at the free disk space. Larger: the reserve is overstepped by as much."""
 
 
 class BlobSink:
     """Leaving the `with` block without `commit()` removes what was written."""
 
-    def __init__(self, blobs: BlobStore, most_bytes: int) -> None:
+    def __init__(self, blobs: BlobStore, most_bytes: int, reserve_bytes: int = 0) -> None:
         self._blobs = blobs
         self._most_bytes = most_bytes
+        self._reserve_bytes = reserve_bytes
         self._bytes = 0
+        self._unchecked_bytes = CHECKED_BYTES
         self._arrays: dict[str, StagedArray] = {}
         self._whole: dict[str, Array] = {}
 
@@ -31,7 +37,12 @@ class BlobSink:
     def _count(self, rows: Array) -> None:
         self._bytes += rows.nbytes
         if self._bytes > self._most_bytes:
-            raise TooLarge(f"The arrays of the file take more than the {self._most_bytes} bytes that are allowed.")
+            detail = f"The arrays of the file take more than the {self._most_bytes} bytes that are allowed for its size"
+            raise TooLarge(f"{detail}; send it uncompressed, or in a sparse format.")
+        self._unchecked_bytes += rows.nbytes
+        if self._unchecked_bytes >= CHECKED_BYTES:
+            require_free_space(self._blobs.staging, self._reserve_bytes, rows.nbytes)
+            self._unchecked_bytes = 0
 
     def rewrite(self, name: str, change: Callable[[Array], Array]) -> None:
         if self._arrays[name].n_rows == 0:

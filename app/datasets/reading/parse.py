@@ -9,7 +9,12 @@ from app.datasets.formats import Ceiling, Format, ReadOptions, Summary
 from app.datasets.reading.blob_sink import BlobSink
 from app.storage import BlobStore
 
-ARRAYS_RATIO = 4  # "0," is two bytes of text and eight of an array
+ARRAYS_RATIO = 4
+"""Bytes of arrays for a byte of the largest text that is allowed: "0," is two bytes of text and eight of an array."""
+MAX_ARRAYS_RATIO = 200
+"""Bytes of arrays for a byte of the file as it was sent. Larger: a small compressed file fills more of the disk."""
+ANY_ARRAYS_BYTES = 256 << 20
+"""Bytes of arrays up to which any ratio is allowed."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +26,14 @@ class Parsed:
     description: dict[str, Any]  # columns of DatasetRow
 
 
-def parse(blob_root: Path, path: Path, file_format: Format, options: ReadOptions, most_bytes: int) -> Parsed:
-    """Read a file whose text may expand to `most_bytes` and whose arrays may take four times as much."""
+def parse(
+    blob_root: Path, path: Path, file_format: Format, options: ReadOptions, most_bytes: int, reserve_bytes: int = 0
+) -> Parsed:
+    """Read a file whose text may expand to `most_bytes`; `reserve_bytes` of the disk stay free."""
     blobs = BlobStore(blob_root)
-    ceiling = Ceiling(most_bytes, scratch=blobs.staging)
-    with BlobSink(blobs, ARRAYS_RATIO * most_bytes) as sink:
+    ceiling = Ceiling(most_bytes, blobs.staging, reserve_bytes)
+    by_file = max(ANY_ARRAYS_BYTES, MAX_ARRAYS_RATIO * path.stat().st_size)
+    with BlobSink(blobs, min(ARRAYS_RATIO * most_bytes, by_file), reserve_bytes) as sink:
         summary = formats.read_into(sink, path, file_format, options, ceiling)
         arrays = sink.commit()
     return Parsed(arrays, {sha256: blobs.size(sha256) for sha256 in arrays.values()}, _describe(summary))

@@ -33,6 +33,7 @@ from app.errors import AppError, StorageFull, Unavailable, is_disk_full, is_pass
 from app.storage import BlobStore
 from app.storage.ownership import BlobsGone, reclaim
 from app.web.long_poll import wait_for
+from app.web.thread_rooms import FILES, WRITES
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class ParseQueue:
         if known := await run_in_threadpool(service.find_known, self._database, received):
             await self._repair(file, received, known)
             return known, True
-        await run_in_threadpool(self._blobs.adopt, file, received.sha256)
+        await FILES.run(self._blobs.adopt, file, received.sha256)
         reading = asyncio.create_task(self._read(received))
         await wait_for(reading, wait_seconds)
         if reading.done():
@@ -94,13 +95,13 @@ class ParseQueue:
 
     async def _repair(self, file: Path, received: Received, known: DatasetRow) -> None:
         """Sending a file again replaces what is damaged of its dataset; whole files are only read."""
-        damaged = await run_in_threadpool(service.damaged_files, self._blobs, known)
+        dataset, damaged = await FILES.run(service.damaged_files, self._database, self._blobs, known.id)
         if received.sha256 in damaged:
-            await run_in_threadpool(self._blobs.adopt, file, received.sha256)
+            await FILES.run(self._blobs.adopt, file, received.sha256)
         if damaged - {received.sha256}:
             log.warning("%s: %d damaged file(s), reading it again", known.id, len(damaged))
             parsed = await self._read(received)
-            await run_in_threadpool(service.settle_repaired, self._database, self._blobs, known, parsed)
+            await WRITES.run(service.settle_repaired, self._database, self._blobs, dataset, parsed)
 
     async def take_care(self, *upkeep: Upkeep) -> None:
         """Until cancelled: renew our leases, take over what silent processes left, and keep the house in order."""
@@ -110,11 +111,11 @@ class ParseQueue:
             was_paused = time.time() - last_round > self._settings.lease_seconds
             last_round = time.time()
             try:
-                await run_in_threadpool(self._renew)  # first our own leases: no one takes over what is being read here
-                for claim in [] if was_paused else await run_in_threadpool(self._take_over):
+                await WRITES.run(self._renew)  # first our own leases: no one takes over what is being read here
+                for claim in [] if was_paused else await WRITES.run(self._take_over):
                     await self._read_again(claim)
                 for duty in duties:
-                    await run_in_threadpool(duty)
+                    await WRITES.run(duty)
             except DATABASE_ERRORS as error:
                 log.warning("the upkeep of datasets waits: %s", error)
                 self._take_over_from = time.monotonic() + self._settings.lease_seconds
@@ -130,11 +131,13 @@ class ParseQueue:
         claims, tasks = list(self._reading), list(self._reading.values())
         if claims:
             await asyncio.wait(tasks, timeout=self._settings.heartbeat_seconds)
-            await run_in_threadpool(service.release, self._database, claims)
+            await WRITES.run(service.release, self._database, claims)
 
     async def _read(self, received: Received) -> Parsed:
-        path = self._blobs.path(received.sha256)
-        ingest = partial(self._parser_pool.ingest, path, received.file_format, received.options)
+        def ingest() -> Parsed:
+            path = self._blobs.path(received.sha256)
+            return self._parser_pool.ingest(path, received.file_format, received.options)
+
         return await to_thread.run_sync(ingest, limiter=self._parser_pool.limiter)
 
     async def _parsed_or_refused(self, reading: asyncio.Task[Parsed], received: Received) -> Parsed:
@@ -143,14 +146,14 @@ class ParseQueue:
         except FileNotFoundError:  # the same bytes were refused, and deleted, for another request
             raise Unavailable(GONE) from None
         except BaseException:
-            await run_in_threadpool(reclaim, self._database, self._blobs, [received.sha256])
+            await WRITES.run(reclaim, self._database, self._blobs, [received.sha256])
             raise
 
     async def _stored(
         self, store: Callable[..., tuple[DatasetRow, bool]], received: Received, on_insert: OnInsert
     ) -> tuple[DatasetRow, bool]:
         try:
-            return await run_in_threadpool(store, self._database, self._blobs, received, on_insert)
+            return await WRITES.run(store, self._database, self._blobs, received, on_insert)
         except BlobsGone:
             raise Unavailable(GONE) from None
 
@@ -172,21 +175,21 @@ class ParseQueue:
             reason: Exception
             try:
                 parsed = await reading
-                await run_in_threadpool(service.settle_ready, self._database, self._blobs, claim, parsed)
+                await WRITES.run(service.settle_ready, self._database, self._blobs, claim, parsed)
                 return
             except AppError as error:
                 if not self._stopping:
-                    await run_in_threadpool(self._invalid(claim, error))
+                    await WRITES.run(self._invalid(claim, error))
                 return
             except BlobsGone as error:
                 reason = error
             except OSError as error:
-                reason = explained = await run_in_threadpool(self._blobs.explain, error)
+                reason = explained = await FILES.run(self._blobs.explain, error)
                 if self._stopping or not is_passing(explained):
                     raise
                 if is_disk_full(explained) and waited >= self._settings.storage_patience_seconds:
                     full = StorageFull("The disk was full when the file was read; send it again.")
-                    await run_in_threadpool(self._invalid(claim, full))
+                    await WRITES.run(self._invalid(claim, full))
                     return
             log.warning("%s: reading it again in %.0f s: %s", claim.dataset_id, pause, reason)
             await asyncio.sleep(pause)
@@ -200,7 +203,7 @@ class ParseQueue:
         log.warning("%s: its reader fell silent, reading it again", claim.dataset_id)
         if claim.attempt > MAX_ATTEMPTS:
             error = AppError(f"Reading this file was begun {MAX_ATTEMPTS} times and never ended.", code="reader_died")
-            await run_in_threadpool(self._invalid(claim, error))
+            await WRITES.run(self._invalid(claim, error))
             return
 
         def look() -> Received | None:

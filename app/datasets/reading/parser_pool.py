@@ -16,6 +16,7 @@ from app.datasets.reading import parse, sandbox
 from app.datasets.reading.parse import Parsed
 from app.datasets.reading.sandbox import Limits
 from app.errors import AppError, ErrorItem, Invalid, PayloadTooLarge, invalid_field
+from app.storage.free_space import require_free_space
 from app.system.forkserver import FOR_READING, start_forkserver
 
 RUN_AT_ONCE = 2
@@ -29,11 +30,14 @@ Result = TypeVar("Result")
 class ParserPool:
     """Runs children. Callers hold its limiter: those that wait then hold no thread."""
 
-    def __init__(self, blob_root: Path, most_bytes: int = 16 << 30, limits: Limits | None = None) -> None:
+    def __init__(
+        self, blob_root: Path, most_bytes: int = 16 << 30, limits: Limits | None = None, reserve_bytes: int = 0
+    ) -> None:
         self.limiter = CapacityLimiter(RUN_AT_ONCE)
         self.warm = False
         self._blob_root = blob_root
         self._most_bytes = most_bytes
+        self._reserve_bytes = reserve_bytes
         self._limits = limits or Limits()
         self._processes = start_forkserver(FOR_READING)
 
@@ -49,10 +53,12 @@ class ParserPool:
         mebibytes = path.stat().st_size >> 20
         seconds = mebibytes * SECONDS_A_MIB * (1 if options.encoding == "identity" else EXPANSION)
         limits = replace(self._limits, cpu_seconds=self._limits.cpu_seconds + seconds)
-        return self._run(limits, parse.parse, self._blob_root, path, file_format, options, self._most_bytes)
+        ceilings = self._most_bytes, self._reserve_bytes
+        return self._run(limits, parse.parse, self._blob_root, path, file_format, options, *ceilings)
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """What a function of a module returns in a child (blocking), raised as for `ingest` where it refuses."""
+        require_free_space(self._blob_root, self._reserve_bytes)
         return self._run(self._limits, function, *arguments)
 
     def _run(self, limits: Limits, function: Callable[..., Result], *arguments: Any) -> Result:

@@ -3,17 +3,25 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 from fastapi import Request
-from starlette.concurrency import run_in_threadpool
 
 from app.datasets.formats import ENCODINGS, Encoding, Format, file_formats
 from app.datasets.reading.multipart_form import boundary_of, read_file_part
 from app.errors import UnsupportedMediaType
 from app.storage import StagedBlob
+from app.storage.free_space import require_free_space
 from app.web.media_types import guess_type
+from app.web.thread_rooms import FILES
 
 WRITE_BYTES = 1 << 20
+"""Bytes of an upload that are written at once. Larger: fewer writes, more memory for each upload."""
+SMALLEST_WRITE_BYTES = 1 << 16
+BUFFER_BYTES = 64 << 20
+"""Memory for what all uploads of a process have not written yet. When more than 64 come at once, their writes are
+smaller, down to 64 KiB. Each also has the part that is being written."""
 FORM = "multipart/form-data"
 MEDIA_TYPES = {one.media_type: one.name for one in file_formats().values()}
 SUFFIXES = {suffix: one.media_type for one in file_formats().values() for suffix in one.suffixes}
@@ -66,31 +74,64 @@ def declared_kind(request: Request, file_name: str = "") -> FileKind:
     return file_kind(media_type_of(request), encoding, file_name)
 
 
-async def receive_file(request: Request, staged: StagedBlob) -> FileKind:
+class UploadBuffers:
+    """How much uploads may hold in memory and put on the disk. One for each API process."""
+
+    def __init__(self, folder: Path, reserve_bytes: int = 0) -> None:
+        self._uploads = 0
+        self._folder = folder
+        self._reserve_bytes = reserve_bytes
+
+    @property
+    def write_bytes(self) -> int:
+        """What an upload collects before it writes."""
+        return max(SMALLEST_WRITE_BYTES, min(WRITE_BYTES, BUFFER_BYTES // max(1, self._uploads)))
+
+    def require_free_space(self, more_bytes: int) -> None:
+        """Raise SpaceReserved if the disk has no room for so many bytes."""
+        require_free_space(self._folder, self._reserve_bytes, more_bytes)
+
+    def __enter__(self) -> Self:
+        self._uploads += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._uploads -= 1
+
+
+async def receive_file(request: Request, staged: StagedBlob, buffers: UploadBuffers) -> FileKind:
     """Stream the file of a raw body or of a form to disk."""
+    declared = request.headers.get("content-length", "")
+    await FILES.run(buffers.require_free_space, int(declared) if declared.isdecimal() else 0)
     if media_type_of(request) != FORM:
         kind = declared_kind(request)
-        await _write(request.stream(), staged)
+        await _write(request.stream(), staged, buffers)
         return kind
     part = await read_file_part(request.stream(), boundary_of(request.headers["content-type"]))
     kind = file_kind(part.media_type, part.encoding, part.file_name)
-    await _write(part.chunks, staged)
+    await _write(part.chunks, staged, buffers)
     return kind
 
 
-async def _write(stream: AsyncIterator[bytes], staged: StagedBlob) -> None:
+async def _write(stream: AsyncIterator[bytes], staged: StagedBlob, buffers: UploadBuffers) -> None:
     """Large writes, each in a thread while the next one's bytes come in: the event loop never waits for the disk."""
     buffer, writing = bytearray(), None
+
+    def write(content: bytearray) -> None:
+        buffers.require_free_space(len(content))
+        staged.write(content)
+
     try:
-        async for chunk in stream:
-            buffer += chunk
-            if len(buffer) >= WRITE_BYTES:
-                if writing is not None:
-                    await writing
-                writing = asyncio.create_task(run_in_threadpool(staged.write, buffer))
-                buffer = bytearray()
+        with buffers:
+            async for chunk in stream:
+                buffer += chunk
+                if len(buffer) >= buffers.write_bytes:
+                    if writing is not None:
+                        await writing
+                    writing = asyncio.create_task(FILES.run(write, buffer))
+                    buffer = bytearray()
     finally:  # also if the body ends early: nobody may close the file under a thread that writes
         if writing is not None:
             await writing
-    await run_in_threadpool(staged.write, buffer)
-    await run_in_threadpool(staged.flush)
+    await FILES.run(write, buffer)
+    await FILES.run(staged.flush)

@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from app.datasets.endpoints import Prefer, create_from
 from app.datasets.reading.read_options import InReadOptions
-from app.datasets.reading.receive import WRITE_BYTES, declared_kind, media_type_of
+from app.datasets.reading.receive import UploadBuffers, declared_kind, media_type_of
 from app.datasets.schemas import Dataset
 from app.datasets.uploads import service
 from app.datasets.uploads.part_files import Part, PartFiles
@@ -27,9 +26,10 @@ from app.names import Name
 from app.storage.blobs import UntrustedBytes
 from app.web.context import Context, InContext, context_of
 from app.web.idempotency import InOnce
+from app.web.thread_rooms import FILES, WRITES, RoomRoute
 from app.web.validation import label_parameters
 
-router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
+router = APIRouter(prefix="/v1/uploads", tags=["uploads"], route_class=RoomRoute)
 
 PART_TYPES = ("application/partial-upload", "application/offset+octet-stream", "application/octet-stream")
 TUS_VERSION = "1.0.0"
@@ -76,13 +76,15 @@ async def create_upload(
     def begin() -> Upload:
         parts, settings = _parts(request), context.settings
         parts.check()  # before the transaction: it may write
+        service.check_length(upload_length or 0, settings)  # before the space: a larger disk would not help
+        context.part(UploadBuffers).require_free_space(upload_length or 0)
         with once.write() as session:
-            upload = service.begin(session, parts, settings, kind.format, options, name, labels, upload_length)
+            upload = service.begin(session, parts, kind.format, options, name, labels, upload_length)
             _tell(request, response, upload)
             response.headers["Location"] = f"/v1/uploads/{upload.id}"
             return once.answer(Upload.model_validate(service.show(upload, settings)))
 
-    return await run_in_threadpool(begin)
+    return await WRITES.run(begin)
 
 
 @router.get("/{upload_id}", operation_id="get_upload", responses=problems(404))
@@ -134,7 +136,7 @@ async def append_to_upload(
     if media_type_of(request) not in (*PART_TYPES, ""):
         raise UnsupportedMediaType(f"Send {PART_TYPES[0]} as Content-Type of a part.")
     parts = _parts(request)
-    upload, part = await run_in_threadpool(service.open_part, context.database, parts, upload_id, upload_offset)
+    upload, part = await FILES.run(service.open_part, context.database, parts, upload_id, upload_offset)
     with part:
         await _append(context, upload, part, request.stream())
         upload.received = part.offset
@@ -153,23 +155,26 @@ def delete_upload(upload_id: str, request: Request, context: InContext) -> None:
 
 async def _append(context: Context, upload: UploadRow, part: Part, stream: AsyncIterator[bytes]) -> None:
     """Store what comes, in large writes. When the connection breaks, every byte that came is kept."""
-    buffer = bytearray()
+    buffer, buffers = bytearray(), context.part(UploadBuffers)
 
     def write(*, durably: bool) -> None:
+        if buffer:
+            buffers.require_free_space(len(buffer))
         part.write(bytes(buffer))
         buffer.clear()
         if part.offset != part.durable_offset and durably:
             service.acknowledge(context.database, upload.id, part)
 
     try:
-        async for chunk in stream:
-            service.check_room(upload, context.settings, part.offset + len(buffer) + len(chunk))
-            buffer += chunk
-            if len(buffer) >= WRITE_BYTES:
-                await run_in_threadpool(write, durably=part.offset - part.durable_offset >= SYNC_BYTES)
+        with buffers:
+            async for chunk in stream:
+                service.check_room(upload, context.settings, part.offset + len(buffer) + len(chunk))
+                buffer += chunk
+                if len(buffer) >= buffers.write_bytes:
+                    await FILES.run(write, durably=part.offset - part.durable_offset >= SYNC_BYTES)
     finally:
         if part.is_trusted:
-            await run_in_threadpool(write, durably=True)
+            await FILES.run(write, durably=True)
 
 
 async def _complete(
@@ -177,15 +182,15 @@ async def _complete(
 ) -> Dataset:
     parts = _parts(request)
     async with _only_trusted(context, parts, upload.id):
-        received = await run_in_threadpool(service.seal, context.database, upload, part)
+        received = await FILES.run(service.seal, context.database, upload, part)
     try:
         async with _only_trusted(context, parts, upload.id):
             dataset = await create_from(request, response, part.path, received, prefer)
     except AppError as error:
         if error.status < 500:  # it will not become a dataset, however often it is tried
-            await run_in_threadpool(service.abandon, context.database, parts, upload.id)
+            await WRITES.run(service.abandon, context.database, parts, upload.id)
         raise
-    await run_in_threadpool(service.complete, context.database, parts, upload.id, dataset.id)
+    await WRITES.run(service.complete, context.database, parts, upload.id, dataset.id)
     response.headers["Upload-Complete"] = "?1"
     return dataset
 
@@ -196,7 +201,7 @@ async def _only_trusted(context: Context, parts: PartFiles, upload_id: str) -> A
     try:
         yield
     except UntrustedBytes:
-        await run_in_threadpool(service.begin_again, context.database, parts, upload_id)
+        await WRITES.run(service.begin_again, context.database, parts, upload_id)
         raise
 
 

@@ -18,18 +18,21 @@ from app.errors import Conflict, Invalid, NotFound, PayloadTooLarge
 from app.ids import is_id, new_id
 
 
+def check_length(length: int, settings: Settings) -> None:
+    """Refuse a file that is larger than any may be."""
+    if length > settings.max_upload_bytes:
+        raise PayloadTooLarge(f"A file may be at most {settings.max_upload_bytes} bytes.")
+
+
 def begin(
     session: Session,
     parts: PartFiles,
-    settings: Settings,
     file_format: Format,
     options: ReadOptions,
     name: str | None,
     labels: dict[str, str],
     length: int | None,
 ) -> UploadRow:
-    if length is not None and length > settings.max_upload_bytes:
-        raise PayloadTooLarge(f"A file may have {settings.max_upload_bytes} bytes.")
     upload = UploadRow(
         id=new_id("up"),
         format=file_format,
@@ -92,8 +95,7 @@ def check_room(upload: UploadRow, settings: Settings, offset: int) -> None:
     """Refuse bytes beyond what was announced or is allowed."""
     if upload.length is not None and offset > upload.length:
         raise PayloadTooLarge(f"The upload was announced with {upload.length} bytes.")
-    if offset > settings.max_upload_bytes:
-        raise PayloadTooLarge(f"A file may have {settings.max_upload_bytes} bytes.")
+    check_length(offset, settings)
 
 
 def acknowledge(database: Database, upload_id: str, part: Part) -> None:

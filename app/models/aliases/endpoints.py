@@ -14,9 +14,12 @@ from app.models.serving_hooks import Serving
 from app.web.context import InContext, context_of
 from app.web.idempotency import InOnce
 from app.web.pagination import InPage, Listing, listing
+from app.web.thread_rooms import RoomRoute
 from app.web.validation import json_only
 
-router = APIRouter(prefix="/v1/models/{name}/aliases", tags=["aliases"], dependencies=[Depends(json_only)])
+router = APIRouter(
+    prefix="/v1/models/{name}/aliases", tags=["aliases"], dependencies=[Depends(json_only)], route_class=RoomRoute
+)
 
 IfMatch = Annotated[str | None, Header(description="change it only if this is its ETag; *: if it exists")]
 IfNoneMatch = Annotated[str | None, Header(description="*: only if it does not exist yet")]

@@ -13,8 +13,10 @@ from app.models.exports import Export, Subject, export, export_formats
 from app.models.schemas import Model
 from app.models.serving_hooks import Serving
 from app.names import Name
+from app.storage.free_space import require_free_space
 from app.web.context import Context, InContext
 from app.web.idempotency import InOnce
+from app.web.thread_rooms import WRITES
 from app.web.validation import one_of
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -88,6 +90,7 @@ async def import_model(
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     chosen = format or imports.format_of(media_type)
     body = await request.body()
+    require_free_space(context.settings.data_dir, context.settings.free_space_bytes, len(body))
     async with context.part(Conversions):
         imported = await run_in_threadpool(imports.read_model, context.blobs, name, chosen, body)
 
@@ -97,7 +100,7 @@ async def import_model(
             response.headers["Location"] = f"/v1/models/{row.id}"
             return once.answer(show(session, row))
 
-    model = await run_in_threadpool(register)
+    model = await WRITES.run(register)
     context.part(Serving).forget_reference(name)  # its newest version is another one now
     return model
 

@@ -17,6 +17,7 @@ from app.predictions.request_bodies import split_type
 from app.predictions.schemas import ROUTING_PARAMETERS
 from app.web.context import Context, InContext
 from app.web.fast_route import DirectRoute
+from app.web.thread_rooms import HEALTH
 
 router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 hot_router = APIRouter(prefix="/v2", tags=["open inference protocol"], route_class=DirectRoute)
@@ -53,8 +54,8 @@ async def live() -> schemas.Live:
     operation_id="v2_ready",
     responses={503: {"model": schemas.Ready, "description": "Not ready: `/readyz` says what is missing"}},
 )
-def ready(response: Response, context: InContext) -> schemas.Ready:
-    is_ready = readiness(context).status == "ready"
+async def ready(response: Response, context: InContext) -> schemas.Ready:
+    is_ready = (await HEALTH.run(readiness, context)).status == "ready"
     response.status_code = 200 if is_ready else 503
     return schemas.Ready(ready=is_ready)
 

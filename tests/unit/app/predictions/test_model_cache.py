@@ -1,5 +1,7 @@
 """Models that are ready to answer: opened once, forgotten when deleted, bounded by bytes."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +100,29 @@ def test_a_reference_in_steady_use_is_confirmed_before_its_time_is_over(
     new = ready.recall("a")
     assert new is not None
     assert new.version == 2
+
+
+def test_a_look_that_takes_long_holds_up_no_request_of_a_reference_in_use(
+    database: Database, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(database, blobs, "a", 1.0)
+    ready = ModelCache(database, blobs, max_bytes=10 * MODEL_BYTES)
+    monkeypatch.setattr(model_cache, "NAME_TRUST_SECONDS", 60.0)
+    monkeypatch.setattr(model_cache, "LAST_PART", 0.0)
+    found, unlocked, look = ready.find("a"), threading.Event(), models.route
+
+    def look_when_unlocked(connection: Connection, reference: str) -> models.Route:
+        unlocked.wait(30)
+        return look(connection, reference)
+
+    monkeypatch.setattr(models, "route", look_when_unlocked)
+    assert ready.recall("a") is found  # which begins a look
+    ready._trusted["a"] = ready._confirming["a"] = ready._trusted["a"]._replace(until=time.monotonic() - 1.0)
+    assert ready.recall("a") is found, "a request waited for the database"
+    unlocked.set()
+    wait_until(lambda: not ready._confirming, 10, "the look to end")
+    ready._trusted["a"] = ready._trusted["a"]._replace(until=time.monotonic() - 1.0)
+    assert ready.recall("a") is None, "an answer was believed beyond its time though no look was under way"
 
 
 def test_an_answer_from_before_a_change_is_not_believed(

@@ -84,7 +84,13 @@ def test_nothing_is_written_to_a_connection_that_is_gone() -> None:
 
 @pytest.mark.parametrize(
     ("start", "status", "code"),
-    [(b"GET /" + b"a" * 70_000 + b" HTTP/1.1", 414, "url_too_long"), (b"nonsense", 400, "unparsable")],
+    [
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1", 414, "url_too_long"),
+        (b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\nX: " + b"b" * 30_000, 414, "url_too_long"),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000, 431, "headers_too_large"),
+        (b"\r\n" * 40_000, 431, "headers_too_large"),
+        (b"nonsense", 400, "unparsable"),
+    ],
 )
 def test_what_cannot_be_parsed_is_a_problem_document(
     sqlite_service: Service, start: bytes, status: int, code: str

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from app.datasets.formats import TooLarge
 from app.datasets.inspection import statistics, stored_blocks
 from app.datasets.inspection.stored_blocks import ArrayFiles
 from app.storage import BlobStore
@@ -16,10 +17,17 @@ KINDS = ["dense", "sparse"]
 
 
 def computed(files: ArrayFiles) -> Any:
+    """The figures of every column, those that are not stored among them."""
     sha256, size = statistics.compute(files)
     store = BlobStore(files.blob_root)
     assert store.size(sha256) == size
-    return store.map_array(sha256)
+    stored = store.map_array(sha256)
+    assert statistics.is_current(stored)
+    every = np.zeros(files.n_features, dtype=stored.dtype)
+    for name in statistics.NUMERIC_RECORD.names or ():
+        every[name] = statistics.of_zeros(files.n_rows)[name]
+    every[stored["column"]] = stored
+    return every
 
 
 def mixed_matrix(rows: int, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -140,3 +148,36 @@ def test_the_most_frequent_levels_are_counted(tmp_path: Path, block_entries: int
         assert figures["top"][column][: len(top)].tolist() == top.tolist()
         assert figures["top_counts"][column].tolist() == counts[top].tolist() + [0] * (statistics.TOP - len(top))
     assert figures["top_counts"][1].tolist() == [0] * statistics.TOP
+
+
+def test_what_is_stored_grows_with_the_entries_and_not_with_the_largest_column_number(tmp_path: Path) -> None:
+    width = 2**31 - 1
+    X = sp.csr_array(
+        (np.array([1.0, -2.0, np.nan]), np.array([0, width - 1, 7]), np.array([0, 2, 3])), shape=(2, width)
+    )
+    files = array_files(tmp_path, X, np.zeros(2), "sparse")
+    sha256, size = statistics.compute(files)
+    assert size < 4096
+    stored = BlobStore(tmp_path).map_array(sha256)
+    assert stored["column"].tolist() == [0, 7, width - 1]
+    assert stored["missing"].tolist() == [0, 1, 0]
+    assert stored["min"].tolist() == [0.0, 0.0, -2.0]
+    assert stored["mean"].tolist() == [0.5, 0.0, -1.0]
+
+
+def test_few_columns_of_many_are_computed_as_all_of_them_are(tmp_path: Path, monkeypatch: Any) -> None:
+    random = np.random.default_rng(6)
+    X = np.where(random.random((40, 300)) < 0.005, random.standard_normal((40, 300)), 0.0)
+    files = array_files(tmp_path, X, np.zeros(40), "sparse")
+    every = computed(files)
+    monkeypatch.setattr(stored_blocks, "BLOCK_ENTRIES", 40)
+    assert not stored_blocks.Places.of(files).every
+    np.testing.assert_array_equal(computed(files), every)
+
+
+def test_figures_that_would_take_far_more_space_than_the_data_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(statistics, "MOST_BYTES", 0)
+    random = np.random.default_rng(7)
+    computed(array_files(tmp_path, random.random((100, 10)), np.zeros(100)))
+    with pytest.raises(TooLarge, match="take 18400 bytes"):
+        statistics.compute(array_files(tmp_path, random.random((2, 100)), np.zeros(2)))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi import Request
 
-from app.datasets.reading.receive import WRITE_BYTES, receive_file
+from app.datasets.reading.receive import WRITE_BYTES, UploadBuffers, receive_file
 from app.storage import BlobStore, StagedBlob
 
 
@@ -28,7 +28,7 @@ def request_of(chunks: Iterable[bytes | Exception]) -> Request:
 
 
 def receive(chunks: Iterable[bytes | Exception], staged: StagedBlob) -> None:
-    asyncio.run(receive_file(request_of(chunks), staged))
+    asyncio.run(receive_file(request_of(chunks), staged, UploadBuffers(staged.path.parent)))
 
 
 @pytest.mark.parametrize(

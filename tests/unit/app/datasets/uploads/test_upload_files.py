@@ -10,6 +10,7 @@ import pytest
 
 from app.config import Settings
 from app.datasets.formats import ReadOptions
+from app.datasets.reading.receive import UploadBuffers
 from app.datasets.uploads import endpoints as upload_endpoints
 from app.datasets.uploads import repository as uploads_repository
 from app.datasets.uploads import service as uploads
@@ -52,7 +53,7 @@ def test_bytes_whose_fsync_failed_are_not_acknowledged(settings: Settings, monke
     http = InProcess(create_app(settings))
     location = http.post("/v1/uploads", headers={"Content-Type": "text/csv"}).headers["location"]
     assert http.request("PATCH", location, content=b"a,y\n", headers={"Upload-Offset": "0"}).status_code == 204
-    monkeypatch.setattr(upload_endpoints, "WRITE_BYTES", 4)
+    monkeypatch.setattr(UploadBuffers, "write_bytes", 4)
     monkeypatch.setattr(upload_endpoints, "SYNC_BYTES", 4)
     disk = FailingSync(monkeypatch, settings.data_dir / "uploads", 1)
 
@@ -84,7 +85,7 @@ def test_a_write_that_failed_half_way_is_not_gone_on_with(settings: Settings, mo
     """The bytes of a failed write would be written twice, and what is in between acknowledged."""
     http = InProcess(create_app(settings))
     location = http.post("/v1/uploads", headers={"Content-Type": "text/csv"}).headers["location"]
-    monkeypatch.setattr(upload_endpoints, "WRITE_BYTES", 4)
+    monkeypatch.setattr(UploadBuffers, "write_bytes", 4)
     pwrite, calls = os.pwrite, []
 
     def write_half(handle: int, chunk: bytes, offset: int) -> int:
@@ -102,7 +103,7 @@ def test_uploads_that_nobody_goes_on_with_are_forgotten(settings: Settings, data
     parts = PartFiles(settings.data_dir)
     impatient = temporary_settings(settings.data_dir, upload_idle_seconds=100.0, sweep_grace_seconds=0.0)
     with database.write() as session:
-        begin = (session, parts, impatient, "csv", ReadOptions(), None, {}, None)
+        begin = (session, parts, "csv", ReadOptions(), None, {}, None)
         idle, active = (uploads.begin(*begin) for _ in range(2))  # type: ignore[arg-type]
     parts.create("up_without_a_row")
     with database.write() as session:
