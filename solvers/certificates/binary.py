@@ -13,7 +13,14 @@ import numpy as np
 from numba import njit
 
 from solvers.certificates.balance import balanced
-from solvers.certificates.evaluation import Evaluation, certificate_of, evaluation_of, read_products
+from solvers.certificates.evaluation import (
+    Evaluation,
+    SlackError,
+    certificate_of,
+    evaluation_of,
+    read_products,
+    slack_error,
+)
 from solvers.certificates.rounding import BLOCK, LEAST_COST, Precision, add_total
 from solvers.certificates.slack_terms import loss_of, most_loss_of, share_of, term_of, totals_of
 from solvers.data.rows import read_only
@@ -53,9 +60,9 @@ def _evaluate(
     precision = Precision.of(data, is_compensated=is_compensated)
     slacks = np.empty(data.n_rows)
     _form_slacks(read_only(read.scores), read_only(read.scores_low), intercept, problem.signs, slacks)
-    of_all = precision.scores * abs(intercept) + precision.underflow
     rows = read_only(slacks), read_only(read.dual), problem.costs, read_only(read.sizes)
-    sums = _sum_rows(problem.spec.exponent, *rows, precision.scores, of_all, precision.slack)
+    error = slack_error(data, coef, abs(intercept), read, precision)
+    sums = _sum_rows(problem.spec.exponent, rows, error)
     return evaluation_of(problem, coef, intercept, read, totals_of(sums), precision)
 
 
@@ -124,37 +131,44 @@ def _form_slacks(scores: Array, low: Array, intercept: float, signs: Array, out:
 
 
 @njit(cache=True, nogil=True)
-def _sum_rows(
-    p: float, slacks: Array, signed: Array, costs: Array, sizes: Array, of_size: float, of_all: float, of_slack: float
-) -> Array:
-    """The compensated sums of RowTotals; a slack is off by at most of_size sizes_i + of_all + of_slack |slack_i|."""
-    sums = np.zeros((9, 2))
+def _sum_rows(p: float, rows: tuple[Array, Array, Array, Array], error: SlackError) -> Array:
+    """The compensated sums of RowTotals."""
+    sums = np.zeros((10, 2))
+    slacks, signed, costs, sizes = rows
     for first in range(0, slacks.size, BLOCK):
         last = min(first + BLOCK, slacks.size)
-        rows = slacks[first:last], signed[first:last], costs[first:last], sizes[first:last]
-        parts = _sum_block(p, rows, of_size, of_all, of_slack)
-        for k in range(9):
+        block = slacks[first:last], signed[first:last], costs[first:last], sizes[first:last]
+        # With a constant exponent the loop over a block is one of plain arithmetic.
+        if p == 1.0:
+            parts = _sum_block(1.0, block, error)
+        elif p == 2.0:
+            parts = _sum_block(2.0, block, error)
+        else:
+            parts = _sum_block(p, block, error)
+        for k in range(10):
             add_total(sums, k, parts[k])
     return sums
 
 
-@njit(cache=True, nogil=True, fastmath=_SUM)
+@njit(cache=True, nogil=True, fastmath=_SUM, forceinline=True)
 def _sum_block(
-    p: float, rows: tuple[Array, Array, Array, Array], of_size: float, of_all: float, of_slack: float
-) -> tuple[float, float, float, float, float, float, float, float, float]:
+    p: float, rows: tuple[Array, Array, Array, Array], error: SlackError
+) -> tuple[float, float, float, float, float, float, float, float, float, float]:
     slacks, signed, costs, sizes = rows
     losses, most, least, terms, most_terms = 0.0, 0.0, 0.0, 0.0, 0.0
-    conjugates, mass = 0.0, 0.0
+    conjugates, mass, reach = 0.0, 0.0, 0.0
     for i in range(slacks.size):
         slack, C, a = slacks[i], costs[i], abs(signed[i])
-        error = of_size * sizes[i] + (of_all + of_slack * abs(slack))
+        size = np.sqrt(sizes[i]) if error.are_squares else sizes[i]
+        off = error.of_size * size + (error.of_all + error.of_slack * abs(slack))
         share, conjugate = share_of(p, C, a)
         losses += loss_of(p, C, slack) + 0.0 * slack  # a slack that is not finite makes the sum so
-        most += most_loss_of(p, C, slack + error)
-        least += loss_of(p, C, slack - error)
+        most += most_loss_of(p, C, slack + off)
+        least += loss_of(p, C, slack - off)
         terms += term_of(p, C, a, share, conjugate, slack)
-        low = term_of(p, C, a, share, conjugate, slack - error)
-        most_terms += max(low, term_of(p, C, a, share, conjugate, slack + error))
+        low = term_of(p, C, a, share, conjugate, slack - off)
+        most_terms += max(low, term_of(p, C, a, share, conjugate, slack + off))
         conjugates += conjugate
         mass += a
-    return losses, most, least, terms, most_terms, conjugates, mass, 0.0, mass
+        reach += a * size
+    return losses, most, least, terms, most_terms, conjugates, mass, 0.0, mass, reach

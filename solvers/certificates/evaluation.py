@@ -37,8 +37,8 @@ from solvers.linalg.types import Floats
 from solvers.problem.problems import Problem
 from solvers.result import Certificate
 
-__all__ = ["Evaluation", "Products", "Weights", "certificate_of", "evaluation_of", "length_at_most"]
-__all__ += ["read_products", "read_scores", "read_weights"]
+__all__ = ["Evaluation", "Products", "SlackError", "Weights", "certificate_of", "evaluation_of", "length_at_most"]
+__all__ += ["read_products", "read_scores", "read_weights", "slack_error"]
 
 CLEAR_PRIMAL = 1e-10
 """Relative uncertainty of the primal value above which the products are computed again, compensated. Larger values save
@@ -66,19 +66,6 @@ class Evaluation(NamedTuple):
     """At least the part that grows with t^2."""
 
 
-class Products(NamedTuple):
-    """Both products of a certificate, with what their errors are measured in. `low` parts are empty if the products are
-    not compensated."""
-
-    scores: Floats
-    scores_low: Floats
-    sizes: Floats
-    """At least the sum of the magnitudes |x_ij w_j| of each row."""
-    dual: Floats
-    """Signed multipliers of the rows, in the dual's domain."""
-    weights: "Weights"
-
-
 class Weights(NamedTuple):
     """w(alpha) = high + low; `low` is empty if the product is not compensated."""
 
@@ -88,23 +75,76 @@ class Weights(NamedTuple):
     """At least the length of the vector of magnitudes sum_i |alpha_i x_ij|."""
 
 
+class Products(NamedTuple):
+    """Both products of a certificate, with what their errors are measured in. `low` parts are empty if the products are
+    not compensated."""
+
+    scores: Floats
+    scores_low: Floats
+    sizes: Floats
+    """Compensated: the sum of the magnitudes |x_ij w_j| of each row. Else |x_i|^2, whose root a kernel takes."""
+    dual: Floats
+    """Signed multipliers of the rows, in the dual's domain."""
+    weights: Floats
+    weights_low: Floats
+    dual_size: float | None
+    """What the error of the weights is measured in; None: sum_i |alpha_i| |x_i|, which a kernel adds up."""
+
+    @property
+    def are_squares(self) -> bool:
+        return self.scores_low.size == 0
+
+
 def read_products(
     data: Rows, coef: Floats, dual: Floats | Callable[[Floats], Floats], *, is_compensated: bool
 ) -> Products:
     """`dual` are the rows' multipliers, or what makes them of the scores: then the data is read twice."""
-    if is_compensated or callable(dual):
-        scores, low, sizes = read_scores(data, coef, is_compensated=is_compensated)
+    if is_compensated:
+        scores, low, sizes = read_scores(data, coef, is_compensated=True)
         multipliers = dual(scores) if callable(dual) else dual
-        return Products(scores, low, sizes, multipliers, read_weights(data, multipliers, is_compensated=is_compensated))
-    lengths, none = data.lengths(), np.empty(0)
-    scores, weights = np.empty(data.n_rows), np.zeros(data.n_features)
-    data.margins_and_column_sums(coef, dual, scores, weights)
-    found = Weights(weights, none, _weighted_length(dual, lengths))
-    return Products(scores, none, lengths * length_at_most(coef), dual, found)
+        return Products(scores, low, sizes, multipliers, *read_weights(data, multipliers, is_compensated=True))
+    scores, weights, none = np.empty(data.n_rows), np.zeros(data.n_features), np.empty(0)
+    if callable(dual):
+        data.margins(coef, scores)
+        multipliers = dual(scores)
+        data.add_weighted_column_sums(multipliers, weights)
+    else:
+        multipliers = dual
+        data.margins_and_column_sums(coef, dual, scores, weights)
+    return Products(scores, none, data.squared_norms(), multipliers, weights, none, None)
+
+
+class SlackError(NamedTuple):
+    """A slack is off by at most of_size * size_i + of_all + of_slack * |slack_i|; size_i is the root of what the
+    products say if `are_squares`."""
+
+    of_size: float
+    of_all: float
+    of_slack: float
+    are_squares: bool
+
+
+def slack_error(data: Rows, coef: Floats, offset: float, read: Products, precision: Precision) -> SlackError:
+    """`offset`: the magnitudes that are added to a score to form the slack."""
+    of_all = precision.scores * offset + precision.underflow
+    if not read.are_squares:
+        return SlackError(precision.scores, of_all, precision.slack, False)
+    of_length = precision.scores * length_at_most(coef) * _length_factor(data)
+    return SlackError(of_length, of_all + of_length * _least_length(data), precision.slack, True)
+
+
+def _length_factor(data: Rows) -> float:
+    """|x_i| is at most this times the root of its computed square, plus `_least_length`."""
+    return 1.0 + gamma(data.longest_row + 16)
+
+
+def _least_length(data: Rows) -> float:
+    """What a length can lose where squares underflow."""
+    return math.sqrt((data.longest_row + 1) * LEAST)
 
 
 def read_scores(data: Rows, coef: Floats, *, is_compensated: bool) -> tuple[Floats, Floats, Floats]:
-    """(scores, their low parts, sizes) as in Products."""
+    """(scores, their low parts, at least the sums of the magnitudes |x_ij w_j|)"""
     scores = np.empty(data.n_rows)
     if is_compensated:
         low, sizes = np.empty(data.n_rows), np.empty(data.n_rows)
@@ -122,11 +162,7 @@ def read_weights(data: Rows, multipliers: Floats, *, is_compensated: bool) -> We
         normalise(high, low)
         return Weights(high, low, length_at_most(sizes * (1.0 + gamma(data.n_rows + 8)) + data.n_rows * LEAST))
     data.add_weighted_column_sums(multipliers, high)
-    return Weights(high, np.empty(0), _weighted_length(multipliers, data.lengths()))
-
-
-def _weighted_length(multipliers: Floats, lengths: Floats) -> float:
-    return above(compensated_sum(read_only(np.abs(multipliers) * lengths)))
+    return Weights(high, np.empty(0), above(compensated_sum(read_only(np.abs(multipliers) * data.lengths()))))
 
 
 def length_at_most(vector: Floats) -> float:
@@ -143,12 +179,15 @@ def evaluation_of(
     spec, n = problem.spec, problem.data.n_rows
     scaled_bias = intercept / spec.bias_scale if spec.bias == "regularized" else 0.0
     # The weight of the bias feature; with a free bias the dual point is balanced, so that there is none.
-    bias_weight = problem.bias_feature * compensated_sum(read_only(read.dual)) if spec.bias == "regularized" else 0.0
-    weights = read_only(read.weights.high), read_only(read.weights.low)
+    bias_weight = problem.bias_feature * _sum_of_dual(read) if spec.bias == "regularized" else 0.0
+    weights = read_only(read.weights), read_only(read.weights_low)
     of_coef, of_difference, of_weights = squared_lengths(read_only(np.ascontiguousarray(coef)), *weights)
     underflow = (problem.data.n_features + n) * LEAST
     exact = 1.0 + SUM_ERROR
-    error = precision.sums * (read.weights.size + problem.bias_feature * totals.mass) * exact + underflow
+    size = read.dual_size
+    if size is None:
+        size = totals.reach * _length_factor(problem.data) + totals.mass * _least_length(problem.data)
+    error = precision.sums * (size + problem.bias_feature * totals.mass) * exact + underflow
     error += 4.0 * UNIT * (abs(scaled_bias) + abs(bias_weight))
 
     def longest(squared: float, of_bias: float) -> float:
@@ -167,6 +206,10 @@ def evaluation_of(
         linear=linear,
         curved=above(totals.conjugates * exact + 0.5 * length * length),
     )
+
+
+def _sum_of_dual(read: Products) -> float:
+    return float(read.dual.sum()) if read.are_squares else float(compensated_sum(read_only(read.dual)))
 
 
 def certificate_of(

@@ -14,7 +14,14 @@ import numpy as np
 from numba import njit
 
 from solvers.certificates.balance import balanced
-from solvers.certificates.evaluation import Evaluation, certificate_of, evaluation_of, read_products
+from solvers.certificates.evaluation import (
+    Evaluation,
+    SlackError,
+    certificate_of,
+    evaluation_of,
+    read_products,
+    slack_error,
+)
 from solvers.certificates.rounding import BLOCK, LEAST_COST, SUM_ERROR, Precision, add_total
 from solvers.certificates.slack_terms import loss_of, most_loss_of, share_of, term_of, totals_of
 from solvers.data.rows import read_only
@@ -55,11 +62,16 @@ def _evaluate(
     over, under = np.empty(data.n_rows), np.empty(data.n_rows)
     scores = read_only(read.scores), read_only(read.scores_low)
     _form_slacks(*scores, intercept, problem.targets, epsilon, over, under)
-    of_all = precision.scores * (abs(intercept) + epsilon) + precision.underflow
-    rows = read_only(over), read_only(under), problem.targets, read_only(read.dual), problem.costs
-    sums = _sum_rows(
-        problem.spec.exponent, epsilon, *rows, read_only(read.sizes), precision.scores, of_all, precision.slack
+    rows = (
+        read_only(over),
+        read_only(under),
+        problem.targets,
+        read_only(read.dual),
+        problem.costs,
+        read_only(read.sizes),
     )
+    error = slack_error(data, coef, abs(intercept) + epsilon, read, precision)
+    sums = _sum_rows(problem.spec.exponent, epsilon, rows, error)
     return evaluation_of(problem, coef, intercept, read, totals_of(sums), precision)
 
 
@@ -112,60 +124,47 @@ def _form_slacks(
 
 @njit(cache=True, nogil=True)
 def _sum_rows(
-    p: float,
-    epsilon: float,
-    over: Array,
-    under: Array,
-    targets: Array,
-    beta: Array,
-    costs: Array,
-    sizes: Array,
-    of_size: float,
-    of_all: float,
-    of_slack: float,
+    p: float, epsilon: float, rows: tuple[Array, Array, Array, Array, Array, Array], error: SlackError
 ) -> Array:
-    """The compensated sums of RowTotals; a slack s is off by at most of_size sizes_i + of_all + of_slack |s|."""
-    sums = np.zeros((9, 2))
+    """The compensated sums of RowTotals."""
+    sums = np.zeros((10, 2))
+    over, under, targets, beta, costs, sizes = rows
     for first in range(0, over.size, BLOCK):
         last = min(first + BLOCK, over.size)
         slacks = over[first:last], under[first:last]
-        rows = targets[first:last], beta[first:last], costs[first:last], sizes[first:last]
-        parts = _sum_block(p, epsilon, slacks, rows, of_size, of_all, of_slack)
-        for k in range(9):
+        block = targets[first:last], beta[first:last], costs[first:last], sizes[first:last]
+        parts = _sum_block(1.0 if p == 1.0 else 2.0, epsilon, slacks, block, error)
+        for k in range(10):
             add_total(sums, k, parts[k])
     return sums
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _sum_block(
-    p: float,
-    epsilon: float,
-    slacks: tuple[Array, Array],
-    rows: tuple[Array, Array, Array, Array],
-    of_size: float,
-    of_all: float,
-    of_slack: float,
-) -> tuple[float, float, float, float, float, float, float, float, float]:
+    p: float, epsilon: float, slacks: tuple[Array, Array], rows: tuple[Array, Array, Array, Array], error: SlackError
+) -> tuple[float, float, float, float, float, float, float, float, float, float]:
     over, under = slacks
     targets, beta, costs, sizes = rows
     losses, most, least, terms, most_terms = 0.0, 0.0, 0.0, 0.0, 0.0
-    conjugates, linear, magnitude, mass = 0.0, 0.0, 0.0, 0.0
+    conjugates, linear, magnitude, mass, reach = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(over.size):
         C, a = costs[i], abs(beta[i])
         slack, other = (over[i], under[i]) if beta[i] >= 0.0 else (under[i], over[i])
-        common = of_size * sizes[i] + of_all
-        error, of_other = common + of_slack * abs(slack), common + of_slack * abs(other)
+        size = np.sqrt(sizes[i]) if error.are_squares else sizes[i]
+        common = error.of_size * size + error.of_all
+        off, of_other = common + error.of_slack * abs(slack), common + error.of_slack * abs(other)
         share, conjugate = share_of(p, C, a)
         loss_there = loss_of(p, C, other)
         most_there = most_loss_of(p, C, other + of_other)
         losses += loss_of(p, C, slack) + loss_there + 0.0 * slack  # a slack that is not finite makes the sum so
-        most += most_loss_of(p, C, slack + error) + most_there
-        least += loss_of(p, C, slack - error) + loss_of(p, C, other - of_other)
+        most += most_loss_of(p, C, slack + off) + most_there
+        least += loss_of(p, C, slack - off) + loss_of(p, C, other - of_other)
         terms += term_of(p, C, a, share, conjugate, slack) + loss_there
-        low = term_of(p, C, a, share, conjugate, slack - error)
-        most_terms += max(low, term_of(p, C, a, share, conjugate, slack + error)) + most_there
+        low = term_of(p, C, a, share, conjugate, slack - off)
+        most_terms += max(low, term_of(p, C, a, share, conjugate, slack + off)) + most_there
         conjugates += conjugate
         linear += beta[i] * targets[i] - epsilon * a
         magnitude += SUM_ERROR * (abs(beta[i] * targets[i]) + epsilon * a)
         mass += a
-    return losses, most, least, terms, most_terms, conjugates, linear, magnitude, mass
+        reach += a * size
+    return losses, most, least, terms, most_terms, conjugates, linear, magnitude, mass, reach

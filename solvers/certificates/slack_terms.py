@@ -36,6 +36,8 @@ class RowTotals(NamedTuple):
     """What its terms are off by, beside the error of the sum."""
     mass: float
     """sum_i |alpha_i|"""
+    reach: float
+    """sum_i |alpha_i| size_i: what the error of w(alpha) is measured in if sizes are lengths."""
 
 
 def totals_of(sums: Array) -> RowTotals:
