@@ -67,7 +67,7 @@ def test_the_optimality_conditions_of_two_classes_suggest_a_dual_point():
     free = binary._dual_point_of(problem_of(1.0, "free", costs=heavy, signs=SIGNS), scores, b)
     assert free.tolist() == [1.0, 20.0, 0.0, 4.0, 0.0]
     # Within rounding of the margin is on it: 1e-9 of the largest slack, at least of 1.
-    near = np.array([0.75 - 1e-10, 0.75 - 1e-8, 0.0, 0.75 + 1e-8, 0.0])
+    near = np.array([0.75 - 0.95e-9, 0.75 - 1.05e-9, 0.0, 0.75 + 1.05e-9, 0.0])
     signs = np.ones(5)
     found = binary._dual_point_of(problem_of(1.0, costs=np.ones(5), signs=signs), near, b)
     assert found.tolist() == [0.5, 1.0, 1.0, 0.0, 1.0]
@@ -91,7 +91,7 @@ def test_the_optimality_conditions_of_targets_suggest_a_dual_point():
     free = regression._dual_point_of(problem_of(1.0, "free", costs=light), errors)
     assert free.tolist() == [0.0, 2.0, -40.0, 8.0, 0.0]
     # Within 1e-9 of the largest error is at the edge.
-    near = np.array([0.5 + 1e-9, 0.5 + 4e-9, 0.5 - 1e-9, 0.5 - 4e-9, -3.0])
+    near = np.array([0.5 + 2.9e-9, 0.5 + 3.1e-9, 0.5 - 2.9e-9, 0.5 - 3.1e-9, -3.0])
     assert regression._dual_point_of(problem_of(1.0, costs=costs), near).tolist() == [0.0, 2.0, 0.0, 0.0, -16.0]
     free = regression._dual_point_of(problem_of(1.0, "free", costs=costs), near)
     assert free.tolist() == [1.0, 2.0, 4.0, 0.0, -16.0]

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from solvers.certificates import multiclass, ordinal
+from solvers.certificates.circulation import balanced_shares
 from solvers.certificates.multiclass import certify_multiclass
 from solvers.certificates.ordinal import certify_ordinal, plane_at
 from solvers.data.rows import as_rows, read_only
-from solvers.method import Planes
+from solvers.method import Planes, Point
 from solvers.problem.build import build_problem
 from solvers.problem.labels import read_labels
 from solvers.problem.spec import resolve_spec
@@ -110,6 +111,17 @@ def test_the_evaluation_of_joint_classes_counts_every_error(monkeypatch, bias, i
     assert found._asdict() == pytest.approx(expected, rel=1e-9)
 
 
+def test_losses_of_zero_weights_can_underflow_too(monkeypatch):
+    make_coarse(monkeypatch)
+    problem, given = built("multiclass"), precision(False)
+    zeros = np.zeros((K, D))
+    found = multiclass._evaluate(problem, zeros, np.zeros(K), np.zeros((N, K)), False)
+    sizes = size_of_scores(X, zeros[0], False)
+    most = 1.0 + given.slack + 2.0 * (given.scores * sizes + given.underflow)
+    expected = up(problem.costs @ most * (1.0 + part(K + 32)) + (D + N) * K * LEAST)
+    assert found.primal == pytest.approx(expected, rel=1e-9)
+
+
 def test_shares_are_moved_into_the_domain(monkeypatch):
     problem = built("multiclass")
     costs = problem.costs.copy()
@@ -163,6 +175,19 @@ def test_violations_keep_what_cancellation_loses():
         assert exact(sizes[i]) >= magnitude - abs(exact(bias[m]))
         assert exact(plain_sizes[i]) >= magnitude - abs(exact(bias[m]))
     assert missed > N, "the case is too easy"
+
+
+def test_a_kept_dual_point_is_balanced_by_the_prices_of_its_weights():
+    problem = built("multiclass", "free")
+    shares, own = shares_within(problem.costs), (np.arange(N), CODES)
+    scores = X @ COEF.T + BIAS
+    violations = 1.0 + scores - scores[own][:, None]
+    violations[own] = 0.0
+    expected = -balanced_shares(problem, shares, violations)
+    expected[own] = -expected.sum(axis=1)
+    found = multiclass.balanced_dual_point(problem, Point(COEF, BIAS, -shares))
+    assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
+    assert multiclass.balanced_dual_point(problem, Point(COEF, BIAS, None)) is None
 
 
 def test_the_primal_value_of_nothing_is_exactly_zero():

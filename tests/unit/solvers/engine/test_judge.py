@@ -205,6 +205,11 @@ def test_an_estimate_says_when_a_certificate_is_worth_it(script):
     script.answers.append(proved(10.0, 1.0))
     judge.certify(point(), progress(30, TOL))
     assert judge.target == pytest.approx(0.1 * before)
+    # Nor more than that where there is no gap to compare with.
+    before = judge.target
+    script.answers.append(Certificate(10.0, 5.0, None, None, "dual point"))
+    judge.certify(point(), progress(35, TOL))
+    assert judge.target == pytest.approx(0.1 * before)
     # A success changes nothing.
     before = judge.target
     script.answers.append(proved(10.0, 9.9, 0.1))
@@ -252,7 +257,9 @@ def test_a_method_without_a_dual_point_gets_one_that_is_refined():
     assert refined.primal == pytest.approx(plain.primal)
     again = certify(problem, judge.bounding, TOL)
     assert again.dual_bound == refined.dual_bound
-    assert judge.certify(Point(np.full(3, np.nan), 0.0, None), progress()) is None
+    for broken in ([np.nan] * 3, [0.1, np.inf, 0.1]):
+        found, nothing = judge._certificate(Point(np.array(broken), 0.0, None))
+        assert (found.alpha, nothing.gap, nothing.method) == (None, None, "dual point from the margins")
     estimating = Judge(problem, TOL, has_estimate=True)
     assert estimating.certify(bare, progress()).method == plain.method
     own = Judge(problem, TOL, has_estimate=False)
@@ -320,8 +327,9 @@ def test_weights_alone_are_certified_by_the_best_refinement():
     assert found.dual_bound > plain.dual_bound
     targets = built("regression")
     assert certify_weights(targets, weights, None) == certify(targets, weights)
-    broken = Point(np.full(3, np.inf), 0.05, None)
-    assert certify_weights(problem, broken, None).gap is None
+    for broken in ([np.inf] * 3, [0.1, np.nan, 0.1]):
+        nothing = certify_weights(problem, Point(np.array(broken), 0.05, None), None)
+        assert (nothing.gap, nothing.method) == (None, "dual point from the margins")
 
 
 def test_the_best_of_several_refinements_is_returned(script, monkeypatch):
