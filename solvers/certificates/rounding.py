@@ -133,7 +133,7 @@ def _squared_lengths_of_block(w: Array, high: Array, low: Array) -> tuple[float,
     return of_w, of_difference, of_u
 
 
-@njit(cache=True, nogil=True, fastmath=False)
+@njit(cache=True, nogil=True, fastmath=False)  # said, or it is compiled with the fastmath of its caller
 def _difference(w: float, high: float, low: float) -> float:
     """w - (high + low), to a relative error of 2 u: w - high is exact where low counts."""
     return (w - high) - low
