@@ -200,7 +200,7 @@ def evaluation_of(
     length = longest(of_weights, bias_weight)
     linear = totals.linear - SUM_ERROR * abs(totals.linear) - 2.0 * totals.linear_error - underflow
     return Evaluation(
-        primal=above((norm + totals.losses_at_most) * exact + (underflow if coef.any() else 0.0)),
+        primal=above((norm + totals.losses_at_most) * exact + (underflow if coef.any() or scaled_bias else 0.0)),
         least_primal=below((norm + totals.losses_at_least) * (1.0 - SUM_ERROR) - underflow),
         nominal_primal=norm + totals.losses,
         gap=above(0.5 * distance * distance + totals.terms_at_most * exact + underflow),
@@ -227,8 +227,10 @@ def certificate_of(
 
 
 def _is_unclear(problem: Problem, found: Evaluation, certificate: Certificate, tol: float | None) -> bool:
-    if certificate.gap is None or certificate.relative_gap is None:
+    if not np.isfinite(found.nominal_primal):
         return False
+    if certificate.gap is None or certificate.relative_gap is None:
+        return True  # error terms overflow: those of compensated products are smaller
     if not found.primal - found.least_primal <= CLEAR_PRIMAL * found.primal:
         return True
     if tol is None:
@@ -237,12 +239,9 @@ def _is_unclear(problem: Problem, found: Evaluation, certificate: Certificate, t
 
 
 def _certificate(problem: Problem, found: Evaluation, source: str) -> Certificate:
-    if not np.isfinite(found.nominal_primal):
-        return Certificate(found.nominal_primal, None, None, None, source)
-    if not np.isfinite(found.primal):
-        # The numbers are so large that their error terms overflow. That the optimum is at least 0 is known.
-        primal = found.nominal_primal * (1.0 + SUM_ERROR)
-        return Certificate.of_pair(primal, 0.0, primal, problem.primal_floor, source)
+    if not (np.isfinite(found.nominal_primal) and np.isfinite(found.primal)):
+        # The numbers are so large that they or their error terms overflow.
+        return Certificate(math.inf, None, None, None, source)
     bounds = [0.0]
     if found.linear > 0.0 and np.isfinite(found.linear):
         t = min(1.0, 0.5 * found.linear / found.curved) if found.curved > 0.0 else 1.0

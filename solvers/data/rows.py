@@ -172,6 +172,7 @@ class CsrRows(Rows):
         self.columns = read_only(columns.view(np.uint64 if columns.itemsize == 8 else np.uint32))
         self.starts = read_only(starts)
         self._norms: Floats | None = None
+        self._longest = -1
 
     def flat(self) -> tuple[Array, Array, Array]:
         return self.values, self.columns, self.starts
@@ -197,7 +198,9 @@ class CsrRows(Rows):
 
     @property
     def longest_row(self) -> int:
-        return int(np.diff(self.starts).max(initial=0))
+        if self._longest < 0:
+            self._longest = int(np.diff(self.starts).max(initial=0))
+        return self._longest
 
     def taken(self, rows: Array) -> Rows:
         lengths = self.starts[rows + 1] - self.starts[rows]

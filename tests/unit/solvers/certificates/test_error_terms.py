@@ -69,7 +69,7 @@ def expected_of(problem, w, b, signed, totals, weights, size, given):
     norm = 0.5 * (w @ w + scaled**2)
     distance, reach = longest(w - weights, scaled - bias_weight), longest(weights, bias_weight)
     return {
-        "primal": up((norm + totals.losses_at_most) * more + (underflow if w.any() else 0.0)),
+        "primal": up((norm + totals.losses_at_most) * more + (underflow if w.any() or scaled else 0.0)),
         "least_primal": down((norm + totals.losses_at_least) * (1.0 - SUM_ERROR) - underflow),
         "nominal_primal": norm + totals.losses,
         "gap": up(0.5 * distance**2 + totals.terms_at_most * more + underflow),
