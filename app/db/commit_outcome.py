@@ -1,8 +1,8 @@
 """Whether a commit happened whose connection broke before the answer came.
 
 PostgreSQL may have committed or not. A row that the transaction inserted under an id of its own tells: it is there, or
-it is not there and nobody is at work on it any more. `Database.write` asks, so that a client is told what is true and
-a request that is sent again does nothing twice. SQLite has no connection that breaks.
+it is absent and its server process has ended. `Database.write` looks it up, so that the answer is true and a request
+that is sent again does nothing twice. SQLite has no connection that breaks.
 """
 
 import logging

@@ -66,7 +66,7 @@ class KeyCache:
         now = time.monotonic()
         try:
             self._remember(digest, await KNOWN_KEYS.run(self._authenticate, token), now)
-        except DATABASE_ERRORS as error:  # what is known expires, and the next request is told why
+        except DATABASE_ERRORS as error:  # cached answers expire; the next request then gets the error
             log.warning("API keys are not looked up: %s", error)
         finally:
             del self._renewals[digest]

@@ -87,7 +87,7 @@ class _Members:
             raise _wrong_members()
         self._infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if any(info.compress_type not in COMPRESSIONS for info in self._infos.values()):
-            raise NotImplementedError
+            raise zipfile.BadZipFile("a compression that numpy does not write")
         self.headers: Mapping[str, Header] = {name: self._header(info) for name, info in self._infos.items()}
 
     def read(self, name: str) -> Array:
@@ -154,7 +154,7 @@ def _wrong_starts() -> Invalid:
 
 
 def _header(stream: IO[bytes], n_bytes: int) -> Header:
-    """The header of an npy file of so many bytes. Nothing is unpickled."""
+    """The header of an npy file of the given size in bytes. Nothing is unpickled."""
     try:
         version = npy_format.read_magic(stream)
         read = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}[version]

@@ -150,7 +150,7 @@ class ModelCache:
             self._trusted.pop(reference, None)
 
     def _confirm(self, reference: str) -> None:
-        """If it fails, what is known runs out, and whoever asks then is told why."""
+        """If it fails, the cached answer expires, and the next request gets the error."""
         try:
             self.find(reference, in_use=True)
         finally:

@@ -8,9 +8,9 @@ from app.errors import SpaceReserved
 
 
 def require_free_space(folder: Path, reserve_bytes: int, more_bytes: int = 0) -> None:
-    """Raise SpaceReserved if writing so many bytes would leave less than the reserve (0: there is none).
+    """Raise SpaceReserved if writing this number of bytes would leave less than the reserve (0: no reserve).
 
-    A folder that is not there is no matter of space: the store says so (identity.py) to whoever uses it.
+    A missing folder passes: the check of the store's identity (identity.py) reports it.
     """
     if reserve_bytes == 0:
         return

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class ThreadRoom:
-    """At most so many threads for one kind of work. What does not fit waits as a coroutine and holds no thread."""
+    """A limited number of threads for one kind of work. What does not fit waits as a coroutine and holds no thread."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._threads = threads

@@ -61,7 +61,7 @@ def encode_proof(result: SolveResult, *, with_weights: bool) -> bytes | None:
 
 
 def read_proof(blobs: BlobStore, sha256: str, problems: int, n_rows: int, weights: Weights) -> Proof:
-    """What was written, for a model with these weights and so many training rows. Raises UnusableProof."""
+    """What was written, for a model with these weights and `n_rows` training rows. Raises UnusableProof."""
     if not blobs.is_intact(sha256):
         raise UnusableProof("the stored dual point is missing or damaged")
     try:

@@ -61,7 +61,7 @@ class Figures:
     n_features: int
 
     def page(self, limit: int) -> list[ColumnRecord]:
-        """The figures of so many columns."""
+        """The figures of a page of columns."""
         numbers = range(self.first, min(self.first + limit, self.n_features))
         columns: Sequence[Column | None] = self.columns or [None] * len(numbers)
         return [ColumnRecord(str(i), column, self._record(i)) for i, column in zip(numbers, columns, strict=False)]

@@ -88,7 +88,7 @@ class UploadBuffers:
         return max(SMALLEST_WRITE_BYTES, min(WRITE_BYTES, BUFFER_BYTES // max(1, self._uploads)))
 
     def require_free_space(self, more_bytes: int) -> None:
-        """Raise SpaceReserved if the disk has no room for so many bytes."""
+        """Raise SpaceReserved if the disk has no room for this number of bytes."""
         require_free_space(self._folder, self._reserve_bytes, more_bytes)
 
     def __enter__(self) -> Self:
