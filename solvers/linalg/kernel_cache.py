@@ -7,7 +7,9 @@ A kernel is cached with the kernels and constants of other files compiled into i
 file has changed: after an update, kernels that call changed ones would go on as before.
 """
 
+import ast
 import contextlib
+import json
 import pickle
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,17 +22,69 @@ __all__ = ["cache_files", "forget_stale", "kernels_of", "remove_damaged", "warm"
 
 
 def forget_stale(package: Path) -> None:
-    """If any source of the package has changed since this was last called, delete all kernels cached beside them."""
+    """Delete the cached kernels of each source in the package that changed since the last call or imports a changed one.
+
+    Imports count through other sources, too: numba compiles all of them into the caller.
+    """
     noted = package / "__pycache__" / "kernels.sources"
     with contextlib.suppress(OSError):  # where nothing can be written nothing was cached beside the sources
-        stats = [(source, source.stat()) for source in sorted(package.rglob("*.py"))]
-        now = "\n".join(f"{source.relative_to(package)} {stat.st_mtime_ns} {stat.st_size}" for source, stat in stats)
-        if noted.exists() and noted.read_text() == now:
+        now = {str(source.relative_to(package)): _stamp(source) for source in package.rglob("*.py")}
+        before = _read_stamps(noted)
+        if before == now:
             return
-        for cached in package.rglob("*.nb[ic]"):
-            cached.unlink(missing_ok=True)
+        changed = {package / source for source, stamp in now.items() if before.get(source) != stamp}
+        for source in _with_importers(package, changed):
+            for cached in (source.parent / "__pycache__").glob(f"{source.stem}.*.nb[ic]"):
+                cached.unlink(missing_ok=True)
         noted.parent.mkdir(exist_ok=True)
-        noted.write_text(now)
+        noted.write_text(json.dumps(now))
+
+
+def _stamp(source: Path) -> str:
+    stat = source.stat()
+    return f"{stat.st_mtime_ns} {stat.st_size}"
+
+
+def _read_stamps(noted: Path) -> dict[str, str]:
+    """What was noted last time; nothing if there is no such file or it is damaged."""
+    try:
+        stamps = json.loads(noted.read_text())
+    except (OSError, ValueError):
+        return {}
+    return stamps if isinstance(stamps, dict) else {}
+
+
+def _with_importers(package: Path, changed: set[Path]) -> set[Path]:
+    """The changed sources and every source that imports one of them, directly or through others."""
+    imports = {source: _imported_names(source) for source in package.rglob("*.py")}
+    stale, found = set(changed), set(changed)
+    while found:
+        names = [_dotted(package, source) for source in found]
+        found = {
+            source
+            for source, imported in imports.items()
+            if source not in stale and any(f".{name}".endswith(tuple(f".{n}" for n in names)) for name in imported)
+        }
+        stale |= found
+    return stale
+
+
+def _dotted(package: Path, source: Path) -> str:
+    """The module's name below the package; the package's own name for its `__init__`."""
+    parts = source.relative_to(package).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__") or package.name
+
+
+def _imported_names(source: Path) -> set[str]:
+    """All modules that the source may import: `from a.b import c` names `a.b` and `a.b.c`."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source.read_bytes())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
 
 
 def kernels_of(module: ModuleType) -> list[Any]:

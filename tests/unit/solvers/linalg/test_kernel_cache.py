@@ -195,6 +195,8 @@ def test_kernels_that_call_changed_ones_of_another_file_are_compiled_again(tmp_p
     assert run() == (20, 1)
     assert run(forget) == (500, 0)
     assert run(forget) == (500, 1)
+    (tmp_path / "unrelated.py").write_text("VALUE = 1")
+    assert run(forget) == (500, 1), "the kernels of what does not import a changed file stay"
 
 
 def test_sources_that_cannot_be_written_beside_are_left_alone(tmp_path):
