@@ -22,7 +22,7 @@ __all__ = ["cache_files", "forget_stale", "kernels_of", "remove_damaged", "warm"
 
 
 def forget_stale(package: Path) -> None:
-    """Delete the cached kernels of each source in the package that changed since the last call or imports a changed one.
+    """Delete the cached kernels of each source in the package that changed since the last call or imports one that did.
 
     Imports count through other sources, too: numba compiles all of them into the caller.
     """
