@@ -24,11 +24,13 @@ from solvers.errors import InvalidOptions, UnsupportedProblem
 from solvers.linalg.types import Floats
 from solvers.problem.problems import Problem
 from solvers.problem.spec import LOSSES_OF_TASK, ProblemSpec
-from solvers.result import Counts, State, Status
+from solvers.result import Counts, Status
+from solvers.state import State, StoredState
 
 __all__ = ["Method", "Option", "Planes", "Point", "Progress", "Rehearsal", "Start", "cut_margin"]
 
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
+AnyState = TypeVar("AnyState", bound=State)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Rehearsal(NamedTuple):
 class Start(NamedTuple):
     """Where to start from: a method's own earlier state, or any weights."""
 
-    state: State | None = None
+    state: StoredState | None = None
     coef: Floats | None = None
     intercept: float | Floats = 0.0
     counts: Counts = Counts()
@@ -139,8 +141,10 @@ class Point(NamedTuple):
     """The dual point of an ordinal problem."""
 
 
-class Method(ABC, Generic[AnyProblem]):
+class Method(ABC, Generic[AnyProblem, AnyState]):
     """One algorithm."""
+
+    state_type: type[AnyState]
 
     name: ClassVar[str]
     tasks: ClassVar[tuple[str, ...]]
@@ -212,7 +216,7 @@ class Method(ABC, Generic[AnyProblem]):
         return cls.footprint
 
     @classmethod
-    def by_default(cls, problem: AnyProblem) -> "Method[AnyProblem]":
+    def by_default(cls, problem: AnyProblem) -> "Method[AnyProblem, AnyState]":
         """The method as `auto` runs it."""
         return cls(problem, cls.checked_options(None))
 
@@ -228,14 +232,18 @@ class Method(ABC, Generic[AnyProblem]):
             "notes": cls.notes,
         }
 
+    def earlier(self, start: Start) -> AnyState | None:
+        """The state of this method that `start` holds, if any. It may be of another problem: check before using it."""
+        return None if start.state is None else self.state_type.restored(start.state, self.name)
+
     @abstractmethod
-    def init(self, seed: int, start: Start) -> State:
+    def init(self, seed: int, start: Start) -> AnyState:
         """The state before the first step."""
 
     @abstractmethod
-    def step(self, state: State, target: float) -> Progress:
+    def step(self, state: AnyState, target: float) -> Progress:
         """Change the state by a bounded amount of work; `target` is the relative gap worth reporting."""
 
     @abstractmethod
-    def extract(self, state: State) -> Point:
+    def extract(self, state: AnyState) -> Point:
         """The answer as it stands, as copies."""

@@ -14,14 +14,12 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from solvers.errors import InvalidProblem
+from solvers.state import StoredState
 
 if TYPE_CHECKING:
     from solvers.method import Point
 
-__all__ = ["Certificate", "Counts", "LinearModel", "SolveResult", "State", "Status", "StepReport"]
-
-State = dict[str, Any]
-"""A method's resumable state: arrays, numbers and text by name, nothing else."""
+__all__ = ["Certificate", "Counts", "LinearModel", "SolveResult", "Status", "StepReport"]
 
 CELLS_A_BLOCK, ROWS_MULTIPLE = 1 << 16, 64
 """What is scored together stays in the processor's cache; heights that BLAS likes give each row the same bits."""
@@ -53,11 +51,11 @@ class Counts(NamedTuple):
     passes: int = 0
     seconds: float = 0.0
 
-    def added_to(self, state: State) -> State:
+    def added_to(self, state: StoredState) -> StoredState:
         return {**state, **{f"run.{name}": value for name, value in self._asdict().items()}}
 
     @classmethod
-    def taken_from(cls, state: State) -> tuple["Counts", State]:
+    def taken_from(cls, state: StoredState) -> tuple["Counts", StoredState]:
         """The counts of a state, and the state without them."""
         own = {name: value for name, value in state.items() if not name.startswith("run.")}
         found = {name: state[f"run.{name}"] for name in cls._fields if f"run.{name}" in state}
@@ -112,10 +110,10 @@ class StepReport:
     relative_gap: float | None
     certified: bool = False
     """True: recomputed independently. False: the method's own estimate, perhaps of some rows only."""
-    capture: Callable[[bool], State] | None = field(default=None, repr=False, compare=False)
+    capture: Callable[[bool], StoredState] | None = field(default=None, repr=False, compare=False)
     extract: Callable[[], "LinearModel"] | None = field(default=None, repr=False, compare=False)
 
-    def snapshot(self, *, copy: bool = True) -> State:
+    def snapshot(self, *, copy: bool = True) -> StoredState:
         """A copy of the method's state, to be given to `warm_start` later. Only inside the callback.
 
         Without a copy it is the state itself, which may be read as long as the callback has not returned.
@@ -202,7 +200,7 @@ class SolveResult(LinearModel):
     certificate_seconds: float
     """The part of `seconds` that went into certificates."""
     trace: list[StepReport]
-    state: State
+    state: StoredState
     solver: str
     """The method that ended the run."""
     solver_reason: str

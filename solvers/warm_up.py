@@ -54,7 +54,7 @@ def load_kernels(names: Collection[str]) -> list[str]:
     return lacking
 
 
-def _run_every_kernel(methods: Mapping[str, type[Method[Any]]]) -> None:
+def _run_every_kernel(methods: Mapping[str, type[Method[Any, Any]]]) -> None:
     """Small, but not so easy that a method is done before it has used all of its kernels."""
     random = np.random.default_rng(0)
     wide, labels = _problem(random, 60)

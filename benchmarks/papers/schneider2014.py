@@ -146,7 +146,7 @@ def _seconds_of(solver: str, iterations: int, X: NDArray[np.float64], y: NDArray
     return ready - began, time.perf_counter() - ready
 
 
-def _curve(method: Method[Any], X: NDArray[np.float64], y: NDArray[Any]) -> Curve:
+def _curve(method: Method[Any, Any], X: NDArray[np.float64], y: NDArray[Any]) -> Curve:
     state = method.init(0, Start())
     seconds, accuracies, spent, wanted = [], [], 0.0, 1
     finished: Status | None = None
@@ -167,7 +167,7 @@ def _curve(method: Method[Any], X: NDArray[np.float64], y: NDArray[Any]) -> Curv
     return Curve(np.array(seconds), np.array(accuracies))
 
 
-def _method(solver: str, X: NDArray[np.float64], y: NDArray[Any]) -> Method[Any]:
+def _method(solver: str, X: NDArray[np.float64], y: NDArray[Any]) -> Method[Any, Any]:
     data, labels, chosen = as_rows(X), read_labels(y, "binary"), registered()[solver]
     setting = resolve_spec(
         n_rows=data.n_rows, n_features=data.n_features, n_classes=2, sparse=False, task="binary", strategy="ovr",

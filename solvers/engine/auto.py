@@ -44,13 +44,13 @@ USUAL_ENTRIES = 100
 
 
 class Choice(NamedTuple):
-    method: type[Method[Any]]
+    method: type[Method[Any, Any]]
     """What the run begins with."""
     reason: str
     successor: Handover | None = None
 
     @property
-    def main(self) -> type[Method[Any]]:
+    def main(self) -> type[Method[Any, Any]]:
         """What takes most of the run, as far as is foreseen."""
         return self.method if self.successor is None or self.successor.passes > 0.0 else self.successor.method
 
@@ -96,7 +96,7 @@ def choose(solver: object, spec: ProblemSpec, size: Size | None, tol: float, thr
     return Choice(able[first], reason, Handover(able[second], expected[second] / a_pass))
 
 
-def _last_resort(able: dict[str, type[Method[Any]]], first: str, spec: ProblemSpec, size: Size) -> Handover | None:
+def _last_resort(able: dict[str, type[Method[Any, Any]]], first: str, spec: ProblemSpec, size: Size) -> Handover | None:
     if LAST_RESORT not in able:
         return None
     needed, given = (able[name].footprint.peak(spec, size, USUAL_PLANES) for name in (LAST_RESORT, first))
@@ -116,7 +116,12 @@ def _is_rival(name: str, spec: ProblemSpec) -> bool:
 
 
 def _seconds(
-    method: type[Method[Any]], spec: ProblemSpec, size: Size, tol: float, threads: int, most_passes: int | None = None
+    method: type[Method[Any, Any]],
+    spec: ProblemSpec,
+    size: Size,
+    tol: float,
+    threads: int,
+    most_passes: int | None = None,
 ) -> float:
     seconds = None if method.pace is None else method.pace.seconds(spec, size, tol, most_passes, threads)
     return float("inf") if seconds is None else seconds

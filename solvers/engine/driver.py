@@ -19,7 +19,8 @@ from solvers.linalg.clock import solving_time
 from solvers.linalg.types import Floats
 from solvers.method import Method, Progress, Start
 from solvers.problem.problems import OrdinalProblem, Problem, rank_thresholds
-from solvers.result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
+from solvers.result import Certificate, Counts, LinearModel, SolveResult, Status, StepReport
+from solvers.state import State, StoredState
 
 __all__ = ["Callback", "Limits", "agreeing_status", "solve"]
 
@@ -49,7 +50,7 @@ class Limits:
 
 
 def solve(
-    method: Method[Any],
+    method: Method[Any, Any],
     limits: Limits,
     *,
     seed: int,
@@ -74,8 +75,8 @@ def solve(
     state = method.init(seed, start)
     before = start.counts
 
-    def capture(copy: bool) -> State:
-        return _counted(method.name, _copied(state) if copy else state, progress, started)
+    def capture(copy: bool) -> StoredState:
+        return _counted(method.name, _stored(state, copy=copy), progress, started)
 
     def extract() -> LinearModel:
         point = with_best_bias(problem, method.extract(state)._replace(alpha=None))
@@ -154,7 +155,7 @@ def solve(
         seconds=seconds,
         certificate_seconds=judge.seconds,
         trace=trace.points,
-        state=_counted(method.name, state, progress, started),  # no copy: the run is over
+        state=_counted(method.name, _stored(state, copy=False), progress, started),  # no copy: the run is over
         solver=method.name,
         solver_reason=reason,
         loss=spec.loss,
@@ -176,7 +177,7 @@ def _report(
     progress: Progress,
     certificate: Certificate | None,
     seconds: float,
-    capture: Callable[[bool], State] | None = None,
+    capture: Callable[[bool], StoredState] | None = None,
     extract: Callable[[], LinearModel] | None = None,
 ) -> StepReport:
     figures = progress.primal, progress.dual_bound, progress.gap_estimate
@@ -197,10 +198,12 @@ def _meaning(problem: Problem, coef: Floats) -> dict[str, Any]:
     }
 
 
-def _copied(state: State) -> State:
-    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+def _stored(state: Any, *, copy: bool) -> StoredState:
+    if isinstance(state, State):
+        return state.stored(copy=copy)
+    return {name: value.copy() if copy and isinstance(value, np.ndarray) else value for name, value in state.items()}
 
 
-def _counted(solver: str, state: State, progress: Progress, started: float) -> State:
+def _counted(solver: str, state: StoredState, progress: Progress, started: float) -> StoredState:
     counts = Counts(progress.iterations, progress.passes, solving_time() - started)
     return counts.added_to({"solver": solver, **state})

@@ -11,7 +11,7 @@ import numpy as np
 
 from solvers.method import Method, Progress
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State
+from solvers.state import StoredState
 
 __all__ = ["Handover", "Patience", "StallWatch", "method_at"]
 
@@ -25,7 +25,7 @@ FAIR_PASSES = 8
 class Handover(NamedTuple):
     """What goes on from a method's weights if that becomes slow, or begins anew if it can get no further."""
 
-    method: type[Method[Any]]
+    method: type[Method[Any, Any]]
     passes: float
     """Of the method before it, which take as long as this one would by itself; infinite: it is never slow enough."""
     fair_passes: int = FAIR_PASSES
@@ -34,12 +34,12 @@ class Handover(NamedTuple):
 
 
 def method_at(
-    state: State | None,
-    method: type[Method[BinaryProblem]],
+    state: StoredState | None,
+    method: type[Method[BinaryProblem, Any]],
     options: Mapping[str, Any],
     problem: BinaryProblem,
     successor: Handover | None,
-) -> tuple[Method[BinaryProblem], Handover | None]:
+) -> tuple[Method[BinaryProblem, Any], Handover | None]:
     """The method that goes on from a state, and its own successor: `method`, or the one it had handed over to."""
     owner = None if state is None else state.get("solver")
     later = successor

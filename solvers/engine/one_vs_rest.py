@@ -22,7 +22,8 @@ from solvers.engine.trace import Trace
 from solvers.linalg.clock import solving_time
 from solvers.method import Method, Start
 from solvers.problem.problems import BinaryProblem
-from solvers.result import Certificate, Counts, LinearModel, SolveResult, State, Status, StepReport
+from solvers.result import Certificate, Counts, LinearModel, SolveResult, Status, StepReport
+from solvers.state import StoredState
 
 __all__ = ["class_states", "solve_each_class", "sum_of_classes"]
 
@@ -32,7 +33,7 @@ WORST_FIRST = (Status.NONFINITE, Status.STOPPED, Status.TIME_LIMIT, Status.PASS_
 
 
 def solve_each_class(
-    method: type[Method[BinaryProblem]],
+    method: type[Method[BinaryProblem, Any]],
     options: Mapping[str, Any],
     problems: Sequence[BinaryProblem],
     classes: NDArray[Any],
@@ -101,9 +102,9 @@ def _better(before: SolveResult, after: SolveResult) -> SolveResult:
     return replace(after, certificate_seconds=seconds, **point)
 
 
-def class_states(state: State, n_classes: int) -> list[State | None]:
+def class_states(state: StoredState, n_classes: int) -> list[StoredState | None]:
     """The states of the classes, with their counts, from the state of the whole; None for those that had not begun."""
-    parts: list[State | None] = [None] * n_classes
+    parts: list[StoredState | None] = [None] * n_classes
     for name, value in state.items():
         number, dot, rest = name.partition(".")
         if dot and number.isdecimal() and int(number) < n_classes:
@@ -329,7 +330,7 @@ class _Run:
         gap = None if primal is None or bound is None else (primal - bound) / max(primal, self._floor)
         return StepReport(iterations, passes, solving_time() - self._started, primal, bound, gap)
 
-    def _state(self, copy: bool) -> State:
+    def _state(self, copy: bool) -> StoredState:
         self._wait_for_the_others()
         whole = Counts(seconds=solving_time() - self._started).added_to({"solver": self._solver})
         for k in range(len(self._problems)):

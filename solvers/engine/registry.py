@@ -19,9 +19,9 @@ __all__ = ["able_methods", "named", "nothing_supports", "registered", "with_impl
 
 
 @cache
-def registered() -> MappingProxyType[str, type[Method[Any]]]:
+def registered() -> MappingProxyType[str, type[Method[Any, Any]]]:
     """All methods by name."""
-    found: dict[str, type[Method[Any]]] = {}
+    found: dict[str, type[Method[Any, Any]]] = {}
     for module_info in pkgutil.walk_packages(methods.__path__, f"{methods.__name__}."):
         module = importlib.import_module(module_info.name)
         for member in vars(module).values():
@@ -39,7 +39,7 @@ def with_implied_strategy(solver: object, spec: ProblemSpec) -> ProblemSpec:
     return spec
 
 
-def named(solver: object, spec: ProblemSpec) -> type[Method[Any]]:
+def named(solver: object, spec: ProblemSpec) -> type[Method[Any, Any]]:
     """The method of this name, if it supports the spec."""
     by_name = registered()
     if not isinstance(solver, str) or solver not in by_name:
@@ -52,7 +52,7 @@ def named(solver: object, spec: ProblemSpec) -> type[Method[Any]]:
     return by_name[solver]
 
 
-def able_methods(spec: ProblemSpec) -> list[type[Method[Any]]]:
+def able_methods(spec: ProblemSpec) -> list[type[Method[Any, Any]]]:
     """All that support the spec, by name."""
     return [method for method in registered().values() if method.supports(spec)]
 

@@ -9,12 +9,15 @@ from solvers.data.rows import Rows
 from solvers.engine.one_vs_rest import class_states
 from solvers.errors import InvalidOptions
 from solvers.method import Method, Start
-from solvers.result import Counts, SolveResult, State
+from solvers.result import Counts, SolveResult
+from solvers.state import StoredState
 
 __all__ = ["read_start", "starts_of_classes"]
 
 
-def read_start(warm_start: Any, method: type[Method[Any]], data: Rows, n_classes: int | None, *, resume: bool) -> Start:
+def read_start(
+    warm_start: Any, method: type[Method[Any, Any]], data: Rows, n_classes: int | None, *, resume: bool
+) -> Start:
     """`n_classes` is None if there is one vector of weights and not one a class."""
     if warm_start is None:
         return Start()
@@ -42,7 +45,7 @@ def read_start(warm_start: Any, method: type[Method[Any]], data: Rows, n_classes
     return Start(coef=coef, intercept=np.broadcast_to(intercept, of_classes) if of_classes else float(intercept))
 
 
-def _start_at(state: State, *, resume: bool) -> Start:
+def _start_at(state: StoredState, *, resume: bool) -> Start:
     """An earlier state; it brings its counts along only if the run itself goes on."""
     counts, own = Counts.taken_from(state)
     return Start(state=own, counts=counts) if resume else Start(state=own)
@@ -59,7 +62,7 @@ def starts_of_classes(start: Start, n_classes: int, *, resume: bool) -> list[Sta
     return [Start(coef=start.coef[k], intercept=float(intercepts[k])) for k in range(n_classes)]
 
 
-def _is_state_for(state: State, method: type[Method[Any]], data: Rows) -> bool:
+def _is_state_for(state: StoredState, method: type[Method[Any, Any]], data: Rows) -> bool:
     """Whether a result's state can go on here; the same model may also start a run on other rows."""
     alphas = [value for name, value in state.items() if name == "alpha" or name.endswith(".alpha")]
     return state.get("solver") == method.name and all(np.shape(alpha)[:1] == (data.n_rows,) for alpha in alphas)

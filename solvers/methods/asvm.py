@@ -41,7 +41,8 @@ from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Point, Progress, Start
 from solvers.problem.problems import BinaryProblem
 from solvers.problem.spec import ProblemSpec
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["ActiveSupportVectorMachine"]
 
@@ -54,7 +55,7 @@ _EPS = float(np.finfo(float).eps)
 _HELD = ("alpha", "basis", "w", "z", "rhs")  # all that it takes to go back to where rows last entered
 
 
-class ActiveSupportVectorMachine(Method[BinaryProblem]):
+class ActiveSupportVectorMachine(Method[BinaryProblem, Any]):
     name = "asvm"
     tasks = ("binary",)
     losses = ("squared_hinge",)

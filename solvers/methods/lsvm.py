@@ -42,7 +42,8 @@ from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Point, Progress, Start
 from solvers.problem.problems import BinaryProblem
 from solvers.problem.spec import ProblemSpec
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["LagrangianSupportVectorMachine"]
 
@@ -50,7 +51,7 @@ __all__ = ["LagrangianSupportVectorMachine"]
 MAX_FEATURES = 4096  # the matrix and its factor are then 270 MB
 
 
-class LagrangianSupportVectorMachine(Method[BinaryProblem]):
+class LagrangianSupportVectorMachine(Method[BinaryProblem, Any]):
     name = "lsvm"
     tasks = ("binary",)
     losses = ("squared_hinge",)

@@ -27,7 +27,8 @@ from solvers.linalg.rng import shuffle
 from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Point, Progress, Start
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["PrimalCoordinateDescent"]
 
@@ -40,7 +41,7 @@ FIRST_GUESS = 0.1
 SIGMA, BETA = 0.01, 0.5
 
 
-class PrimalCoordinateDescent(Method[BinaryProblem]):
+class PrimalCoordinateDescent(Method[BinaryProblem, Any]):
     name = "pcd"
     tasks = ("binary",)
     losses = ("squared_hinge",)

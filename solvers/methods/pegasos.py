@@ -31,7 +31,8 @@ from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Point, Progress, Start
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["Pegasos"]
 
@@ -43,7 +44,7 @@ _STEPPED = ("t", "shrink", "squared_length", "share", "averaged")  # in the orde
 _VECTORS = ("u", "rest", "best")
 
 
-class Pegasos(Method[BinaryProblem]):
+class Pegasos(Method[BinaryProblem, Any]):
     name = "pegasos"
     tasks = ("binary",)
     losses = ("hinge",)

@@ -27,7 +27,8 @@ from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Point, Progress, Start
 from solvers.methods._shared.dual_face import BoxFace, ascend
 from solvers.problem.problems import RegressionProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["SupportVectorRegression"]
 
@@ -40,7 +41,7 @@ FACE_READS, FACE_ENTRIES = 80, 20_000_000
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
 
-class SupportVectorRegression(Method[RegressionProblem]):
+class SupportVectorRegression(Method[RegressionProblem, Any]):
     name = "svr_dual"
     tasks = ("regression",)
     losses = ("epsilon_insensitive", "squared_epsilon_insensitive")

@@ -31,7 +31,8 @@ from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Point, Progress, Start
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["TrustRegionNewton"]
 
@@ -49,7 +50,7 @@ PATIENCE = 10
 """So many Newton steps of that kind in a row without a smaller gap are rounding, not progress."""
 
 
-class TrustRegionNewton(Method[BinaryProblem]):
+class TrustRegionNewton(Method[BinaryProblem, Any]):
     name = "tron"
     tasks = ("binary",)
     losses = ("squared_hinge",)

@@ -21,7 +21,8 @@ from solvers.linalg.types import Floats
 from solvers.method import Option, Progress
 from solvers.methods.alm.augmented_lagrangian import AugmentedLagrangian, shared_options
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["ExactAugmentedLagrangian"]
 

@@ -10,7 +10,7 @@ three need a half to an eighth of them. With so rough an update there is no proo
 from solvers.cost import Footprint, Pace
 from solvers.method import Option
 from solvers.methods.alm.augmented_lagrangian import AugmentedLagrangian, shared_options
-from solvers.result import State
+from solvers.state import StoredState as State
 
 __all__ = ["InexactAugmentedLagrangian"]
 

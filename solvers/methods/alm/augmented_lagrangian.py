@@ -37,7 +37,8 @@ from solvers.linalg.types import Floats
 from solvers.method import Method, Option, Point, Progress, Start
 from solvers.methods.alm.residuals import Penalties, add_product, dual_point, move_multipliers_and_residuals
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["AugmentedLagrangian", "balanced", "shared_options"]
 
@@ -88,7 +89,7 @@ def shared_options(multiplier_step: float) -> tuple[Option, ...]:
     )
 
 
-class AugmentedLagrangian(Method[BinaryProblem]):
+class AugmentedLagrangian(Method[BinaryProblem, Any]):
     """The outer iteration. On data too large for several reads in a blink, each product is a step of its own."""
 
     tasks = ("binary",)

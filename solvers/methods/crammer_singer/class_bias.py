@@ -19,7 +19,7 @@ import numpy as np
 
 from solvers.linalg.types import Floats
 from solvers.problem.problems import MulticlassProblem
-from solvers.result import State
+from solvers.state import StoredState as State
 
 __all__ = ["FreeBias"]
 

@@ -27,7 +27,8 @@ from solvers.methods.crammer_singer.class_bias import FreeBias
 from solvers.methods.crammer_singer.class_descent import ACTIVE_SHARE, run_pass
 from solvers.methods.crammer_singer.class_duals import ClassDuals, SharesFace
 from solvers.problem.problems import MulticlassProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["CrammerSinger"]
 
@@ -40,7 +41,7 @@ ENOUGH = 0.1
 """Of the gap that is wanted: that of the rows need not be less before the centre of a free bias moves."""
 
 
-class CrammerSinger(Method[MulticlassProblem]):
+class CrammerSinger(Method[MulticlassProblem, Any]):
     name = "crammer_singer"
     tasks = ("multiclass",)
     losses = ("hinge",)

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from solvers.data.rows import read_only
 from solvers.linalg.types import Array, Floats
-from solvers.result import State
+from solvers.state import StoredState as State
 
 __all__ = ["IDLE_SOLVES", "Bundle", "empty_bundle", "sum_squares"]
 

@@ -28,7 +28,8 @@ from solvers.method import Method, Option, Planes, Point, Progress, Start
 from solvers.methods.cutting_planes.bundle import Bundle, empty_bundle
 from solvers.methods.cutting_planes.pair_counts import PairCounter, PairCounts
 from solvers.problem.problems import OrdinalProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["OrdinalCuttingPlanes"]
 
@@ -41,7 +42,7 @@ LEAST_SHARE, MOST_SHARE = 1e-4, 2.0
 """A search starts no nearer to w_b, and goes no farther: the rounding of w_b's scores grows by |1 - share|."""
 
 
-class OrdinalCuttingPlanes(Method[OrdinalProblem]):
+class OrdinalCuttingPlanes(Method[OrdinalProblem, Any]):
     name = "cpa_ordinal"
     tasks = ("ordinal",)
     losses = ("pair_hinge",)

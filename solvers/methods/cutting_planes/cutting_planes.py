@@ -27,7 +27,8 @@ from solvers.method import Method, Point, Progress, Start
 from solvers.methods.cutting_planes.bundle import Bundle, empty_bundle, sum_squares
 from solvers.methods.cutting_planes.risks import Cut, risk_of
 from solvers.problem.problems import BinaryProblem, MulticlassProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["CuttingPlanes"]
 
@@ -36,7 +37,7 @@ LEAST_GAIN = 1e-6
 the margin can lead to such planes for ever; one cut at w_t itself always moves it."""
 
 
-class CuttingPlanes(Method[BinaryProblem | MulticlassProblem]):
+class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, Any]):
     reads_in_passes = True
     footprint = Footprint(
         row=15.5,

@@ -21,7 +21,7 @@ from solvers.method import Option, Start
 from solvers.methods.cutting_planes.cutting_planes import CuttingPlanes
 from solvers.methods.cutting_planes.oca_line_search import Line
 from solvers.problem.problems import BinaryProblem, MulticlassProblem
-from solvers.result import State
+from solvers.state import StoredState as State
 
 __all__ = ["OptimizedCuttingPlanes"]
 

@@ -7,7 +7,7 @@ Kalita (paper 003, Alg. 2 and 3). See oca.py for the iteration and oca_line_sear
 from solvers.cost import Pace
 from solvers.methods.cutting_planes.oca import OptimizedCuttingPlanes
 from solvers.methods.cutting_planes.oca_line_search import Line
-from solvers.result import State
+from solvers.state import StoredState as State
 
 __all__ = ["OptimizedCuttingPlanesExact"]
 

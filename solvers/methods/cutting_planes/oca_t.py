@@ -8,7 +8,7 @@ iteration and oca_line_search.py for the search.
 from solvers.cost import Pace
 from solvers.methods.cutting_planes.oca import OptimizedCuttingPlanes
 from solvers.methods.cutting_planes.oca_line_search import Line, three_point_search
-from solvers.result import State
+from solvers.state import StoredState as State
 
 __all__ = ["OptimizedCuttingPlanesThreePoint"]
 

@@ -44,7 +44,8 @@ from solvers.methods.dcd.proximal_bias import bias_mismatch
 from solvers.methods.dcd.sampled_gap import best_bias, likely_gap
 from solvers.methods.dcd.shrinking import NEVER, wake_all
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["DualCoordinateDescent", "DualDescent"]
 
@@ -67,7 +68,7 @@ PULL = 30.0
 """Over the mean |x_i|^2: the bias then adds 1/30 to the curvature, and thirty free alphas are enough to move it."""
 
 
-class DualDescent(Method[BinaryProblem]):
+class DualDescent(Method[BinaryProblem, Any]):
     tasks = ("binary",)
     losses = ("hinge", "squared_hinge")
     biases = ("none", "regularized")

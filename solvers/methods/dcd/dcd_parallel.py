@@ -25,7 +25,7 @@ from solvers.methods.dcd.dcd import DualDescent
 from solvers.methods.dcd.epoch import descend, end_epoch, foretell_gap
 from solvers.methods.dcd.proximal_bias import bias_share
 from solvers.methods.dcd.shrinking import gather_pool, nap_rate
-from solvers.result import State
+from solvers.state import StoredState as State
 
 __all__ = ["ParallelDualDescent"]
 

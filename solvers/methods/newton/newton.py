@@ -11,7 +11,7 @@ import math
 from solvers.cost import Footprint, Pace
 from solvers.method import Rehearsal
 from solvers.methods.newton.newton_loop import MAX_FEATURES, RowNewton
-from solvers.result import State
+from solvers.state import StoredState as State
 
 __all__ = ["Newton"]
 

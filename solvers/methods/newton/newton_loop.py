@@ -33,7 +33,8 @@ from solvers.methods.newton.exact_line_search import search_line
 from solvers.methods.newton.row_terms import Sums, evaluate_rows, mark_changes, shares_of, sum_with_places
 from solvers.problem.problems import BinaryProblem, RegressionProblem
 from solvers.problem.spec import ProblemSpec
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["MAX_FEATURES", "RowNewton"]
 
@@ -53,7 +54,7 @@ RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 _EPS = float(np.finfo(float).eps)
 
 
-class RowNewton(Method[BinaryProblem | RegressionProblem]):
+class RowNewton(Method[BinaryProblem | RegressionProblem, Any]):
     """The loop; a method says how wide the kink is smoothed and what follows when a width is done."""
 
     tasks = ("binary", "regression")

@@ -23,7 +23,7 @@ from solvers.data.rows import read_only
 from solvers.method import Rehearsal
 from solvers.methods.newton.newton_loop import MAX_FEATURES, RowNewton
 from solvers.methods.newton.row_terms import shares_of
-from solvers.result import State
+from solvers.state import StoredState as State
 
 __all__ = ["SmoothNewton"]
 

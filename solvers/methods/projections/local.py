@@ -33,7 +33,8 @@ from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Point, Progress, Start
 from solvers.methods.projections.line_problem import Line, LineOptimum
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["LocalSearch"]
 
@@ -46,7 +47,7 @@ LEAST_GAIN = 1e-12
 PHASE_KEYS = ("t", "curr", "thres", "l_last", "no_decrease", "coordinate")
 
 
-class LocalSearch(Method[BinaryProblem]):
+class LocalSearch(Method[BinaryProblem, Any]):
     name = "local"
     tasks = ("binary",)
     losses = ("hinge", "squared_hinge")

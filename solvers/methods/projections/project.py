@@ -21,14 +21,15 @@ from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Point, Progress, Start
 from solvers.methods.projections.line_problem import Line, LineOptimum
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["RandomDirections"]
 
 Part = TypeVar("Part")
 
 
-class RandomDirections(Method[BinaryProblem]):
+class RandomDirections(Method[BinaryProblem, Any]):
     name = "project"
     tasks = ("binary",)
     losses = ("hinge", "squared_hinge")

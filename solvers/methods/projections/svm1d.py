@@ -16,12 +16,13 @@ from solvers.linalg.types import Floats
 from solvers.method import Method, Option, Point, Progress, Start
 from solvers.methods.projections.line_problem import Line
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["OneDirection"]
 
 
-class OneDirection(Method[BinaryProblem]):
+class OneDirection(Method[BinaryProblem, Any]):
     name = "svm1d"
     tasks = ("binary",)
     losses = ("hinge", "squared_hinge")

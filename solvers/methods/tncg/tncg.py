@@ -36,7 +36,8 @@ from solvers.method import Method, Option, Point, Progress, Start
 from solvers.methods.tncg.row_sums import RowProducts
 from solvers.methods.tncg.smoothed_losses import choose_length, slacks_of_scores, weigh_rows
 from solvers.problem.problems import BinaryProblem
-from solvers.result import State, Status
+from solvers.result import Status
+from solvers.state import StoredState as State
 
 __all__ = ["TruncatedNewton"]
 
@@ -67,7 +68,7 @@ ROUNDING = 1e-10
 """Below this share of P a predicted decrease drowns in the rounding of P; the slopes at both ends tell it instead."""
 
 
-class TruncatedNewton(Method[BinaryProblem]):
+class TruncatedNewton(Method[BinaryProblem, Any]):
     name = "tncg"
     tasks = ("binary",)
     losses = ("hinge", "squared_hinge")
