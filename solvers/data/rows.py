@@ -45,6 +45,7 @@ from solvers.linalg.products import (
     margins_csr,
     margins_dense,
 )
+from solvers.linalg.row import FlatRows
 from solvers.linalg.types import Array, Floats
 
 __all__ = ["CsrRows", "DenseRows", "Rows", "as_rows", "read_only"]
@@ -62,8 +63,8 @@ class Rows(ABC):
     sparse: bool
 
     @abstractmethod
-    def flat(self) -> tuple[Array, Array, Array]:
-        """(values, columns, starts) for kernels that take both kinds; dense rows have no columns and no starts."""
+    def flat(self) -> FlatRows:
+        """All rows as one record, for kernels that take dense and sparse rows."""
 
     @abstractmethod
     def margins(self, w: Floats, out: Floats) -> None:
@@ -174,8 +175,8 @@ class CsrRows(Rows):
         self._norms: Floats | None = None
         self._longest = -1
 
-    def flat(self) -> tuple[Array, Array, Array]:
-        return self.values, self.columns, self.starts
+    def flat(self) -> FlatRows:
+        return FlatRows(self.values, self.columns, self.starts)
 
     def margins(self, w: Floats, out: Floats) -> None:
         margins_csr(self.values, self.columns, self.starts, read_only(w), out)
@@ -250,8 +251,8 @@ class DenseRows(Rows):
         self.values = read_only(values)
         self._norms: Floats | None = None
 
-    def flat(self) -> tuple[Array, Array, Array]:
-        return self.values.reshape(-1), read_only(np.empty(0, np.uint32)), read_only(np.empty(0, np.int64))
+    def flat(self) -> FlatRows:
+        return FlatRows(self.values.reshape(-1), read_only(np.empty(0, np.uint32)), read_only(np.empty(0, np.int64)))
 
     def margins(self, w: Floats, out: Floats) -> None:
         margins_dense(self.values, read_only(w), out)

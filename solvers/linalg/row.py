@@ -5,12 +5,25 @@ it counts from the end, took up to half of the time. Two sums that take turns wa
 told dense from sparse rows by itself would not be inlined, which costs more than a short row.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
 from solvers.linalg.types import Array
 
-__all__ = ["add_dense", "add_sparse", "dot_dense", "dot_sparse"]
+__all__ = ["FlatRows", "add_dense", "add_sparse", "dot_dense", "dot_sparse"]
+
+
+class FlatRows(NamedTuple):
+    """All rows of X for kernels that take both kinds. Dense rows have no columns and no starts."""
+
+    values: Array
+    """The stored entries, row by row."""
+    columns: Array
+    """The column of each entry."""
+    starts: Array
+    """Where each row begins among the entries, and where the last one ends."""
 
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
