@@ -11,6 +11,7 @@ import numpy as np
 
 from solvers.data.rows import Rows, as_rows
 from solvers.errors import InvalidProblem, UnsupportedProblem
+from solvers.linalg.row import FlatRows
 from solvers.linalg.types import Array, Floats
 
 __all__ = ["RowBlocks"]
@@ -32,7 +33,7 @@ class RowBlocks(Rows):
         self.stored_entries = sum(part.stored_entries for part in self.blocks)
         self.sparse = all(part.sparse for part in self.blocks)
 
-    def flat(self) -> tuple[Array, Array, Array]:
+    def flat(self) -> FlatRows:
         raise UnsupportedProblem("X", "comes in blocks of rows, which have no one array of values")
 
     def margins(self, w: Floats, out: Floats) -> None:
