@@ -27,6 +27,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
+from app.error_codes import problem_type
+
 log = logging.getLogger(__name__)
 
 UNION_TAG = "type="
@@ -45,6 +47,15 @@ FAILING_STORAGE = frozenset(
 """Errors of a storage that may be well again later: a volume is mounted again, a disk or a network recovers. A request
 is answered with 503, and a job waits. StoreAway (app/storage/identity.py) is one of them."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+HTTP_CODES = {
+    400: "unparsable",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "body_too_slow",
+    413: "payload_too_large",
+}
+"""Error code of each HTTP status that the web framework itself raises."""
+OTHER_HTTP_CODE = "http_error"
 RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 
 
@@ -173,7 +184,7 @@ def invalid_field(field: str, code: str, detail: str) -> Invalid:
 def problem_response(error: AppError, request_id: str | None) -> JSONResponse:
     retryable = error.status in RETRYABLE_STATUSES or "Retry-After" in error.headers
     body = Problem(
-        type=f"urn:hyperplane:problem:{error.code}",
+        type=problem_type(error.code),
         title=HTTPStatus(error.status).phrase,
         status=error.status,
         detail=error.detail,
@@ -294,16 +305,9 @@ def _allowed_methods(request: Request) -> list[str]:
 
 
 def _from_http(error: HTTPException) -> AppError:
-    codes = {
-        400: "unparsable",
-        404: "not_found",
-        405: "method_not_allowed",
-        408: "body_too_slow",
-        413: "payload_too_large",
-    }
     problem = AppError(str(error.detail), headers=dict(error.headers or {}))
     problem.status = error.status_code
-    problem.code = codes.get(error.status_code, "http_error")
+    problem.code = HTTP_CODES.get(error.status_code, OTHER_HTTP_CODE)
     return problem
 
 

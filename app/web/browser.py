@@ -1,8 +1,10 @@
-"""What browsers and monitors ask for: the documentation page with its content security policy, and HEAD."""
+"""Pages for browsers (API documentation, error codes) with their content security policy, and HEAD for monitors."""
 
 import base64
 import hashlib
 import re
+from collections.abc import Iterator
+from html import escape
 from importlib.resources import files
 
 from fastapi import FastAPI
@@ -11,7 +13,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-PATHS_WITH_HEAD = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
+from app.error_codes import ERRORS_PAGE, GROUPS
+
+PATHS_WITH_HEAD = frozenset(
+    {"/", "/docs", ERRORS_PAGE, "/openapi.json", "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"}
+)
 """GET routes that also answer HEAD: health checks and pages. FastAPI's routes do not by themselves."""
 INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
@@ -59,9 +65,31 @@ def add_docs(app: FastAPI) -> None:
     async def docs() -> HTMLResponse:
         return page
 
+    errors_page = "".join(_errors_page())
+    errors_policy = {"Content-Security-Policy": _content_policy(errors_page)}
+
+    @app.get(ERRORS_PAGE, include_in_schema=False)
+    async def errors() -> HTMLResponse:
+        return HTMLResponse(errors_page, headers=errors_policy)
+
     @app.get("/", include_in_schema=False)
     async def root() -> RedirectResponse:
         return RedirectResponse("/docs")
+
+
+def _errors_page() -> Iterator[str]:
+    """Write the page that the `type` of every problem document links to: one entry for each error code."""
+    yield (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Hyperplane error codes</title>"
+        "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
+        ":target{background:#fff3bf}h3{margin:1.5rem 0 0}p{margin:.2rem 0}</style><h1>Error codes</h1>"
+    )
+    for name, entries in GROUPS.items():
+        yield f"<h2>{escape(name)}</h2>"
+        for entry in entries:
+            statuses = " or ".join(str(status) for status in entry.statuses)
+            yield f"<h3 id={entry.code}><code>{entry.code}</code> {statuses}</h3><p><b>{escape(entry.title)}.</b> "
+            yield f"{escape(entry.meaning)}</p><p>{escape(entry.cure)}</p>"
 
 
 def _content_policy(page: str) -> str:

@@ -120,7 +120,7 @@ def test_the_walk_finds_what_the_document_lists(http: InProcess) -> None:
     }
     assert documented <= walked
     hidden = {path for _, path in walked - documented}
-    assert hidden == {"/", "/docs", "/docs/assets/swagger-ui.css", "/openapi.json"}
+    assert hidden == {"/", "/docs", "/docs/assets/swagger-ui.css", "/docs/errors", "/openapi.json"}
 
 
 def test_without_a_key_nothing_but_health_answers_once_a_key_exists(http: InProcess, database: Database) -> None:

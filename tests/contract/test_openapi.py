@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.error_codes import error_codes
 from app.main import create_app
 from tests.support.builders import InProcess, migrated_database, temporary_settings
 
@@ -208,3 +209,16 @@ def test_the_page_that_shows_it_needs_no_other_machine(tmp_path: Path) -> None:
         assert "://" not in page
         for asset in re.findall(r'(?:src|href)="(/[^"]+)"', page):
             assert http.get(asset).status_code == 200
+
+
+def test_the_type_of_a_problem_leads_to_its_entry(tmp_path: Path) -> None:
+    settings = temporary_settings(tmp_path)
+    with migrated_database(settings.resolved_database_url):
+        http = InProcess(create_app(settings))
+        page, anchor = http.get("/v1/jobs/job_nobody").json()["type"].split("#")
+        answer = http.get(page)
+    assert anchor == "not_found"
+    assert "://" not in answer.text
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    anchors = re.findall(r"<h3 id=(\w+)>", answer.text)
+    assert anchors == [entry.code for entry in error_codes()]

@@ -22,6 +22,7 @@ from app.datasets.inspection.stored_blocks import ArrayFiles
 from app.db import Database
 from app.db.migrate import upgrade
 from app.db.tables import Base, DatasetRow, JobRow, ModelRow
+from app.error_codes import error_codes
 from app.ids import new_id
 from app.jobs import repository as jobs
 from app.models import file
@@ -33,6 +34,7 @@ from app.tabular.frame import Strings
 
 SOAK = int(os.environ.get("HYPERPLANE_SOAK_EXAMPLES", "1"))
 NOBODY = "01m7h944fsex4m8e47tq1ns5tn"  # the part of an id that says which one; given out to nothing
+REGISTERED_CODES = {entry.code for entry in error_codes()}
 LOOPBACK_URL = "http://127.0.0.1:8000"
 
 
@@ -260,7 +262,8 @@ def checked_problem(response: httpx.Response, status: int) -> dict[str, Any]:
     body: dict[str, Any] = response.json()
     assert body["status"] == status
     assert body["error"] == body["detail"]
-    assert body["type"] == f"urn:hyperplane:problem:{body['code']}"
+    assert body["type"] == f"/docs/errors#{body['code']}"
+    assert body["code"] in REGISTERED_CODES, "add an entry to app/error_codes"
     assert body["request_id"] == response.headers["x-request-id"]
     assert body["request_id"].startswith("req_")
     assert body["retryable"] or status not in (408, 423, 429, 503, 507)
