@@ -1,6 +1,6 @@
-"""Sums over chosen rows, in one read of each: what Newton methods need that never form a matrix.
+"""Sums over chosen rows, in one read of each: the scores, gradient and Hessian products of truncated Newton.
 
-A row h_i is x_i with the constant feature of a regularised bias at its end. The rows chosen are cut into a fixed number
+A row h_i is x_i with the constant feature of a regularised bias at its end. The chosen rows are cut into a fixed number
 of parts, each with a sum of its own, and the sums are added in order: the bits are the same for any number of threads.
 Sparse sums run in order, one entry after the other: reordered into vectors, the weights have to be gathered, which
 took half as long again.
@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from solvers.linalg.prefetch import ask_ahead
-from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
+from solvers.linalg.row import FlatRows, add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.linalg.types import Array, Floats
 from solvers.problem.problems import BinaryProblem
 
@@ -22,16 +22,17 @@ __all__ = ["RowProducts"]
 
 
 MOST_PARTS = 8
+"""Most parts that rows are cut into. More parts keep more threads busy and cost a sum of weights each."""
 CACHED_NUMBERS = 2**17
-"""In all sums together, if there are more than two parts: as many as a core keeps close."""
+"""Most numbers in the sums of all parts together, if there are more than two: as many as the cache of a core holds."""
 WORTH_PARTS = 200_000
-"""With fewer stored entries a read is over before threads have started."""
+"""Fewest stored entries that are cut into parts. A read of fewer ends before threads have started."""
 WORTH_A_SUM = 32
-"""So many stored entries for each number of a sum, or the sums cost more than the rows."""
+"""Fewest stored entries for each number of a sum. With fewer, adding the sums takes longer than reading the rows."""
 
 
 class RowProducts:
-    """The rows of one problem; `rows` are row numbers, and what belongs to a row is looked up by its number."""
+    """The rows of one problem. `rows` are row numbers; what belongs to a row is looked up by its number."""
 
     def __init__(self, problem: BinaryProblem) -> None:
         data = problem.data
@@ -41,12 +42,12 @@ class RowProducts:
         large = data.stored_entries >= max(WORTH_PARTS, WORTH_A_SUM * self._size)
         parts = min(max(CACHED_NUMBERS // self._size, 2), MOST_PARTS) if large else 1
         self._sums = np.zeros((parts, 2 * self._size))
-        """Of each part; a second half for sums of squares."""
+        """One sum a part; the second half is for sums of squares."""
         self._pool: ThreadPoolExecutor | None = None
 
     @contextmanager
     def threads(self, count: int) -> Iterator[None]:
-        """Within it, parts are read by so many threads at once."""
+        """Read parts by `count` threads at once within this context."""
         if count == 1 or len(self._sums) == 1:
             yield
             return
@@ -59,7 +60,7 @@ class RowProducts:
 
     def scores(self, w: Floats, rows: Array, out: Floats) -> None:
         """out[i] = h_i . w"""
-        self._read(rows, lambda part, _: _score_rows(*self._flat, self._bias, part, w, out))
+        self._read(rows, lambda part, _: _score_rows(self._flat, self._bias, part, w, out))
 
     def sums(self, weights: Floats, curvatures: Floats, rows: Array, out: Floats, squares: Floats) -> None:
         """out += sum_i weights_i h_i, squares += sum_i curvatures_i h_i^2, feature by feature"""
@@ -67,7 +68,7 @@ class RowProducts:
         self._read(
             rows,
             lambda part, total: _sum_rows(
-                *self._flat, self._bias, part, weights, curvatures, total[:size], total[size:]
+                self._flat, self._bias, part, weights, curvatures, total[:size], total[size:]
             ),
         )
         self._gather(out, squares)
@@ -76,7 +77,7 @@ class RowProducts:
         """out += scale sum_i weights_i h_i (h_i . v)"""
         self._read(
             rows,
-            lambda part, total: _multiply_rows(*self._flat, self._bias, part, weights, scale, v, total[: self._size]),
+            lambda part, total: _multiply_rows(self._flat, self._bias, part, weights, scale, v, total[: self._size]),
         )
         self._gather(out)
 
@@ -94,16 +95,17 @@ class RowProducts:
             pass
 
     def _gather(self, *outs: Floats) -> None:
-        """Add the parts' sums to these, and make them zero for the next time."""
+        """Add the sums of the parts to `outs`, and clear them for the next read."""
         for half, out in enumerate(outs):
             _add_and_clear(self._sums, half * self._size, out)
 
 
-# --- kernels. weight: what a row is multiplied with. ---------------------------------------------------
+# --- kernels. weight: the factor of a row -----------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
-def _score_rows(values: Array, columns: Array, starts: Array, bias: float, rows: Array, w: Array, out: Array) -> None:
+def _score_rows(flat: FlatRows, bias: float, rows: Array, w: Array, out: Array) -> None:
+    values, columns, starts = flat.values, flat.columns, flat.starts
     d = w.size - 1
     for k in range(rows.size):
         i = rows[k]
@@ -117,9 +119,9 @@ def _score_rows(values: Array, columns: Array, starts: Array, bias: float, rows:
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _sum_rows(
-    values: Array, columns: Array, starts: Array, bias: float, rows: Array, weights: Array, curvatures: Array,
-    out: Array, squares: Array,
-) -> None:  # fmt: skip
+    flat: FlatRows, bias: float, rows: Array, weights: Array, curvatures: Array, out: Array, squares: Array
+) -> None:
+    values, columns, starts = flat.values, flat.columns, flat.starts
     d = out.size - 1
     for k in range(rows.size):
         i = rows[k]
@@ -140,9 +142,9 @@ def _sum_rows(
 
 @njit(cache=True, nogil=True)
 def _multiply_rows(
-    values: Array, columns: Array, starts: Array, bias: float, rows: Array, weights: Array, scale: float,
-    v: Array, out: Array,
-) -> None:  # fmt: skip
+    flat: FlatRows, bias: float, rows: Array, weights: Array, scale: float, v: Array, out: Array
+) -> None:
+    values, columns, starts = flat.values, flat.columns, flat.starts
     d = v.size - 1
     for k in range(rows.size):
         i = rows[k]

@@ -1,20 +1,56 @@
-"""The losses that Newton methods see, row by row: squared hinge as it is, hinge smoothed around dual centres.
+"""The terms of rows for both hinge losses in truncated Newton: squared hinge as it is, hinge smoothed around centres.
 
     max over 0 <= a <= U of  a xi - (a - c)^2 / (2 k),    attained at  alpha = clip(c + k xi, 0, U)
 
-xi is a row's slack 1 - y f(x) and c its centre; k = C sharpness. Squared hinge is sharpness 2, c = 0 and no U; hinge
-has U = C. With every stride-th row only, costs are `stride` times what they were. A row is free if 0 < alpha < U.
+xi is a row's slack 1 - y f(x) and c its centre; k = C sharpness. Squared hinge has sharpness 2, c = 0 and no U; hinge
+has U = C. If only every stride-th row is used, costs are multiplied by `stride`. A row is free if 0 < alpha < U.
 """
+
+from typing import NamedTuple
 
 from numba import njit
 
 from solvers.linalg.types import Array
 
-__all__ = ["choose_length", "slacks_of_scores", "weigh_rows"]
+__all__ = ["HingeTerms", "Line", "choose_length", "slacks_of_scores", "weigh_rows"]
 
 
-STEEP, LONGEST = 0.25, 8.0
-"""Of the slope at its beginning: if P still falls so steeply at a step's end, so many times the step is looked at."""
+STEEP = 0.25
+"""Share of the slope at the start of a step. If P still falls more steeply at its end, longer steps are looked at."""
+LONGEST = 8.0
+"""Longest step, as a multiple of the solution of the quadratic."""
+
+
+class HingeTerms(NamedTuple):
+    """The rows and the smoothing that define the terms."""
+
+    costs: Array
+    signs: Array
+    centres: Array
+    """c of each row."""
+    stride: int
+    """1: all rows."""
+    sharpness: float
+    """k / C."""
+    squared: bool
+    """Whether the loss is squared hinge: alpha then has no upper bound."""
+
+
+class Line(NamedTuple):
+    """P along a step s from w, apart from the rows, and what a step must reach to be taken whole."""
+
+    ws: float
+    """w . s"""
+    ss: float
+    """s . s"""
+    slope: float
+    """The derivative of P at w along s."""
+    least_decrease: float
+    """The decrease of P from which a whole step is taken."""
+    is_drowned: bool
+    """Whether the decrease is below the rounding of P and has to come from the slopes at both ends."""
+    is_least: bool
+    """Whether s has the least residual: it is then never lengthened."""
 
 
 @njit(cache=True, nogil=True)
@@ -30,11 +66,10 @@ def _alpha(C: float, c: float, slack: float, sharpness: float, squared: bool) ->
 
 
 @njit(cache=True, nogil=True)
-def weigh_rows(
-    costs: Array, signs: Array, slack: Array, centres: Array, stride: int, sharpness: float, squared: bool,
-    alpha: Array, signed: Array, free: Array,
-) -> tuple[float, float, int]:  # fmt: skip
-    """alpha, -y alpha and the free rows; returns (true loss, the rows' part of the gap, number of free rows)."""
+def weigh_rows(terms: HingeTerms, slack: Array, alpha: Array, signed: Array, free: Array) -> tuple[float, float, int]:
+    """Set alpha, signed = -y alpha and the free rows; return (true loss, the rows' part of the gap, free rows)."""
+    costs, signs, centres = terms.costs, terms.signs, terms.centres
+    stride, sharpness, squared = terms.stride, terms.sharpness, terms.squared
     loss, apart, count = 0.0, 0.0, 0
     alpha[:] = 0.0
     for i in range(0, costs.size, stride):
@@ -57,15 +92,15 @@ def weigh_rows(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def choose_length(
-    before: Array, after: Array, costs: Array, centres: Array, stride: int, sharpness: float, squared: bool,
-    ws: float, ss: float, first_slope: float, least_decrease: float, is_drowned: bool, is_least: bool,
-) -> float:  # fmt: skip
-    """How much of the step s to go, from the slacks before and after it.
+def choose_length(terms: HingeTerms, before: Array, after: Array, line: Line) -> float:
+    """Choose how much of the step s to take, from the slacks before and after it.
 
     All of it if P decreases about as predicted: the exact minimum along s lies on kinks, where few rows are free
     and the next quadratic knows little. Otherwise, or if P still falls steeply, to that minimum.
     """
+    costs, centres, stride = terms.costs, terms.centres, terms.stride
+    sharpness, squared = terms.sharpness, terms.squared
+    ws, ss = line.ws, line.ss
     slope, bend, value = ws + ss, ss, ws + 0.5 * ss
     for i in range(0, costs.size, stride):
         C = costs[i] * stride
@@ -77,9 +112,9 @@ def choose_length(
         slope += a1 * change
         value += a1 * after[i] - a0 * before[i]
         value -= ((a1 - centres[i]) ** 2 - (a0 - centres[i]) ** 2) / (2.0 * C * sharpness)
-    decrease = -0.5 * (first_slope + slope) if is_drowned else -value
-    falls = slope < STEEP * first_slope and not is_least
-    if decrease > least_decrease and not falls:
+    decrease = -0.5 * (line.slope + slope) if line.is_drowned else -value
+    falls = slope < STEEP * line.slope and not line.is_least
+    if decrease > line.least_decrease and not falls:
         return 1.0
     low, high = (1.0, LONGEST) if slope < 0.0 else (0.0, 1.0)
     t = 0.5 * (low + high)

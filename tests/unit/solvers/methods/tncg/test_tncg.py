@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import solvers
+from solvers.methods.tncg.newton_cg import STRIDE
 from solvers.methods.tncg.row_sums import WORTH_PARTS, RowProducts
-from solvers.methods.tncg.tncg import STRIDE
 from tests.support.real_data import liblinear_objective, load
 
 BOTH_LOSSES = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -82,7 +82,7 @@ def test_products_read_the_free_rows_only(loss):
     _, states, _ = snapshots(*noisy(), loss=loss, tol=1e-8)
     checked = 0
     for before, after in itertools.pairwise(states):
-        products = after["products"] - before["products"]
+        products = after["cg.products"] - before["cg.products"]
         if products > 0 and after["newton_steps"] == before["newton_steps"]:
             assert after["rows_read"] - before["rows_read"] == products * before["free"].size
             checked += before["free"].size < 600
@@ -124,10 +124,10 @@ def test_the_last_step_is_the_one_with_the_least_residual():
     y = np.where(random.random(3000) < 0.5, 1, 0)
     result, states, _ = snapshots(X, y, loss="squared_hinge", C=100.0, tol=1e-4)
     assert result.converged
-    least = [state for state in states if state["is_least"]]
+    least = [state for state in states if state["cg.is_least"]]
     assert least
     for state in least:
-        assert np.linalg.norm(state["best_r"]) <= np.linalg.norm(state["r"]) * (1 + 1e-9)
+        assert np.linalg.norm(state["cg.best_r"]) <= np.linalg.norm(state["cg.r"]) * (1 + 1e-9)
 
 
 def test_a_state_starts_other_rows_and_refuses_other_columns():
