@@ -34,8 +34,8 @@ __all__ = ["SOLVED_SHARE", "NewtonCg", "NewtonCgState", "dot"]
 
 FIRST_PRODUCTS, MOST_PRODUCTS = 30, 240
 """Products with H in a Newton step, at first and at most. Beyond them a new quadratic is worth more than a better
-minimum of the old one. The limit doubles if a step was cut by it and the quadratic was right; the driver takes more than
-MOST_PRODUCTS for a standstill."""
+minimum of the old one. The limit doubles if a step was cut by it and the quadratic was right; the driver takes more
+than MOST_PRODUCTS for a standstill."""
 SPARE_PRECISION = 0.4
 """Conjugate gradients end where the gap of the quadratic is this share of the gap wanted."""
 GOOD_AGREEMENT = 0.05
@@ -276,7 +276,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         return stride
 
     def _resumed(self, state: AnyState, earlier: AnyState) -> tuple[AnyState, bool]:
-        """The state to go on with, and whether it is the earlier one unchanged. Its weights start other problems too."""
+        """Return the state to go on with, and whether it is the earlier one. Its weights start other problems, too."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             raise InvalidOptions(
                 "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"
