@@ -84,7 +84,7 @@ class Footprint:
 
     def peak(self, spec: ProblemSpec, size: Size, planes: int) -> float:
         n, d, k = spec.n_rows, spec.n_features, _joint_classes(spec)
-        is_squared = spec.exponent == 2.0
+        is_squared = spec.loss_function.is_squared
         square = self.square if d <= min(self.most_squared, self.most_squared_a_row * n) else 0.0
         row = self.row + self.squared_row * is_squared + self.free_row * (spec.bias == "free")
         numbers = n * row + d * self.feature + d * d * square
@@ -99,7 +99,7 @@ class Footprint:
 
     def _planes(self, spec: ProblemSpec, size: Size, planes: int) -> float:
         k = _joint_classes(spec)
-        a_row = self.squared_plane_row_bytes if spec.exponent == 2.0 else self.plane_row_bytes
+        a_row = self.squared_plane_row_bytes if spec.loss_function.is_squared else self.plane_row_bytes
         if k > 1:
             a_row = 1.0  # the class that a plane chose
         shorter = self.plane_scores and is_shorter_by_scores(spec.n_rows, spec.n_features, size.entries)
@@ -148,7 +148,7 @@ class Pace:
             * math.pow(1e-2 / tol, self.precision)
             * math.pow(n / d, self.tallness)
             * math.pow(n * d / max(1, size.entries), self.sparsity)
-            * (self.squared if spec.exponent == 2.0 else 1.0)
+            * (self.squared if spec.loss_function.is_squared else 1.0)
         )
         passes = min(max(passes, LEAST_PASSES), most_passes or MOST_PASSES)
         a_pass = self.entry_seconds * size.entries * k + self.row_seconds * n + self.pass_seconds

@@ -22,8 +22,9 @@ from solvers.checks import one_of, real_number, whole_number
 from solvers.cost import Footprint, Pace
 from solvers.errors import InvalidOptions, UnsupportedProblem
 from solvers.linalg.types import Floats
+from solvers.problem.losses import losses_of
 from solvers.problem.problems import Problem
-from solvers.problem.spec import LOSSES_OF_TASK, ProblemSpec
+from solvers.problem.spec import ProblemSpec
 from solvers.result import Counts, Status
 from solvers.state import State, StoredState
 
@@ -180,7 +181,7 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
     @classmethod
     def missing(cls, spec: ProblemSpec) -> UnsupportedProblem | None:
         """What this method lacks for a problem, as the error to raise; None if it lacks nothing."""
-        of_task = tuple(loss for loss in cls.losses if loss in LOSSES_OF_TASK[spec.task])
+        of_task = tuple(loss for loss in cls.losses if loss in losses_of(spec.task))
         for argument, wanted, offered in (
             ("task", spec.task, cls.tasks),
             ("loss", spec.loss, of_task),

@@ -17,7 +17,7 @@ from solvers.engine.registry import registered
 from solvers.linalg.clock import NotCompiled, only_cached
 from solvers.linalg.kernel_cache import kernels_of, remove_damaged, warm
 from solvers.method import Method
-from solvers.problem.spec import LOSSES_OF_TASK
+from solvers.problem.losses import losses_of
 
 __all__ = ["load_kernels", "warm_up"]
 
@@ -66,7 +66,7 @@ def _run_every_kernel(methods: Mapping[str, type[Method[Any, Any]]]) -> None:
         as_rows(scipy.sparse.csr_array((sparse.data, sparse.indices[::-1], sparse.indptr), shape=sparse.shape))
         for X, (name, method) in itertools.product((dense, sparse), methods.items()):
             for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases):
-                if loss not in LOSSES_OF_TASK[task]:
+                if loss not in losses_of(task):
                     continue
                 definition: Any = {"task": task, "strategy": "crammer_singer", "loss": loss, "bias": bias}
                 p = 1.5 if loss == "hinge_p" else None

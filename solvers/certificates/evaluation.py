@@ -19,25 +19,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solvers.certificates.rounding import (
+from solvers.data.rows import Rows, read_only
+from solvers.linalg.compensated import normalise
+from solvers.linalg.rounding import (
     LEAST,
     SUM_ERROR,
     UNIT,
-    Precision,
     above,
     below,
     compensated_sum,
     gamma,
     squared_lengths,
 )
-from solvers.certificates.slack_terms import RowTotals
-from solvers.data.rows import Rows, read_only
-from solvers.linalg.compensated import normalise
 from solvers.linalg.types import Floats
+from solvers.problem.losses.loss import RowTotals, SlackError
 from solvers.problem.problems import Problem
 from solvers.result import Certificate
 
-__all__ = ["Evaluation", "Products", "SlackError", "Weights", "certificate_of", "evaluation_of", "length_at_most"]
+__all__ = ["Evaluation", "Precision", "Products", "Weights", "certificate_of", "evaluation_of", "length_at_most"]
 __all__ += ["read_products", "read_scores", "read_weights", "slack_error"]
 
 CLEAR_PRIMAL = 1e-9
@@ -66,6 +65,36 @@ class Evaluation(NamedTuple):
     """At most the part of the dual that grows with t."""
     curved: float
     """At least the part that grows with t^2."""
+
+
+class Precision(NamedTuple):
+    """Error terms of the products with the data, for plain products and for compensated ones.
+
+    With the Cauchy-Schwarz inequality, from the error of a sum in rounding.py:
+
+        score of a row       |computed x_i . w  - exact|  <=  scores * |x_i| |w|
+        weights of a dual    |computed w(alpha) - exact|  <=  sums * sum_i |alpha_i| |x_i|
+
+    Compensated products (linalg/compensated.py) have the magnitudes too: sum_j |x_ij w_j| takes the place of |x_i| |w|,
+    and the length of sum_i |alpha_i x_i| that of the sum.
+    """
+
+    scores: float
+    """Error of a row's slack, for each unit of |x_i| |w| + |b| (or magnitudes); forming the slack is included."""
+    slack: float
+    """Error of the slack, relative to it."""
+    underflow: float
+    """Error of the slack, absolute."""
+    sums: float
+    """Error of w(alpha), for each unit of sum_i |alpha_i| |x_i| (or magnitudes)."""
+
+    @classmethod
+    def of(cls, data: Rows, *, is_compensated: bool) -> "Precision":
+        entries, rows = data.longest_row + 8, data.n_rows + 8
+        underflow = 8.0 * entries * LEAST
+        if is_compensated:
+            return cls((4.0 * entries * UNIT) ** 2, 8.0 * UNIT, underflow, (4.0 * rows * UNIT) ** 2)
+        return cls(gamma(entries), 8.0 * UNIT, underflow, gamma(rows))
 
 
 class Weights(NamedTuple):
@@ -114,16 +143,6 @@ def read_products(
         multipliers = dual
         data.margins_and_column_sums(coef, dual, scores, weights)
     return Products(scores, none, data.squared_norms(), multipliers, weights, none, None)
-
-
-class SlackError(NamedTuple):
-    """A slack is off by at most of_size * size_i + of_all + of_slack * |slack_i|; size_i is the root of what the
-    products say if `are_squares`."""
-
-    of_size: float
-    of_all: float
-    of_slack: float
-    are_squares: bool
 
 
 def slack_error(data: Rows, coef: Floats, offset: float, read: Products, precision: Precision) -> SlackError:

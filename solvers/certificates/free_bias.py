@@ -9,42 +9,65 @@ from solvers.problem.problems import BinaryProblem, RegressionProblem
 
 __all__ = ["minimising_bias"]
 
+MOST_WIDENINGS = 60
+"""How often the bracket of a root is doubled. 60 times reach any bias that a double can tell from its neighbours."""
+
 
 def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, near: float = 0.0) -> float:
-    """The b that minimises the losses at scores_i + b exactly (p = 1: middle of a flat stretch).
+    """The b that minimises the losses at scores_i + b exactly; of a flat stretch, the middle.
 
-    The closer `near` is to it, the sooner it is found if p = 2.
+    The closer `near` is to it, the sooner it is found if the loss has a second derivative.
     """
-    p, counts = problem.spec.exponent, problem.costs > 0.0
+    counts = problem.costs > 0.0
     costs, scores = problem.costs[counts], scores[counts]
     if isinstance(problem, RegressionProblem):
-        return _best_for_targets(p, problem.targets[counts] - scores, costs, problem.spec.epsilon, near)
-    signs = problem.signs[counts]
-    breakpoints = signs - scores  # where a row starts or stops to be a violator
-    if p == 1.0:
+        errors = problem.targets[counts] - scores
+        return _best_for_targets(problem.loss.is_squared, errors, costs, problem.spec.epsilon, near)
+    loss, signs = problem.loss, problem.signs[counts]
+    breakpoints = loss.margin * signs - scores  # where the slack of a row is 0
+    if loss.is_piecewise_linear:
         return _where_slope_is_zero(breakpoints, costs, -float(costs[signs > 0].sum()))
 
-    def derivatives(b: float) -> tuple[float, float]:
-        xi = np.maximum(1.0 - signs * (scores + b), 0.0)
-        return -float((costs * signs * xi ** (p - 1.0)).sum()), float((costs * (xi > 0.0)).sum())
+    def slacks(b: float) -> Floats:
+        return np.asarray(loss.margin - signs * (scores + b))
 
-    if p == 2.0:
+    def slope(b: float) -> float:
+        return -float((signs * loss.derivative(slacks(b), costs)).sum())
+
+    def derivatives(b: float) -> tuple[float, float]:
+        curvatures = loss.curvature(slacks(b), costs)
+        return slope(b), 0.0 if curvatures is None else float(curvatures.sum())
+
+    if loss.curvature(slacks(near), costs) is not None:
         return _newton(derivatives, near)
-    low, high = float(breakpoints.min()), float(breakpoints.max())
-    if derivatives(low)[0] >= 0.0:
+    return _root(slope, float(breakpoints.min()), float(breakpoints.max()))
+
+
+def _root(slope: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rising slope is zero: between `low` and `high`, or beyond them if it has one sign there."""
+    width = max(high - low, 1.0)
+    for _ in range(MOST_WIDENINGS):
+        if slope(low) > 0.0:
+            low -= width
+        elif slope(high) < 0.0:
+            high += width
+        else:
+            break
+        width *= 2.0
+    if slope(low) >= 0.0:
         return low
-    if derivatives(high)[0] <= 0.0:
+    if slope(high) <= 0.0:
         return high
     from scipy.optimize import brentq  # half a second to import, and only this case needs it
 
     # Where costs span many decades it may need more steps than these; any bias is certified as it is.
     eps = float(np.finfo(float).eps)
-    return brentq(lambda b: derivatives(b)[0], low, high, xtol=1e-300, rtol=4 * eps, maxiter=500, disp=False)
+    return brentq(slope, low, high, xtol=1e-300, rtol=4 * eps, maxiter=500, disp=False)
 
 
-def _best_for_targets(p: float, errors: Floats, costs: Floats, epsilon: float, near: float) -> float:
+def _best_for_targets(is_squared: bool, errors: Floats, costs: Floats, epsilon: float, near: float) -> float:
     """errors: of b = 0"""
-    if p == 1.0:
+    if not is_squared:
         breakpoints = np.concatenate([errors - epsilon, errors + epsilon])
         return _where_slope_is_zero(breakpoints, np.tile(costs, 2), -float(costs.sum()))
     low, high = float(errors.max()) - epsilon, float(errors.min()) + epsilon

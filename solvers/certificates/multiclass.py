@@ -20,9 +20,16 @@ import math
 import numpy as np
 
 from solvers.certificates.circulation import balanced_shares
-from solvers.certificates.evaluation import Evaluation, certificate_of, length_at_most, read_scores, read_weights
-from solvers.certificates.rounding import LEAST, LEAST_COST, UNIT, Precision, above, below, compensated_sum, gamma
+from solvers.certificates.evaluation import (
+    Evaluation,
+    Precision,
+    certificate_of,
+    length_at_most,
+    read_scores,
+    read_weights,
+)
 from solvers.data.rows import read_only
+from solvers.linalg.rounding import LEAST, LEAST_COST, UNIT, above, below, compensated_sum, gamma
 from solvers.linalg.types import Floats
 from solvers.method import Point
 from solvers.problem.problems import MulticlassProblem

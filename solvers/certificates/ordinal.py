@@ -18,20 +18,26 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from solvers.certificates.evaluation import Evaluation, certificate_of, length_at_most, read_scores, read_weights
-from solvers.certificates.rounding import (
+from solvers.certificates.evaluation import (
+    Evaluation,
+    Precision,
+    certificate_of,
+    length_at_most,
+    read_scores,
+    read_weights,
+)
+from solvers.data.rows import read_only
+from solvers.linalg.compensated import two_sum
+from solvers.linalg.rounding import (
     LEAST,
     SUM_ERROR,
     UNIT,
-    Precision,
     above,
     add_total,
     below,
     compensated_sum,
     gamma,
 )
-from solvers.data.rows import read_only
-from solvers.linalg.compensated import two_sum
 from solvers.linalg.types import Array, Floats
 from solvers.method import Planes, cut_margin
 from solvers.problem.problems import OrdinalProblem

@@ -33,11 +33,8 @@ class DualRefinement:
     def __init__(self, problem: BinaryProblem) -> None:
         self.problem = problem
         counted = problem.costs > 0.0
-        is_squared = problem.spec.exponent == 2.0
-        self._upper = np.where(counted, np.inf, 0.0) if is_squared else problem.costs
-        diagonal = np.zeros_like(problem.costs)
-        if is_squared:
-            np.divide(0.5, problem.costs, out=diagonal, where=counted)
+        self._upper = problem.loss.dual_top(problem.costs)
+        diagonal = problem.loss.dual_diagonal(problem.costs)
         norms = problem.data.squared_norms() + problem.bias_feature**2
         self._constants = read_only(np.stack([problem.signs, self._upper, diagonal, norms + diagonal], axis=1))
         self._counted = np.flatnonzero(counted)
@@ -48,7 +45,7 @@ class DualRefinement:
     @classmethod
     def fits(cls, problem: BinaryProblem) -> bool:
         """Whether the dual is quadratic, as it is for hinge and squared hinge, and rows can be read one by one."""
-        return problem.spec.exponent in (1.0, 2.0) and isinstance(problem.data, CsrRows | DenseRows)
+        return problem.loss.has_quadratic_dual and isinstance(problem.data, CsrRows | DenseRows)
 
     def refined(self, coef: Floats, intercept: float) -> Floats:
         """The best dual point so far, after some passes from it or from the margins of these weights."""
@@ -79,8 +76,8 @@ class DualRefinement:
         scores = np.empty(problem.data.n_rows)
         problem.data.margins(coef, scores)
         slack = 1.0 - problem.signs * (scores + intercept)
-        if problem.spec.exponent == 2.0:
-            return feasible_dual_point(problem, 2.0 * problem.costs * np.maximum(slack, 0.0))
+        if not problem.loss.is_capped:
+            return feasible_dual_point(problem, problem.loss.derivative(slack, problem.costs))
         return feasible_dual_point(problem, problem.costs * np.clip(0.5 + 0.5 * slack / WIDTH, 0.0, 1.0))
 
     def _value(self, alpha: Floats, w: Floats) -> float:

@@ -5,9 +5,9 @@ if p = 1; sum beta_i = 0 if the bias is free), so that w(beta) = sum_i beta_i x_
 
     gap = 1/2 |w - w(beta)|^2 + sum_i [ C_i xi_i^p + conj_i(|beta_i|) + epsilon |beta_i| - beta_i e_i ]
 
-where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0. With the slacks e_i - epsilon and
--e_i - epsilon of the two sides of the tube, it is the term of slack_terms.py on the side that beta pulls to, and the
-loss on the other.
+where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0. The loss object adds them up: with the
+slacks e_i - epsilon and -e_i - epsilon of the two sides of the tube, a bracket is the term of hinge.py on the side that
+beta pulls to, and the loss on the other.
 """
 
 import numpy as np
@@ -16,17 +16,16 @@ from numba import njit
 from solvers.certificates.balance import balanced
 from solvers.certificates.evaluation import (
     Evaluation,
-    SlackError,
+    Precision,
     certificate_of,
     evaluation_of,
     read_products,
     slack_error,
 )
-from solvers.certificates.rounding import BLOCK, LEAST_COST, SUM_ERROR, Precision, add_total
-from solvers.certificates.slack_terms import loss_of, most_loss_of, share_of, term_of, totals_of
 from solvers.data.rows import read_only
 from solvers.linalg.compensated import two_sum
 from solvers.linalg.types import Array, Floats
+from solvers.problem.losses.loss import TubeRows
 from solvers.problem.problems import RegressionProblem
 from solvers.result import Certificate
 
@@ -62,7 +61,7 @@ def _evaluate(
     over, under = np.empty(data.n_rows), np.empty(data.n_rows)
     scores = read_only(read.scores), read_only(read.scores_low)
     _form_slacks(*scores, intercept, problem.targets, epsilon, over, under)
-    rows = (
+    rows = TubeRows(
         read_only(over),
         read_only(under),
         problem.targets,
@@ -71,24 +70,23 @@ def _evaluate(
         read_only(read.sizes),
     )
     error = slack_error(data, coef, abs(intercept) + epsilon, read, precision)
-    sums = _sum_rows(problem.spec.exponent, epsilon, rows, error)
-    return evaluation_of(problem, coef, intercept, read, totals_of(sums), precision)
+    totals = problem.loss.row_totals(epsilon, rows, error)
+    return evaluation_of(problem, coef, intercept, read, totals, precision)
 
 
 def _dual_point_of(problem: RegressionProblem, errors: Floats) -> Floats:
     """The dual point that the optimality conditions suggest for the errors of some weights."""
     costs, epsilon = problem.costs, problem.spec.epsilon
-    if problem.spec.exponent == 2.0:
-        return 2.0 * costs * (errors - np.clip(errors, -epsilon, epsilon))
     rounding = 1e-9 * max(epsilon, float(np.abs(errors).max()))
-    beta = np.where(np.abs(errors) > epsilon + rounding, np.sign(errors) * costs, 0.0)
+    low, high = problem.loss.dual_bounds(np.abs(errors) - epsilon, costs, rounding)
+    beta = np.sign(errors) * low
     if problem.spec.bias == "free":
-        # The rows at the tube's edge that pull to the lighter side take the fraction that balances the two sides.
+        # Rows at the tube's edge that pull to the lighter side take the fraction of their room that balances the two.
         lighter = -np.sign(beta.sum())
-        at_edge = np.abs(lighter * errors - epsilon) <= rounding
-        room = float(costs[at_edge].sum())
-        if room > 0.0:
-            beta[at_edge] = lighter * min(1.0, abs(float(beta.sum())) / room) * costs[at_edge]
+        at_edge, room = np.abs(lighter * errors - epsilon) <= rounding, high - low
+        total = float(room[at_edge].sum())
+        if total > 0.0:
+            beta[at_edge] += lighter * min(1.0, abs(float(beta.sum())) / total) * room[at_edge]
     return beta
 
 
@@ -97,14 +95,12 @@ def _feasible(problem: RegressionProblem, beta: Floats) -> Floats:
     costs = problem.costs
     if beta.shape != costs.shape:
         raise ValueError(f"a dual point of shape {beta.shape} for {costs.size} rows")
-    top = costs if problem.spec.exponent == 1.0 else np.where(costs >= LEAST_COST, np.inf, 0.0)
+    top = problem.loss.dual_top(costs)
     beta = np.clip(beta, -top, top)
     return balanced(beta) if problem.spec.bias == "free" else beta
 
 
 # --- kernels. C: cost, a: |beta_i| ------------------------------------------------------------------------------------
-
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
 
 @njit(cache=True, nogil=True)
@@ -120,51 +116,3 @@ def _form_slacks(
         over[i] = above + (lost + rest)
         below, lost = two_sum(-error, -epsilon)
         under[i] = below + (lost - rest)
-
-
-@njit(cache=True, nogil=True)
-def _sum_rows(
-    p: float, epsilon: float, rows: tuple[Array, Array, Array, Array, Array, Array], error: SlackError
-) -> Array:
-    """The compensated sums of RowTotals."""
-    sums = np.zeros((10, 2))
-    over, under, targets, beta, costs, sizes = rows
-    for first in range(0, over.size, BLOCK):
-        last = min(first + BLOCK, over.size)
-        slacks = over[first:last], under[first:last]
-        block = targets[first:last], beta[first:last], costs[first:last], sizes[first:last]
-        parts = _sum_block(1.0 if p == 1.0 else 2.0, epsilon, slacks, block, error)
-        for k in range(10):
-            add_total(sums, k, parts[k])
-    return sums
-
-
-@njit(cache=True, nogil=True, fastmath=_SUM)
-def _sum_block(
-    p: float, epsilon: float, slacks: tuple[Array, Array], rows: tuple[Array, Array, Array, Array], error: SlackError
-) -> tuple[float, float, float, float, float, float, float, float, float, float]:
-    over, under = slacks
-    targets, beta, costs, sizes = rows
-    losses, most, least, terms, most_terms = 0.0, 0.0, 0.0, 0.0, 0.0
-    conjugates, linear, magnitude, mass, reach = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(over.size):
-        C, a = costs[i], abs(beta[i])
-        slack, other = (over[i], under[i]) if beta[i] >= 0.0 else (under[i], over[i])
-        size = np.sqrt(sizes[i]) if error.are_squares else sizes[i]
-        common = error.of_size * size + error.of_all
-        off, of_other = common + error.of_slack * abs(slack), common + error.of_slack * abs(other)
-        share, conjugate = share_of(p, C, a)
-        loss_there = loss_of(p, C, other)
-        most_there = most_loss_of(p, C, other + of_other)
-        losses += loss_of(p, C, slack) + loss_there + 0.0 * slack  # a slack that is not finite makes the sum so
-        most += most_loss_of(p, C, slack + off) + most_there
-        least += loss_of(p, C, slack - off) + loss_of(p, C, other - of_other)
-        terms += term_of(p, C, a, share, conjugate, slack) + loss_there
-        low = term_of(p, C, a, share, conjugate, slack - off)
-        most_terms += max(low, term_of(p, C, a, share, conjugate, slack + off)) + most_there
-        conjugates += conjugate
-        linear += beta[i] * targets[i] - epsilon * a
-        magnitude += SUM_ERROR * (abs(beta[i] * targets[i]) + epsilon * a)
-        mass += a
-        reach += a * size
-    return losses, most, least, terms, most_terms, conjugates, linear, magnitude, mass, reach

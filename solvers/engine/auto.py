@@ -112,7 +112,7 @@ def _is_rival(name: str, spec: ProblemSpec) -> bool:
     if name != "tncg":
         return spec.bias != "free" or spec.n_features <= max(LEAST_WIDE, spec.n_rows)
     is_tall = spec.n_rows > 2 * spec.n_features
-    return spec.exponent == 2.0 and is_tall and spec.n_features > LEAST_TRUNCATED
+    return spec.loss_function.is_squared and is_tall and spec.n_features > LEAST_TRUNCATED
 
 
 def _seconds(

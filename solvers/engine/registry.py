@@ -13,7 +13,8 @@ from typing import Any
 from solvers import methods
 from solvers.errors import UnknownSolver, UnsupportedProblem
 from solvers.method import Method
-from solvers.problem.spec import BIASES, LOSSES_OF_TASK, ProblemSpec
+from solvers.problem.losses import losses_of
+from solvers.problem.spec import BIASES, ProblemSpec
 
 __all__ = ["able_methods", "named", "nothing_supports", "registered", "with_implied_strategy"]
 
@@ -65,7 +66,7 @@ def nothing_supports(spec: ProblemSpec) -> UnsupportedProblem:
         if wanted not in offered:
             return UnsupportedProblem(argument, f"no solver can do {wanted} yet; use {' or '.join(sorted(offered))}")
     how = f" with strategy {spec.strategy}" if spec.task == "multiclass" else ""
-    for argument, choices in (("bias", BIASES), ("loss", LOSSES_OF_TASK[spec.task])):
+    for argument, choices in (("bias", BIASES), ("loss", losses_of(spec.task))):
         changes: list[dict[str, Any]] = [{argument: choice} for choice in choices]
         able = [str(change[argument]) for change in changes if able_methods(replace(spec, **change))]
         if able:

@@ -1,7 +1,7 @@
 """A training problem: the rows with their targets and costs, in the exact dtypes that the kernels expect.
 
     Problem
-      BinaryProblem       1/2 |w|^2 + 1/2 (b / bias_scale)^2 + sum_i C_i max(0, 1 - y_i (w . x_i + b))^p
+      BinaryProblem       1/2 |w|^2 + 1/2 (b / bias_scale)^2 + sum_i C_i l(y_i (w . x_i + b)), l as the loss has it
       MulticlassProblem   1/2 |W|^2 + 1/2 |b / bias_scale|^2 + sum_i C_i max_m ([m != y_i] + f_m(x_i) - f_yi(x_i))
       OrdinalProblem      1/2 |w|^2 + sum over pairs (y_i > y_j, same group) of C_ij max(0, 1 - w . (x_i - x_j))
       RegressionProblem   1/2 |w|^2 + 1/2 (b / bias_scale)^2 + sum_i C_i max(0, |y_i - w . x_i - b| - epsilon)^p
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from solvers.data.rows import Rows
 from solvers.linalg.types import Floats
+from solvers.problem.losses.loss import Loss, MarginLoss, TubeLoss
 from solvers.problem.spec import ProblemSpec
 
 __all__ = ["BinaryProblem", "MulticlassProblem", "OrdinalProblem", "Problem", "RegressionProblem", "rank_thresholds"]
@@ -39,6 +40,11 @@ class Problem:
     costs and 0 without them, so a bound that is lowered by this part of it is one for the exact costs too."""
 
     @property
+    def loss(self) -> Loss:
+        """What an error costs."""
+        return self.spec.loss_function
+
+    @property
     def bias_feature(self) -> float:
         """The value of the constant feature that stands for a regularised bias; 0 without one."""
         return self.spec.bias_scale if self.spec.bias == "regularized" else 0.0
@@ -55,6 +61,11 @@ class BinaryProblem(Problem):
 
     signs: Floats
     """y_i: +1 for rows of `classes[1]`, -1 for the others."""
+
+    @property
+    def loss(self) -> MarginLoss:
+        assert isinstance(self.spec.loss_function, MarginLoss)
+        return self.spec.loss_function
 
     def weights_of(self, alpha: Floats) -> Floats:
         """w(alpha) = sum_i alpha_i y_i x_i, and in its last place the weight of the bias feature: one pass."""
@@ -92,6 +103,11 @@ class RegressionProblem(Problem):
     """Real-valued targets; errors up to `spec.epsilon` cost nothing."""
 
     targets: Floats
+
+    @property
+    def loss(self) -> TubeLoss:
+        assert isinstance(self.spec.loss_function, TubeLoss)
+        return self.spec.loss_function
 
 
 MOST_RANKS = 256

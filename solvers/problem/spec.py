@@ -7,17 +7,19 @@
 data is read. The mathematical meaning of each choice is in docs/solvers.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, TypedDict, Unpack, get_args, get_type_hints
 
 from solvers.checks import one_of, real_number, whole_number
 from solvers.errors import InvalidProblem
+from solvers.problem.losses import losses_of, registered
+from solvers.problem.losses.loss import Loss
 
 __all__ = [
     "BIASES",
-    "LOSSES_OF_TASK",
     "PARAMETERS",
     "Parameter",
     "Parameters",
@@ -30,13 +32,6 @@ TASKS = ("auto", "binary", "multiclass", "ordinal", "regression")
 STRATEGIES = ("ovr", "crammer_singer")
 BIASES = ("none", "regularized", "free")
 C_SCALES = ("sum", "mean")
-LOSSES_OF_TASK = {  # the first is what "auto" means
-    "binary": ("hinge", "squared_hinge", "hinge_p"),
-    "multiclass": ("hinge", "squared_hinge", "hinge_p"),
-    "ordinal": ("pair_hinge",),
-    "regression": ("epsilon_insensitive", "squared_epsilon_insensitive"),
-}
-LOSSES = ("auto", *dict.fromkeys(loss for losses in LOSSES_OF_TASK.values() for loss in losses))
 
 
 @dataclass(frozen=True)
@@ -45,12 +40,17 @@ class Parameter:
 
     default: Any
     description: str
-    choices: tuple[str, ...] = ()
-    """The accepted words; empty for a number or a table."""
+    words: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    """The accepted words, or the function that lists them; empty for a number or a table."""
     low: float | None = None
     above: float | None = None
     """The exclusive lower limit."""
     high: float | None = None
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The accepted words; empty for a number or a table."""
+        return self.words() if callable(self.words) else self.words
 
     def checked(self, name: str, value: Any) -> Any:
         """The word or number as given, or the error that names what is accepted."""
@@ -61,6 +61,10 @@ class Parameter:
         return real_number(value, name, InvalidProblem, low=low, high=high, above=self.above)
 
 
+def _loss_names() -> tuple[str, ...]:
+    return ("auto", *dict.fromkeys(name for task in TASKS for name in losses_of(task)))
+
+
 class Parameters(TypedDict, total=False):
     """The parameters of a problem, as every function that takes a problem takes them by keyword."""
 
@@ -68,7 +72,7 @@ class Parameters(TypedDict, total=False):
         str, Parameter("auto", "what is learned; auto: what the labels suggest, and the result says why", TASKS)
     ]
     strategy: Annotated[str, Parameter("ovr", "several classes: one problem each (ovr) or one for all", STRATEGIES)]
-    loss: Annotated[str, Parameter("auto", "what an error costs; auto: the task's first loss", LOSSES)]
+    loss: Annotated[str, Parameter("auto", "what an error costs; auto: the task's first loss", _loss_names)]
     p: Annotated[float | None, Parameter(None, "the exponent of loss hinge_p; null otherwise", low=1.0, high=2.0)]
     C: Annotated[float, Parameter(1.0, "the weight of the losses against the regulariser", above=0.0)]
     c_scale: Annotated[str, Parameter("sum", "C weighs the sum of the losses, or their mean", C_SCALES)]
@@ -107,13 +111,24 @@ class ProblemSpec:
     task: str
     strategy: str
     loss: str
-    exponent: float
-    """The p of the loss: 1 for hinge, 2 for squared hinge, between them for hinge_p."""
+    p: float | None
+    """The exponent of a loss that takes one; None for others."""
     C: float
     c_scale: str
     bias: str
     bias_scale: float
     epsilon: float
+
+    @cached_property
+    def loss_function(self) -> Loss:
+        """The object that the name of the loss stands for."""
+        loss = registered()[self.loss]
+        return loss(self.p) if loss.takes_p else loss()  # type: ignore[call-arg]
+
+    @property
+    def exponent(self) -> float:
+        """Until all methods ask the loss."""
+        return self.p if self.p is not None else 2.0 if self.loss_function.is_squared else 1.0
 
     @property
     def of_one_class(self) -> "ProblemSpec":
@@ -133,12 +148,12 @@ def resolve_spec(
         raise InvalidProblem("y", "has only one class; rows of at least two classes are needed")
     values: dict[str, Any] = {name: parameter.default for name, parameter in PARAMETERS.items()} | dict(parameters)
     task = _resolve_task(PARAMETERS["task"].checked("task", values["task"]), n_classes)
-    loss, exponent = _resolve_loss(PARAMETERS["loss"].checked("loss", values["loss"]), values["p"], task)
+    loss, p = _resolve_loss(PARAMETERS["loss"].checked("loss", values["loss"]), values["p"], task)
     plain = {name: values[name] for name in ("strategy", "bias", "C", "c_scale", "bias_scale", "epsilon")}
     checked = {name: PARAMETERS[name].checked(name, value) for name, value in plain.items()}
     if task == "ordinal":
         checked["bias"] = "none"  # a bias cancels out of every pair
-    return ProblemSpec(n_rows, n_features, n_classes, sparse, task=task, loss=loss, exponent=exponent, **checked)
+    return ProblemSpec(n_rows, n_features, n_classes, sparse, task=task, loss=loss, p=p, **checked)
 
 
 def check_class_weight(class_weight: object) -> Mapping[object, float] | str | None:
@@ -165,16 +180,16 @@ def _resolve_task(task: str, n_classes: int | None) -> str:
     return task
 
 
-def _resolve_loss(loss: str, p: float | None, task: str) -> tuple[str, float]:
-    possible = LOSSES_OF_TASK[task]
+def _resolve_loss(loss: str, p: float | None, task: str) -> tuple[str, float | None]:
+    possible = losses_of(task)
     if loss == "auto":
         loss = possible[0]
     elif loss not in possible:
         raise InvalidProblem("loss", f"{loss} does not fit task {task}; use {' or '.join(possible)}")
-    if loss == "hinge_p":
+    if registered()[loss].takes_p:
         if p is None:
-            raise InvalidProblem("p", "is needed with loss hinge_p: a number from 1 to 2")
+            raise InvalidProblem("p", f"is needed with loss {loss}: a number from 1 to 2")
         return loss, PARAMETERS["p"].checked("p", p)
     if p is not None:
         raise InvalidProblem("p", f"has a meaning with loss hinge_p only; leave it out with {loss}")
-    return loss, 2.0 if loss.startswith("squared") else 1.0
+    return loss, None

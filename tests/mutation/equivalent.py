@@ -23,7 +23,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "on_grid gives zeros for what is not finite, too.",
     ),
     Equivalent(
-        f"{CERTIFICATES}/slack_terms.py",
+        "solvers/problem/losses/hinge.py",
         "difference = abs(over - share) + 4.0 * UNIT * share + (LEAST if share > 0.0 else 0.0)",
         "difference = abs(over - share) + 4.0 * UNIT * share + (LEAST if not (share > 0.0) else 0.0)",
         "2^-1074 counts only in a difference whose square underflows.",

@@ -15,6 +15,8 @@ class Part(NamedTuple):
 
 CERTIFICATES = (
     "tests/unit/solvers/certificates",
+    "tests/unit/solvers/problem/losses",
+    "tests/unit/solvers/linalg/test_rounding.py",
     "tests/unit/solvers/linalg/test_compensated.py",
     "tests/unit/solvers/engine/test_status.py",
     "tests/unit/solvers/engine/test_judge.py",
@@ -33,14 +35,17 @@ SCORES = (
 
 TARGETS: dict[str, tuple[Part, ...]] = {
     "certificates": (
-        Part("solvers/certificates/rounding.py", CERTIFICATES),
+        Part("solvers/linalg/rounding.py", CERTIFICATES),
         Part("solvers/certificates/evaluation.py", CERTIFICATES),
         Part("solvers/certificates/balance.py", CERTIFICATES),
         Part("solvers/certificates/binary.py", CERTIFICATES),
         Part("solvers/certificates/regression.py", CERTIFICATES),
         Part("solvers/certificates/multiclass.py", CERTIFICATES),
         Part("solvers/certificates/ordinal.py", CERTIFICATES),
-        Part("solvers/certificates/slack_terms.py", CERTIFICATES),
+        Part("solvers/problem/losses/loss.py", CERTIFICATES),
+        Part("solvers/problem/losses/hinge.py", CERTIFICATES),
+        Part("solvers/problem/losses/epsilon_insensitive.py", CERTIFICATES),
+        Part("solvers/problem/losses/logistic.py", CERTIFICATES),
         Part("solvers/certificates/circulation.py", CERTIFICATES),
         Part("solvers/linalg/compensated.py", CERTIFICATES),
         Part("solvers/result.py", CERTIFICATES, ("Certificate",)),

@@ -6,8 +6,9 @@ The error terms of a certificate are so small beside its figures that a missing 
 
 import numpy as np
 
-from solvers.certificates import evaluation, multiclass, ordinal, rounding
-from solvers.certificates.rounding import Precision
+from solvers.certificates import evaluation, multiclass, ordinal
+from solvers.certificates.evaluation import Precision
+from solvers.linalg import rounding
 
 UNIT, LEAST, SUM_ERROR = 2.0**-12, 2.0**-14, 2.0**-7
 PLAIN = Precision(0.011, 0.0023, 0.00031, 0.0053)

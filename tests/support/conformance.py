@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import solvers
 import solvers.data.rows
 from solvers.engine.registry import registered
-from solvers.problem.spec import LOSSES_OF_TASK
+from solvers.problem.losses import losses_of
 from tests.support.solver_problems import cases
 from tests.support.solver_reference import best_multiple, plain_dual
 
@@ -43,7 +43,7 @@ CHOICES = [
     Choice(method, task, loss, bias)
     for method in METHODS
     for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases)
-    if loss in LOSSES_OF_TASK[task]
+    if loss in losses_of(task)
 ]
 
 

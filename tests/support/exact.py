@@ -127,13 +127,18 @@ def squared(vector):
     return sum((value * value for value in vector), ZERO)
 
 
+def exponent_of(problem):
+    """The p of a hinge or epsilon-insensitive loss."""
+    return problem.spec.p or (2.0 if problem.loss.is_squared else 1.0)
+
+
 def scaled_bias(problem, intercept):
     return exact(intercept) / exact(problem.spec.bias_scale) if problem.spec.bias == "regularized" else ZERO
 
 
 def primal(problem, coef, intercept):
     """P(w, b), exactly."""
-    rows, costs, p = rows_of(problem), exact_array(problem.costs), problem.spec.exponent
+    rows, costs, p = rows_of(problem), exact_array(problem.costs), exponent_of(problem)
     if isinstance(problem, MulticlassProblem):
         weights = [exact_array(one) for one in coef]
         biases = exact_array(np.broadcast_to(intercept, (problem.classes.size,)))
@@ -170,7 +175,7 @@ def primal(problem, coef, intercept):
 
 def dual_parts(problem, point):
     """The parts of the dual at the point's dual point as a certificate uses it; it must be feasible, exactly."""
-    rows, costs, p, d = rows_of(problem), exact_array(problem.costs), problem.spec.exponent, problem.data.n_features
+    rows, costs, p, d = rows_of(problem), exact_array(problem.costs), exponent_of(problem), problem.data.n_features
     beta = exact(problem.bias_feature)
     is_free = problem.spec.bias == "free"
     if isinstance(problem, MulticlassProblem):

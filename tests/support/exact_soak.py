@@ -62,7 +62,7 @@ def judge_solution(seed, judged):
         judged.counts["bound from margins"] += 1
     else:
         faults += faults_of(problem, point, certificate)
-    is_small = isinstance(problem, BinaryProblem) and problem.spec.exponent == 2.0 and problem.spec.bias != "free"
+    is_small = isinstance(problem, BinaryProblem) and problem.loss.is_squared and problem.spec.bias != "free"
     if is_small and seed % 4 == 1:
         optimum = exact_squared_hinge_optimum(problem, point.coef, point.intercept)
         if optimum is not None and certificate.dual_bound is not None:

@@ -17,6 +17,7 @@ SMALL = 60
 
 PLUG_INS = (
     "solvers/methods/",
+    "solvers/problem/losses/",
     "app/datasets/formats/",
     "app/models/exports/",
     "app/models/metrics/",

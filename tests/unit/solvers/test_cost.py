@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import solvers
 from solvers.engine.registry import registered
-from solvers.problem.spec import LOSSES_OF_TASK
+from solvers.problem.losses import losses_of
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def test_memory_of_a_free_bias_is_counted(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(registered()))
 def test_memory_is_near_to_what_a_run_takes(name: str) -> None:
     method = registered()[name]
-    possible = LOSSES_OF_TASK[method.tasks[-1]]
+    possible = losses_of(method.tasks[-1])
     loss = next(loss for loss in method.losses if loss in possible and loss != "hinge_p")
     for sparse, d in ((False, 4), (True, 3_000)):
         if sparse and method.footprint.square and method.footprint.most_squared > d:

@@ -10,13 +10,17 @@ from solvers.certificates import binary, regression
 from solvers.certificates.balance import balanced, on_grid
 from solvers.certificates.circulation import _choose_paths, balanced_shares
 from solvers.data.rows import read_only
+from solvers.problem.losses.epsilon_insensitive import EpsilonInsensitive, SquaredEpsilonInsensitive
+from solvers.problem.losses.hinge import PowerLoss
 from tests.support.exact import exact, exact_array
 
 
 def problem_of(p=1.0, bias="none", **fields):
     """What the functions here read of a problem."""
     arrays = {name: read_only(values) for name, values in fields.items()}
-    return SimpleNamespace(spec=SimpleNamespace(exponent=p, bias=bias, epsilon=0.5), **arrays)
+    of_targets = SquaredEpsilonInsensitive() if p == 2.0 else EpsilonInsensitive()
+    loss = PowerLoss(p) if "signs" in fields else of_targets
+    return SimpleNamespace(spec=SimpleNamespace(bias=bias, epsilon=0.5), loss=loss, **arrays)
 
 
 COSTS = np.array([1.0, 2.0, 0.0, 4.0, 8.0])

@@ -8,17 +8,17 @@ import scipy.sparse as sp
 from solvers.certificates import binary, regression
 from solvers.certificates.evaluation import (
     Products,
-    SlackError,
     evaluation_of,
     length_at_most,
     read_products,
     read_scores,
     read_weights,
 )
-from solvers.certificates.slack_terms import RowTotals
 from solvers.data.rows import as_rows, read_only
 from solvers.problem.build import build_problem
 from solvers.problem.labels import read_labels
+from solvers.problem.losses import epsilon_insensitive, hinge
+from solvers.problem.losses.loss import RowTotals, SlackError, SlackRows, TubeRows
 from solvers.problem.spec import resolve_spec
 from tests.support import coarse
 from tests.support.coarse import LEAST, SUM_ERROR, UNIT, down, length, make_coarse, precision, up
@@ -241,7 +241,7 @@ def test_rows_of_every_block_are_summed(n):
     for p in (1.0, 2.0, 1.5):
         wanted = np.array(binary_totals(p, costs, slacks, np.abs(signed), error, sizes))
         for given, are_squares in ((rows, False), (squares, True)):
-            found = binary._sum_rows(p, given, SlackError(0.01, 0.002, 0.003, are_squares)).sum(axis=1)
+            found = hinge._sum_rows(p, SlackRows(*given), SlackError(0.01, 0.002, 0.003, are_squares)).sum(axis=1)
             assert found == pytest.approx(wanted, rel=1e-9)
     over, under = read_only(slacks - EPSILON), read_only(-slacks - EPSILON)
     targets = read_only(random.standard_normal(n))
@@ -251,7 +251,9 @@ def test_rows_of_every_block_are_summed(n):
     )
     for last, are_squares in ((rows[3], False), (squares[3], True)):
         given = over, under, targets, rows[1], rows[2], last
-        found = regression._sum_rows(2.0, EPSILON, given, SlackError(0.01, 0.002, 0.003, are_squares)).sum(axis=1)
+        found = epsilon_insensitive._sum_rows(
+            2.0, EPSILON, TubeRows(*given), SlackError(0.01, 0.002, 0.003, are_squares)
+        ).sum(axis=1)
         assert found == pytest.approx(np.array(expected), rel=1e-12)
 
 
@@ -276,10 +278,10 @@ def test_slacks_of_compensated_scores_lose_nothing_to_cancellation(seed):
     out, over, under = np.empty(9), np.empty(9), np.empty(9)
     for i in range(9):
         intercept = signs[i] - scores[i] + 2.0**-27 * random.integers(-2, 3)
-        binary._form_slacks(scores, low, intercept, signs, out)
+        binary._form_slacks(scores, low, intercept, 1.0, signs, out)
         true = 1 - exact(signs[i]) * (exact(scores[i]) + exact(low[i]) + exact(intercept))
         assert abs(exact(out[i]) - true) <= 8 * unit * abs(true) + exact(1e-22)
-        binary._form_slacks(scores, low[:0], intercept, signs, out)
+        binary._form_slacks(scores, low[:0], intercept, 1.0, signs, out)
         assert out[i] == 1.0 - signs[i] * (scores[i] + intercept)
         for b in (-scores[i], -scores[i] + 0.1, 1e-9):
             regression._form_slacks(scores, low, b, targets, 0.25, over, under)

@@ -8,7 +8,7 @@ import pytest
 
 from solvers.certificates import evaluation
 from solvers.certificates.evaluation import Evaluation, certificate_of
-from solvers.certificates.rounding import LEAST
+from solvers.linalg.rounding import LEAST
 from tests.support.exact import exact
 
 PROBLEM = SimpleNamespace(primal_floor=1e-12, cost_error=0.0)

@@ -5,10 +5,10 @@ import pytest
 import scipy.sparse as sp
 from numba import njit
 
-from solvers.certificates.rounding import squared_lengths
 from solvers.data.blocks import RowBlocks
 from solvers.data.rows import as_rows
 from solvers.linalg.compensated import two_sum
+from solvers.linalg.rounding import squared_lengths
 from tests.support.exact import combined, dot, exact, exact_array
 
 

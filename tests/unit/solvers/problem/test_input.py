@@ -32,7 +32,7 @@ CONFIGURATION = [  # refused by check and by train alike
     ({"C": True}, InvalidProblem, "C", "not True"),
     ({"C": 10**400}, InvalidProblem, "C", "too large"),
     ({"c_scale": "median"}, InvalidProblem, "c_scale", "sum, mean"),
-    ({"loss": "logistic"}, InvalidProblem, "loss", "hinge, squared_hinge"),
+    ({"loss": "exponential"}, InvalidProblem, "loss", "hinge, squared_hinge"),
     ({"loss": "epsilon_insensitive"}, InvalidProblem, "loss", "does not fit task binary; use hinge"),
     ({"loss": "hinge_p"}, InvalidProblem, "p", "from 1 to 2"),
     ({"loss": "hinge_p", "p": 0.9}, InvalidProblem, "p", "from 1 to 2, not 0.9"),

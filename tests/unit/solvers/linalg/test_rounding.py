@@ -7,12 +7,13 @@ import pytest
 import scipy.sparse as sp
 from flint import fmpq
 
-from solvers.certificates.rounding import (
+from solvers.certificates.evaluation import Precision
+from solvers.data.rows import as_rows, read_only
+from solvers.linalg.rounding import (
     BLOCK,
     LEAST,
     SUM_ERROR,
     UNIT,
-    Precision,
     above,
     add_total,
     below,
@@ -20,7 +21,6 @@ from solvers.certificates.rounding import (
     gamma,
     squared_lengths,
 )
-from solvers.data.rows import as_rows, read_only
 from tests.support.exact import exact, exact_array
 
 U = fmpq(1, 2**53)

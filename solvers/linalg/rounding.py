@@ -1,22 +1,12 @@
-"""How far rounding can move what a certificate is computed from, with the kernels that all tasks sum by.
+"""Rounding errors: their size, numbers on the safe side of a result, and sums that hardly round.
 
-A certificate is a statement about real numbers, computed with doubles. With u = 2^-53, a sum of m products, in any
-order and fused or not, is off by at most gamma(m) times the sum of their magnitudes, plus m 2^-1074 if some underflow
-(Higham 2002, section 3.1). From this and the Cauchy-Schwarz inequality:
-
-    score of a row       |computed x_i . w  - exact|  <=  scores * |x_i| |w|
-    weights of a dual    |computed w(alpha) - exact|  <=  sums * sum_i |alpha_i| |x_i|
-
-`Precision` has these factors for plain products and for compensated ones (linalg/compensated.py), which tell the
-magnitudes too: sum_j |x_ij w_j| takes the place of |x_i| |w|, and the length of sum_i |alpha_i x_i| that of the sum.
+With u = 2^-53, a sum of m products, in any order and fused or not, is off by at most gamma(m) times the sum of their
+magnitudes, plus m 2^-1074 if some underflow (Higham 2002, section 3.1). Certificates are built on this.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from solvers.data.rows import Rows
 from solvers.linalg.compensated import two_sum
 from solvers.linalg.types import Array
 
@@ -26,7 +16,6 @@ __all__ = [
     "LEAST_COST",
     "SUM_ERROR",
     "UNIT",
-    "Precision",
     "above",
     "add_total",
     "below",
@@ -50,7 +39,7 @@ SUM_ERROR = (BLOCK + 16) * UNIT
 
 
 def gamma(operations: float) -> float:
-    """The relative error that so many roundings can add up to."""
+    """The largest relative error after this many roundings."""
     product = operations * UNIT
     return product / (1.0 - product) if product < 0.5 else np.inf
 
@@ -63,27 +52,6 @@ def above(value: float) -> float:
 def below(value: float) -> float:
     """A number that is not above a non-negative `value`, likewise."""
     return max(0.0, value * (1.0 - 16.0 * UNIT) - LEAST)
-
-
-class Precision(NamedTuple):
-    """Error terms of the products with the data."""
-
-    scores: float
-    """Error of a row's slack, for each unit of |x_i| |w| + |b| (or magnitudes); forming the slack is included."""
-    slack: float
-    """Error of the slack, relative to it."""
-    underflow: float
-    """Error of the slack, absolute."""
-    sums: float
-    """Error of w(alpha), for each unit of sum_i |alpha_i| |x_i| (or magnitudes)."""
-
-    @classmethod
-    def of(cls, data: Rows, *, is_compensated: bool) -> "Precision":
-        entries, rows = data.longest_row + 8, data.n_rows + 8
-        underflow = 8.0 * entries * LEAST
-        if is_compensated:
-            return cls((4.0 * entries * UNIT) ** 2, 8.0 * UNIT, underflow, (4.0 * rows * UNIT) ** 2)
-        return cls(gamma(entries), 8.0 * UNIT, underflow, gamma(rows))
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from flint import arb, fmpq
 
-from solvers.certificates.rounding import LEAST
-from solvers.certificates.slack_terms import RowTotals, loss_of, most_loss_of, share_of, term_of, totals_of
+from solvers.linalg.rounding import LEAST
+from solvers.problem.losses.hinge import loss_of, most_loss_of, share_of, term_of
+from solvers.problem.losses.loss import RowTotals, totals_of
 from tests.support.exact import as_ball, at_most, conjugate, exact, power
 
 U = fmpq(1, 2**53)
