@@ -1,33 +1,34 @@
-"""`lsvm`: the Lagrangian support vector machine of Mangasarian and Musicant, for squared hinge.
+"""`lsvm`: the Lagrangian support vector machine (Mangasarian and Musicant 2001), for squared hinge.
 
-Lagrangian Support Vector Machines, JMLR 2001. The dual is min over u >= 0 of 1/2 u'Qu - e'u, and u is optimal
-exactly if Qu - e = ((Qu - e) - alpha u)+ for some alpha > 0, which the method uses as an iteration:
+The dual is min over u >= 0 of 1/2 u'Qu - e'u. A point u is optimal exactly if Qu - e = ((Qu - e) - alpha u)+ for some
+alpha > 0, which the method uses as an iteration:
 
     u <- Q^-1 (e + s),    s <- ((Qu - e) - alpha u)+ = (s - alpha u)+
 
-The paper has one cost nu, Q = 1/nu + HH' and convergence for 0 < alpha < 2/nu. With H's rows h_i =
-y_i (x_i, bias feature), W_i = 2 C_i and Q = 1/W + HH', the variables u / sqrt(W) and s sqrt(W) give the paper's
-problem with nu = 1, where alpha may be anything in (0, 2); in u and s themselves it is alpha / W_i, a step for each
-row. The option `alpha` is that number; rows of cost 0 are left out.
+The paper has one cost nu, Q = 1/nu + HH', and convergence for 0 < alpha < 2/nu. Here H has the rows h_i =
+y_i (x_i, bias feature), W_i = 2 C_i and Q = 1/W + HH'. The variables u / sqrt(W) and s sqrt(W) then give the paper's
+problem with nu = 1, where alpha can be any number in (0, 2). In u and s themselves a row's step is alpha / W_i. The
+option `alpha` is that number. Rows of cost 0 are left out.
 
 By the Sherman-Morrison-Woodbury formula, with z = H'u and the slack 1 - h_i z of a row,
 
     (I + H'WH) z = H'W (e + s),    u = W (s + slack),    s_new = ((1 - alpha) s - alpha slack)+
 
-and as e = Hz + slack, the next z is z + (I + H'WH)^-1 (H'W (slack + s_new) - z), the form used here: rounding in the
-matrix does not stay in z. So one matrix of the order of the features is factored once, an iteration is one pass
-over the rows, and z are the primal weights. With alpha = 1, s_new = (-slack)+, and z moves by -(I + H'WH)^-1 times the
-gradient of P.
+Because e = Hz + slack, the next z is z + (I + H'WH)^-1 (H'W (slack + s_new) - z). The code uses this form: rounding
+errors of the matrix do not accumulate in z. One matrix of features x features is factored once, an iteration is one
+pass over the rows, and z are the primal weights. With alpha = 1, s_new = (-slack)+, and z moves by -(I + H'WH)^-1 times
+the gradient of P.
 
-In s the iteration is a projected gradient step of length alpha for min over s >= 0 of 1/2 (e + s)'Q^-1 (e + s),
-whose convergence is linear and can be slow: many rows, few of them support vectors. By default it is therefore
-extrapolated as by Nesterov, s + t (s - s_before), with a restart when the gradient says that it went too far, and
-with alpha = 1, the longest step for which that converges. As z is an affine function of s, z is extrapolated instead.
-`extrapolate` = false is the paper's iteration and nothing else.
+In s the iteration is a projected gradient step of length alpha for min over s >= 0 of 1/2 (e + s)'Q^-1 (e + s). It
+converges linearly, and slowly if few of many rows are support vectors. By default it is therefore accelerated
+(Nesterov 1983): s + t (s - s_before), restarted when the gradient shows an overshoot, with alpha = 1, the longest step
+for which that converges. Because z is an affine function of s, z is extrapolated instead. `extrapolate` = false is the
+paper's iteration.
 """
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,29 +41,44 @@ from solvers.linalg.cholesky import cholesky_factor, cholesky_solve
 from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Point, Progress, Start
+from solvers.methods._shared.signed_rows import SignedRows, signed_rows
 from solvers.problem.problems import BinaryProblem
 from solvers.problem.spec import ProblemSpec
 from solvers.result import Status
-from solvers.state import StoredState as State
+from solvers.state import State
 
-__all__ = ["LagrangianSupportVectorMachine"]
-
-
-MAX_FEATURES = 4096  # the matrix and its factor are then 270 MB
+__all__ = ["LagrangianSupportVectorMachine", "LsvmState"]
 
 
-class LagrangianSupportVectorMachine(Method[BinaryProblem, Any]):
+MAX_FEATURES = 4096
+"""Maximum number of features. Memory grows with its square: the matrix and its factor take 270 MB at 4096."""
+
+
+@dataclass(slots=True)
+class LsvmState(State):
+    z: Floats  # weights that the next pass evaluates; the bias's is last
+    evaluated: Floats  # weights of the last pass
+    before: Floats  # weights that the last iteration reached, before extrapolation
+    s: Floats  # the paper's ((Qu - e) - alpha u)+, one number a row
+    is_fresh: bool  # whether z is a start to which no s belongs
+    momentum: float  # Nesterov's t; 1 after a restart
+    iterations: int
+    rows_read: int
+
+
+class LagrangianSupportVectorMachine(Method[BinaryProblem, LsvmState]):
+    state_type = LsvmState
     name = "lsvm"
     tasks = ("binary",)
     losses = ("squared_hinge",)
     biases = ("regularized", "none")
     options = (
-        Option("extrapolate", bool, True, "extrapolate the iteration; false: the paper's iteration and nothing else"),
+        Option("extrapolate", bool, True, "accelerate the iteration by extrapolation; false: the paper's iteration"),
         Option(
             "alpha",
             float,
             1.9,
-            "the paper's alpha times nu, without extrapolation; with it alpha is 1",
+            "step length: the paper's alpha times nu; used without extrapolation only (with it, alpha is 1)",
             low=0.01,
             high=1.99,
         ),
@@ -85,7 +101,7 @@ class LagrangianSupportVectorMachine(Method[BinaryProblem, Any]):
 
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
-        self.W = read_only(2.0 * problem.costs)
+        self.rows = signed_rows(problem)
         self.alpha = 1.0 if options["extrapolate"] else float(options["alpha"])
         self.factor: Floats | None = None
 
@@ -93,117 +109,106 @@ class LagrangianSupportVectorMachine(Method[BinaryProblem, Any]):
     def missing(cls, spec: ProblemSpec) -> UnsupportedProblem | None:
         lacks = super().missing(spec)
         if lacks is None and spec.n_features > MAX_FEATURES:
-            limit = f"takes at most {MAX_FEATURES} features, for it solves with a matrix of features x features"
+            limit = f"takes at most {MAX_FEATURES} features because it factors a matrix of features x features"
             return UnsupportedProblem("solver", f"{cls.name} {limit}; the data has {spec.n_features}")
         return lacks
 
-    def init(self, seed: int, start: Start) -> State:
-        n, k = self.problem.data.n_rows, self.problem.data.n_features + 1
-        state: State = {
-            "z": np.zeros(k),  # where the next pass evaluates
-            "evaluated": np.zeros(k),
-            "before": np.zeros(k),  # the z of the last s that was not extrapolated
-            "s": np.zeros(n),
-            "is_fresh": True,  # z is not yet that of s
-            "momentum": 1.0,
-            "iterations": 0,
-            "rows_read": 0,
-        }
-        if start.state is not None:
-            self._resume(state, start.state)
-        elif start.coef is not None:
+    def init(self, seed: int, start: Start) -> LsvmState:
+        z = np.zeros(self.problem.data.n_features + 1)
+        earlier = self.earlier(start)
+        if earlier is None and start.coef is not None:
             bias = start.intercept / self.problem.bias_feature if self.problem.bias_feature > 0.0 else 0.0
-            for name in ("z", "evaluated", "before"):
-                state[name] = np.append(start.coef, bias)
+            z = np.append(start.coef, bias)
+        state = LsvmState(
+            z=z,
+            evaluated=z.copy(),
+            before=z.copy(),
+            s=np.zeros(self.problem.data.n_rows),
+            is_fresh=True,
+            momentum=1.0,
+            iterations=0,
+            rows_read=0,
+        )
+        if earlier is not None:
+            self._resume(state, earlier)
         return state
 
-    @np.errstate(over="ignore", invalid="ignore")  # it is a status
-    def step(self, state: State, target: float) -> Progress:
+    @np.errstate(over="ignore", invalid="ignore")  # overflow becomes a status
+    def step(self, state: LsvmState, target: float) -> Progress:
         n = self.problem.data.n_rows
-        state["rows_read"] += n
+        state.rows_read += n
         if self.factor is None:
-            is_finite = self._factorise()
-            finished = None if is_finite else Status.NONFINITE
-            return Progress(state["iterations"], state["rows_read"] // n, None, None, None, finished)
-        # s can be found from the slacks alone if alpha is 1; at a start there is no s that belongs to z.
-        alpha = 1.0 if state["is_fresh"] else self.alpha
-        z, sums = state["z"], np.zeros((2, state["z"].size))
-        constants = self.problem.signs, self.W, self.problem.bias_feature
-        loss = _iterate(*self.problem.data.flat(), *constants, read_only(z), alpha, state["s"], sums)
+            finished = None if self._factorise() else Status.NONFINITE
+            return Progress(state.iterations, state.rows_read // n, None, None, None, finished)
+        # At a start no s belongs to z. With alpha = 1 the new s depends on the slacks alone.
+        alpha = 1.0 if state.is_fresh else self.alpha
+        z, sums = state.z, np.zeros((2, state.z.size))
+        loss = _iterate(self.rows, read_only(z), alpha, state.s, sums)
         gradient = z - sums[0] - sums[1]
         reached = z + cholesky_solve(self.factor, sums[0] - z)
-        state["evaluated"], state["is_fresh"] = z, False
-        state["z"] = self._extrapolated(state, reached, gradient) if self.chosen["extrapolate"] else reached
-        state["before"] = reached
-        state["iterations"] += 1
+        state.z = self._extrapolated(state, reached, gradient) if self.chosen["extrapolate"] else reached
+        state.evaluated, state.before, state.is_fresh = z, reached, False
+        state.iterations += 1
 
         primal = 0.5 * float((z * z).sum()) + loss
         gap = 0.5 * float((gradient * gradient).sum())
         if not math.isfinite(primal + gap):
-            return Progress(state["iterations"], state["rows_read"] // n, None, None, None, Status.NONFINITE)
+            return Progress(state.iterations, state.rows_read // n, None, None, None, Status.NONFINITE)
         estimate = gap / max(primal, self.problem.primal_floor)
-        return Progress(state["iterations"], state["rows_read"] // n, primal, primal - gap, estimate)
+        return Progress(state.iterations, state.rows_read // n, primal, primal - gap, estimate)
 
-    def extract(self, state: State) -> Point:
-        z = state["evaluated"]
+    def extract(self, state: LsvmState) -> Point:
+        z = state.evaluated
         return Point(z[:-1].copy(), float(self.problem.bias_feature * z[-1]), None)
 
     def _factorise(self) -> bool:
-        """Factor I + H'WH; False if its numbers overflow."""
+        """Factor I + H'WH. Return False if its numbers overflow."""
         k = self.problem.data.n_features + 1
         matrix = np.zeros((k, k))
-        self.problem.data.add_gram(self.W, self.problem.bias_feature, matrix)
+        self.problem.data.add_gram(2.0 * self.problem.costs, self.problem.bias_feature, matrix)
         trace = float(matrix.trace())
         if not math.isfinite(trace):
             return False
-        # Beside a larger trace the identity is lost in rounding, and the matrix would be singular.
+        # A trace above 1 / (k eps) swamps the identity in rounding, and the matrix would be singular.
         self.factor = cholesky_factor(matrix, max(1.0, k * float(np.finfo(float).eps) * trace))
         return True
 
-    def _extrapolated(self, state: State, reached: Floats, gradient: Floats) -> Floats:
-        step = reached - state["before"]
+    def _extrapolated(self, state: LsvmState, reached: Floats, gradient: Floats) -> Floats:
+        step = reached - state.before
         if float((gradient * step).sum()) > 0.0:
-            state["momentum"] = 1.0
-        momentum = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state["momentum"] ** 2))
-        share = (state["momentum"] - 1.0) / momentum
-        state["momentum"] = momentum
+            state.momentum = 1.0
+        momentum = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.momentum**2))
+        share = (state.momentum - 1.0) / momentum
+        state.momentum = momentum
         return np.asarray(reached + share * step)
 
-    def _resume(self, state: State, earlier: State) -> None:
-        """Go on from an earlier state, to the same bits; on other rows, start from its weights."""
-        vectors = ("z", "evaluated", "before")
-        if any(name not in earlier or np.shape(earlier[name]) != state[name].shape for name in vectors):
+    def _resume(self, state: LsvmState, earlier: LsvmState) -> None:
+        """Continue from an earlier state, to the same bits. On other rows, start from its weights."""
+        vectors = earlier.z, earlier.evaluated, earlier.before
+        if any(vector.shape != state.z.shape for vector in vectors):
             features = self.problem.data.n_features
             raise InvalidOptions("warm_start", f"is not a state of lsvm on {features} features")
-        if any(not np.isfinite(earlier[name]).all() for name in vectors):
+        if not all(np.isfinite(vector).all() for vector in vectors):
             raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
-        state.update({name: np.array(earlier[name], dtype=np.float64) for name in vectors})
-        if np.shape(earlier.get("s", ())) == state["s"].shape:
-            state["s"] = np.maximum(np.array(earlier["s"], dtype=np.float64), 0.0)
-            state["is_fresh"], state["momentum"] = bool(earlier["is_fresh"]), float(earlier["momentum"])
+        state.z, state.evaluated, state.before = vectors
+        if earlier.s.shape == state.s.shape:
+            state.s = np.maximum(earlier.s, 0.0)
+            state.is_fresh, state.momentum = earlier.is_fresh, earlier.momentum
 
 
-# --- kernels. slack: 1 - h_i z of the row at hand, move: its slack + s_new --------------------------------------------
+# --- kernel. slack: 1 - h_i z of the current row, W: 2 C_i, move: slack + s_new ---------------------------------------
 
 
 @njit(cache=True, nogil=True)
-def _iterate(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    signs: Array,
-    W: Array,
-    bias_feature: float,
-    z: Array,
-    alpha: float,
-    s: Array,
-    sums: Array,
-) -> float:
-    """Replaces s by s_new; adds up W move h in sums[0], and in sums[1] what W slack+ h is more; returns the loss."""
+def _iterate(rows: SignedRows, z: Array, alpha: float, s: Array, sums: Array) -> float:
+    """Replace s by s_new and return the loss at z. Add W move h to sums[0] and W (slack+ - move) h to sums[1]."""
+    values, columns, starts, signs, costs = rows.values, rows.columns, rows.starts, rows.signs, rows.costs
+    bias_feature = rows.bias_feature
     dense, d = starts.size == 0, z.size - 1
     loss = 0.0
-    for i in range(W.size):
-        if W[i] == 0.0:
+    for i in range(costs.size):
+        W = 2.0 * costs[i]
+        if W == 0.0:
             continue
         first = np.uint64(i * d) if dense else np.uint64(starts[i])
         past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
@@ -211,9 +216,9 @@ def _iterate(
         slack = 1.0 - signs[i] * (score + bias_feature * z[d])
         s[i] = max((1.0 - alpha) * s[i] - alpha * slack, 0.0)
         move, violation = slack + s[i], max(slack, 0.0)
-        loss += 0.5 * W[i] * violation * violation
+        loss += 0.5 * W * violation * violation
         for part in range(2):
-            multiplier = W[i] * signs[i] * (move if part == 0 else violation - move)
+            multiplier = W * signs[i] * (move if part == 0 else violation - move)
             if multiplier == 0.0:
                 continue
             out = sums[part]

@@ -137,7 +137,7 @@ def test_the_papers_stopping_rule_is_measured_as_printed():
     H = augmented(X, y)
     result = train(X, y, tol=1e-300, options={"residual_tol": 0.1})
     assert result.status is solvers.Status.STOPPED
-    u = result.state["alpha"]
+    u = result.state["iterate.alpha"]
     gradient = u / (2.0 * C) + H @ (H.T @ u) - 1.0
     assert np.linalg.norm(u - np.maximum(u - gradient, 0.0)) < 0.1
     assert np.append(result.coef, result.intercept) == pytest.approx(H.T @ u, rel=1e-9, abs=1e-9)
@@ -165,7 +165,7 @@ def test_a_state_of_another_problem_gives_its_weights_only():
     assert warm.iterations < cold.iterations
 
 
-@pytest.mark.parametrize("spoilt", [{"gram": np.zeros((2, 2))}, {"z": np.full(13, np.nan)}])
+@pytest.mark.parametrize("spoilt", [{"gram": np.zeros((2, 2))}, {"iterate.z": np.full(13, np.nan)}])
 def test_a_state_that_cannot_be_one_is_refused(spoilt):
     X, y = tall_problem(n=100)
     with pytest.raises(solvers.InvalidOptions, match="warm_start"):

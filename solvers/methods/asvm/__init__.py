@@ -1,0 +1,1 @@
+"""The active-set method for squared hinge."""
