@@ -68,6 +68,42 @@ class Parts:
         return best
 
 
+@dataclass
+class EntropyParts:
+    """The dual of t alpha with logistic loss: sum C H(t alpha / C) - t^2 / 2 |w(alpha)|^2, in balls."""
+
+    shares: list
+    """(C, alpha / C) of every row with a multiplier."""
+    squared_length: object
+
+    def at(self, t):
+        t = exact(t)
+        entropies = added(cost * entropy(t * share) for cost, share in self.shares)
+        return as_ball(entropies) - as_ball(HALF * t * t * self.squared_length)
+
+    def best(self):
+        """The largest value at t = 0, t = 1 and the best t of the quadratic that bounds it from below."""
+        best = larger(ZERO, self.at(1.0))
+        if self.squared_length > ZERO:
+            linear = added(cost * entropy(share) for cost, share in self.shares)
+            t = float((as_ball(linear) / as_ball(self.squared_length)).mid())
+            best = larger(best, self.at(min(1.0, max(0.0, t))))
+        return best
+
+
+def entropy(share):
+    """-s log s - (1 - s) log(1 - s)"""
+    if share in (ZERO, ONE):
+        return arb(0)
+    return -arb(share) * arb(share).log() - arb(ONE - share) * (-arb(share)).log1p()
+
+
+def softplus(slack):
+    """log(1 + exp(slack))"""
+    size = arb(max(slack, -slack))
+    return arb(max(slack, ZERO)) + (-size).exp().log1p()
+
+
 def _less(value, factor, subtracted):
     if all(isinstance(number, fmpq) for number in (value, factor, subtracted)):
         return value - factor * subtracted
@@ -167,8 +203,10 @@ def primal(problem, coef, intercept):
         slacks = [max(error, -error) - epsilon for error in errors]
     else:
         signs = exact_array(problem.signs)
-        slacks = [ONE - y * (score + b) for y, score in zip(signs, scores, strict=True)]
-    losses = [cost * power(slack, p) for cost, slack in zip(costs, slacks, strict=True)]
+        margin = exact(problem.loss.margin)
+        slacks = [margin - y * (score + b) for y, score in zip(signs, scores, strict=True)]
+    loss_of = softplus if problem.spec.loss == "logistic" else lambda slack: power(slack, p)
+    losses = [cost * loss_of(slack) for cost, slack in zip(costs, slacks, strict=True)]
     total = added(losses)
     return norm + total if isinstance(total, fmpq) else arb(norm) + total
 
@@ -205,10 +243,13 @@ def dual_parts(problem, point):
         linear = sum((max(a, -a) for a in used), ZERO)
     magnitudes = [max(a, -a) for a in used]
     assert all(a == ZERO or cost > ZERO for a, cost in zip(magnitudes, costs, strict=True))
-    assert p != 1.0 or all(a <= cost for a, cost in zip(magnitudes, costs, strict=True))
+    assert not problem.loss.is_capped or all(a <= cost for a, cost in zip(magnitudes, costs, strict=True))
     balance = sum(used, ZERO)
     assert not is_free or balance == ZERO
     length = squared(combined(rows, used, d)) + (beta * balance) ** 2
+    if problem.spec.loss == "logistic":
+        pairs = zip(costs, magnitudes, strict=True)
+        return EntropyParts([(cost, a / cost) for cost, a in pairs if a != ZERO], length)
     conjugates = added(conjugate(p, cost, a) for cost, a in zip(costs, magnitudes, strict=True) if a != ZERO)
     q = None if p in (1.0, 2.0) else arb(exact(p) / (exact(p) - ONE))
     return Parts(linear, conjugates, length, q)

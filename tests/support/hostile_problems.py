@@ -12,7 +12,8 @@ from solvers.problem.spec import resolve_spec
 
 KINDS = (
     ("binary", "hinge"), ("binary", "squared_hinge"), ("binary", "hinge_p"), ("multiclass", "hinge"),
-    ("ordinal", "pair_hinge"), ("regression", "epsilon_insensitive"), ("regression", "squared_epsilon_insensitive"),
+    ("binary", "logistic"), ("ordinal", "pair_hinge"), ("regression", "epsilon_insensitive"),
+    ("regression", "squared_epsilon_insensitive"),
 )  # fmt: skip
 
 
