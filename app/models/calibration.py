@@ -4,6 +4,10 @@ How a curve is fitted is in app/worker/train/calibrate.py; here is what it means
 
     platt      p = 1 / (1 + exp(-(slope f + shift))), slope >= 0       arrays: slope, shift, one number a curve
     isotonic   straight lines between points that never fall           arrays: scores, values, and starts of the curves
+    softmax    p_k = exp(f_k) / sum_m exp(f_m)                         no arrays; several classes only
+
+A model of logistic loss has its probabilities without a fit: platt with slope 1 and shift 0, or softmax if its classes
+were trained jointly.
 
 f is the class's score, or, for classes that were trained jointly, its margin: how far its score is above the best of
 the others (only differences mean something there). Several classes' values are divided by their sum.
@@ -20,11 +24,15 @@ from app.errors import CorruptModel
 from app.models.file import ModelFile
 from app.tabular.types import Array
 
-Method = Literal["platt", "isotonic"]
+Method = Literal["platt", "isotonic", "softmax"]
 Argument = Literal["score", "margin"]
 
 PREFIX = "calibration."
-ARRAYS: dict[str, tuple[str, ...]] = {"platt": ("slope", "shift"), "isotonic": ("scores", "values", "starts")}
+ARRAYS: dict[str, tuple[str, ...]] = {
+    "platt": ("slope", "shift"),
+    "isotonic": ("scores", "values", "starts"),
+    "softmax": (),
+}
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,10 @@ class Calibration:
         if scores.ndim == 1:
             second = self._curve(0, scores)
             return np.stack([1.0 - second, second], axis=1)
+        if self.method == "softmax":
+            odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+            likely: Array = odds / odds.sum(axis=1, keepdims=True)
+            return likely
         arguments = margins(scores) if self.argument == "margin" else scores
         values = np.stack([self._curve(k, arguments[:, k]) for k in range(scores.shape[1])], axis=1)
         shares: Array = values / values.sum(axis=1, keepdims=True)
@@ -78,7 +90,9 @@ class Calibration:
 
     def _check(self, curves: int) -> None:
         """Every probability that can come out is above 0 and below 1 (Platt: but for rounding), whatever the scores."""
-        if self.method == "platt":
+        if self.method == "softmax":
+            sound = curves > 1
+        elif self.method == "platt":
             slope, shift = self.arrays["slope"], self.arrays["shift"]
             sound = slope.shape == shift.shape == (curves,) and bool((slope >= 0.0).all())
         else:

@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LINES = 400
+LONG_ON_PURPOSE = {"app/models/exports/verifier/verify_model.py": 450}
+"""Shipped to users as one file."""
 MAX_TOP_FILES = {"solvers": 10, "app": 8}
 FEATURE_FILES = {"endpoints", "schemas", "service", "repository"}
 SMALL = 60
@@ -61,7 +63,7 @@ def test_few_files_lie_at_the_top(package: str) -> None:
 @pytest.mark.parametrize("package", ["solvers", "app", "alembic", "benchmarks", "tests"])
 def test_no_file_is_long(package: str) -> None:
     lengths = {shown(path): len(path.read_text().splitlines()) for path in modules(package)}
-    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+    assert {name: n for name, n in lengths.items() if n > LONG_ON_PURPOSE.get(name, MAX_LINES)} == {}
 
 
 @pytest.mark.parametrize("package", MAX_TOP_FILES)

@@ -18,6 +18,9 @@ from app.tabular.types import Array
 ISOTONIC_ROWS = 1000
 """So many rows of each class make a free curve better than a sigmoid: with fewer it follows their noise."""
 
+JOINT_STRATEGIES = ("crammer_singer", "multinomial")
+"""Of classes that were trained jointly only differences of scores mean something."""
+
 NEWTON_STEPS = 100
 SMALLEST_STEP = 1e-10
 RIDGE = 1e-12
@@ -43,10 +46,20 @@ def calibrated(
     counts = np.bincount(codes, weight, minlength=len(classes))
     if (counts <= 0.0).any():
         return None
-    argument: Argument = "margin" if strategy == "crammer_singer" else "score"
+    argument: Argument = "margin" if strategy in JOINT_STRATEGIES else "score"
     calibration = fit_calibration(None if wanted is True else wanted or None, argument, scores, codes, weight)
     told = metrics.probability_metrics(codes, calibration.probabilities(scores), weight)
     return Calibrated(calibration, {"method": calibration.method, "rows": len(codes), "held_out": told})
+
+
+def of_logistic_loss(strategy: str | None, n_classes: int) -> Calibrated:
+    """The probabilities that the scores of logistic loss stand for: nothing is fitted."""
+    if strategy == "multinomial":
+        calibration = Calibration("softmax", "score", {})
+    else:
+        curves = 1 if strategy is None else n_classes
+        calibration = Calibration("platt", "score", {"slope": np.ones(curves), "shift": np.zeros(curves)})
+    return Calibrated(calibration, {"method": "logistic", "rows": 0, "held_out": None})
 
 
 def fit_calibration(

@@ -19,7 +19,7 @@ from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 from app.worker.patience import insist
 from app.worker.stored_proof import encode_proof
-from app.worker.train.calibrate import Calibrated, calibrated
+from app.worker.train.calibrate import Calibrated, calibrated, of_logistic_loss
 from app.worker.train.checkpoints import Checkpoints
 from app.worker.train.cross_validation import Validation, choose_folds, cross_validate
 from app.worker.train.encode_model import encode_model
@@ -59,9 +59,9 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
 
 
 def _calibration(work: Work, result: solvers.SolveResult, validation: Validation | None) -> Calibrated | None:
-    if validation is None or not work.request.calibrate:
-        return None
     classes = labels_of(work.train, result)
+    if validation is None or not work.request.calibrate:
+        return of_logistic_loss(result.strategy, len(classes)) if result.loss == "logistic" else None
     return calibrated(work.request.calibrate, result.strategy, work.train, classes, validation.scores)
 
 

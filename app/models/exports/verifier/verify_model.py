@@ -13,14 +13,17 @@ objective P of the weights, and by weak duality a lower bound D of the optimum o
 
 P = 1/2 |w|^2 + sum_i C_i loss_i. A regularised bias is the weight of a constant feature; a free one costs nothing.
     binary           loss_i = max(0, 1 - y_i f_i)^p            D = sum a_i - conj(a_i) - 1/2 |sum a_i y_i x_i|^2
+    logistic         loss_i = log(1 + exp(-y_i f_i))           D = sum C_i H(a_i / C_i) - 1/2 |sum a_i y_i x_i|^2
     regression       loss_i = max(0, |y_i - f_i| - eps)^p      D = sum a_i y_i - eps |a_i| - conj(|a_i|) - 1/2 |...|^2
     crammer_singer   loss_i = max_m [m != y_i] + f_m - f_yi    D = sum q_im - 1/2 |W(q)|^2, q >= 0, sum_m q_im <= C_i
+    multinomial      loss_i = log sum_m exp(f_m - f_yi)        D = sum C_i H(q_i / C_i) - 1/2 |W(q)|^2
     ordinal          loss of a pair = max(0, 1 - f_i + f_j)    D from planes: sets of pairs, each with a multiplier
 conj(a) = (p - 1) C (a / (p C))^(p / (p - 1)); for p = 1 it is 0 and a <= C. A free bias asks for sum a_i y_i = 0.
 
 Every point in the domain of the dual gives a true bound, so a given point is first moved into it. Every sum comes with
 a bound of its rounding error: n operations on terms of total size S lose at most n EPS S, where EPS is twice the unit
-roundoff (Higham 2002). It is added to P and subtracted from D. Powers are trusted to 1e-13, except squares.
+roundoff (Higham 2002). It is added to P and subtracted from D. Powers, exp and log are trusted to 1e-13, squares not.
+H(s) = -sum_m s_m log s_m is the entropy of shares that add up to 1; for two classes they are a_i / C_i and the rest.
 """
 
 import json
@@ -63,6 +66,19 @@ def power_up(base, exponent):
     if exponent == 1.0:
         return base
     return base * base * (1 + EPS) + TINY if exponent == 2.0 else np.power(base, REAL(exponent)) * TRUSTED + TINY
+
+
+def softplus_up(s):
+    """log(1 + exp(s)), rounded up."""
+    return (np.maximum(s, 0) + np.log1p(np.exp(-np.abs(s)))) * TRUSTED + TINY
+
+
+def entropies_down(shares, costs):
+    """The sum of C_i H of each row's shares and what they leave of 1, rounded down."""
+    rest = np.maximum(1 - np.sum(shares, axis=1), 0)
+    terms = [-s * np.log(np.where(s > 0, s, 1)) for s in (*shares.T, rest)]
+    lost = 64 * EPS * len(terms) + 2e-13 * np.sum(terms, axis=0)  # the rest is rounded, and logarithms are trusted
+    return down(np.sum(costs * np.maximum(np.sum(terms, axis=0) - lost, 0)), shares.size)
 
 
 class Rows:
@@ -176,16 +192,18 @@ def best_bound(linear, conjugate, square, p):
 
 def signed_task(X, said, costs, w, b, point, targets):
     """(P rounded up, D rounded down) of two classes (targets are signs) or regression (numbers); b is a free bias."""
-    p, is_regression = said["p"], said["task"] == "regression"
+    p, is_regression, is_logistic = said["p"], said["task"] == "regression", said.get("loss") == "logistic"
     epsilon = REAL(said["epsilon"] if is_regression else 0)
     f, errors = X.scores(w)
     errors = errors + 4 * EPS * (np.abs(f) + abs(b) + np.abs(targets) + epsilon + 1)
-    away = targets - f - b if is_regression else 1 - targets * (f + b)
+    away = targets - f - b if is_regression else (0 if is_logistic else 1) - targets * (f + b)
     size = np.abs(away) - epsilon if is_regression else away
-    losses = np.sum(costs * power_up(np.maximum(size + errors, 0), p))
-    primal = up(squares_up(w) / 2 + up(losses, X.n + 4), 4)
+    losses = softplus_up(size + errors) if is_logistic else power_up(np.maximum(size + errors, 0), p)
+    primal = up(squares_up(w) / 2 + up(np.sum(costs * losses), X.n + 4), 4)
     a = point
-    if a is None:  # what the optimality conditions suggest
+    if a is None and is_logistic:
+        a = costs / (1 + np.exp(-away))
+    elif a is None:  # what the optimality conditions suggest
         edge = REAL(1e-9) * max(1, np.max(np.abs(away)))
         a = np.where(size > edge, 1, (size > -edge) / 2) if p == 1.0 else p * np.maximum(size, 0) ** (p - 1)
         a = costs * a * (np.sign(away) if is_regression else 1)
@@ -199,24 +217,32 @@ def signed_task(X, said, costs, w, b, point, targets):
         codes = (signs > 0).astype(int)
         a = np.sum(circulation(np.eye(2, dtype=REAL)[1 - codes] * a[:, None], codes), axis=1)
     u, lost = X.combined(a * signs)
+    if is_logistic:
+        shares = np.minimum(a, costs - a) / np.maximum(costs, TINY)
+        return primal, best_bound(entropies_down(shares[:, None], costs), REAL(0), squares_up(u, lost), 1.0)
     gains = a * signs * targets - epsilon * a if is_regression else a
     linear = np.sum(gains) - EPS * (X.n + 8) * np.sum(a * (np.abs(targets) + epsilon)) - TINY
     return primal, best_bound(linear, conjugates_up(a, costs, p), squares_up(u, lost), p)
 
 
 def joint_task(X, said, costs, W, b, point, codes):
-    """All classes jointly (Crammer and Singer); b are free biases."""
-    k, own = len(W), np.arange(X.n)
+    """All classes jointly (Crammer and Singer, or multinomial logistic); b are free biases."""
+    k, own, is_logistic = len(W), np.arange(X.n), said["strategy"] == "multinomial"
     scored = [X.scores(w) for w in W]
     f = np.stack([sums for sums, _ in scored], axis=1) + b
     errors = np.max([lost for _, lost in scored], axis=0)
     errors += 4 * EPS * (np.max(np.abs(f), axis=1) + np.max(np.abs(b)) + 1)
     away = f - f[own, codes][:, None] + 1
     away[own, codes] = 0
-    losses = np.sum(costs * (np.max(away, axis=1) + 2 * errors))
-    primal = up(squares_up(W) / 2 + up(losses, X.n + 4), 4)
+    losses = np.max(away, axis=1)
+    if is_logistic:
+        likely = np.exp(f - np.max(f, axis=1)[:, None])
+        losses = (np.log(np.sum(likely, axis=1)) + np.max(f, axis=1) - f[own, codes]) * TRUSTED + 8 * k * EPS
+    primal = up(squares_up(W) / 2 + up(np.sum(costs * (losses + 2 * errors)), X.n + 4), 4)
     q = np.zeros((X.n, k), REAL)
-    if point is None:
+    if point is None and is_logistic:
+        q = costs[:, None] * likely / np.sum(likely, axis=1)[:, None]
+    elif point is None:
         q[own, np.argmax(away, axis=1)] = costs
     else:
         q = np.where(np.isfinite(point), np.maximum(-point, 0), 0).astype(REAL)
@@ -227,7 +253,10 @@ def joint_task(X, said, costs, W, b, point, codes):
     A = -q
     A[own, codes] = np.sum(q, axis=1)
     square = np.sum([squares_up(*X.combined(A[:, m], roundings=k)) for m in range(k)])
-    return primal, best_bound(down(np.sum(q), q.size), REAL(0), up(square, k), 1.0)
+    linear = down(np.sum(q), q.size)
+    if is_logistic:
+        linear = entropies_down(q / np.maximum(costs, TINY)[:, None], costs)  # what q leaves is the own class's share
+    return primal, best_bound(linear, REAL(0), up(square, k), 1.0)
 
 
 def ordinal_task(X, said, weights, w, planes, ranks, groups):
@@ -343,7 +372,7 @@ def solved_problems(said, model, data):
     if task != "multiclass":
         targets = labels.astype(REAL) if task == "regression" else np.where(labels == 1, 1, -1)
         return [(claims, *signed_task(X, said, costs, coef, b[0], point(0, (X.n,)), targets), costs.sum())]
-    if said["strategy"] == "crammer_singer":
+    if said["strategy"] in ("crammer_singer", "multinomial"):
         return [(claims, *joint_task(X, said, costs, coef, b, point(0, (X.n, len(coef))), labels), costs.sum())]
     if len(claims["per_class"]) != len(classes):
         raise Unusable("one certificate a class is needed")

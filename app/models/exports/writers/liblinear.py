@@ -26,6 +26,7 @@ CLASSIFIERS = {
     ("hinge", "ovr"): "L2R_L1LOSS_SVC_DUAL",
     ("squared_hinge", "ovr"): "L2R_L2LOSS_SVC",
     ("hinge", "crammer_singer"): "MCSVM_CS",
+    ("logistic", "ovr"): "L2R_LR",
 }
 REGRESSORS = {"squared_epsilon_insensitive": "L2R_L2LOSS_SVR"}
 READ_CLASSIFIERS = {

@@ -240,6 +240,8 @@ def _label_constant(classes: list[Any]) -> tuple[int, Array]:
 
 def _add_probabilities(graph: Graph, calibration: Calibration, scores: str) -> str:
     """[rows, classes], as app/models/calibration.py computes them."""
+    if calibration.method == "softmax":
+        return graph.add("Softmax", scores, axis=1)
     arguments = scores if calibration.argument == "score" else _add_margins(graph, scores)
     if calibration.method == "platt":
         slope, shift = calibration.arrays["slope"], calibration.arrays["shift"]

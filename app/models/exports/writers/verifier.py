@@ -115,6 +115,7 @@ def _claims(subject: Subject) -> dict[str, Any]:
         "task": header.task,
         "strategy": header.strategy,
         "classes": header.classes,
+        "loss": loss,
         "p": params["p"] if loss == "hinge_p" else 2.0 if loss.startswith("squared") else 1.0,
         **{name: params[name] for name in ("C", "c_scale", "bias_scale", "epsilon")},
         "bias": _bias(subject),
