@@ -53,10 +53,10 @@ def test_products_read_the_active_rows_only():
     _, taken = snapshots(X, y)
     checked = 0
     for (_, before), (_, after) in itertools.pairwise(taken):
-        products = after["products"] - before["products"]
+        products = after["newton.products"] - before["newton.products"]
         if products > 0:
-            assert after["rows_read"] - before["rows_read"] == products * before["active_rows"].size
-            checked += before["active_rows"].size < len(y)
+            assert after["rows_read"] - before["rows_read"] == products * before["here.active_rows"].size
+            checked += before["here.active_rows"].size < len(y)
     assert checked > 0
 
 
@@ -81,9 +81,9 @@ def test_a_bad_step_shrinks_the_region_and_still_lowers_the_objective():
     for (report, before), (later, after) in itertools.pairwise(taken):
         assert later.primal <= report.primal * (1 + 1e-12)
         if after["bad_steps"] > before["bad_steps"]:
-            length = np.sqrt((before["s"] ** 2 * before["M"]).sum())
+            length = np.sqrt((before["newton.s"] ** 2 * before["here.M"]).sum())
             assert after["radius"] <= min(before["radius"], 2.0 * length * (1 + 1e-12))
-            assert np.linalg.norm(after["s"]) <= np.linalg.norm(before["s"])
+            assert np.linalg.norm(after["newton.s"]) <= np.linalg.norm(before["newton.s"])
             shrunk += after["radius"] < before["radius"]
     assert shrunk > 0
 
@@ -91,7 +91,7 @@ def test_a_bad_step_shrinks_the_region_and_still_lowers_the_objective():
 def test_the_dual_point_is_at_least_as_good_as_the_plain_one():
     X, y = noisy()
     result = solvers.train(X, y, tol=1e-2, **SQUARED)
-    gradient = result.state["gradient"]
+    gradient = result.state["here.gradient"]
     assert result.certificate.gap < 0.5 * gradient @ gradient
 
 
@@ -103,7 +103,7 @@ def test_the_papers_stopping_rule():
         result = solvers.train(X, y, tol=1e-12, options=options, warm_start=warm_start, **SQUARED)
         assert result.status is solvers.Status.STOPPED
         at_zero = np.append((2.0 * np.where(y == 1, 1.0, -1.0)) @ X, 2.0 * np.where(y == 1, 1.0, -1.0).sum())
-        assert np.linalg.norm(result.state["gradient"]) <= 1e-3 * np.linalg.norm(at_zero)
+        assert np.linalg.norm(result.state["here.gradient"]) <= 1e-3 * np.linalg.norm(at_zero)
 
 
 def test_a_state_starts_other_rows_and_refuses_other_columns():

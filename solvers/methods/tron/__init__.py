@@ -1,0 +1,1 @@
+"""Trust-region Newton for squared hinge."""
