@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import solvers
 from solvers.data.columns import transposed
 from solvers.data.rows import as_rows
-from solvers.methods import pcd
+from solvers.methods.pcd import pcd
 from tests.support.real_data import liblinear_objective, load
 
 SQUARED = {"solver": "pcd", "loss": "squared_hinge"}

@@ -1,0 +1,1 @@
+"""Primal coordinate descent for squared hinge."""
