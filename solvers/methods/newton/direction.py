@@ -1,4 +1,4 @@
-"""The direction of a Newton step on the features: one kernel, since numpy's calls took longer than their work."""
+"""The direction of a Newton step on the features: one kernel: the calls of numpy took longer than their work."""
 
 import numpy as np
 from numba import njit
@@ -24,10 +24,10 @@ def newton_direction(
 ) -> bool:
     """Solve (R + curvature gram) direction = -gradient, with R = diag(ridge); False if rounding prevents it.
 
-    Of a matrix `of_sample` the diagonal is replaced by squares / wide, which are of all rows, and the rest scaled like
-    it: a rare column that the sample has not seen would be taken for flat. With a `least_share`, columns that lack rows
-    between the kinks are given that part of the usual curvature: a step that knows nothing of the kinks of all
-    their other rows would leap over them. A place without curvature and without ridge, a free bias's, gets 1.
+    The diagonal of a matrix `of_sample` is replaced by squares / wide, which are of all rows, and the rest scaled like
+    it: a rare column that the sample lacks would otherwise have no curvature. With a `least_share`, columns with few
+    rows between the kinks have at least this share of the median curvature: without it a step would jump over the
+    kinks of their other rows. A column without curvature and without ridge, that of a free bias, has curvature 1.
     """
     k, panels = ridge.size, panels_of(ridge.size)
     factor, x, stretch = np.zeros((panels, panels * WIDE, WIDE)), np.zeros(panels * WIDE), np.ones(k)

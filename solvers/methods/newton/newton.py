@@ -1,9 +1,8 @@
 """`newton`: Newton's method on the primal of squared losses, by a matrix of features x features.
 
 The finite Newton method of Mangasarian (2002) and of Keerthi and DeCoste (2005): squared hinge is piecewise quadratic,
-so once the set of rows with a loss is right a step ends at the minimum. So are squared errors beyond a tube (Ho and Lin
-2012). What is done for tall data is said in newton_loop.py; of its family squared losses are the members with
-h = 1/2, no top and nothing to follow.
+so a step ends at the minimum as soon as the set of rows with a loss is right. Squared errors beyond a tube are, too (Ho
+and Lin 2012). newton_loop.py has the algorithm; squared losses are its case h = 1/2, without a top, never changed.
 """
 
 import math
@@ -11,7 +10,7 @@ import math
 from solvers.cost import Footprint, Pace
 from solvers.method import Rehearsal
 from solvers.methods.newton.newton_loop import MAX_FEATURES, RowNewton
-from solvers.state import StoredState as State
+from solvers.methods.newton.newton_state import NewtonState
 
 __all__ = ["Newton"]
 
@@ -42,5 +41,5 @@ class Newton(RowNewton):
     paper = "Keerthi, DeCoste (2005): A modified finite Newton method for fast solution of large scale linear SVMs"
     notes = f"For many rows and up to a few hundred features: a handful of passes. At most {MAX_FEATURES} features."
 
-    def _advance(self, state: State, gain: float, wanted: float) -> bool:
+    def _change_smoothing(self, state: NewtonState, gain: float, wanted: float) -> bool:
         return False

@@ -1,22 +1,21 @@
 """Newton's method on a matrix of features x features, for tall data: what squared and smoothed losses share.
 
-A step solves (I + X'VX) direction = -gradient, with V = C_i / h on the rows whose loss curves, and reads X once at the
-point that it leads to. That read gives slacks, gradient and duality gap together; if the point is no good, the least
-one on the line is found from the slacks of both ends, without X, and read.
+A step solves (I + X'VX) direction = -gradient, with V = C_i / h on the rows whose term curves, and reads X once at the
+point that it leads to. That read gives slacks, gradient and duality gap together. If the point is not good enough, the
+minimum of the line is found from the slacks of both ends, without X, and read.
 
 - It starts on a sample of the rows, which grows as soon as the sample's own error is larger than what a step
-  can still gain: all rows are only read a handful of times.
-- The matrix is kept, and brought up to date by the rows that began or ceased to curve. Where many curve, that of a
-  sample serves, with the exact diagonal (a rare column that the sample has not seen would otherwise be taken for flat);
+  can still gain: all rows are only read a few times.
+- The matrix is kept, and updated by the rows that began or ceased to curve. Where many curve, the matrix of a
+  sample is used with the exact diagonal (a rare column that the sample lacks would otherwise have no curvature);
   a larger sample follows as soon as steps gain too little for the reads that are left to do.
-- The gap at w is 1/2 |w - u|^2 plus what the rows between the kinks add, for the dual point alpha(w) with u = sum
-  alpha_i y_i x_i (of targets, alpha_i x_i): nothing is estimated. That point is also lengthened or shortened to where
-  its bound is best.
+- The gap at w is 1/2 |w - u|^2 plus the terms of the rows between the kinks, for the dual point alpha(w) with u = sum
+  alpha_i y_i x_i (targets: alpha_i x_i); it is exact. That point is also scaled by the factor whose bound is best.
 """
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -29,39 +28,59 @@ from solvers.linalg.gram import add_gram_rows, gram_room
 from solvers.linalg.types import Floats
 from solvers.method import Method, Point, Progress, Start
 from solvers.methods.newton.direction import newton_direction
-from solvers.methods.newton.exact_line_search import search_line
-from solvers.methods.newton.row_terms import Sums, evaluate_rows, mark_changes, shares_of, sum_with_places
+from solvers.methods.newton.exact_line_search import Line, search_line
+from solvers.methods.newton.newton_state import NewtonState
+from solvers.methods.newton.row_terms import (
+    SampledRows,
+    Smoothing,
+    Sums,
+    evaluate_rows,
+    mark_changes,
+    shares_of,
+    sum_with_places,
+)
 from solvers.problem.problems import BinaryProblem, RegressionProblem
 from solvers.problem.spec import ProblemSpec
 from solvers.result import Status
-from solvers.state import StoredState as State
 
 __all__ = ["MAX_FEATURES", "RowNewton"]
 
-MAX_FEATURES = 4096  # the matrix, its factor and a copy of the state are then 400 MB
+MAX_FEATURES = 4096
+"""Most features. The matrix, its factor and a copy of the state then take 400 MB."""
 SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 4.0
-"""Of a sample's own error: what a step on it must promise. Of sparse rows it has seen few in most columns, and fits
-those too well (w8a, squared hinge, C = 100, 1e-2: 12 reads of the sample and 9 of all rows with 0.5; 2, 8 with 4)."""
-BLOCK_ENTRIES = 1 << 20  # of X in a block of rows: blocks are added in their order, by any number of threads
-LEAST_SHARE = 0.1  # of the usual curvature of a column: covtype, C = 100, 1e-3: 6 steps on all rows without, 4 with it
-SAMPLE_STEPS = 4  # with a sample's matrix: so many reads take as long as the matrix of all rows
-LEAST_KNOWN = 1e-3  # part of a line from which on its end's slacks tell those between
-PAIR_WORK = 12  # an entry of the matrix added by itself, at any place, takes as long as so many of a tile
-PATIENCE = 16  # so many steps on all rows without a smaller gap mean that rounding rules, and not that a kink narrows
-DRIFT = 1e-3  # the error of a downdated matrix, beside the identity in it, at which it is summed up anew
+"""A sample is left when a step on it gains at most this multiple of the sample's own error, for dense and sparse rows.
+A sparse sample has few rows in most columns and overfits them: w8a, squared hinge, C = 100, 1e-2 took 12 reads of the
+sample and 9 of all rows with 0.5, 2 and 8 with 4."""
+BLOCK_ENTRIES = 1 << 20
+"""Stored entries in a block of rows. Blocks are read by any thread and added in their order."""
+LEAST_SHARE = 0.1
+"""Least curvature of a column, as a share of the median. covtype, C = 100, 1e-3: 6 steps on all rows with
+0, 4 with it."""
+SAMPLE_STEPS = 4
+"""Steps with the matrix of a sample that take as long as summing the matrix of all rows."""
+LEAST_KNOWN = 1e-3
+"""Shortest step, as a share of a line, whose slacks are interpolated and not read: digits cancel in shorter ones."""
+PAIR_WORK = 12
+"""Time of adding one pair of entries at any place of the matrix, in entries of a tile."""
+PATIENCE = 16
+"""Steps on all rows without a smaller gap or objective that count as a standstill."""
+DRIFT = 1e-3
+"""Rounding error of the updated matrix, next to the identity added to it, at which it is summed from zero."""
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-"""Of its diagonal: added to a matrix of columns that are the same to rounding (a free bias, a large constant one)."""
+"""Shares of the diagonal to add, one after the other, to a matrix that rounding makes indefinite: columns that are
+equal to rounding, such as a free bias and a large constant column."""
 _EPS = float(np.finfo(float).eps)
 
 
-class RowNewton(Method[BinaryProblem | RegressionProblem, Any]):
-    """The loop; a method says how wide the kink is smoothed and what follows when a width is done."""
+class RowNewton(Method[BinaryProblem | RegressionProblem, NewtonState]):
+    """The loop; a method defines the width of the smoothing and how it changes."""
 
     tasks = ("binary", "regression")
     biases = ("regularized", "none", "free")
     uses_threads = True
+    state_type = NewtonState
     top: float
-    """The largest share of its cost that a row's alpha can be."""
+    """The largest share of its cost that the alpha of a row can be."""
 
     def __init__(self, problem: BinaryProblem | RegressionProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
@@ -77,7 +96,7 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, Any]):
         self.row_entries = max(1.0, data.stored_entries / data.n_rows)
         self.changed, self.changes = np.empty(data.n_rows + 1, dtype=np.int64), np.empty(data.n_rows + 1)
         k = data.n_features + 1
-        # Rows are gathered for tiles of the matrix, unless they are so sparse that adding pairs of entries is less.
+        # Rows are gathered for tiles of the matrix, unless they are so sparse that adding pairs of entries is faster.
         is_gathered = not data.sparse or k * k <= PAIR_WORK * self.row_entries**2
         self.sample_share = SPARSE_SAMPLE_SHARE if data.sparse and self.top > 1.0 else SAMPLE_SHARE
         self._taken: RowSample | None = None
@@ -87,280 +106,244 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, Any]):
     def missing(cls, spec: ProblemSpec) -> UnsupportedProblem | None:
         lacks = super().missing(spec)
         if lacks is None and spec.n_features > MAX_FEATURES:
-            limit = f"takes at most {MAX_FEATURES} features, for it solves with a matrix of features x features"
+            limit = f"takes at most {MAX_FEATURES} features, because it factors a matrix of features x features"
             return UnsupportedProblem("solver", f"{cls.name} {limit}; the data has {spec.n_features}")
         return lacks
 
     @abstractmethod
-    def _advance(self, state: State, gain: float, wanted: float) -> bool:
-        """Change what defines the smooth problem, if this one is solved well enough for the gap that is wanted here.
+    def _change_smoothing(self, state: NewtonState, gain: float, wanted: float) -> bool:
+        """Change the smooth problem, if this one is solved well enough for the gap wanted; return whether it did.
 
-        `gain` is what the next step could still lower its objective by, relative to that.
+        `gain` is what the next step could lower the objective by, relative to it.
         """
 
-    def init(self, seed: int, start: Start) -> State:
-        data = self.problem.data
-        k = data.n_features + 1
-        state: State = {
-            # Of the trial: "moved", "searched", and "known" with its slacks, are taken as they are; "trial" is judged.
-            "phase": "moved",
-            "w": np.zeros(k),
-            "trial": np.zeros(k),
-            "u": np.zeros(k),
-            "squares": np.zeros(k),  # sums of C_i h_i^2: squared losses: of the rows that curve; others: of all rows
-            "squares_known": False,
-            "least_share": LEAST_SHARE,  # of newton_direction
-            "slack": np.zeros(0),  # like the other numbers of rows, of those in the sample
-            "trial_slack": np.zeros(0),
-            "before": np.zeros(0),
-            "gram": np.zeros((k, k)),  # of the rows in `summed`, upper triangle
-            "summed": np.zeros(0, dtype=bool),
-            "summed_stride": 0,
-            "peak": 0.0,  # the largest trace of `gram` since it was summed up anew
-            "stride": first_stride(data, has_top=self.top == 1.0),
-            "gram_stride": 1,
-            "seed": seed % 2**31,
-            "h": 0.5,
-            "smooth": math.inf,  # the smooth objective at w
-            "slope": 0.0,  # its derivative at w towards the trial
-            "gap": math.inf,  # of alpha as it is, on all rows
-            "blur": 0.0,  # what smoothing adds to the gap, relative to the objective
-            "misfit": 0.0,  # what the gradient adds to it
-            "spread": 0.0,  # the mean of the rows' losses
-            "stretch": 1.0,  # what makes the best dual point of alpha
-            "best_gap": math.inf,
-            "lowest": math.inf,  # the smooth objective before, if it was the same one
-            "idle": 0,
-            # The place counts: weights may be the same numbers in another order.
-            "seen": np.array(
-                [sum_with_places(self.problem.costs), sum_with_places(self.labels), self.tube, self.constant]
-            ),
-            **dict.fromkeys(("iterations", "rows_read"), 0),
-        }
+    def init(self, seed: int, start: Start) -> NewtonState:
+        # The order counts: weights may be the same numbers in another order.
+        seen = [sum_with_places(self.problem.costs), sum_with_places(self.labels), self.tube, self.constant]
+        stride = first_stride(self.problem.data, has_top=self.top == 1.0)
+        state = NewtonState.new(self.ridge.size, LEAST_SHARE, stride, seed, np.array(seen))
         if self.is_free and self.low < 0.0:
-            state["trial"][-1] = np.median(self.labels[self.problem.costs > 0.0])  # targets may be far from 0
-        self._enter(state, state["stride"])
+            state.trial[-1] = np.median(self.labels[self.problem.costs > 0.0])  # targets may be far from 0
+        self._enter(state, state.stride)
         self._prepare(state, is_warm=start.coef is not None)
-        if start.state is not None:
-            self._resume(state, start.state)
-        elif start.coef is not None:
+        earlier = self.earlier(start)
+        if earlier is not None:
+            return self._resumed(state, earlier)
+        if start.coef is not None:
             scale = self.constant
-            state["trial"] = np.append(start.coef, start.intercept / scale if scale > 0.0 else 0.0)
+            state.trial = np.append(start.coef, start.intercept / scale if scale > 0.0 else 0.0)
             self._enter(state, 1)
-            state["gram_stride"] = 1
+            state.gram.stride = 1
         return state
 
-    def _enter(self, state: State, stride: int) -> None:
-        """Go on with a sample of this stride, at the trial."""
+    def _enter(self, state: NewtonState, stride: int) -> None:
+        """Go on with a sample of this stride, without slacks, matrix and multipliers."""
         n = self.problem.data.n_rows // stride
-        state["stride"], state["summed_stride"] = stride, 0
+        state.stride, state.gram.summed_stride = stride, 0
         if stride > 1 or not self._is_long():
-            state["gram_stride"] = stride
-        state["slack"], state["trial_slack"] = np.empty(n), np.empty(n)
-        state["summed"] = np.zeros(n, dtype=bool)
-        state["before"] = np.zeros(0)  # none yet
+            state.gram.stride = stride
+        state.slack, state.trial_slack = np.empty(n), np.empty(n)
+        state.gram.summed = np.zeros(n, dtype=bool)
+        state.before = np.zeros(0)
 
-    def _prepare(self, state: State, *, is_warm: bool) -> None:
-        """Set what defines the smooth problem at the start."""
+    def _prepare(self, state: NewtonState, *, is_warm: bool) -> None:
+        """Set the smooth problem at the start."""
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # it is a status
-    def step(self, state: State, target: float) -> Progress:
-        if state["phase"] == "aim":
+    def step(self, state: NewtonState, target: float) -> Progress:
+        if state.phase == "aim":
             try:
                 self._aim(state, target)
             except np.linalg.LinAlgError:
                 return self._overflowed(state)
         sums, vectors = self._evaluate(state)
-        w, u = state["trial"], vectors[0]
+        w, u = state.trial, vectors[0]
         smooth = 0.5 * self._dot(w, w) + sums.smooth
         if not math.isfinite(smooth + float(u.sum())):
             return self._overflowed(state)
-        state["iterations"] += 1
-        if state["phase"] == "trial":
-            direction = w - state["w"]
+        state.iterations += 1
+        if state.phase == "trial":
+            direction = w - state.w
             slope = self._dot(w, direction) - _dot(u, direction)
             rounding = 1e-13 * abs(smooth)
             # At the minimum both slopes are noise, and a line that is searched by noise leads anywhere.
-            steep = max(0.5 * abs(state["slope"]), _EPS * abs(smooth))
-            if abs(slope) > steep or smooth > state["smooth"] + rounding:
+            steep = max(0.5 * abs(state.slope), _EPS * abs(smooth))
+            if abs(slope) > steep or smooth > state.smooth + rounding:
                 self._search(state, direction)
-                if state["gram_stride"] > state["stride"]:
-                    state["gram_stride"] = state["stride"]  # a sample's matrix led astray
+                if state.gram.stride > state.stride:
+                    state.gram.stride = state.stride  # the matrix of a sample was wrong
                 return self._progress(state)
-        state["w"], state["u"], state["smooth"] = w, u, smooth
-        if self.top > 1.0 or not state["squares_known"]:
-            state["squares"], state["squares_known"] = vectors[1], True
-        state["slack"], state["trial_slack"] = state["trial_slack"], state["slack"]
-        state["phase"] = "aim"
+        state.w, state.u, state.smooth = w, u, smooth
+        if self.top > 1.0 or not state.squares_known:
+            state.squares, state.squares_known = vectors[1], True
+        state.slack, state.trial_slack = state.trial_slack, state.slack
+        state.phase = "aim"
         scale = max(0.5 * self._dot(w, w) + sums.loss, self.problem.primal_floor)
         misfit = 0.5 * _dot(w * self.ridge - u, w * self.ridge - u) + self._imbalance(sums, u)
-        state["blur"], state["misfit"] = sums.mismatch / scale, misfit / scale
-        state["spread"] = sums.loss / self.problem.total_cost
+        state.blur, state.misfit = sums.mismatch / scale, misfit / scale
+        state.spread = sums.loss / self.problem.total_cost
         return self._judged(state, sums, target)
 
-    def _overflowed(self, state: State) -> Progress:
-        """The end, if not an error that names a row."""
+    def _overflowed(self, state: NewtonState) -> Progress:
+        """End the run, or raise the error that names a row."""
         self.problem.data.usable_squared_norms()
         return self._progress(state, Status.NONFINITE)
 
-    def extract(self, state: State) -> Point:
-        w, alpha = state["w"], None
-        if state["stride"] == 1:
+    def extract(self, state: NewtonState) -> Point:
+        w, alpha = state.w, None
+        if state.stride == 1:
             alpha = np.empty(self.problem.data.n_rows)
-            shares_of(read_only(state["slack"]), *self._smoothing(state), alpha)
-            alpha *= state["stretch"] * self.problem.costs
+            shares_of(read_only(state.slack), self._smoothing(state), alpha)
+            alpha *= state.stretch * self.problem.costs
         return Point(w[:-1].copy(), float(self.constant * w[-1]), alpha)
 
-    # --- where to go -------------------------------------------------------------------------------------------------
+    # --- the next point ----------------------------------------------------------------------------------------------
 
-    def _aim(self, state: State, target: float) -> None:
-        """The next trial: a Newton step, or, once that gains less than the smooth problem is wrong by, the next one."""
+    def _aim(self, state: NewtonState, target: float) -> None:
+        """Set the next trial: a Newton step, or w on more rows or another smooth problem if this one is solved."""
         direction = self._direction(state)
-        gradient = state["w"] * self.ridge - state["u"]
-        state["slope"] = _dot(gradient, direction)
-        state["trial"] = state["w"] + direction
-        state["phase"] = "trial"
-        gain = -0.5 * state["slope"] / max(state["smooth"], self.problem.primal_floor)
+        gradient = state.w * self.ridge - state.u
+        state.slope = _dot(gradient, direction)
+        state.trial = state.w + direction
+        state.phase = "trial"
+        gain = -0.5 * state.slope / max(state.smooth, self.problem.primal_floor)
         n = self.problem.data.n_rows
-        error = state["w"].size * (state["stride"] - 1) / n  # of the sample's minimum: off by some k rows' losses
-        if state["stride"] > 1 and gain <= self.sample_share * error:
-            self._enter(state, next_stride(state["stride"]))
-            state["phase"], state["squares_known"], gain = "moved", False, 0.0
-        if self._advance(state, gain, max(target, error)):
-            state["phase"], state["lowest"] = "moved", math.inf
+        error = state.w.size * (state.stride - 1) / n  # relative, of the sample's minimum: the losses of about k rows
+        if state.stride > 1 and gain <= self.sample_share * error:
+            self._enter(state, next_stride(state.stride))
+            state.phase, state.squares_known, gain = "moved", False, 0.0
+        if self._change_smoothing(state, gain, max(target, error)):
+            state.phase, state.lowest = "moved", math.inf
 
-    def _direction(self, state: State) -> Floats:
+    def _direction(self, state: NewtonState) -> Floats:
         self._update_gram(state)
-        gradient = state["w"] * self.ridge - state["u"]
+        gradient = state.w * self.ridge - state.u
         direction: Floats = np.empty(gradient.size)
-        curvature, of_sample = self._scale(state["gram_stride"]) / state["h"], state["gram_stride"] > state["stride"]
-        least_share = state["least_share"] if self.top == 1.0 else 0.0
-        damping = state["h"], state["squares"], least_share, of_sample
+        curvature, of_sample = self._scale(state.gram.stride) / state.h, state.gram.stride > state.stride
+        least_share = state.least_share if self.top == 1.0 else 0.0
+        damping = state.h, state.squares, least_share, of_sample
+        matrix = state.gram.matrix
         for more in RAISES:
-            gram = state["gram"] + np.diag(more * state["gram"].diagonal()) if more > 0.0 else state["gram"]
+            gram = matrix + np.diag(more * matrix.diagonal()) if more > 0.0 else matrix
             if newton_direction(gram, curvature, *damping, self.ridge, gradient, direction):
                 return direction
         raise np.linalg.LinAlgError("the matrix is not positive definite")
 
-    def _update_gram(self, state: State) -> None:
-        gram, sample = state["gram"], self._sample(state)
-        stride = 1 if state["gram_stride"] == state["stride"] else state["gram_stride"]  # within the sample
-        anew = state["peak"] * _EPS > DRIFT or state["summed_stride"] != stride
-        if state["summed_stride"] != stride:
-            state["summed"][:], state["summed_stride"] = False, stride
-        arguments = sample.costs, *self._smoothing(state), stride, state["seed"]
-        into = state["summed"], self.changed, self.changes
-        count, anew = mark_changes(read_only(state["slack"]), *arguments, *into, anew)
+    def _update_gram(self, state: NewtonState) -> None:
+        gram, sample = state.gram, self._sample(state)
+        stride = 1 if gram.stride == state.stride else gram.stride  # within the sample
+        anew = gram.peak * _EPS > DRIFT or gram.summed_stride != stride
+        if gram.summed_stride != stride:
+            gram.summed[:], gram.summed_stride = False, stride
+        sampling = self._smoothing(state), stride, state.seed
+        into = gram.summed, self.changed, self.changes
+        count, anew = mark_changes(read_only(state.slack), sample.costs, *sampling, *into, anew)
         if anew:
-            gram[:], state["peak"] = 0.0, 0.0
+            gram.matrix[:], gram.peak = 0.0, 0.0
         changed = read_only(self.changed[:count]), read_only(self.changes[:count])
-        add_gram_rows(*sample.data.flat(), *changed, self.constant, *self.gathered, gram)
-        state["rows_read"] += count
-        trace = float(gram.trace())
+        add_gram_rows(*sample.data.flat(), *changed, self.constant, *self.gathered, gram.matrix)
+        state.rows_read += count
+        trace = float(gram.matrix.trace())
         if not math.isfinite(trace):
             raise np.linalg.LinAlgError("the matrix overflows")
-        state["peak"] = max(state["peak"], trace)
+        gram.peak = max(gram.peak, trace)
 
-    def _search(self, state: State, direction: Floats) -> None:
-        """The least point of the line through w and the trial becomes the trial."""
-        w, costs = state["w"], self._sample(state).costs
-        arguments = costs, *self._smoothing(state)
-        slopes = self._scale(state["stride"]), self._dot(w, direction), self._dot(direction, direction), state["slope"]
-        n = costs.size
-        room = self.changes[:n], self.changed[:n].view(np.float64)
-        t = search_line(read_only(state["slack"]), state["trial_slack"], *arguments, *slopes, *room)
-        # Slacks on a line need no read; unless its end was so far away that little of their digits is left.
-        state["trial"], state["phase"] = w + t * direction, "known" if t > LEAST_KNOWN else "searched"
-        # Too long a step, or one that the columns' least curvature made too short.
-        state["least_share"] = LEAST_SHARE if t < 0.2 else state["least_share"] * (0.1 if t > 1.0 else 1.0)
+    def _search(self, state: NewtonState, direction: Floats) -> None:
+        """Make the minimum of the line through w and the trial the trial."""
+        w, costs = state.w, self._sample(state).costs
+        lengths = self._dot(w, direction), self._dot(direction, direction), state.slope
+        line = Line(self._scale(state.stride), *lengths)
+        scratch = self.changes[: costs.size], self.changed[: costs.size].view(np.float64)
+        t = search_line(read_only(state.slack), state.trial_slack, costs, self._smoothing(state), line, *scratch)
+        # Slacks on a line need no read, unless its end is so far away that few of their digits are right.
+        state.trial, state.phase = w + t * direction, "known" if t > LEAST_KNOWN else "searched"
+        # The step was too long, or the least curvature of columns made it too short.
+        state.least_share = LEAST_SHARE if t < 0.2 else state.least_share * (0.1 if t > 1.0 else 1.0)
 
-    # --- where it is -------------------------------------------------------------------------------------------------
+    # --- this point --------------------------------------------------------------------------------------------------
 
-    def _evaluate(self, state: State) -> tuple[Sums, Floats]:
-        """Read the sample at the trial: sums as if it were all rows."""
-        sample, stride = self._sample(state), state["stride"]
-        rows = sample.data.n_rows
-        n_blocks = max(1, int(rows * self.row_entries) // BLOCK_ENTRIES)
-        edges = [rows * block // n_blocks for block in range(n_blocks + 1)]
-        vectors = np.zeros((n_blocks, 2, state["w"].size))
-        weights = read_only(state["trial"])
-        smoothing = self._smoothing(state)
-        with_squares = state["gram_stride"] > stride if self.top > 1.0 else not state["squares_known"]
-        with_scores = state["phase"] != "known"
-        kernel: Callable[..., tuple[float, ...]] = evaluate_rows
-        constants: tuple[Any, ...] = (*sample.data.flat(), sample.labels, sample.costs, self.constant, weights)
+    def _evaluate(self, state: NewtonState) -> tuple[Sums, Floats]:
+        """Read the sample at the trial; return sums scaled to all rows, and the vectors u and squares."""
+        sample, stride = self._sample(state), state.stride
+        n = sample.data.n_rows
+        n_blocks = max(1, int(n * self.row_entries) // BLOCK_ENTRIES)
+        edges = [n * block // n_blocks for block in range(n_blocks + 1)]
+        vectors = np.zeros((n_blocks, 2, state.w.size))
+        rows = SampledRows(sample.data.flat(), sample.labels, sample.costs, self.constant)
+        smoothing, w, slack = self._smoothing(state), read_only(state.trial), state.trial_slack
+        with_squares = state.gram.stride > stride if self.top > 1.0 else not state.squares_known
+        with_scores = state.phase != "known"
 
-        def read(block: int) -> tuple[float, ...]:
-            into: tuple[Any, ...] = edges[block], edges[block + 1], state["trial_slack"], vectors[block]
-            return kernel(*constants, *smoothing, *into, with_squares, with_scores)
+        def read(block: int) -> Sums:
+            first, past, into = edges[block], edges[block + 1], vectors[block]
+            return evaluate_rows(rows, smoothing, w, first, past, slack, into, with_squares, with_scores)
 
         if self.threads > 1 and n_blocks > 1:
             with ThreadPoolExecutor(min(self.threads, n_blocks)) as pool:
                 parts = list(pool.map(read, range(n_blocks)))
         else:
             parts = [read(block) for block in range(n_blocks)]
-        state["rows_read"] += rows
+        state.rows_read += n
         scale = self._scale(stride)
         total = [scale * math.fsum(part[field] for part in parts) for field in range(len(Sums._fields))]
         return Sums(*total), scale * vectors.sum(axis=0)
 
-    def _judged(self, state: State, sums: Sums, target: float) -> Progress:
-        """The accepted point's figures, if they are those of all rows."""
-        if state["stride"] > 1:
+    def _judged(self, state: NewtonState, sums: Sums, target: float) -> Progress:
+        """Report the accepted point, with its gap if the sample is all rows."""
+        if state.stride > 1:
             return self._progress(state)
-        w, u = state["w"], state["u"]
+        w, u = state.w, state.u
         primal = 0.5 * self._dot(w, w) + sums.loss
         gradient = (w - u)[: w.size - self.is_free]
         gap = 0.5 * _dot(gradient, gradient) + sums.mismatch
-        if state["gram_stride"] > 1 and state["gap"] < math.inf:
-            # The next steps will gain like this one; if too many are needed, all rows' matrix is cheaper.
-            ratio, wanted = gap / state["gap"], target * max(primal, self.problem.primal_floor)
-            state["gram_stride"] = 1 if ratio >= 1.0 or gap * ratio**SAMPLE_STEPS > wanted else state["gram_stride"]
-        state["gap"] = gap
+        if state.gram.stride > 1 and state.gap < math.inf:
+            # If steps that gain like this one are too many for the gap wanted, the matrix of all rows is cheaper.
+            ratio, wanted = gap / state.gap, target * max(primal, self.problem.primal_floor)
+            state.gram.stride = 1 if ratio >= 1.0 or gap * ratio**SAMPLE_STEPS > wanted else state.gram.stride
+        state.gap = gap
         gap += self._imbalance(sums, u)
         # D(t alpha) = t (earned + u . w) - t^2 / 2 curvature has its maximum at `stretch`.
         curvature = self._dot(u, u) + 2.0 * sums.conjugate
         rise = sums.earned - 2.0 * sums.conjugate + self._dot(u, w - u)
         stretch = max(0.0, 1.0 + rise / curvature) if curvature > 0.0 else 1.0
-        state["stretch"] = min(stretch, 1.0) if self.top == 1.0 else stretch
-        gap = max(0.0, gap - 0.5 * curvature * (1.0 - state["stretch"]) ** 2)
+        state.stretch = min(stretch, 1.0) if self.top == 1.0 else stretch
+        gap = max(0.0, gap - 0.5 * curvature * (1.0 - state.stretch) ** 2)
         scale = max(primal, self.problem.primal_floor)
-        if gap < 0.99 * state["best_gap"] or state["smooth"] < state["lowest"] - 1e-14 * abs(state["lowest"]):
-            state["idle"] = 0
+        if gap < 0.99 * state.best_gap or state.smooth < state.lowest - 1e-14 * abs(state.lowest):
+            state.idle = 0
         else:
-            state["idle"] += 1
-        state["lowest"] = state["smooth"]
-        state["best_gap"] = min(gap, state["best_gap"])
-        finished = Status.STALLED if state["idle"] >= PATIENCE else None
+            state.idle += 1
+        state.lowest = state.smooth
+        state.best_gap = min(gap, state.best_gap)
+        finished = Status.STALLED if state.idle >= PATIENCE else None
         return self._progress(state, finished)._replace(
             primal=primal, dual_bound=primal - gap, gap_estimate=gap / scale
         )
 
     def _imbalance(self, sums: Sums, u: Floats) -> float:
-        """What a free bias adds to the gap: rows of the heavier side give up as much as there is too much of it."""
+        """What a free bias adds to the gap: the rows of the heavier side lose what they have too much of."""
         if not (self.is_free and sums.alpha > 0.0):
             return 0.0
         excess = abs(u[-1]) / sums.alpha
         return float(excess * (sums.loss + excess * self._dot(u, u)))
 
-    def _progress(self, state: State, finished: Status | None = None) -> Progress:
-        passes = state["rows_read"] // self.problem.data.n_rows
-        return Progress(state["iterations"], passes, None, None, None, finished, is_complete=state["stride"] == 1)
+    def _progress(self, state: NewtonState, finished: Status | None = None) -> Progress:
+        passes = state.rows_read // self.problem.data.n_rows
+        return Progress(state.iterations, passes, None, None, None, finished, is_complete=state.stride == 1)
 
     # --- sizes -------------------------------------------------------------------------------------------------------
 
-    def _sample(self, state: State) -> RowSample:
-        if self._taken is None or self._taken.stride != state["stride"]:
+    def _sample(self, state: NewtonState) -> RowSample:
+        if self._taken is None or self._taken.stride != state.stride:
             rows = self.problem.data, self.labels, self.problem.costs
-            self._taken = take_sample(*rows, state["stride"], state["seed"])
+            self._taken = take_sample(*rows, state.stride, state.seed)
         return self._taken
 
-    def _smoothing(self, state: State) -> tuple[float, float, float, float, Floats]:
-        """What row_terms.py calls h, low, top, tube and before."""
-        return state["h"], self.low, self.top, self.tube, read_only(state["before"])
+    def _smoothing(self, state: NewtonState) -> Smoothing:
+        return Smoothing(state.h, self.low, self.top, self.tube, read_only(state.before))
 
     def _is_long(self) -> bool:
-        """Whether adding up the matrix of all rows takes so much longer than a read that a sample is worth trying."""
+        """Whether summing the matrix of all rows takes so much longer than a read that a sample is worth trying."""
         return self.top > 1.0 and not self.problem.data.sparse and self.row_entries > 20
 
     def _scale(self, stride: int) -> float:
@@ -371,23 +354,21 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, Any]):
         """Without the bias, if that is free."""
         return float((left * right * self.ridge).sum())
 
-    def _resume(self, state: State, earlier: State) -> None:
-        """Go on from an earlier state, to the same bits; on another problem, start from its weights."""
-        if np.shape(earlier.get("w", 0.0)) != state["w"].shape or not np.isfinite(earlier["w"]).all():
+    def _resumed(self, state: NewtonState, earlier: NewtonState) -> NewtonState:
+        """Return the earlier state, to go on to the same bits, or on another problem a start from its weights."""
+        if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             raise InvalidOptions(
                 "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"
             )
-        is_own = state.keys() <= earlier.keys() and np.array_equal(earlier["seen"], state["seen"])
         n = self.problem.data.n_rows
-        if is_own and np.shape(earlier["slack"]) == (n // earlier["stride"],):
-            for name, value in state.items():
-                state[name] = np.array(earlier[name]) if isinstance(value, np.ndarray) else earlier[name]
-            state["iterations"], state["rows_read"] = 0, n
-        else:
-            state["trial"] = np.array(earlier["w"])
-            self._enter(state, 1)
-            state["gram_stride"] = 1
-            self._prepare(state, is_warm=True)
+        if np.array_equal(earlier.seen, state.seen) and earlier.slack.shape == (n // max(1, earlier.stride),):
+            earlier.iterations, earlier.rows_read = 0, n
+            return earlier
+        state.trial = earlier.w
+        self._enter(state, 1)
+        state.gram.stride = 1
+        self._prepare(state, is_warm=True)
+        return state
 
 
 def _dot(left: Floats, right: Floats) -> float:

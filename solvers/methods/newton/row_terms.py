@@ -1,4 +1,4 @@
-"""What Newton's method on the features asks of the rows: one read of X a point, and which rows changed.
+"""The terms of rows in Newton's method on the features: one read of X for each point, and which rows changed.
 
 The losses are one family here. With a row's slack s_i = 1 - y_i f(x_i), or its error t_i - f(x_i) if it has a target
 and no class, its share of its cost is
@@ -9,7 +9,7 @@ and no class, its share of its cost is
 with h = 1/2, q = 0 and no top for squared losses; top = 1 for others smoothed over a width of h, where q_i is the share
 that the row had before (0 at first; the multipliers of an augmented Lagrangian). Classes have low = 0 and no tube,
 targets low = -top and the epsilon of the loss for a tube. The smooth objective's term is that maximum times C_i, its
-slope in s_i is alpha_i, and its curvature is C_i / h on the rows "between": where r_i would move with s_i.
+slope in s_i is alpha_i, and its curvature is C_i / h on the rows "between", whose r_i changes with s_i.
 """
 
 from typing import NamedTuple
@@ -18,20 +18,43 @@ import numpy as np
 from numba import njit
 
 from solvers.data.samples import row_of
+from solvers.linalg.row import FlatRows
 from solvers.linalg.types import Array
 
-__all__ = ["Sums", "evaluate_rows", "mark_changes", "shares_of", "sum_with_places"]
+__all__ = ["SampledRows", "Smoothing", "Sums", "evaluate_rows", "mark_changes", "shares_of", "sum_with_places"]
+
+
+class SampledRows(NamedTuple):
+    """The rows of a sample, or all rows."""
+
+    flat: FlatRows
+    labels: Array
+    """Classes as 1 and -1, or targets."""
+    costs: Array
+    constant: float
+    """The value of the bias feature."""
+
+
+class Smoothing(NamedTuple):
+    """What defines the smooth terms: the symbols above."""
+
+    h: float
+    low: float
+    top: float
+    tube: float
+    before: Array
+    """q; empty: all 0."""
 
 
 class Sums(NamedTuple):
-    """What a read adds up, beside the vectors."""
+    """The sums of a read, apart from the vectors."""
 
     loss: float
     """The true losses."""
     smooth: float
     """The terms of the smooth objective."""
     mismatch: float
-    """What the rows add to the duality gap: 0 for squared losses."""
+    """The rows' part of the duality gap: 0 for squared losses."""
     alpha: float
     """The sizes of the alphas."""
     earned: float
@@ -43,36 +66,29 @@ class Sums(NamedTuple):
 # --- kernels. m: row of the sample; i: row of X; s: slack; q, r: share before and now; a: alpha; y: label -------------
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_AT_ONCE = 256  # rows that are gone through together: of 200 numbers each they fit into the second-level cache
+_AT_ONCE = 256  # rows of a block: with 200 entries a row they fit into the second-level cache
 
 
 @njit(cache=True, nogil=True)
 def evaluate_rows(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    labels: Array,
-    costs: Array,
-    constant: float,
+    rows: SampledRows,
+    smoothing: Smoothing,
     w: Array,
-    h: float,
-    low: float,
-    top: float,
-    tube: float,
-    before: Array,
     first: int,
     past: int,
     slack: Array,
     sums: Array,
     with_squares: bool,
     with_scores: bool,
-) -> tuple[float, float, float, float, float, float]:
-    """Rows `first` to `past`: slacks, unless they are known; alpha_i y_i h_i (of targets alpha_i h_i) added up in
-    sums[0], C_i h_i^2 in sums[1] if asked for, with no top of the rows between, otherwise of all; returns the fields
-    of Sums. Labels are classes as 1 and -1 if low is 0, and targets below.
+) -> Sums:
+    """Read rows `first` to `past` at w: set their slacks, unless known, and add up their terms.
 
-    Some rows at a time, whose entries then stay in the cache, in short loops: they keep the processor busy.
+    sums[0] += alpha_i y_i h_i (targets: alpha_i h_i). sums[1] += C_i h_i^2 if `with_squares`: of the rows between if
+    there is no top, otherwise of all. A block of rows at a time, which stays in the cache, in several short loops:
+    these keep the processor busier than one long loop.
     """
+    flat, labels, costs, constant = rows.flat, rows.labels, rows.costs, rows.constant
+    h, low, top, tube, before = smoothing.h, smoothing.low, smoothing.top, smoothing.tube, smoothing.before
     d = w.size - 1
     has_before, is_all, is_flat = before.size > 0, top == 1.0, low == 0.0 or tube > 0.0
     loss, smooth, mismatch, total, earned, conjugate = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -83,36 +99,34 @@ def evaluate_rows(
         count = min(at_once, past - begin)
         end = begin + count
         if with_scores:
-            _score_rows(values, columns, starts, begin, labels[begin:end], bias, w, slack[begin:end])
+            _score_rows(flat, begin, labels[begin:end], bias, w, slack[begin:end])
             if low == 0.0:
                 _multiply(labels[begin:end], slack[begin:end])
         q = before[begin:end] if has_before else nothing[:count]
         if low == 0.0:
-            sums_here = _add_up_classes(slack[begin:end], costs[begin:end], q, h, top, shares[:count])
+            here = _add_up_classes(slack[begin:end], costs[begin:end], q, h, top, shares[:count])
         else:
-            sums_here = _add_up_targets(slack[begin:end], costs[begin:end], q, h, top, tube, shares[:count])
-        loss, smooth, mismatch = loss + sums_here[0], smooth + sums_here[1], mismatch + sums_here[2]
-        total, earned, conjugate = total + sums_here[3], earned + sums_here[4], conjugate + sums_here[5]
+            here = _add_up_targets(slack[begin:end], costs[begin:end], q, h, top, tube, shares[:count])
+        loss, smooth, mismatch = loss + here.loss, smooth + here.smooth, mismatch + here.mismatch
+        total, earned, conjugate = total + here.alpha, earned + here.earned, conjugate + here.conjugate
         n_used = 0
         for k in range(count):
             i = begin + k
             weights[n_used], used[n_used] = costs[i] * shares[k] * (labels[i] if low == 0.0 else 1.0), i
             n_used += shares[k] != 0.0
-        _add_rows(values, columns, starts, constant, used, weights, n_used, sums[0])
+        _add_rows(flat, constant, used, weights, n_used, sums[0])
         if with_squares:
             n_used = 0
             for k in range(count):
                 weights[n_used], used[n_used] = costs[begin + k], begin + k
                 n_used += is_all or shares[k] != 0.0 or not is_flat
-            _add_squares(values, columns, starts, constant, used, weights, n_used, sums[1])
-    return loss, smooth, mismatch, total, earned, conjugate
+            _add_squares(flat, constant, used, weights, n_used, sums[1])
+    return Sums(loss, smooth, mismatch, total, earned, conjugate)
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _add_up_classes(
-    slack: Array, costs: Array, before: Array, h: float, top: float, shares: Array
-) -> tuple[float, float, float, float, float, float]:
-    """The shares of a few rows, and the fields of Sums."""
+def _add_up_classes(slack: Array, costs: Array, before: Array, h: float, top: float, shares: Array) -> Sums:
+    """Set the shares of a few rows and return their sums."""
     loss, smooth, mismatch, total, earned = 0.0, 0.0, 0.0, 0.0, 0.0
     steep = 1.0 / h
     for k in range(slack.size):
@@ -124,19 +138,19 @@ def _add_up_classes(
         earned += C * r * s
     if np.isinf(top):
         conjugate = _add_up_squares(costs, shares)
-        return conjugate, smooth, 0.0, total, earned, conjugate
+        return Sums(conjugate, smooth, 0.0, total, earned, conjugate)
     for k in range(slack.size):
         over, under = max(slack[k], 0.0), max(-slack[k], 0.0)
         loss += costs[k] * over
         mismatch += costs[k] * ((1.0 - shares[k]) * over + shares[k] * under)
-    return loss, smooth, mismatch, total, earned, 0.0
+    return Sums(loss, smooth, mismatch, total, earned, 0.0)
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _add_up_targets(
     slack: Array, costs: Array, before: Array, h: float, top: float, tube: float, shares: Array
-) -> tuple[float, float, float, float, float, float]:
-    """The same with both signs and a tube."""
+) -> Sums:
+    """Do the same with both signs and a tube."""
     loss, smooth, mismatch, total, earned = 0.0, 0.0, 0.0, 0.0, 0.0
     steep = 1.0 / h
     for k in range(slack.size):
@@ -149,16 +163,16 @@ def _add_up_targets(
         earned += C * gain
     if np.isinf(top):
         conjugate = _add_up_squares(costs, shares)
-        return conjugate, smooth, 0.0, total, earned, conjugate
+        return Sums(conjugate, smooth, 0.0, total, earned, conjugate)
     for k in range(slack.size):
         s, size = slack[k], abs(shares[k])
         beyond = max(abs(s) - tube, 0.0)
         towards = s if shares[k] >= 0.0 else -s
         over, under = max(towards - tube, 0.0), max(tube - towards, 0.0)
         loss += costs[k] * beyond
-        # What pulls a row to its target's other side pays for all of its loss.
+        # A share of the wrong sign adds the whole loss of its row.
         mismatch += costs[k] * ((beyond - over) + (1.0 - size) * over + size * under)
-    return loss, smooth, mismatch, total, earned, 0.0
+    return Sums(loss, smooth, mismatch, total, earned, 0.0)
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
@@ -176,10 +190,9 @@ def _share(x: float, low: float, top: float, tube: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _score_rows(
-    values: Array, columns: Array, starts: Array, begin: int, labels: Array, bias: float, w: Array, out: Array
-) -> None:
-    """y - f(x) of consecutive rows: of classes, that times y is the slack."""
+def _score_rows(flat: FlatRows, begin: int, labels: Array, bias: float, w: Array, out: Array) -> None:
+    """out = y - f(x) of consecutive rows; for classes, y times that is the slack."""
+    values, columns, starts = flat.values, flat.columns, flat.starts
     d = w.size - 1
     if starts.size == 0:
         block = values[begin * d : (begin + out.size) * d].reshape((out.size, d))
@@ -198,7 +211,7 @@ def _multiply(factors: Array, out: Array) -> None:
 def _score_sparse(
     values: Array, columns: Array, starts: Array, labels: Array, bias: float, w: Array, out: Array
 ) -> None:
-    """Places are unsigned: of short rows, asking whether they count from the end takes a fifth of the time."""
+    """Places are unsigned: for short rows, the check for a place that counts from the end takes a fifth of the time."""
     for k in range(out.size):
         score = 0.0
         for e in range(np.uint64(starts[k]), np.uint64(starts[k + 1])):
@@ -208,7 +221,7 @@ def _score_sparse(
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _score_dense(block: Array, labels: Array, bias: float, w: Array, out: Array) -> None:
-    """As a table: a slice for each row would take longer than a short row itself. Four rows at once read `w` less."""
+    """As a table: a slice for each row would take longer than a short row. Four rows at once read `w` less often."""
     n, d = block.shape
     whole = n // 4 * 4
     for k in range(0, whole, 4):
@@ -226,10 +239,9 @@ def _score_dense(block: Array, labels: Array, bias: float, w: Array, out: Array)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_rows(
-    values: Array, columns: Array, starts: Array, constant: float, used: Array, weights: Array, count: int, out: Array
-) -> None:
-    """out += sum of weights[k] h of the rows used[k], k < count; four dense rows at once: `out` is then read less."""
+def _add_rows(flat: FlatRows, constant: float, used: Array, weights: Array, count: int, out: Array) -> None:
+    """out += sum of weights[k] h of the rows used[k], k < count; four dense rows at once read `out` less often."""
+    values, columns, starts = flat.values, flat.columns, flat.starts
     d = out.size - 1
     for k in range(count):
         out[d] += weights[k] * constant
@@ -252,10 +264,9 @@ def _add_rows(
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_squares(
-    values: Array, columns: Array, starts: Array, constant: float, used: Array, weights: Array, count: int, out: Array
-) -> None:
-    """The same with the squares of the entries."""
+def _add_squares(flat: FlatRows, constant: float, used: Array, weights: Array, count: int, out: Array) -> None:
+    """Do the same with the squares of the entries."""
+    values, columns, starts = flat.values, flat.columns, flat.starts
     d = out.size - 1
     for k in range(count):
         a = weights[k]
@@ -275,11 +286,7 @@ def _add_squares(
 def mark_changes(
     slack: Array,
     costs: Array,
-    h: float,
-    low: float,
-    top: float,
-    tube: float,
-    before: Array,
+    smoothing: Smoothing,
     stride: int,
     seed: int,
     summed: Array,
@@ -287,12 +294,12 @@ def mark_changes(
     changes: Array,
     anew: bool,
 ) -> tuple[int, bool]:
-    """The rows of a sample whose weights in the Gram matrix change, and by how much, in front of `rows` and `changes`.
+    """Find the rows of a sample whose weights in the Gram matrix change, and by how much, in `rows` and `changes`.
 
-    `summed` says which rows of the sample are in the matrix, and is brought up to date. If there are more that change
-    than that are between, and always with `anew`, it is a sum from nothing. Returns how many there are, and whether it
-    is such a sum.
+    `summed` marks the rows of the sample that are in the matrix, and is updated. If more rows change than are between,
+    and always with `anew`, the matrix is to be summed from zero. Returns the number of rows, and whether that is so.
     """
+    h, low, top, tube, before = smoothing.h, smoothing.low, smoothing.top, smoothing.tube, smoothing.before
     has_before, steep = before.size > 0, 1.0 / h
     has_targets, least, most = low < 0.0, tube * steep, top + tube * steep
     if has_targets and tube == 0.0:
@@ -302,7 +309,7 @@ def mark_changes(
         i = row_of(m, stride, seed)
         x = (before[i] if has_before else 0.0) + slack[i] * steep
         x = abs(x) if has_targets else x
-        is_between = (costs[i] > 0.0) & (x > least) & (x < most)  # without branches, which would be guessed wrong
+        is_between = (costs[i] > 0.0) & (x > least) & (x < most)  # without branches, which would be mispredicted
         rows[count], changes[count] = i, costs[i] if is_between else -costs[i]
         n_between += is_between
         count += is_between != summed[i]
@@ -318,8 +325,9 @@ def mark_changes(
 
 
 @njit(cache=True, nogil=True)
-def shares_of(slack: Array, h: float, low: float, top: float, tube: float, before: Array, out: Array) -> None:
+def shares_of(slack: Array, smoothing: Smoothing, out: Array) -> None:
     """out[i] = r_i"""
+    h, low, top, tube, before = smoothing.h, smoothing.low, smoothing.top, smoothing.tube, smoothing.before
     has_before = before.size > 0
     for i in range(slack.size):
         q = before[i] if has_before else 0.0
@@ -328,7 +336,7 @@ def shares_of(slack: Array, h: float, low: float, top: float, tube: float, befor
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def sum_with_places(numbers: Array) -> float:
-    """Tells one problem's costs or labels from another's; the place counts."""
+    """A sum that changes if costs or labels change, or their order."""
     total = 0.0
     for i in range(numbers.size):
         total += numbers[i] * (i + 1.0)
