@@ -23,6 +23,7 @@ from solvers.certificates.evaluation import (
 )
 from solvers.data.rows import read_only
 from solvers.linalg.compensated import two_sum
+from solvers.linalg.rounding import LEAST_COST
 from solvers.linalg.types import Array, Floats
 from solvers.problem.losses.loss import SlackRows
 from solvers.problem.problems import BinaryProblem
@@ -93,7 +94,8 @@ def _signed_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
         raise ValueError(f"a dual point of shape {alpha.shape} for {problem.costs.size} rows")
     signed = np.empty(alpha.size)
     given = read_only(np.ascontiguousarray(alpha, dtype=np.float64))
-    _move_into_domain(given, problem.signs, problem.loss.dual_top(problem.costs), signed)
+    loss = problem.loss
+    _move_into_domain(given, problem.signs, problem.costs, loss.is_capped, loss.divides_by_cost, signed)
     return balanced(signed) if problem.spec.bias == "free" else signed
 
 
@@ -101,10 +103,14 @@ def _signed_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
 
 
 @njit(cache=True, nogil=True)
-def _move_into_domain(alpha: Array, signs: Array, tops: Array, out: Array) -> None:
-    """out[i] = y_i alpha_i with alpha_i in [0, tops_i]."""
+def _move_into_domain(
+    alpha: Array, signs: Array, costs: Array, is_capped: bool, divides_by_cost: bool, out: Array
+) -> None:
+    """out[i] = y_i alpha_i with alpha_i in [0, top of the row], as `Loss.dual_top` has it, without an array of tops."""
+    least = LEAST_COST if divides_by_cost else 0.0
     for i in range(alpha.size):
-        out[i] = signs[i] * min(max(alpha[i], 0.0), tops[i])
+        top = costs[i] if is_capped else np.inf
+        out[i] = signs[i] * min(max(alpha[i], 0.0), top if costs[i] >= least else 0.0)
 
 
 @njit(cache=True, nogil=True)

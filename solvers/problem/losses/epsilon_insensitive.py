@@ -29,7 +29,7 @@ class EpsilonInsensitive(TubeLoss):
 class SquaredEpsilonInsensitive(TubeLoss):
     name, rank = "squared_epsilon_insensitive", 1
     description = "max(0, |y - f(x)| - epsilon)^2: smooth, and large errors cost more"
-    is_squared, is_capped = True, False
+    is_squared, is_capped, divides_by_cost = True, False, True
 
     def dual_bounds(self, excess: Floats, costs: Floats, rounding: float) -> tuple[Floats, Floats]:
         sizes = 2.0 * costs * np.maximum(excess, 0.0)

@@ -28,6 +28,7 @@ class PowerLoss(MarginLoss):
         self.p = p
         self.is_squared = p == 2.0
         self.is_capped = self.is_piecewise_linear = p == 1.0
+        self.divides_by_cost = p > 1.0
         self.has_quadratic_dual = p in (1.0, 2.0)
 
     def value(self, slacks: Floats, costs: Floats) -> Floats:

@@ -14,7 +14,7 @@ cannot be proved.
 import numpy as np
 from numba import njit
 
-from solvers.linalg.rounding import BLOCK, LEAST, LEAST_COST, UNIT, add_total
+from solvers.linalg.rounding import BLOCK, LEAST, UNIT, add_total
 from solvers.linalg.types import Array, Floats
 from solvers.problem.losses.loss import MarginLoss, RowTotals, SlackError, SlackRows, totals_of
 
@@ -29,6 +29,7 @@ class Logistic(MarginLoss):
     name, rank = "logistic", 3
     description = "log(1 + exp(-y f(x))): scores are log-odds, so the model gives probabilities"
     margin = 0.0
+    divides_by_cost = True
     relative_error = DOUBT
 
     def value(self, slacks: Floats, costs: Floats) -> Floats:
@@ -47,9 +48,6 @@ class Logistic(MarginLoss):
     def curvature(self, slacks: Floats, costs: Floats) -> Floats | None:
         small = np.exp(-np.abs(slacks))
         return costs * (small / ((1.0 + small) * (1.0 + small)))
-
-    def dual_top(self, costs: Floats) -> Floats:
-        return np.where(costs >= LEAST_COST, costs, 0.0)
 
     def row_totals(self, rows: SlackRows, error: SlackError) -> RowTotals:
         return totals_of(_sum_rows(rows, error))

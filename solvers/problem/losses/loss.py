@@ -98,10 +98,14 @@ class Loss(ABC):
     """Whether the loss is a square. Methods then need other numbers of rows, passes and bytes."""
     is_capped: bool = True
     """Whether alpha_i <= C_i in the dual. If not, alpha_i has no upper limit."""
+    divides_by_cost: bool = False
+    """Whether the conjugate divides by C_i. A row whose cost is too small for that gets alpha_i = 0."""
 
     def dual_top(self, costs: Floats) -> Floats:
-        """The largest alpha_i of each row. A row whose cost cannot be divided by gets none."""
-        return costs if self.is_capped else np.where(costs >= LEAST_COST, np.inf, 0.0)
+        """The largest alpha_i of each row."""
+        if not self.divides_by_cost:
+            return costs
+        return np.where(costs >= LEAST_COST, costs if self.is_capped else np.inf, 0.0)
 
 
 class MarginLoss(Loss):
