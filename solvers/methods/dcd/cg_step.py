@@ -1,10 +1,10 @@
-"""The rows between their bounds, moved together: conjugate gradients where coordinate descent creeps.
+"""A conjugate-gradient step in all alphas between their bounds, where coordinate descent is slow.
 
-Descent settles quickly which alphas are at a bound. Among those that are not, it passes errors to and fro where rows
-nearly agree, and takes as many epochs as the condition of their matrix says; conjugate gradients take the root of that.
-With the others held, some steps of those lead to a direction. Bounds are not looked at before: of thousands of rows
-some would end every step at once. The point is moved along the direction as far as the dual rises by it, each alpha up
-to its bound; descent goes on from there. Only the rows between their bounds are read.
+Descent settles quickly which alphas are at a bound. Among the others it moves the same error back and forth where rows
+are nearly alike, and needs a number of epochs proportional to the condition number of their matrix; conjugate gradients
+need its square root. With the alphas at bounds held fixed, a few iterations give a direction. Bounds are ignored on the
+way: with thousands of rows some would end every iteration at once. The point then moves along the direction to the best
+of some lengths, each alpha clipped at its bound, and descent continues from there. Only rows between bounds are read.
 """
 
 import numpy as np
@@ -13,39 +13,35 @@ from numba import njit
 from solvers.linalg.prefetch import ask_ahead
 from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.linalg.types import Array
+from solvers.methods.dcd.dual_problem import DualPoint, DualTerms
 
-__all__ = ["MOST_READS", "climb", "combine"]
-
-
-_STEPS = 12  # of conjugate gradients; from more of them less is left after bounds were met
-_SETTLED = 1e-4  # what is left of the squared residual when they end earlier
-_SHORTER, _TRIALS = 0.4, 8  # along the direction
+__all__ = ["MOST_READS", "combine_rows", "take_cg_step"]
 
 
-MOST_READS = 1 + 2 * _STEPS + _TRIALS
-"""How often the rows may be read in a climb."""
+_ITERATIONS = 12
+"""Conjugate-gradient iterations in a step. Larger: more reads, of whose gain less is left after clipping."""
+_SETTLED = 1e-4
+"""The iterations end once the squared residual is below this share of the first one."""
+_SHORTER, _TRIALS = 0.4, 8
+"""Lengths tried along the direction: 1, 0.4, 0.4^2, ..., at most 8 of them."""
+MOST_READS = 1 + 2 * _ITERATIONS + _TRIALS
+"""Upper bound on the reads of the rows in one step."""
 
 
 @njit(cache=True, nogil=True)
-def climb(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    constants: Array,
-    bias_feature: float,
-    alpha: Array,
-    w: Array,
-    balance: Array,
-) -> int:
-    """Raise the dual by all alphas between their bounds at once; if it does rise, w and balance, with b where S has
-    it, follow. Returns how many rows were read.
+def take_cg_step(terms: DualTerms, point: DualPoint) -> int:
+    """Move all alphas between their bounds along a conjugate-gradient direction if that raises the dual.
+
+    w and balance follow, with b = beta^2 S. Returns the number of rows read.
     """
+    constants, bias_feature = terms.constants, terms.bias_feature
+    alpha, w, balance = point
     d = w.size - 1
     rows = _between(constants, bias_feature * bias_feature, alpha)
     m = rows.size
     p, r, z, s, q, u = np.zeros(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.zeros(d + 1)
     w[d] = bias_feature * balance[1]
-    _products(values, columns, starts, constants, bias_feature, rows, w, r)
+    _products(terms, rows, w, r)
     product = 0.0
     for k in range(m):
         i = rows[k]
@@ -54,12 +50,12 @@ def climb(
         s[k] = z[k]
         product += r[k] * z[k]
     enough, read = _SETTLED * product, m
-    for _ in range(_STEPS):
+    for _ in range(_ITERATIONS):
         if not product > enough:
             break
         u[:] = 0.0
-        combine(values, columns, starts, constants, bias_feature, rows, s, u)
-        _products(values, columns, starts, constants, bias_feature, rows, u, q)
+        combine_rows(terms, rows, s, u)
+        _products(terms, rows, u, q)
         read += 2 * m
         curvature, square = 0.0, 0.0
         for k in range(m):
@@ -77,25 +73,17 @@ def climb(
             product += r[k] * z[k]
         for k in range(m):
             s[k] = z[k] + product / before * s[k]
-    return read + _move(values, columns, starts, constants, bias_feature, rows, p, q, s, alpha, w, balance)
+    return read + _move(terms, point, rows, p, q, s)
 
 
 @njit(cache=True, nogil=True)
-def _move(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    constants: Array,
-    bias_feature: float,
-    rows: Array,
-    p: Array,
-    change: Array,
-    best: Array,
-    alpha: Array,
-    w: Array,
-    balance: Array,
-) -> int:
-    """Go along p, each alpha as far as its bound, to the best of some lengths; rows read."""
+def _move(terms: DualTerms, point: DualPoint, rows: Array, p: Array, change: Array, best: Array) -> int:
+    """Move along p, each alpha as far as its bound, by the best of some lengths; return the rows read.
+
+    `change` and `best` are scratch.
+    """
+    constants, bias_feature = terms.constants, terms.bias_feature
+    alpha, w, balance = point
     m, d = rows.size, w.size - 1
     u, u_best = np.empty(d + 1), np.zeros(d + 1)
     read, highest, length = 0, 0.0, 1.0
@@ -107,7 +95,7 @@ def _move(
             change[k] = min(max(alpha[i] + length * p[k], 0.0), _top(constants, i)) - alpha[i]
             gain += change[k] * (1.0 - D * (alpha[i] + 0.5 * change[k]))
         u[:] = 0.0
-        combine(values, columns, starts, constants, bias_feature, rows, change, u)
+        combine_rows(terms, rows, change, u)
         read += m
         for j in range(d + 1):
             gain -= u[j] * (w[j] + 0.5 * u[j])
@@ -131,12 +119,13 @@ def _move(
 
 @njit(cache=True, nogil=True)
 def _top(constants: Array, i: int) -> float:
+    """The upper bound of alpha_i."""
     return np.inf if constants[i, 2] > 0.0 else constants[i, 1]
 
 
 @njit(cache=True, nogil=True)
 def _between(constants: Array, square: float, alpha: Array) -> Array:
-    """The rows whose alpha is between its bounds; not those without any feature, which have no curvature."""
+    """The rows whose alpha is between its bounds, without empty rows, which have no curvature."""
     rows, count = np.empty(alpha.size, np.int64), 0
     for i in range(alpha.size):
         rows[count] = i
@@ -145,19 +134,11 @@ def _between(constants: Array, square: float, alpha: Array) -> Array:
 
 
 @njit(cache=True, nogil=True)
-def _products(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    constants: Array,
-    bias_feature: float,
-    rows: Array,
-    v: Array,
-    out: Array,
-) -> None:
-    """out[k] = y_i h_i . v of the rows"""
-    d = v.size - 1
-    bias = bias_feature * v[d]
+def _products(terms: DualTerms, rows: Array, v: Array, out: Array) -> None:
+    """out[k] = y_i h_i . v for the rows i = rows[k], where h_i is x_i with the bias feature"""
+    values, columns, starts = terms.rows
+    constants, d = terms.constants, v.size - 1
+    bias = terms.bias_feature * v[d]
     for k in range(rows.size):
         i, y = rows[k], constants[rows[k], 0]
         if starts.size == 0:
@@ -168,17 +149,10 @@ def _products(
 
 
 @njit(cache=True, nogil=True)
-def combine(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    constants: Array,
-    bias_feature: float,
-    rows: Array,
-    x: Array,
-    out: Array,
-) -> None:
-    """out += sum of x_k y_i h_i over the rows"""
+def combine_rows(terms: DualTerms, rows: Array, x: Array, out: Array) -> None:
+    """out += sum of x_k y_i h_i over the rows i = rows[k]"""
+    values, columns, starts = terms.rows
+    constants = terms.constants
     d, total = out.size - 1, 0.0
     for k in range(rows.size):
         i, share = rows[k], x[k] * constants[rows[k], 0]
@@ -188,4 +162,4 @@ def combine(
         else:
             ask_ahead(values, columns, starts, rows, k)
             add_sparse(values, columns, np.uint64(starts[i]), np.uint64(starts[i + 1]), share, out)
-    out[d] += bias_feature * total
+    out[d] += terms.bias_feature * total

@@ -1,77 +1,112 @@
-"""Shrinking for dual coordinate descent: which rows an epoch visits, and when a row that was left out is due again.
+"""Shrinking for dual coordinate descent: which rows an epoch visits, and when a shrunk row is visited again.
 
-A row whose gradient pushes alpha_i against its bound is skipped ("naps") for |gradient| / (root mean square gradient of
-the free rows) epochs. `wake[i]` is the epoch in which row i is visited again; `pool[:size]` is the active set.
+A row whose gradient pushes alpha_i against its bound is shrunk: the next |gradient| / (root mean square gradient of the
+free rows) epochs skip it. The paper skips such rows until all others are solved. Here the rows far from leaving their
+bound are hardly ever read, and there is no final phase over all rows. `due[i]` is the epoch that visits row i next;
+`pool[:size]` is the active set.
 """
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from solvers.linalg.rng import shuffle
 from solvers.linalg.types import Array
+from solvers.state import State
 
-__all__ = ["NEVER", "due_epoch", "gather_pool", "keep_awake", "nap_rate", "wake_all"]
+__all__ = ["NEVER", "Schedule", "Shrinking", "due_epoch", "gather_active", "keep_active", "make_all_due", "skip_rate"]
 
-_NAP_SHARE = 1.0
+_SKIP_SHARE = 1.0
 """Epochs to skip a shrunk row, per multiple of the root mean square gradient. Larger: fewer visits."""
-_LONGEST_NAP = 1 << 20
+_LONGEST_SKIP = 1 << 20
 NEVER = 2**31 - 1
 """The due epoch of rows without a cost: they are never visited."""
 _SCAN_SHARE = 4
-"""Shrunk rows are scanned for due ones after n / 4 visits. Larger: more scans, each a read of `wake`."""
+"""Shrunk rows are scanned for due ones after n / 4 visits. Larger: more scans, each a read of `due`."""
+
+
+@dataclass(slots=True)
+class Shrinking(State):
+    pool: NDArray[np.int64]  # the rows with a cost; the active ones come first
+    due: NDArray[np.int32]  # epoch that visits each row next
+    size: int  # rows in the active set
+    epoch: int  # epochs so far, those before an interruption included
+    until_scan: int  # visits until shrunk rows are scanned for due ones
+    typical_gradient: float  # root mean square gradient of the rows that the last epoch found free
+
+    def make_all_due(self) -> None:
+        """Visit every row in the next epoch."""
+        make_all_due(self.due, self.epoch)
+        self.until_scan = 0
+
+
+class Schedule(NamedTuple):
+    """What decides which rows an epoch visits, and their order."""
+
+    pool: Array
+    due: Array
+    random_state: Array
+    together: int
+    """Neighbouring rows that stay together when rows are shuffled."""
+    may_shrink: bool
 
 
 @njit(cache=True, nogil=True)
-def nap_rate(usual: float, may_nap: bool) -> float:
+def skip_rate(typical_gradient: float, may_shrink: bool) -> float:
     """Epochs to skip per unit of gradient; 0 switches shrinking off."""
-    return _NAP_SHARE / usual if may_nap and usual > 0.0 else 0.0
+    return _SKIP_SHARE / typical_gradient if may_shrink and typical_gradient > 0.0 else 0.0
 
 
 @njit(cache=True, nogil=True)
-def due_epoch(nap: float, now: int) -> int:
-    """The epoch in which a row is visited again that is skipped for `nap` epochs."""
-    return now + 1 + int(min(nap, _LONGEST_NAP))
+def due_epoch(skipped: float, epoch: int) -> int:
+    """The epoch that visits a row again which is skipped for so many epochs after this one."""
+    return epoch + 1 + int(min(skipped, _LONGEST_SKIP))
 
 
 @njit(cache=True, nogil=True)
-def wake_all(wake: Array, now: int) -> None:
-    for i in range(wake.size):
-        if wake[i] < NEVER:
-            wake[i] = min(wake[i], now)
+def make_all_due(due: Array, epoch: int) -> None:
+    for i in range(due.size):
+        if due[i] < NEVER:
+            due[i] = min(due[i], epoch)
 
 
 @njit(cache=True, nogil=True)
-def gather_pool(
-    wake: Array, now: int, pool: Array, size: int, until_scan: int, together: int, random_state: Array
-) -> tuple[int, int]:
+def gather_active(schedule: Schedule, epoch: int, size: int, until_scan: int) -> tuple[int, int]:
     """Shuffle the active rows to the front of the pool; return their count and the visits until the next scan."""
+    pool = schedule.pool
     if size == 0 or until_scan <= 0:
-        size = _gather_awake(wake, now, pool)
+        size = _gather_due(schedule.due, epoch, pool)
         until_scan = pool.size // _SCAN_SHARE
-    shuffle(pool, size, together, random_state)
+    shuffle(pool, size, schedule.together, schedule.random_state)
     return size, until_scan
 
 
 @njit(cache=True, nogil=True)
-def _gather_awake(wake: Array, now: int, pool: Array) -> int:
+def _gather_due(due: Array, epoch: int, pool: Array) -> int:
     """Put the due rows into the pool, in their order; if none is due, make all of them due."""
     size = 0
     for _ in range(2):
-        for i in range(wake.size):
-            if wake[i] <= now:
+        for i in range(due.size):
+            if due[i] <= epoch:
                 pool[size] = i
                 size += 1
         if size > 0:
             break
-        wake_all(wake, now)
+        make_all_due(due, epoch)
     return size
 
 
 @njit(cache=True, nogil=True)
-def keep_awake(wake: Array, now: int, pool: Array, size: int) -> int:
+def keep_active(schedule: Schedule, epoch: int, size: int) -> int:
+    """Move the rows that stay active to the front of the pool; return their count."""
+    pool, due = schedule.pool, schedule.due
     kept = 0
     for s in range(size):
         i = pool[s]
-        if wake[i] <= now:
+        if due[i] <= epoch:
             pool[kept] = i
             kept += 1
     return kept

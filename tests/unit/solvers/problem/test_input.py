@@ -153,8 +153,8 @@ def test_bad_data_is_refused_by_name_and_place(arguments, argument, message):
         ({"warm_start": ([1.0, 2.0], INF)}, "NaN or infinite"),
         ({"warm_start": "mdl_1"}, "a result, a state, weights"),
         ({"warm_start": {"solver": "other"}}, "not a state of solver dcd"),
-        ({"warm_start": {"solver": "dcd", "alpha": np.zeros(3), "w": np.zeros(3)}}, "not a state of dcd"),
-        ({"warm_start": {"solver": "dcd"}}, "not a state of dcd"),
+        ({"warm_start": {"solver": "dcd", "alpha": np.zeros(4), "w": np.zeros(3)}}, "it has no 'bias.balance'"),
+        ({"warm_start": {"solver": "dcd"}}, "not a state of solver dcd of this version: it has no 'alpha'"),
     ],
 )
 def test_an_unusable_start_is_refused(arguments, message):

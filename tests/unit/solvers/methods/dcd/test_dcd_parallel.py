@@ -32,7 +32,7 @@ def always_by_all(monkeypatch):
     descent = dcd_parallel.ParallelDualDescent
     original = descent._run_epoch
     monkeypatch.setattr(dcd_parallel, "ENTRIES", 10_000)
-    monkeypatch.setattr(descent, "_is_turn_of_all", lambda self, state: state["now"] > 0)
+    monkeypatch.setattr(descent, "_is_turn_of_all", lambda self, state: state.shrinking.epoch > 0)
     monkeypatch.setattr(descent, "_run_epoch", lambda self, state: epochs.append(1) or original(self, state))
     return epochs
 
@@ -66,7 +66,7 @@ def test_the_faster_way_is_taken_and_the_other_tried_now_and_then(faster, monkey
         def run(self, state, target):
             ways.append(by_all)
             seen = original(self, state, target)
-            clock[0] += seen[0] * (1.0 if by_all == faster else 3.0)
+            clock[0] += seen.visited * (1.0 if by_all == faster else 3.0)
             return seen
 
         monkeypatch.setattr(descent, name, run)

@@ -1,4 +1,4 @@
-"""Where dual descent begins if C is tiny: at alpha = C, whatever the classes, weights and bias are."""
+"""The points that dcd starts from: alpha = C if C is tiny, whatever the classes, weights and bias are, and states."""
 
 from typing import Any
 
@@ -49,3 +49,22 @@ def test_a_class_without_weight_is_no_class_to_begin_with() -> None:
     found = solvers.train(X, y, solver="dcd", loss="hinge", C=1e-4, sample_weight=(y == 1).astype(float), tol=1e-6)
     assert found.converged
     assert found.certificate.relative_gap <= 1e-6
+
+
+def test_a_state_of_other_rows_or_with_a_broken_dual_point_is_refused() -> None:
+    X, y = _rows(0.5)
+    state = solvers.train(X, y, solver="dcd", tol=1e-2).state
+    with pytest.raises(solvers.InvalidOptions, match="is not a state of dcd on 2900 rows x 40 features"):
+        solvers.train(X[:2900], y[:2900], solver="dcd", warm_start=state)
+    broken = {**state, "alpha": np.full(N, np.nan)}
+    with pytest.raises(solvers.InvalidOptions, match="NaN or infinite"):
+        solvers.train(X, y, solver="dcd", warm_start=broken)
+
+
+def test_a_state_of_other_costs_gives_its_alpha() -> None:
+    X, y = _rows(0.5)
+    first = solvers.train(X, y, solver="dcd", C=1.0, tol=1e-6)
+    cold, warm = (solvers.train(X, y, solver="dcd", C=1.1, tol=1e-6, warm_start=at) for at in (None, first.state))
+    assert warm.converged
+    assert warm.certificate.primal == pytest.approx(cold.certificate.primal, rel=2e-6)
+    assert warm.passes < cold.passes

@@ -1,4 +1,4 @@
-"""Conjugate gradients for the rows between their bounds: never worse, never outside, an end where descent creeps."""
+"""The conjugate-gradient step of dcd: never worse, never outside the bounds, fast where descent is slow."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import solvers
 from solvers.data.rows import as_rows, read_only
-from solvers.methods.dcd.cg_step import MOST_READS, climb
+from solvers.methods.dcd.cg_step import MOST_READS, take_cg_step
+from solvers.methods.dcd.dual_problem import DualPoint, DualTerms
 from solvers.problem.build import build_problem
 from solvers.problem.labels import read_labels
 from solvers.problem.spec import resolve_spec
@@ -25,7 +26,7 @@ def problem_of(case):
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("bias", ["none", "regularized"])
-def test_it_climbs_inside_the_box(loss, bias):
+def test_it_raises_the_dual_inside_the_bounds(loss, bias):
     @examples(40)
     @given(case=cases(loss=loss, bias=bias, c_scale="sum"), seed=st.integers(0, 2**32 - 1))
     def check(case, seed):
@@ -40,7 +41,7 @@ def test_it_climbs_inside_the_box(loss, bias):
         w, better, beta = problem.weights_of(alpha), alpha.copy(), problem.bias_feature
         first_b = random.standard_normal()
         balance = np.array([first_b, float((alpha * problem.signs).sum())])
-        used = climb(*problem.data.flat(), constants, beta, better, w, balance)
+        used = take_cg_step(DualTerms(problem.data.flat(), constants, beta), DualPoint(better, w, balance))
         assert used <= MOST_READS * np.count_nonzero((alpha > 0.0) & (alpha < upper))
         assert (better >= 0.0).all()
         assert (better <= upper).all()
@@ -56,8 +57,8 @@ def test_it_climbs_inside_the_box(loss, bias):
     check()
 
 
-def test_rows_that_repeat_do_not_make_descent_creep():
-    """Nearly equal rows with a large bias feature: without climbs this takes over ten thousand passes."""
+def test_rows_that_repeat_do_not_make_descent_slow():
+    """Nearly equal rows with a large bias feature: without such steps this takes over ten thousand passes."""
     random = np.random.default_rng(7)
     table = 0.1 * random.standard_normal((40, 8))
     table[20:] = table[:20] + 1e-3 * random.standard_normal((20, 8))
@@ -67,7 +68,7 @@ def test_rows_that_repeat_do_not_make_descent_creep():
 
 
 @pytest.mark.parametrize("limit", [9, 34, 50, 100])
-def test_climbs_keep_to_the_passes_that_are_allowed(limit):
+def test_its_reads_count_towards_the_limit_of_passes(limit):
     random = np.random.default_rng(1)
     table = random.standard_normal((500, 10))
     labels = table[:, 0] + random.standard_normal(500) > 0.0

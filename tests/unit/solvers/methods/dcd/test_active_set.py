@@ -1,4 +1,4 @@
-"""The rows that are awake, solved for together: the best point of a small quadratic problem between bounds."""
+"""The direct solve of a small active set: the optimum of a small quadratic program with bounds."""
 
 from typing import Any
 
@@ -9,7 +9,8 @@ import scipy.sparse as sp
 import solvers
 from solvers.data.rows import as_rows, read_only
 from solvers.methods.dcd import dcd
-from solvers.methods.dcd.direct_solve import solve_awake
+from solvers.methods.dcd.active_set import solve_active_set
+from solvers.methods.dcd.dual_problem import DualPoint, DualTerms
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -20,7 +21,7 @@ from solvers.methods.dcd.direct_solve import solve_awake
 def test_hardly_anything_is_left_of_these_rows_gap(
     sparse: bool, squared: bool, bias_feature: float, features: int, seed: int
 ) -> None:
-    """Also where rows outnumber features, some of them twice and one of them empty."""
+    """Also with more rows than features, duplicate rows and an empty row."""
     random = np.random.default_rng(seed)
     n, C = 60, 0.3
     X = random.standard_normal((n, features)) * (random.random((n, features)) < 0.7)
@@ -37,7 +38,7 @@ def test_hardly_anything_is_left_of_these_rows_gap(
         return np.append(X.T @ (alpha * signs), bias_feature * float((alpha * signs).sum()))
 
     def gap(a: Any, w: Any) -> float:
-        """The rows' terms of the duality gap: nothing is left of them at the best point."""
+        """The rows' terms of the duality gap: 0 at the optimum."""
         slack = 1.0 - signs * (X @ w[:-1] + bias_feature * w[-1])
         over, under = np.maximum(slack, 0.0), np.maximum(-slack, 0.0)
         terms = C * (over - a / (2.0 * C)) ** 2 if squared else (C - a) * over
@@ -46,7 +47,8 @@ def test_hardly_anything_is_left_of_these_rows_gap(
     w, balance = weights(), np.array([random.standard_normal(), float((alpha * signs).sum())])
     first = w.copy()
     data = as_rows(sp.csr_array(X) if sparse else X)
-    solve_awake(*data.flat(), read_only(constants), bias_feature, rows, alpha, w, balance)
+    terms = DualTerms(data.flat(), read_only(constants), bias_feature)
+    solve_active_set(terms, DualPoint(alpha, w, balance), rows)
 
     np.testing.assert_array_equal(alpha[held], before[held])
     np.testing.assert_allclose(w, weights(), rtol=1e-9, atol=1e-9)
@@ -56,13 +58,13 @@ def test_hardly_anything_is_left_of_these_rows_gap(
     assert gap(alpha, w) <= 1.001e-6 * gap(before, first)
 
 
-def test_it_ends_a_descent_that_creeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_a_slow_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(8)
     X = random.standard_normal((4000, 40)) @ random.standard_normal((40, 40)) / 4.0
     y = np.digitize(X[:, 0] + random.standard_normal(4000), [0.0])
     problem: dict[str, Any] = {"solver": "dcd", "loss": "hinge", "C": 0.01, "tol": 1e-8}
     together = solvers.train(X, y, **problem)
-    monkeypatch.setattr(dcd, "AWAKE_COST", 0)
+    monkeypatch.setattr(dcd, "ACTIVE_SET_COST", 0)
     one_by_one = solvers.train(X, y, **problem)
     assert together.converged
     assert one_by_one.converged

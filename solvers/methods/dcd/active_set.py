@@ -1,16 +1,18 @@
-"""The rows that are still awake, solved for together: the end of coordinate descent where few rows are left.
+"""The direct solve of a small active set: the end of coordinate descent where few rows are left.
 
-Once all but some dozens of rows have settled at a bound, epochs over those few are cheap and can be very many: rows
-that nearly agree pass the same error to and fro. Their part of the dual, all other alphas held, is a small quadratic
-problem between bounds,
+Once all but some dozens of rows have settled at a bound, epochs over those few are cheap but can be very many, because
+rows that are nearly alike move the same error back and forth. Their part of the dual, all other alphas held, is a small
+quadratic program with bounds:
 
-    minimise  g . t + 1/2 t' Q t    with  0 <= alpha + t <= U,    Q_ij = y_i y_j (x_i . x_j + beta^2) + [i = j] D_ii,
+    minimise  g . t + 1/2 t' Q t    with  0 <= alpha + t <= U,    Q_ij = y_i y_j (x_i . x_j + beta^2) + [i = j] D_ii
 
-solved by turns of coordinate descent, which finds out what is at a bound, and a Newton step for all that is not,
-followed along the path that is bent where it meets bounds as far as that leads downhill (Moré and Toraldo, 1991). There
-are often more such rows than features, and Q is singular; a ridge that vanishes keeps the steps from going to the next
-bound, whichever it is, along the flat directions.
+It is solved by rounds of coordinate descent, which finds the variables at a bound, and a Newton step in all others. The
+step follows the path that bends where it meets bounds, as long as that leads downhill (Moré and Toraldo 1991). Often
+there are more such rows than features, and Q is singular; a ridge that vanishes with the rounds keeps the steps from
+running along flat directions to an arbitrary bound.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -19,35 +21,43 @@ from solvers.linalg.cholesky import factor_in_place, solve_in_place
 from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.linalg.tiles import WIDE, panels_of
 from solvers.linalg.types import Array
-from solvers.methods.dcd.sampled_gap import gap_term
+from solvers.methods.dcd.dual_problem import DualPoint, DualTerms, gap_term
 
-__all__ = ["solve_awake"]
+__all__ = ["solve_active_set"]
 
 
-_TURNS = 30  # at most; ten are usual
-_SWEEPS = 10  # of coordinate descent in a turn: together about as long as its Newton step, and half as many turns
-_RIDGE, _FALL, _LEAST_RIDGE = 1e-2, 0.1, 1e-11  # of the mean of the diagonal: in the first turn, what is left of it
-_ENOUGH = 1e-6  # what may be left of these rows' gap: others will have something to say
+_ROUNDS = 30
+"""Maximum rounds; ten are usual."""
+_SWEEPS = 10
+"""Sweeps of coordinate descent in a round: together about the time of its Newton step, and half as many rounds."""
+_RIDGE, _FALL, _LEAST_RIDGE = 1e-2, 0.1, 1e-11
+"""The ridge in the first round, its factor from round to round, and its least value, as shares of the mean diagonal."""
+_ENOUGH = 1e-6
+"""Share of these rows' gap at which the rounds end: other rows add to the gap afterwards."""
+
+
+class BoxProgram(NamedTuple):
+    """The quadratic program of the active set: Q as above, D its diagonal part, the point a with its gradient g, and
+    U."""
+
+    Q: Array
+    D: Array
+    a: Array
+    g: Array
+    U: Array
 
 
 @njit(cache=True, nogil=True)
-def solve_awake(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    constants: Array,
-    bias_feature: float,
-    rows: Array,
-    alpha: Array,
-    w: Array,
-    balance: Array,
-) -> None:
-    """The best alphas of these rows beside all others; w and balance, with b where S has it, follow."""
+def solve_active_set(terms: DualTerms, point: DualPoint, rows: Array) -> None:
+    """Maximise the dual over the alphas of these rows; w and balance follow, with b = beta^2 S."""
+    values, columns, starts = terms.rows
+    constants, bias_feature = terms.constants, terms.bias_feature
+    alpha, w, balance = point
     d, m = w.size - 1, rows.size
-    Q, D, a, g, U = np.empty((m, m)), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
     w[d] = bias_feature * balance[1]
-    _set_up(values, columns, starts, constants, bias_feature, rows, alpha, w, Q, D, a, g, U)
-    _minimise(Q, D, a, g, U)
+    program = _set_up(terms, point, rows)
+    _minimise(program)
+    a = program.a
     for s in range(m):
         i = rows[s]
         change = (a[s] - alpha[i]) * constants[i, 0]
@@ -64,22 +74,12 @@ def solve_awake(
 
 
 @njit(cache=True, nogil=True)
-def _set_up(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    constants: Array,
-    bias_feature: float,
-    rows: Array,
-    alpha: Array,
-    w: Array,
-    Q: Array,
-    D: Array,
-    a: Array,
-    g: Array,
-    U: Array,
-) -> None:
+def _set_up(terms: DualTerms, point: DualPoint, rows: Array) -> BoxProgram:
+    values, columns, starts = terms.rows
+    constants, bias_feature = terms.constants, terms.bias_feature
+    alpha, w = point.alpha, point.w
     d, m = w.size - 1, rows.size
+    Q, D, a, g, U = np.empty((m, m)), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
     dense = starts.size == 0
     row = np.zeros(0 if dense else d)
     for s in range(m):
@@ -105,18 +105,20 @@ def _set_up(
             Q[r, s] = Q[s, r]
         Q[s, s] += D[s]
         g[s] = y * (score + bias_feature * w[d]) - 1.0 + D[s] * a[s]
+    return BoxProgram(Q, D, a, g, U)
 
 
 @njit(cache=True, nogil=True)
-def _minimise(Q: Array, D: Array, a: Array, g: Array, U: Array) -> None:
-    """a becomes the least point between 0 and U, and g its gradient."""
+def _minimise(program: BoxProgram) -> None:
+    """Move a to the minimum between 0 and U, and keep g its gradient."""
+    Q, D, a, g, U = program
     m = a.size
     free, p = np.empty(m, np.int64), np.empty(m)
     scale = 0.0
     for s in range(m):
         scale += Q[s, s] / m
     ridge, enough = _RIDGE * scale, _ENOUGH * _gap(D, a, g, U)
-    for _ in range(_TURNS):
+    for _ in range(_ROUNDS):
         _descend(Q, a, g, U)
         if _gap(D, a, g, U) <= enough:
             break
@@ -142,7 +144,7 @@ def _gap(D: Array, a: Array, g: Array, U: Array) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _descend(Q: Array, a: Array, g: Array, U: Array) -> None:
-    """Some sweeps of coordinate descent."""
+    """Run some sweeps of coordinate descent."""
     for _ in range(_SWEEPS):
         for s in range(a.size):
             change = min(max(a[s] - g[s] / Q[s, s], 0.0), U[s]) - a[s]
@@ -155,7 +157,7 @@ def _descend(Q: Array, a: Array, g: Array, U: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def _aim(Q: Array, g: Array, ridge: float, free: Array, p: Array) -> bool:
-    """p = -(Q + ridge)^-1 g on the free ones; False if rounding prevents it."""
+    """p = -(Q + ridge)^-1 g on the free variables, 0 elsewhere; False if rounding makes the matrix indefinite."""
     count, panels = free.size, panels_of(free.size)
     L, x = np.zeros((panels, panels * WIDE, WIDE)), np.zeros(panels * WIDE)
     for j in range(count):
@@ -177,7 +179,7 @@ def _aim(Q: Array, g: Array, ridge: float, free: Array, p: Array) -> bool:
 
 @njit(cache=True, nogil=True)
 def _follow(Q: Array, a: Array, g: Array, U: Array, free: Array, p: Array) -> None:
-    """Go along p, from where a bound is met without the one that met it, as far as that leads downhill."""
+    """Move along p while that leads downhill; a variable that meets its bound stays there."""
     m, count = a.size, free.size
     ends, q = np.empty(count), np.zeros(m)
     for k in range(count):
