@@ -1,4 +1,4 @@
-"""The command `hyperplane`. Each command imports what it needs, so that the others start fast."""
+"""The command `hyperplane`. Each command imports its modules itself, so that all commands start fast."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Commands(TyperGroup):
-    """All commands: a database that cannot be reached ends each of them with one line."""
+    """The group of all commands. It prints one line, without a traceback, if the database cannot be reached."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -35,23 +35,23 @@ main = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Linear support vector machines as a service. Settings are HYPERPLANE_* variables; see `config`.",
+    help="Linear support vector machines as a service. Settings are HYPERPLANE_* variables; `config` lists them.",
 )
-keys = typer.Typer(no_args_is_help=True, help="API keys: make, list, revoke.")
+keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 main.add_typer(keys, name="keys")
 
-DataDir = Annotated[Path | None, typer.Option(help="folder for blobs and, by default, the database")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder for files and, by default, the SQLite database.")]
 
 
 @main.command()
 def serve(
-    host: Annotated[str | None, typer.Option(help="address to bind")] = None,
-    port: Annotated[int | None, typer.Option(help="port to bind")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to bind.")] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port to bind.")] = None,
     data_dir: DataDir = None,
-    workers: Annotated[int | None, typer.Option(help="training processes; 0: only the API")] = None,
-    processes: Annotated[int | None, typer.Option(help="HTTP processes that share the port")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of training processes. 0: API only.")] = None,
+    processes: Annotated[int | None, typer.Option(help="Number of API processes that share the port.")] = None,
 ) -> None:
-    """Migrate, then run the API and its workers until Ctrl-C."""
+    """Migrate the database, then run the API and its workers until Ctrl-C."""
     from app.runtime.launcher import launch
 
     flags = {"host": host, "port": port, "data_dir": data_dir, "workers": workers, "processes": processes}
@@ -61,9 +61,9 @@ def serve(
 @main.command()
 def worker(
     data_dir: DataDir = None,
-    workers: Annotated[int | None, typer.Option(help="training processes")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of training processes.")] = None,
 ) -> None:
-    """Run only the workers; several machines may share one database and storage."""
+    """Run only workers. Several machines can share one database and data folder."""
     from app.runtime.launcher import run_worker
 
     run_worker(_settings(data_dir=data_dir, workers=workers))
@@ -71,32 +71,32 @@ def worker(
 
 @main.command()
 def migrate(data_dir: DataDir = None) -> None:
-    """Bring the database's schema to this version."""
+    """Migrate the database to the schema of this version."""
     database = _database(data_dir)
-    typer.echo(f"{database.url.render_as_string(hide_password=True)} is at the newest schema")
+    typer.echo(f"{database.url.render_as_string(hide_password=True)} has the newest schema")
 
 
 @main.command("accept-store")
 def accept_store(data_dir: DataDir = None) -> None:
-    """Make the data folder the store of the database, although the database knows another one, and verify it.
+    """Accept another data folder than the one that the database knows, then verify it.
 
-    For a folder that was restored or begun anew. Files that it lacks stay missing: `verify` names them.
+    Use it after the folder was restored or replaced. Missing files stay missing; the verification lists them.
     """
     from app.storage.identity import StoreIdentity
 
     database = _database(data_dir)
     folder = _settings(data_dir=data_dir).data_dir
-    typer.echo(f"{folder} is the store {StoreIdentity(database, folder).accept()} of the database from now on")
+    typer.echo(f"{folder} is now the store of the database (id {StoreIdentity(database, folder).accept()})")
     database.close()
     verify(data_dir)
 
 
 @main.command()
 def demo(
-    url: Annotated[str | None, typer.Option(envvar="HYPERPLANE_URL", help="a running server")] = None,
-    api_key: Annotated[str | None, typer.Option(envvar="HYPERPLANE_API_KEY", help="its key")] = None,
+    url: Annotated[str | None, typer.Option(envvar="HYPERPLANE_URL", help="URL of a running server.")] = None,
+    api_key: Annotated[str | None, typer.Option(envvar="HYPERPLANE_API_KEY", help="API key for it.")] = None,
 ) -> None:
-    """Upload a bundled CSV, train, wait and predict; starts a temporary server if none runs."""
+    """Upload a bundled CSV, train a model, show its certificate and predict. Starts a server if none is running."""
     from app.admin.demo import run_demo
 
     raise typer.Exit(run_demo(url, api_key, _settings()))
@@ -104,7 +104,7 @@ def demo(
 
 @main.command()
 def config(data_dir: DataDir = None) -> None:
-    """Print every setting, its value and where the value comes from."""
+    """Print every setting: its value, where the value comes from, and its meaning."""
     from sqlalchemy.engine import make_url
 
     settings = _settings(data_dir=data_dir)
@@ -113,17 +113,18 @@ def config(data_dir: DataDir = None) -> None:
         if name == "database_url":
             value = make_url(settings.resolved_database_url).render_as_string(hide_password=True)
         typer.echo(f"{PREFIX}{name.upper():24} {value!s:40} ({source})")
+        typer.echo(f"    {Settings.model_fields[name].description}")
     for name in unknown_variables():
-        typer.echo(f"warning: {name} is set, but there is no such setting", err=True)
+        typer.echo(f"warning: {name} is set, but there is no such setting; check its spelling", err=True)
 
 
 @main.command()
 def backup(
-    target: Annotated[Path, typer.Argument(help="a folder that is not there yet, or empty")], data_dir: DataDir = None
+    target: Annotated[Path, typer.Argument(help="Folder to write: empty or not existing.")], data_dir: DataDir = None
 ) -> None:
-    """Write all rows and files, as they are at one moment, into a folder; the service may go on meanwhile.
+    """Write a consistent copy of all rows and files to a folder. The service can keep running.
 
-    Files that are missing or damaged are left out and named, and the exit code is 1; all else is in the backup.
+    Missing or damaged files are left out and listed, and the exit code is 1; everything else is in the backup.
     """
     from app.admin.backup import BackupError, back_up
 
@@ -140,9 +141,12 @@ def backup(
 
 @main.command()
 def restore(
-    source: Annotated[Path, typer.Argument(help="a folder that `backup` wrote")], data_dir: DataDir = None
+    source: Annotated[Path, typer.Argument(help="Folder that `backup` wrote.")], data_dir: DataDir = None
 ) -> None:
-    """Fill an empty database and data folder from a backup, of whichever database, then verify all of it."""
+    """Restore a backup into an empty database and data folder, then verify them.
+
+    A backup of SQLite can be restored into PostgreSQL, and the other way round.
+    """
     from app.admin.backup import BackupError, fill_from
 
     try:
@@ -156,13 +160,15 @@ def restore(
 @main.command()
 def verify(
     data_dir: DataDir = None,
-    backup: Annotated[Path | None, typer.Option(help="check this backup instead; with --repair: copy from it")] = None,
-    repair: Annotated[bool, typer.Option("--repair", help="first replace what is missing or damaged")] = False,
+    backup: Annotated[
+        Path | None, typer.Option(help="Check this backup instead. With --repair: copy files from it.")
+    ] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="First replace missing or damaged files.")] = False,
 ) -> None:
-    """Re-hash every stored file and check every row against its files. Exit code 1 if anything is wrong.
+    """Check the hash of every stored file, and every row against its files. Exit code 1 if anything is wrong.
 
-    With --repair a good copy takes the place of each damaged file, where there is one: in a backup, among the files of
-    uploads, or made again by reading the dataset's own file.
+    With --repair, damaged files are replaced where a good copy exists: in the backup, among the files of uploads, or by
+    reading the dataset's original file again.
     """
     if backup is not None and not repair:
         _verify_backup(backup)
@@ -182,19 +188,21 @@ def verify(
 
 @keys.command("create")
 def create_key(
-    admin: Annotated[bool, typer.Option("--admin", help="may do everything")] = False,
-    scope: Annotated[list[str] | None, typer.Option(help="read, write or predict; may be repeated")] = None,
-    name: Annotated[str | None, typer.Option(help="whom it is for")] = None,
+    admin: Annotated[bool, typer.Option("--admin", help="Allow everything.")] = False,
+    scope: Annotated[
+        list[str] | None, typer.Option(help="Allow `read`, `write` or `predict`. Repeat it for several scopes.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the key's user, for the list of keys.")] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a key and print it; it is shown only once."""
+    """Create an API key and print it. It cannot be shown again."""
     from typing import cast
 
     from app.keys import service
 
     scopes = ["admin"] if admin else (scope or [])
     if not scopes or not {"admin", "read", "write", "predict"}.issuperset(scopes):
-        typer.echo("say --admin, or --scope read|write|predict (may be repeated)", err=True)
+        typer.echo("Give --admin, or --scope with read, write or predict (repeat it for several scopes).", err=True)
         raise typer.Exit(2)
     with _database(data_dir).write() as session:
         typer.echo(service.create(session, name, cast("list[service.Scope]", scopes)))
@@ -202,7 +210,7 @@ def create_key(
 
 @keys.command("list")
 def list_keys(data_dir: DataDir = None) -> None:
-    """List keys; secrets are not stored and cannot be shown."""
+    """List API keys. Secrets are not stored, so they cannot be shown."""
     from app.keys import service
 
     with _migrated_database(data_dir).read() as session:
@@ -213,7 +221,7 @@ def list_keys(data_dir: DataDir = None) -> None:
 
 @keys.command("revoke")
 def revoke_key(key_id: str, data_dir: DataDir = None) -> None:
-    """Make a key invalid; a running server notices within two seconds."""
+    """Revoke an API key. A running server refuses it within two seconds."""
     from app.errors import NotFound
     from app.keys import service
 
@@ -230,16 +238,16 @@ def _verify_backup(folder: Path) -> None:
 
     try:
         manifest, faults = check_backup(folder)
-        faults += [f"left out when it was made: {name} {fault}" for name, fault in manifest.lacking.items()]
+        faults += [f"left out when the backup was made: {name} {fault}" for name, fault in manifest.lacking.items()]
     except BackupError as error:
         faults = [str(error)]
-    for fault in faults or ["the backup is whole"]:
+    for fault in faults or ["the backup is complete and undamaged"]:
         typer.echo(fault)
     raise typer.Exit(1 if faults else 0)
 
 
 def _settings(**flags: object) -> Settings:
-    """Settings of this run. Flags become variables, so that child processes see them too."""
+    """Read the settings. Flags are set as environment variables first, so that child processes inherit them."""
     for name, value in flags.items():
         if value is not None:
             os.environ[PREFIX + name.upper()] = str(value)
@@ -258,7 +266,7 @@ def _settings(**flags: object) -> Settings:
 
 
 def _database(data_dir: Path | None) -> "Database":
-    """The database of this run, at the newest schema."""
+    """Open the database and migrate it to the newest schema."""
     from app.db import Database
     from app.db.migrate import UnknownRevision, upgrade
 
@@ -272,7 +280,7 @@ def _database(data_dir: Path | None) -> "Database":
 
 
 def _migrated_database(data_dir: Path | None) -> "Database":
-    """The database of this run, which must have this version's schema: commands that only look do not migrate."""
+    """Open the database, which must have the schema of this version: commands that only read do not migrate."""
     from app.db import Database
     from app.db.migrate import OldSchema, UnknownRevision, check_current
 

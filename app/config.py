@@ -1,4 +1,4 @@
-"""Settings: one typed table, read from `HYPERPLANE_*` variables; command-line flags become such variables."""
+"""Settings, read from `HYPERPLANE_*` environment variables. Command-line flags are turned into such variables."""
 
 import os
 from pathlib import Path
@@ -14,67 +14,105 @@ LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 GIB = 1 << 30
 MIB = 1 << 20
-SHARE_FOR_TRAINING = 0.7  # of the memory; the rest is for the API, the readers of files and their cache
+SHARE_FOR_TRAINING = 0.7
+"""Default share of the machine's memory for training processes. Larger: larger jobs are admitted, and less is left for
+the API, the file readers and the page cache."""
 
 
 class Settings(BaseSettings):
-    """Everything that a deployment can choose. Field names are the variables' names without the prefix."""
+    """Everything that a deployment can configure. A variable is the name of its field in capitals, with the prefix."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
 
-    data_dir: Path = Field(Path("data"), description="folder for blobs and, by default, the database")
-    database_url: str = Field("", description="SQLAlchemy URL; empty: SQLite inside the data folder")
-    host: str = Field("127.0.0.1", description="address to bind; other than loopback needs an API key")
-    port: int = Field(8000, ge=0, le=65535)
+    data_dir: Path = Field(Path("data"), description="Folder for files and, by default, the SQLite database.")
+    database_url: str = Field("", description="SQLAlchemy URL of the database. Empty: SQLite in the data folder.")
+    host: str = Field("127.0.0.1", description="Address to bind. Any address but loopback needs an API key.")
+    port: int = Field(8000, ge=0, le=65535, description="TCP port to bind.")
     workers: int = Field(
         default_factory=lambda: max(1, os.cpu_count() or 1),
         ge=0,
         le=256,
-        description="training processes beside the API; 0: this machine only serves",
+        description="Training processes on this machine. 0: API only. Default: the number of CPUs.",
     )
     memory_budget_bytes: int = Field(
         default_factory=lambda: int(SHARE_FOR_TRAINING * memory_bytes()),
         gt=0,
-        description="what the training processes of a machine may need together; a job that needs more is refused",
+        description="Memory for all training processes of the machine, in bytes. A job that needs more is refused with "
+        "422. Default: 70 % of the memory.",
     )
-    processes: int = Field(1, ge=1, le=64, description="HTTP processes that share the port")
-    lease_seconds: float = Field(30.0, gt=0, description="a job whose worker is silent this long is retried")
-    heartbeat_seconds: float = Field(5.0, gt=0)
-    poll_seconds: float = Field(0.2, gt=0, description="how often an idle worker looks for a job")
-    checkpoint_seconds: float = Field(30.0, gt=0, description="how much of a training a dead worker may cost at most")
+    processes: int = Field(1, ge=1, le=64, description="API processes that share the port.")
+    lease_seconds: float = Field(
+        30.0, gt=0, description="Seconds without a heartbeat after which a job is given to another worker."
+    )
+    heartbeat_seconds: float = Field(
+        5.0, gt=0, description="Seconds between two heartbeats of a worker. Must be well below the lease."
+    )
+    poll_seconds: float = Field(0.2, gt=0, description="Seconds between two looks of an idle worker at the queue.")
+    checkpoint_seconds: float = Field(
+        30.0, gt=0, description="Seconds between two checkpoints: the most training time that a crash costs."
+    )
     storage_patience_seconds: float = Field(
-        600.0, ge=0, description="how long a job waits for a disk or a database that fails"
+        600.0, ge=0, description="Seconds that a job waits for a failing disk or database before it fails."
     )
-    drain_seconds: float = Field(8.0, gt=0, description="how long a stop waits for running work")
-    max_upload_bytes: int = Field(16 * GIB, gt=0)
-    body_patience_seconds: float = Field(30.0, gt=0, description="a body that pauses this long is refused")
-    body_bytes_per_second: float = Field(1024.0, gt=0, description="a body that is slower for as long is refused")
-    upload_idle_seconds: float = Field(86_400.0, gt=0, description="a resumable upload that nobody goes on with ends")
-    max_json_bytes: int = Field(64 * MIB, gt=0)
+    drain_seconds: float = Field(8.0, gt=0, description="Seconds that a shutdown waits for running requests and jobs.")
+    max_upload_bytes: int = Field(16 * GIB, gt=0, description="Maximum size of an uploaded file, in bytes.")
+    body_patience_seconds: float = Field(
+        30.0, gt=0, description="Seconds without a byte of the body after which a request is refused with 408."
+    )
+    body_bytes_per_second: float = Field(
+        1024.0, gt=0, description="Minimum speed of a body, over body_patience_seconds. Slower requests get 408."
+    )
+    upload_idle_seconds: float = Field(
+        86_400.0, gt=0, description="Seconds without new bytes after which a resumable upload is deleted."
+    )
+    max_json_bytes: int = Field(
+        64 * MIB, gt=0, description="Maximum size of any other request body, in bytes: jobs, predictions, imports."
+    )
     max_body_memory_bytes: int = Field(
-        256 * MIB, gt=0, description="bodies in memory at once, of predictions and of all other requests each"
+        256 * MIB,
+        gt=0,
+        description="Memory for request bodies in an API process, in bytes: once for predictions, once for all others.",
     )
     max_predict_bytes: int = Field(
         256 * MIB,
         gt=0,
-        description="what the rows of one predict request may take as numbers (rows x columns x 8); larger: 413",
+        description="Maximum size of the rows of a predict request as numbers, in bytes: rows x columns x 8.",
     )
     max_connections: int = Field(
-        4096, gt=0, description="of one API process, at most half of its open files; idle ones make room for new ones"
+        4096,
+        gt=0,
+        description="Maximum open connections of an API process, at most half of its open files. Idle connections are "
+        "closed to make room.",
     )
-    header_patience_seconds: float = Field(10.0, gt=0, description="how long the headers of a request may take")
+    header_patience_seconds: float = Field(
+        10.0, gt=0, description="Seconds within which the headers of a request must arrive."
+    )
     free_space_bytes: int = Field(
-        GIB, ge=0, description="disk space that uploads and new jobs leave free; beyond it they are refused with 507"
+        GIB, ge=0, description="Disk space to keep free, in bytes. Uploads and jobs that would use it get 507. 0: none."
     )
-    max_event_streams: int = Field(500, ge=0, description="clients of one API process that may follow events at once")
-    max_webhooks: int = Field(100, ge=0, description="addresses that may be told of all jobs")
-    webhook_allow_private: bool = Field(False, description="also to addresses that are not of the public internet")
-    webhook_timeout_seconds: float = Field(10.0, gt=0, description="how long a receiver may take to answer")
-    webhook_retry_seconds: float = Field(5.0, gt=0, description="pause after a first failure; later ones are longer")
-    webhook_give_up_seconds: float = Field(86_400.0, gt=0, description="age at which a message is not tried again")
-    model_cache_bytes: int = Field(256 * MIB, gt=0, description="weights kept in memory for predict")
-    sweep_grace_seconds: float = Field(3600.0, ge=0, description="age at which an unowned file is deleted")
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    max_event_streams: int = Field(500, ge=0, description="Maximum event streams of an API process.")
+    max_webhooks: int = Field(100, ge=0, description="Maximum webhooks for all jobs. Webhooks of single jobs are free.")
+    webhook_allow_private: bool = Field(
+        False, description="Whether webhooks can be sent to private addresses, such as 10.0.0.1 or localhost."
+    )
+    webhook_timeout_seconds: float = Field(
+        10.0, gt=0, description="Seconds within which the receiver of a webhook must respond."
+    )
+    webhook_retry_seconds: float = Field(
+        5.0, gt=0, description="Seconds until the first retry of a webhook. The interval triples with each failure."
+    )
+    webhook_give_up_seconds: float = Field(
+        86_400.0, gt=0, description="Age in seconds at which a webhook message is no longer retried."
+    )
+    model_cache_bytes: int = Field(
+        256 * MIB, gt=0, description="Memory for cached model weights in an API process, in bytes."
+    )
+    sweep_grace_seconds: float = Field(
+        3600.0, ge=0, description="Age in seconds at which a file that no row refers to is deleted."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severity that is logged."
+    )
 
     @property
     def resolved_database_url(self) -> str:
@@ -89,13 +127,13 @@ class Settings(BaseSettings):
         return self.host in LOOPBACK_HOSTS
 
     def environment(self) -> dict[str, str]:
-        """This process's environment with these settings in it, for a child that must see the same ones."""
+        """Return the environment for a child process that must have the same settings."""
         own = {PREFIX + name.upper(): str(value) for name, value in self.model_dump().items()}
         return {**os.environ, **own, PREFIX + "DATA_DIR": str(self.data_dir.resolve())}
 
 
 def setting_sources() -> dict[str, str]:
-    """Where each setting's value comes from: the variable's name, or `default`."""
+    """Return the source of each setting's value: the name of the variable, or `default`."""
     return {
         name: variable if (variable := PREFIX + name.upper()) in os.environ else "default"
         for name in Settings.model_fields
@@ -103,7 +141,7 @@ def setting_sources() -> dict[str, str]:
 
 
 def unknown_variables() -> list[str]:
-    """`HYPERPLANE_*` variables that no part of the project reads: nearly always a typing mistake."""
+    """List the `HYPERPLANE_*` variables that nothing reads: nearly always a misspelling."""
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     known |= {PREFIX + name for name in ("URL", "API_KEY", "TEST_DATABASE_URL", "SOAK_EXAMPLES")}
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)

@@ -60,27 +60,29 @@ RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 
 
 class ErrorItem(BaseModel):
-    """One thing that is wrong: a field of the request, or a place in an uploaded file."""
+    """One error: a field of the request, or a place in an uploaded file."""
 
-    field: str | None = Field(None, description="the field of the request, dotted")
-    line: int | None = Field(None, description="line of the uploaded file, from 1")
-    column: int | None = Field(None, description="column of that line, from 1")
-    code: str
-    detail: str
+    field: str | None = Field(None, description="Field of the request, with dots between its parts; absent: none.")
+    line: int | None = Field(None, description="Line of the uploaded file, from 1; absent: not a line.")
+    column: int | None = Field(None, description="Column of that line, from 1; absent: the whole line.")
+    code: str = Field(description="Error code, for programs.")
+    detail: str = Field(description="What is wrong, in a sentence.")
 
 
 class Problem(BaseModel):
     """RFC 9457 problem document, media type application/problem+json."""
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    errors: list[dict[str, Any]] = []
-    request_id: str | None = None
-    retryable: bool
-    error: str = Field(description="the same as detail, for Open Inference Protocol clients")
+    type: str = Field(description="Link to the description of the error code: a path of this service.")
+    title: str = Field(description="Name of the HTTP status.")
+    status: int = Field(description="HTTP status.")
+    detail: str = Field(description="What is wrong with this request, in a sentence.")
+    code: str = Field(description="Error code, for programs; `/docs/errors` explains each of them.")
+    errors: list[dict[str, Any]] = Field(
+        [], description="All errors that were found: `field`, or `line` and `column`, and `code` and `detail`."
+    )
+    request_id: str | None = Field(None, description="Id of the request, which the log of the service also has.")
+    retryable: bool = Field(description="Whether the same request can succeed later; see the header Retry-After.")
+    error: str = Field(description="The same as `detail`, for clients of the Open Inference Protocol.")
 
 
 class AppError(Exception):

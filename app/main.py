@@ -1,4 +1,4 @@
-"""The HTTP application: made from settings, owns its context from start to end."""
+"""The HTTP application: `create_app` builds it from the settings. The API process (app/runtime/server.py) runs it."""
 
 import asyncio
 import os
@@ -52,10 +52,26 @@ from app.webhooks import endpoints as webhooks
 from app.webhooks.dispatcher import Dispatcher
 
 DESCRIPTION = """\
-Linear support vector machines as a service: upload a dataset, post a training job, watch it
-converge, call predict. Every model carries a certificate: a bound on how far it can be from the
-optimum, recomputed independently of the solver that found it.
+Linear support vector machines as a service: upload a dataset, submit a training job, watch it
+converge, call predict. Every model carries a certificate: an upper bound on its distance from the
+optimum, computed by code that is independent of the solver.
+
+Errors are problem documents (RFC 9457); [the list of error codes](/docs/errors) explains each code.
 """
+TAGS = {
+    "datasets": "Upload, inspect, download and delete datasets.",
+    "uploads": "Resumable uploads of large files.",
+    "jobs": "Submit and control jobs: train, evaluate, predict, verify.",
+    "models": "Trained models: certificate, metrics, weights, export, import, deletion.",
+    "aliases": "Names for versions of a model: switch, canary, shadow, rollback.",
+    "evaluations": "Reports of models on labelled datasets.",
+    "predictions": "Predict and explain rows.",
+    "open inference protocol": "Predictions for clients of the Open Inference Protocol, such as tritonclient.",
+    "solvers": "The solvers and their options.",
+    "webhooks": "Addresses that receive the events of jobs.",
+    "health": "Liveness and readiness checks.",
+}
+"""Groups of operations in the API documentation, in order, with their descriptions."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -94,6 +110,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         title="Hyperplane",
         version=__version__,
         description=DESCRIPTION,
+        openapi_tags=[{"name": name, "description": said} for name, said in TAGS.items()],
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
@@ -107,8 +124,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Guard, settings=settings, database=database)
     install_handlers(app)
     idempotency.install_replay(app)
-    # The busiest first, and not as included routers: a request is compared with one route after another until one
-    # fits, and with those of an included router twice.
+    # Routing tries one route after another, and those of an included router twice. So the busiest routes come first,
+    # and not through a router.
     app.router.routes[:0] = hot_routes
     for module in (
         inference,
@@ -132,21 +149,21 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def serve_from(context: Context, model_cache: ModelCache) -> None:
-    """Answer predictions from this cache, with shadows of its own."""
+    """Serve predictions from this model cache, with shadow requests of their own queue."""
     shadows = Shadows(model_cache)
     for part in (model_cache, shadows, Serving(model_cache.forget, model_cache.forget_reference, shadows.stats)):
         context.add(part)
 
 
 def _telemetry() -> TelemetryConfig | None:
-    """Off where the environment does not speak of it: FastAPI asks with every request whether it was set up by now."""
+    """Turn telemetry off unless an OTEL_ variable is set: otherwise FastAPI looks for its setup with every request."""
     if any("OTEL_" in name for name in os.environ):
         return None
     return {"tracing": False, "metrics": False, "logs": False}
 
 
 def _describe_problems(app: FastAPI) -> None:
-    """Add the schema of refusals, which no route returns, to the OpenAPI document."""
+    """Add the schema of problem documents to the OpenAPI document: no route declares it as its response."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Words that clients choose: names of things, labels on things; what is allowed in them and what is not."""
+"""Rules for the names, labels and texts that clients choose."""
 
 import re
 from typing import Annotated
@@ -9,36 +9,38 @@ from app.ids import looks_like_id
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MAX_LABELS = 64
+"""Maximum labels of an object. They are stored in its row, so a larger value makes lists slower."""
 MAX_LABEL_LENGTH = 256
+"""Maximum characters of a label's value."""
 
 
 def check_name(text: str) -> str:
     if not NAME_PATTERN.fullmatch(text):
         raise ValueError("must be 1 to 128 letters, digits, '.', '_' or '-', and start with a letter or digit")
     if looks_like_id(text):
-        raise ValueError("must not look like an id")
+        raise ValueError("must not look like an id, such as mdl_ and 26 characters")
     return text
 
 
 def check_text(text: str) -> str:
-    """Text that both databases and JSON can hold: no NUL, no half of a surrogate pair."""
+    """Check that SQLite, PostgreSQL and JSON can all store the text: no NUL, no lone surrogate."""
     if "\x00" in text:
-        raise ValueError("must not hold a NUL character")
+        raise ValueError("must not contain a NUL character")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("must be valid Unicode") from None
+        raise ValueError("must be valid Unicode, without lone surrogates") from None
     return text
 
 
 def check_labels(labels: dict[str, str]) -> dict[str, str]:
     if len(labels) > MAX_LABELS:
-        raise ValueError(f"at most {MAX_LABELS} labels")
+        raise ValueError(f"at most {MAX_LABELS} labels are allowed; there are {len(labels)}")
     for key, value in labels.items():
         if not NAME_PATTERN.fullmatch(key):
-            raise ValueError("a label's key must be letters, digits, '.', '_' or '-'")
+            raise ValueError("a label's key must be 1 to 128 letters, digits, '.', '_' or '-'")
         if len(value) > MAX_LABEL_LENGTH:
-            raise ValueError(f"a label's value may have {MAX_LABEL_LENGTH} characters")
+            raise ValueError(f"a label's value has {len(value)} characters; the limit is {MAX_LABEL_LENGTH}")
         check_text(value)
     return labels
 

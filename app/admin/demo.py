@@ -1,4 +1,4 @@
-"""`hyperplane demo`: the README's walk-through in one command, with a progress bar."""
+"""`hyperplane demo`: upload a CSV, train a model, show its certificate and a prediction."""
 
 import csv
 import socket
@@ -34,12 +34,12 @@ def run_demo(url: str | None, api_key: str | None, settings: Settings) -> int:
 
 @contextmanager
 def _server(url: str | None, settings: Settings, console: Console) -> Iterator[str]:
-    """The server that was asked for, the one that runs here, or a temporary one."""
+    """Yield the URL of the server: the given one, the one that runs with these settings, or a temporary one."""
     address = url or base_url(settings)
     if url or server_answers(address, "/livez"):
         yield address
         return
-    console.print(f"No server at {address}; starting a temporary one.")
+    console.print(f"No server responds at {address}. Starting a temporary one.")
     with tempfile.TemporaryDirectory(prefix="hyperplane-demo-") as folder:
         port = _free_port()
         command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), "--data-dir", folder]
@@ -63,7 +63,7 @@ def _walk_through(client: Client, address: str, console: Console) -> None:
         task = bar.add_task("training", total=1.0)
         job = client.wait(job["id"], lambda seen: bar.update(task, completed=seen["progress"]))
     if job["status"] != "succeeded":
-        console.print(f"[red]The job {job['status']}:[/red] {job['error']}")
+        console.print(f"[red]The job has {job['status']}:[/red] {job['error']}")
         return
     model = client.model(job["model_id"])
     answer = client.predict(model["id"], [_first_row()])
@@ -72,13 +72,13 @@ def _walk_through(client: Client, address: str, console: Console) -> None:
         "rows": dataset["n_rows"],
         "features": dataset["n_features"],
         "objective": f"{certificate['primal']:.6f}",
-        "certified gap": f"{certificate['relative_gap']:.2e} (relative; the optimum is at most this far below)",
+        "certified gap": f"{certificate['relative_gap']:.1e} relative: no model can have a lower objective by more",
         "test accuracy": f"{model['metrics']['test']['accuracy']:.3f} on {model['metrics']['test']['rows']} rows",
         "first row": f"{answer['predictions'][0]['label']} (score {answer['predictions'][0]['score']:.3f})",
-        "seconds": f"{time.perf_counter() - started:.2f} in all, {model['training']['seconds']:.3f} in the solver",
+        "seconds": f"{time.perf_counter() - started:.2f} in total, {model['training']['seconds']:.3f} in the solver",
     }.items():
         console.print(f"{name:14} {value}")
-    console.print(f"The model is {address}/v1/models/{model['id']}")
+    console.print(f"model          {address}/v1/models/{model['id']}")
 
 
 def _first_row() -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""`/v1/datasets`: upload, look, look inside, delete."""
+"""`/v1/datasets`: upload, list, inspect, download and delete datasets."""
 
 import re
 from collections.abc import Callable
@@ -33,6 +33,7 @@ from app.db.tables import DatasetRow
 from app.errors import BadRange, problems
 from app.names import Name
 from app.web.context import Context, InContext, context_of
+from app.web.fields import DatasetInPath
 from app.web.file_response import StoredFile
 from app.web.idempotency import InStreamedOnce, Once
 from app.web.long_poll import DoneWatch, Wait, preferred_wait, wait_until_done
@@ -43,13 +44,18 @@ from app.web.validation import CreatedAfter, label_parameters
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=RoomRoute)
 
 UPLOAD_WAIT_SECONDS = 10.0
+"""Default seconds that an upload waits until its file has been read. Larger: more small files are answered as `ready`
+at once, and requests with large files stay open longer."""
 RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 MEDIA_TYPE_OF = {one.name: one.media_type for one in file_formats().values()}
 FILE_CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in MEDIA_TYPE_OF.values()}
 
 Prefer = Annotated[
     str | None,
-    Header(description="`wait=N`: wait up to N seconds until the file has been read (default 10); `respond-async`: 0"),
+    Header(
+        description="`wait=N`: wait up to N seconds until the file has been read (default 10). "
+        "`respond-async`: do not wait."
+    ),
 ]
 
 
@@ -58,7 +64,10 @@ Prefer = Annotated[
     status_code=201,
     operation_id="create_dataset",
     openapi_extra={"requestBody": FILE_BODY},
-    responses={200: {"model": Dataset, "description": "Already here"}, **problems(400, 408, 409, 413, 415, 507)},
+    responses={
+        200: {"model": Dataset, "description": "The same file with the same options was uploaded before."},
+        **problems(400, 408, 409, 413, 415, 507),
+    },
 )
 async def create_dataset(
     request: Request,
@@ -66,13 +75,13 @@ async def create_dataset(
     context: InContext,
     options: InReadOptions,
     once: InStreamedOnce,
-    name: Annotated[Name | None, Query(description="a name to find it by")] = None,
+    name: Annotated[Name | None, Query(description="Name of the dataset, to find it by.")] = None,
     prefer: Prefer = None,
 ) -> Dataset:
-    """Upload a file, as the raw body or as the part `file` of a form.
+    """Upload a file as the raw body, or as the part `file` of a form.
 
-    If it has been read in time, the answer is `ready`, or 422 with every place that is wrong, and then nothing
-    is stored. Otherwise it is `processing`: ask `GET /v1/datasets/{id}?wait=60` until it is `done`.
+    If the file is read within the wait, the status is `ready`; an invalid file is refused with 422 and its errors, and
+    nothing is stored. Otherwise the status is `processing`: repeat `GET /v1/datasets/{id}?wait=60` until `done`.
     """
     labels = label_parameters(request)
     async with once.claimed():
@@ -87,7 +96,7 @@ async def create_dataset(
 async def create_from(
     request: Request, response: Response, file: Path, received: Received, prefer: str | None, once: Once | None = None
 ) -> Dataset:
-    """The end of every upload: make the dataset and say what came of it."""
+    """Create the dataset from a received file and build the response, for all kinds of uploads."""
     context = context_of(request)
     parse_queue = context.part(ParseQueue)
     seconds = preferred_wait(prefer, UPLOAD_WAIT_SECONDS)
@@ -122,12 +131,12 @@ def list_datasets(
     page: InPage,
     request: Request,
     response: Response,
-    status: Status | None = None,
-    name: Name | None = None,
-    task: Annotated[TaskHint | None, Query(description="what its labels suggest: `task_hint`")] = None,
+    status: Annotated[Status | None, Query(description="Only datasets in this state.")] = None,
+    name: Annotated[Name | None, Query(description="Only datasets with this name.")] = None,
+    task: Annotated[TaskHint | None, Query(description="Only datasets with this `task_hint`.")] = None,
     created_after: CreatedAfter = None,
 ) -> Listing[DatasetSummary]:
-    """Datasets, newest first. Filter by `status`, `name`, `task`, `created_after` and by `label.k=v`."""
+    """List datasets, newest first. Filter by `status`, `name`, `task`, `created_after` and `label.<key>=<value>`."""
     filters = Filters(status, name, task, created_after, label_parameters(request))
     with context.database.read() as session:
         rows = service.list_newest(session, page.limit + 1, page.cursor_id, filters)
@@ -135,25 +144,25 @@ def list_datasets(
 
 
 @router.get("/{dataset_id}", operation_id="get_dataset", responses=problems(404))
-async def get_dataset(dataset_id: str, context: InContext, wait: Wait = 0) -> Dataset:
-    """One dataset; with `wait=N` a long poll. Decide on `done`, then on `status`."""
+async def get_dataset(dataset_id: DatasetInPath, context: InContext, wait: Wait = 0) -> Dataset:
+    """Get a dataset. With `wait=N` the response is sent when `done` is true, or after N seconds."""
     return Dataset.model_validate(
         await wait_until_done(context.part(DoneWatch), dataset_id, _look(context, dataset_id), wait)
     )
 
 
 @router.delete("/{dataset_id}", operation_id="delete_dataset", responses=problems(404, 409))
-def delete_dataset(dataset_id: str, context: InContext) -> Deleted:
-    """Forget a dataset and free the bytes that only it needs. Models that were trained on it stay."""
+def delete_dataset(dataset_id: DatasetInPath, context: InContext) -> Deleted:
+    """Delete a dataset and the files that only it needs. Models that were trained on it are kept."""
     freed = service.delete(context.database, context.blobs, dataset_id)
     return Deleted(id=dataset_id, bytes_freed=freed)
 
 
 @router.get("/{dataset_id}/columns", operation_id="list_dataset_columns", responses=problems(404))
 def list_dataset_columns(
-    dataset_id: str, context: InContext, page: InPage, request: Request, response: Response
+    dataset_id: DatasetInPath, context: InContext, page: InPage, request: Request, response: Response
 ) -> Listing[Column]:
-    """All columns, a page at a time: features first, in the order of the model's weights."""
+    """List all columns: features first, in the order of the model's weights."""
     first = following_number(page)
     with context.database.read() as session:
         columns = service.list_columns(session, dataset_id, first, page.limit + 1)
@@ -163,11 +172,11 @@ def list_dataset_columns(
 
 @router.get("/{dataset_id}/preview", operation_id="preview_dataset", responses=problems(404, 409))
 def preview_dataset(
-    dataset_id: str,
+    dataset_id: DatasetInPath,
     context: InContext,
-    rows: Annotated[int, Query(ge=1, le=100, description="how many of the first rows")] = 10,
+    rows: Annotated[int, Query(ge=1, le=100, description="Number of rows to show.")] = 10,
 ) -> Preview:
-    """The first rows as they were understood: labels, values, columns (at most the first 1000)."""
+    """Get the first rows as they were read: labels and values of at most the first 1000 columns."""
     with context.database.read() as session:
         dataset, features, target = service.read_features(session, dataset_id, 0, SHOWN_COLUMNS)
     return Preview.model_validate(preview(context.blobs, dataset, features, target, rows))
@@ -175,12 +184,12 @@ def preview_dataset(
 
 @router.get("/{dataset_id}/statistics", operation_id="get_dataset_statistics", responses=problems(404, 409, 413, 507))
 async def get_dataset_statistics(
-    dataset_id: str, page: InPage, request: Request, response: Response
+    dataset_id: DatasetInPath, page: InPage, request: Request, response: Response
 ) -> Listing[ColumnStatistics]:
-    """Every feature's counts, range, moments, quantiles and histogram, a page of columns at a time.
+    """List counts, range, mean, standard deviation, quantiles and histogram of each feature.
 
-    They are computed when they are first asked for, which takes a few passes over the data, and then kept. 413: the
-    file has so many columns and so few rows that the statistics would take far more space than the data.
+    The first request computes them in a few passes over the data; they are then stored. 413 if the dataset has many
+    columns and few rows, so that the statistics would need far more space than the data.
     """
     inspector = context_of(request).part(Inspector)
     rows = await inspector.statistics(dataset_id, following_number(page), page.limit + 1)
@@ -188,8 +197,8 @@ async def get_dataset_statistics(
 
 
 @router.get("/{dataset_id}/issues", operation_id="get_dataset_issues", responses=problems(404, 409, 413, 507))
-async def get_dataset_issues(dataset_id: str, request: Request) -> Issues:
-    """What the data doctor finds: conflicting duplicates, constant or leaking columns, scale disparity and the like."""
+async def get_dataset_issues(dataset_id: DatasetInPath, request: Request) -> Issues:
+    """Check the data for problems: conflicting duplicates, constant or leaking columns, different scales and others."""
     inspector = context_of(request).part(Inspector)
     found = await inspector.issues(dataset_id)
     return Issues.model_validate({"dataset_id": dataset_id, "data": found})
@@ -200,13 +209,13 @@ async def get_dataset_issues(dataset_id: str, request: Request) -> Issues:
     operation_id="get_dataset_content",
     response_class=StoredFile,
     responses={
-        200: {"description": "The file", "content": FILE_CONTENT},
-        206: {"description": "The part of it that `Range` asks for", "content": FILE_CONTENT},
+        200: {"description": "The file.", "content": FILE_CONTENT},
+        206: {"description": "The part of the file that `Range` requests.", "content": FILE_CONTENT},
         **problems(404, 409, 416),
     },
 )
-def get_dataset_content(dataset_id: str, context: InContext, request: Request) -> StoredFile:
-    """The bytes as they were uploaded, with their type and encoding; `Range` gives a part of them."""
+def get_dataset_content(dataset_id: DatasetInPath, context: InContext, request: Request) -> StoredFile:
+    """Download the file as it was uploaded, with its Content-Type and Content-Encoding. `Range` selects a part."""
     with context.database.read() as session:
         dataset = service.get_stored(session, dataset_id, service.get_light)
     _check_range(request.headers.get("range"), dataset.bytes)
@@ -222,15 +231,15 @@ def get_dataset_content(dataset_id: str, context: InContext, request: Request) -
 
 
 class NumberedColumn(NamedTuple):
-    """A column; `id` is what a cursor remembers."""
+    """A column of a list; `id` is stored in the cursor."""
 
     id: str
     column: dict[str, Any]
 
 
 def show(dataset: DatasetRow, columns: list[dict[str, Any]], n_columns: int) -> dict[str, Any]:
-    """The dataset as `schemas.Dataset` lists it."""
-    stored = set(DatasetRow.__mapper__.columns.keys()) - {"columns"}  # which would all be read
+    """Return the fields of `schemas.Dataset`."""
+    stored = set(DatasetRow.__mapper__.columns.keys()) - {"columns"}  # loading that would read all columns
     own = {name: getattr(dataset, name) for name in Dataset.model_fields if name in stored}
     errors = dataset.error["errors"] if dataset.error else []
     return {**own, **_show_summary(dataset), "columns": columns, "n_columns": n_columns, "errors": errors}
@@ -256,7 +265,7 @@ def _look(context: Context, dataset_id: str) -> Callable[[], dict[str, Any]]:
 
 
 def _check_range(wanted: str | None, size: int) -> None:
-    """One range that begins inside the file; anything else is a mistake that is better told than passed over."""
+    """Refuse a Range header that is not one range beginning inside the file, instead of ignoring it."""
     if wanted is None:
         return
     match = RANGE.fullmatch(wanted)
@@ -265,4 +274,5 @@ def _check_range(wanted: str | None, size: int) -> None:
     from_end = first is None and last is not None and last > 0
     if not (from_start or from_end):
         headers = {"Content-Range": f"bytes */{size}"}
-        raise BadRange("Range must be one range of bytes inside the file, like bytes=0-99.", headers=headers)
+        detail = f"Range must be one range of bytes inside the file of {size} bytes, such as bytes=0-99."
+        raise BadRange(detail, headers=headers)

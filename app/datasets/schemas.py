@@ -1,158 +1,200 @@
-"""The shapes of a dataset over HTTP."""
+"""Response schemas of `/v1/datasets`."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
 from app.errors import ErrorItem
 from app.tabular.frame import Kind
+from app.web.fields import CreatedAt, DatasetId, LabelsShown
 
 Label = str | int | float
 Status = Literal["processing", "ready", "invalid"]
 TaskHint = Literal["binary", "multiclass", "regression"]
 
+RowCount = Annotated[int, Field(description="Number of rows with this value.")]
+
 
 class ClassCount(BaseModel):
-    label: Label
-    count: int
+    """A class and its number of rows."""
+
+    label: Label = Field(description="Label of the class.")
+    count: RowCount
 
 
 class Column(BaseModel):
-    name: str
-    role: Literal["feature", "target", "weight", "group", "ignored"]
-    kind: Kind | None = Field(None, description="what it holds; null: it is ignored")
-    missing: int | None = Field(None, description="how many of its cells have no value")
-    levels: int | None = Field(None, description="how many different values a categorical column has")
-    reason: str | None = Field(None, description="how its kind was guessed")
+    """A column of the uploaded file."""
+
+    name: str = Field(description="Name from the header, or a number for files without names.")
+    role: Literal["feature", "target", "weight", "group", "ignored"] = Field(description="What the column is used for.")
+    kind: Kind | None = Field(None, description="Kind of its values; null: the column is ignored.")
+    missing: int | None = Field(None, description="Number of rows without a value.")
+    levels: int | None = Field(None, description="Number of different values of a categorical column.")
+    reason: str | None = Field(None, description="Why the column was given this kind.")
 
 
 class FileWarning(BaseModel):
-    code: str
-    detail: str
+    """Something that the reader had to guess or that looks wrong."""
+
+    code: str = Field(description="Code of the warning, for programs.")
+    detail: str = Field(description="The warning, in a sentence.")
 
 
 class DatasetError(BaseModel):
-    code: str
-    message: str
+    """Why a dataset is invalid."""
+
+    code: str = Field(description="Error code; `/docs/errors` explains each of them.")
+    message: str = Field(description="What is wrong with the file, in a sentence.")
 
 
 class DatasetSummary(BaseModel):
-    id: str
-    name: str | None
-    status: Status
-    done: bool = Field(description="ready or invalid: nothing will change any more")
-    sha256: str = Field(description="of the uploaded bytes")
-    bytes: int
-    n_rows: int | None = Field(description="this and the next four: null until the file has been read")
-    n_features: int | None
-    nnz: int | None
-    storage: Literal["dense", "csr"] | None
-    task_hint: TaskHint | None
-    labels: dict[str, str]
-    created_at: datetime
+    """A dataset in a list. `GET /v1/datasets/{dataset_id}` has all fields."""
+
+    id: DatasetId
+    name: str | None = Field(description="Name that the upload gave it; null: none.")
+    status: Status = Field(description="`processing` while the file is read, then `ready` or `invalid`.")
+    done: bool = Field(description="True once the dataset is ready or invalid: it will not change any more.")
+    sha256: str = Field(description="SHA-256 of the uploaded bytes, in hexadecimal.")
+    bytes: int = Field(description="Size of the uploaded file in bytes.")
+    n_rows: int | None = Field(description="Number of rows; null until the file has been read.")
+    n_features: int | None = Field(description="Number of feature columns; null until the file has been read.")
+    nnz: int | None = Field(description="Number of nonzero values; null until the file has been read.")
+    storage: Literal["dense", "csr"] | None = Field(
+        description="Storage of the numbers: dense matrix or sparse rows (CSR); null until the file has been read."
+    )
+    task_hint: TaskHint | None = Field(
+        description="Task that the labels suggest, which `task: auto` uses; null until the file has been read."
+    )
+    labels: LabelsShown
+    created_at: CreatedAt
 
 
 class Dataset(DatasetSummary):
-    format: str
-    classes: list[ClassCount] = Field(description="empty when the labels are real numbers")
+    """An uploaded dataset."""
+
+    format: str = Field(description="Format of the file: `csv`, `tsv`, `libsvm`, `ndjson`, `parquet`, `arrow`, `npz`.")
+    classes: list[ClassCount] = Field(description="Classes with their numbers of rows; empty for real-valued labels.")
     columns: list[Column] = Field(
-        description="the first 1000, features first; `GET …/columns` pages through all of them. Empty for files "
-        "without names whose features are all numbers, like libsvm"
+        description="The first 1000 columns, features first; `GET …/columns` lists all of them. Empty for files "
+        "without names whose features are all numbers, such as libsvm."
     )
-    n_columns: int = Field(description="how many `columns` there are in all")
-    warnings: list[FileWarning]
-    deduplicated: bool = Field(False, description="these bytes and options were already here")
-    error: DatasetError | None = Field(None, description="why the file is invalid")
-    errors: list[ErrorItem] = Field([], description="the first places where the file is invalid")
-    expires_at: datetime | None = Field(None, description="when an invalid dataset is forgotten")
+    n_columns: int = Field(description="Number of all columns.")
+    warnings: list[FileWarning] = Field(description="What the reader had to guess, and what looks wrong.")
+    deduplicated: bool = Field(
+        False,
+        description="True if the same bytes with the same options had been uploaded before: this is that dataset.",
+    )
+    error: DatasetError | None = Field(None, description="Why the file is invalid; null: it is not.")
+    errors: list[ErrorItem] = Field([], description="The first places where the file is invalid.")
+    expires_at: datetime | None = Field(
+        None, description="Time when an invalid dataset is deleted; null: it is not invalid."
+    )
 
 
 class Deleted(BaseModel):
-    id: str
-    deleted: Literal[True] = True
-    bytes_freed: int = Field(description="of files that nothing else needs")
+    """Confirmation that a dataset was deleted."""
+
+    id: DatasetId
+    deleted: Literal[True] = Field(True, description="Always true.")
+    bytes_freed: int = Field(description="Bytes of the files that nothing else needs and that are now deleted.")
 
 
 class PreviewRow(BaseModel):
-    label: Label
+    """A row as it was read."""
+
+    label: Label = Field(description="Label of the row.")
     values: list[bool | float | str | None] = Field(
-        description="null: missing; dates as ISO 8601; texts are cut at 1000 characters"
+        description="Values of the shown columns. null: missing; dates as ISO 8601; texts cut at 1000 characters."
     )
-    indices: list[int] | None = Field(description="columns of the values in a sparse dataset; null: all, in order")
-    weight: float | None
-    group: int | None
+    indices: list[int] | None = Field(
+        description="Column numbers of the values, from 0, in a sparse dataset; null: all columns in order."
+    )
+    weight: float | None = Field(description="Weight of the row; null: the dataset has no weights.")
+    group: int | None = Field(description="Number of the row's group; null: the dataset has no groups.")
 
 
 class Preview(BaseModel):
-    dataset_id: str
-    n_rows: int
-    n_features: int
-    columns: list[str] | None = Field(description="names of the features that are shown; null: they have none")
-    target: str | None
-    data: list[PreviewRow]
+    """The first rows of a dataset."""
+
+    dataset_id: DatasetId
+    n_rows: int = Field(description="Number of rows of the dataset.")
+    n_features: int = Field(description="Number of features of the dataset.")
+    columns: list[str] | None = Field(description="Names of the shown features; null: they have no names.")
+    target: str | None = Field(description="Name of the target column; null: it has no name.")
+    data: list[PreviewRow] = Field(description="The rows, in the order of the file.")
 
 
 class Quantiles(BaseModel):
-    """Values below which this share of the column lies; estimated from a sample of the rows if there are many."""
+    """Quantiles of a column; estimated from a sample of the rows if there are many."""
 
-    q05: float | None
-    q25: float | None
-    q50: float | None
-    q75: float | None
-    q95: float | None
+    q05: float | None = Field(description="5 % of the values are below; null: not known.")
+    q25: float | None = Field(description="25 % of the values are below; null: not known.")
+    q50: float | None = Field(description="Median; null: not known.")
+    q75: float | None = Field(description="75 % of the values are below; null: not known.")
+    q95: float | None = Field(description="95 % of the values are below; null: not known.")
 
 
 class Histogram(BaseModel):
-    """Ten ranges of equal width from min to max; every value is counted."""
+    """Ten ranges of equal width from the minimum to the maximum; every value is counted."""
 
-    edges: list[float]
-    counts: list[int]
+    edges: list[float] = Field(description="The 11 edges of the ranges, ascending.")
+    counts: list[int] = Field(description="Number of values in each range.")
 
 
 class LevelCount(BaseModel):
-    level: str
-    count: int
+    """A value of a categorical column and its number of rows."""
+
+    level: str = Field(description="The value.")
+    count: RowCount
 
 
 class Range(BaseModel):
-    min: float | None = None
-    max: float | None = None
-    mean: float | None = None
-    std: float | None = Field(None, description="of the population: divided by count")
-    quantiles: Quantiles | None = None
+    """Range and moments of numbers."""
+
+    min: float | None = Field(None, description="Smallest value; null: none, or not meaningful for this kind.")
+    max: float | None = Field(None, description="Largest value; null: none, or not meaningful for this kind.")
+    mean: float | None = Field(None, description="Arithmetic mean; null: too large to compute, or not meaningful.")
+    std: float | None = Field(
+        None, description="Standard deviation of the population (divided by count); null as for the mean."
+    )
+    quantiles: Quantiles | None = Field(None, description="Quantiles; null: not meaningful for this kind.")
 
 
 class ColumnStatistics(Range):
-    """One feature. A figure that is too large to compute, or that says nothing of its kind, is null.
+    """Statistics of one feature. A figure that is too large to compute or not meaningful for the kind is null.
 
     Dates count as seconds since 1970-01-01 UTC.
     """
 
-    index: int
-    name: str | None
-    kind: Kind
-    count: int = Field(description="rows that have a value")
-    missing: int
-    zeros: int | None = None
-    histogram: Histogram | None = None
-    levels: int | None = Field(None, description="categorical: how many different values there are")
-    top: list[LevelCount] | None = Field(None, description="categorical: the most frequent of them")
-    length: Range | None = Field(None, description="text: of the number of characters")
+    index: int = Field(description="Number of the feature, from 0.")
+    name: str | None = Field(description="Name of the feature; null: it has none.")
+    kind: Kind = Field(description="Kind of its values.")
+    count: int = Field(description="Number of rows with a value.")
+    missing: int = Field(description="Number of rows without a value.")
+    zeros: int | None = Field(None, description="Number of zeros; null: not a numeric column.")
+    histogram: Histogram | None = Field(None, description="Distribution of the values; null: not a numeric column.")
+    levels: int | None = Field(None, description="Number of different values of a categorical column.")
+    top: list[LevelCount] | None = Field(None, description="The most frequent values of a categorical column.")
+    length: Range | None = Field(None, description="Numbers of characters of the texts of a text column.")
 
 
 class Issue(BaseModel):
-    """Something about the data that makes training fail, mislead or crawl."""
+    """A property of the data that makes training fail, mislead or take long."""
 
-    code: str
-    severity: Literal["error", "warning", "info"]
-    detail: str
-    remedy: str
-    count: int | None = Field(None, description="how many rows or columns are concerned")
-    rows: list[int] = Field([], description="the first of them, from 0")
-    columns: list[str] = Field([], description="the first of them: names, or numbers from 0 where there are none")
+    code: str = Field(description="Code of the issue, for programs.")
+    severity: Literal["error", "warning", "info"] = Field(
+        description="`error`: training fails; `warning`: the model can be poor; `info`: good to know."
+    )
+    detail: str = Field(description="What was found, in a sentence.")
+    remedy: str = Field(description="What to do about it.")
+    count: int | None = Field(None, description="Number of affected rows or columns; null: not counted.")
+    rows: list[int] = Field([], description="The first affected rows, from 0.")
+    columns: list[str] = Field([], description="The first affected columns: names, or numbers from 0 without names.")
 
 
 class Issues(BaseModel):
-    dataset_id: str
-    data: list[Issue] = Field(description="worst first; empty: nothing was found")
+    """The issues of a dataset."""
+
+    dataset_id: DatasetId
+    data: list[Issue] = Field(description="Issues, the worst first; empty: none was found.")

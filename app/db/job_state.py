@@ -1,4 +1,4 @@
-"""The states of a job, every way from one to another, and what a client can ask of a job that is not done.
+"""The states of a job, the transitions between them, and the requests that clients can make of a job.
 
               claim             succeed
   ┌─ queued ─────────▶ running ─────────▶ succeeded
@@ -11,8 +11,8 @@
   │                 ▲      pause
   └─────────────────┘
 
-A running job is asked through its column `request`, and its worker answers. Who asks for more wins: cancel over
-finish over pause.
+A request to a running job is stored in the column `request`, and its worker carries it out. The stronger request wins:
+cancel over finish over pause.
 """
 
 from enum import StrEnum
@@ -20,6 +20,8 @@ from typing import Literal
 
 
 class JobStatus(StrEnum):
+    """State of a job."""
+
     QUEUED = "queued"
     RUNNING = "running"
     PAUSED = "paused"
@@ -44,12 +46,12 @@ TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
 }
 
 Request = Literal["pause", "finish", "cancel"]
-"""What a client can ask of a running job."""
+"""Requests that a client can make of a running job."""
 REQUESTS: tuple[Request, ...] = ("pause", "finish", "cancel")
 StopReason = Literal["pause", "finish", "drain", "cancel", "lost"]
-"""Why a job's work ends early: a client's request, the process ends (drain), or the lease is lost."""
+"""Why work on a job ends early: a client's request, the process shuts down (drain), or the lease is lost."""
 STOP_REASONS: tuple[StopReason, ...] = ("pause", "finish", "drain", "cancel", "lost")
-"""The weakest first: of two reasons the later one counts."""
+"""Weakest first: of two reasons the later in this list wins."""
 
 EVENT_TYPES = frozenset(
     {
@@ -58,19 +60,19 @@ EVENT_TYPES = frozenset(
         *("job.progress", "job.compiling", "job.resumed", "job.restarted", "job.waiting"),
     }
 )
-"""Everything that can be told of a job."""
+"""Types of events that a job can have."""
 
 
 def check_transition(before: JobStatus, after: JobStatus) -> None:
     if after not in TRANSITIONS[before]:
-        raise AssertionError(f"a job never goes from {before} to {after}")
+        raise AssertionError(f"there is no transition from {before} to {after}")
 
 
 def outranks(wanted: StopReason, current: str | None) -> bool:
-    """Whether a new request replaces what was asked before."""
+    """Whether a new request replaces the current one."""
     return current is None or current in STOP_REASONS[: STOP_REASONS.index(wanted)]
 
 
 def stronger(one: StopReason | None, other: StopReason | None) -> StopReason | None:
-    """Of two reasons the one that counts."""
+    """Return the stronger of two reasons."""
     return one if one is not None and outranks(one, other) else other

@@ -1,4 +1,4 @@
-"""`/livez` needs nothing; `/readyz` looks at everything that an answer depends on."""
+"""Health checks: `/livez` (the process responds) and `/readyz` (database, schema, storage and kernels are usable)."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -16,33 +16,40 @@ router = APIRouter(tags=["health"])
 
 
 class Liveness(BaseModel):
-    status: Literal["ok"] = "ok"
+    """Answer of the liveness check."""
+
+    status: Literal["ok"] = Field("ok", description="Always `ok`: the process responds.")
 
 
 class Readiness(BaseModel):
-    status: Literal["ready", "not_ready"]
-    checks: dict[str, str]
+    """Answer of the readiness check."""
+
+    status: Literal["ready", "not_ready"] = Field(description="`ready` if all checks are `ok`.")
+    checks: dict[str, str] = Field(
+        description="Outcome of each check (`database`, `migrations`, `storage`, `kernels`): `ok` or what is wrong."
+    )
     training: Literal["ok", "compiling", "elsewhere"] = Field(
-        description="Whether jobs run at once. `compiling`: the workers start, kernels of what `auto` can take are not "
-        "compiled yet, or a job waits for kernels that are being compiled. Jobs are taken as soon as the workers have "
-        "started; each waits for its own kernels only. `elsewhere`: this service has no workers of its own."
+        description="Whether jobs start at once. `compiling`: the workers are starting, or kernels are still being "
+        "compiled; a job waits only for the kernels that it needs. `elsewhere`: this service has no workers of its own."
     )
 
 
 @router.get("/livez", operation_id="livez")
 async def livez() -> Liveness:
+    """Check that the process responds. Reads nothing."""
     return Liveness()
 
 
 @router.get(
     "/readyz",
     operation_id="readyz",
-    responses={503: {"model": Readiness, "description": "Not ready: `checks` says what is missing"}},
+    responses={503: {"model": Readiness, "description": "Not ready: `checks` shows what is missing."}},
 )
 async def readyz(response: Response, context: InContext) -> Readiness:
-    """Database writable, schema current, storage the right one and writable, parser compiled, not about to end.
+    """Check that requests can be served.
 
-    `training` says whether jobs are taken.
+    The database is writable and its schema current, the storage is the right one and writable, the kernels of the
+    file readers are compiled, and the process is not shutting down. `training` shows whether jobs start at once.
     """
     found = await HEALTH.run(readiness, context)
     response.status_code = 200 if found.status == "ready" else 503
@@ -50,7 +57,7 @@ async def readyz(response: Response, context: InContext) -> Readiness:
 
 
 def readiness(context: Context) -> Readiness:
-    """What an answer depends on, looked at now (blocking)."""
+    """Run all checks now. Blocks while the database or the storage responds."""
     checks = {
         "database": _outcome(context.database.check_writable),
         "migrations": _outcome(lambda: None if is_current(context.database) else "not at head"),
@@ -58,7 +65,7 @@ def readiness(context: Context) -> Readiness:
         "kernels": "ok" if context.readers_warm() else "compiling",
     }
     if context.draining:
-        checks["draining"] = "this process is about to end"
+        checks["draining"] = "this process is shutting down"
     ready = all(outcome == "ok" for outcome in checks.values())
     return Readiness(status="ready" if ready else "not_ready", checks=checks, training=_training(context))
 

@@ -1,4 +1,4 @@
-"""`/v1/jobs`: submit work, watch it, change its course."""
+"""`/v1/jobs`: submit, list, watch, pause, resume, finish and cancel jobs."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -22,8 +22,9 @@ from app.jobs.submission import error_items
 from app.names import Name
 from app.storage.free_space import require_free_space
 from app.web.context import Context, InContext
+from app.web.fields import JobInPath
 from app.web.idempotency import InOnce, Once
-from app.web.long_poll import DoneWatch, Wait, preferred_wait, wait_until_done
+from app.web.long_poll import DoneWatch, PreferWait, Wait, preferred_wait, wait_until_done
 from app.web.pagination import InPage, Listing, listing
 from app.web.thread_rooms import WRITES, RoomRoute
 from app.web.validation import CreatedAfter, json_only, label_parameters, no_body
@@ -40,17 +41,19 @@ ASKED = problems(404, 409, 413, 415)
     status_code=201,
     operation_id="create_job",
     response_model=Job,
-    responses={200: {"model": Validation, "description": "with `validate_only`"}, **problems(400, 409, 413, 415, 507)},
+    responses={200: {"model": Validation, "description": "With `validate_only`."}, **problems(400, 409, 413, 415, 507)},
 )
 async def create_job(
     body: JobRequest,
     context: InContext,
     response: Response,
     once: InOnce,
-    prefer: Annotated[str | None, Header(description="`wait=N`: answer when the job is done")] = None,
-    validate_only: Annotated[bool, Query(description="only say what is wrong and what it would need")] = False,
+    prefer: PreferWait = None,
+    validate_only: Annotated[
+        bool, Query(description="Check the request and estimate its cost. Nothing is queued.")
+    ] = False,
 ) -> Job | JSONResponse:
-    """Queue a job. The answer comes at once, or, with `Prefer: wait=N`, when it is done or N seconds are over."""
+    """Queue a job. With `Prefer: wait=N` the response is sent when the job is done, or after N seconds."""
     if not validate_only:
         return await queue_job(body, context, response, once, prefer)
     judged = await run_in_threadpool(_validate, context, body)
@@ -65,11 +68,11 @@ async def queue_job(
     prefer: str | None,
     check: Callable[[Session], Any] | None = None,
 ) -> Job:
-    """What every route that makes a job does; `check` may refuse it first."""
+    """Submit a job, for every route that creates one. `check` runs first and raises AppError to refuse the job."""
     admission = Admission(context.blobs, context.settings)
 
     def submit() -> Job:
-        require_free_space(context.settings.data_dir, context.settings.free_space_bytes)  # for its model
+        require_free_space(context.settings.data_dir, context.settings.free_space_bytes)  # room for the model file
         with once.write() as session:
             if check is not None:
                 check(session)
@@ -95,13 +98,13 @@ def list_jobs(
     page: InPage,
     request: Request,
     response: Response,
-    status: JobStatus | None = None,
-    type: JobTypeName | None = None,
-    name: Annotated[Name | None, Query(description="of its model")] = None,
-    task: Annotated[Task | None, Query(description="of its training, asked for or found")] = None,
+    status: Annotated[JobStatus | None, Query(description="Only jobs in this state.")] = None,
+    type: Annotated[JobTypeName | None, Query(description="Only jobs of this type.")] = None,
+    name: Annotated[Name | None, Query(description="Only jobs of the model with this name.")] = None,
+    task: Annotated[Task | None, Query(description="Only training jobs of this task, requested or detected.")] = None,
     created_after: CreatedAfter = None,
 ) -> Listing[JobSummary]:
-    """Jobs, newest first. Filter by `status`, `type`, `name`, `task`, `created_after` and by `label.k=v`."""
+    """List jobs, newest first. Filter by `status`, `type`, `name`, `task`, `created_after`, `label.<key>=<value>`."""
     filters = Filters(status, type, name, task, created_after, label_parameters(request))
     with context.database.read() as session:
         rows = service.list_newest(session, page.limit + 1, page.cursor_id, filters)
@@ -109,35 +112,35 @@ def list_jobs(
 
 
 @router.get("/{job_id}", operation_id="get_job", responses=problems(404))
-async def get_job(job_id: str, context: InContext, wait: Wait = 0) -> Job:
-    """One job; with `wait=N` a long poll. Decide on `done`, not on `status`."""
+async def get_job(job_id: JobInPath, context: InContext, wait: Wait = 0) -> Job:
+    """Get a job. With `wait=N` the response is sent when `done` is true, or after N seconds."""
     return Job.model_validate(await wait_until_done(context.part(DoneWatch), job_id, _look(context, job_id), wait))
 
 
 @router.post("/{job_id}/cancel", operation_id="cancel_job", responses=ASKED, dependencies=[Depends(no_body)])
-def cancel_job(job_id: str, once: InOnce) -> Job:
-    """Stop a job and keep nothing of it. A running one ends within about a second."""
+def cancel_job(job_id: JobInPath, once: InOnce) -> Job:
+    """Stop a job and discard its work. A running job ends within about a second."""
     with once.write() as session:
         return once.answer(_show(session, control.cancel(session, job_id)))
 
 
 @router.post("/{job_id}/finish", operation_id="finish_job", responses=ASKED, dependencies=[Depends(no_body)])
-def finish_job(job_id: str, once: InOnce) -> Job:
-    """Stop a job and keep its best model so far: it succeeds with the status `stopped`."""
+def finish_job(job_id: JobInPath, once: InOnce) -> Job:
+    """Stop a training and keep its best model so far. The job succeeds; `result.status` is `stopped`."""
     with once.write() as session:
         return once.answer(_show(session, control.finish(session, job_id)))
 
 
 @router.post("/{job_id}/pause", operation_id="pause_job", responses=ASKED, dependencies=[Depends(no_body)])
-def pause_job(job_id: str, once: InOnce) -> Job:
-    """Let other jobs have its worker, until it is resumed. A running one is paused after the pass that it is in."""
+def pause_job(job_id: JobInPath, once: InOnce) -> Job:
+    """Pause a job until it is resumed, and free its worker. A running job pauses after its current pass."""
     with once.write() as session:
         return once.answer(_show(session, control.pause(session, job_id)))
 
 
 @router.post("/{job_id}/resume", operation_id="resume_job", responses=ASKED, dependencies=[Depends(no_body)])
-def resume_job(job_id: str, once: InOnce) -> Job:
-    """Queue a paused job again. It goes on from where it was."""
+def resume_job(job_id: JobInPath, once: InOnce) -> Job:
+    """Queue a paused job again. It continues where it was paused."""
     with once.write() as session:
         return once.answer(_show(session, control.resume(session, job_id)))
 
@@ -149,18 +152,21 @@ def resume_job(job_id: str, once: InOnce) -> Job:
     responses={200: EVENTS_ANSWER, **problems(404)},
 )
 async def list_job_events(
-    job_id: str,
+    job_id: JobInPath,
     context: InContext,
     page: InPage,
     request: Request,
     response: Response,
-    last_event_id: Annotated[str | None, Header(description="go on behind this event (`evt_…`)")] = None,
+    last_event_id: Annotated[str | None, Header(description="Start after the event with this id (`evt_…`).")] = None,
 ) -> Any:
-    """What happened to the job, oldest first. With `Accept: text/event-stream` a stream, until the job is done."""
+    """List the events of a job, oldest first.
+
+    With `Accept: text/event-stream`, stream them as server-sent events until the job is done.
+    """
     after_id = page.cursor_id
     if last_event_id:
         if not is_id("evt", last_event_id):
-            raise invalid_field("Last-Event-ID", "invalid_event_id", "is not the id of an event")
+            raise invalid_field("Last-Event-ID", "invalid_event_id", "must be the id of an event (`evt_…`)")
         after_id = last_event_id
 
     def look() -> Sequence[EventRow]:
@@ -169,13 +175,13 @@ async def list_job_events(
 
     if not wants_stream(request):
         return listing(request, response, page, await run_in_threadpool(look), _show_event)
-    await run_in_threadpool(_look(context, job_id))  # an unknown job is refused before the stream begins
+    await run_in_threadpool(_look(context, job_id))  # answer 404 before the stream begins
     return context.part(EventFeed).open(job_id, after_id)
 
 
 @router.get("/{job_id}/trace", operation_id="get_job_trace", responses=problems(404))
-def get_job_trace(job_id: str, context: InContext) -> Trace:
-    """The convergence curve so far: objective, bound and gap against seconds and passes."""
+def get_job_trace(job_id: JobInPath, context: InContext) -> Trace:
+    """Get the convergence curve so far: objective, lower bound and gap by seconds and passes."""
     with context.database.read() as session:
         job = service.get(session, job_id, with_trace=True)
         return Trace(job_id=job.id, tol=job.spec.get("tol"), data=job.trace)

@@ -1,4 +1,4 @@
-"""The registry of job types: what the modules of app/jobs/types declare, and what the API says of all of them.
+"""The registry of job types: it collects what the modules of app/jobs/types declare, and builds the request schema.
 
 A new job type is one new file there and one in app/worker/types.
 """
@@ -29,7 +29,7 @@ def type_of(request: Asked) -> JobType[Asked]:
 
 
 def has_interim_model(name: str) -> bool:
-    """Whether jobs of the type have a model before their end; a stored job may be of a type that is gone."""
+    """Whether jobs of the type have a model before they end. A stored job can have a type that no longer exists."""
     return name in TYPES and TYPES[name].has_interim_model
 
 
@@ -49,13 +49,16 @@ else:
         Discriminator(
             _tag,
             custom_error_type="unknown_type",
-            custom_error_message=f"its type must be one of {', '.join(TYPES)}",
+            custom_error_message=f"type must be one of {', '.join(TYPES)}",
         ),
     ]
 
 
 class Job(JobFields):
+    """A job: what was asked for, its state, its progress and its result."""
+
     result: dict[str, Any] | None = Field(
-        description=" ".join(f"{name}: {one.result_fields}." for name, one in TYPES.items())
-        + " null until the job has succeeded"
+        description="Result, with fields by job type. "
+        + " ".join(f"{name}: {one.result_fields}." for name, one in TYPES.items())
+        + " null until the job has succeeded."
     )

@@ -1,12 +1,12 @@
-"""Jobs on a model by its own address, and the files that they write.
+"""`POST /v1/models/{ref}/verify` and `…/evaluate`, and the files that jobs write.
 
-`POST /v1/jobs` takes the same jobs by their `type`.
+`POST /v1/jobs` accepts the same jobs, by their `type`.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Header, Response
+from fastapi import APIRouter, Depends, Response
 from sqlalchemy.orm import Session
 
 from app.errors import problems
@@ -19,8 +19,10 @@ from app.jobs.types.verify_request import VerifyOptions, VerifyRequest
 from app.models import service as models
 from app.storage.ownership import reclaim
 from app.web.context import Context, InContext
+from app.web.fields import JobInPath, ModelInPath
 from app.web.file_response import StoredFile
 from app.web.idempotency import InOnce
+from app.web.long_poll import PreferWait
 from app.web.media_types import ARROW, CSV, NDJSON, NPZ, PARQUET
 from app.web.validation import json_only
 
@@ -31,12 +33,10 @@ FILE_CONTENT: dict[str, Any] = {
     media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in MEDIA_TYPE_OF.values()
 }
 FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The file", "content": FILE_CONTENT},
-    206: {"description": "The part of it that `Range` asks for", "content": FILE_CONTENT},
+    200: {"description": "The file.", "content": FILE_CONTENT},
+    206: {"description": "The part of the file that `Range` requests.", "content": FILE_CONTENT},
     **problems(404, 409),
 }
-
-Prefer = Annotated[str | None, Header(description="`wait=N`: answer when the job is done")]
 
 
 @router.post(
@@ -46,15 +46,18 @@ Prefer = Annotated[str | None, Header(description="`wait=N`: answer when the job
     responses=problems(400, 404, 409, 413, 415, 507),
 )
 async def verify_model(
-    ref: str,
+    ref: ModelInPath,
     context: InContext,
     response: Response,
     once: InOnce,
     body: VerifyOptions | None = None,
-    prefer: Prefer = None,
+    prefer: PreferWait = None,
 ) -> Job:
-    """Queue a job that recomputes the model's certificate; its `result` says whether it `matches` what was claimed:
-    true (confirmed), false (contradicted) or null (the bound is neither)."""
+    """Queue a job that recomputes the certificate of a model.
+
+    `result.matches` is true if the stored certificate is confirmed, false if it is contradicted, and null if the bound
+    is neither confirmed nor contradicted.
+    """
     request = VerifyRequest(type="verify", model=ref, **(body or VerifyOptions()).model_dump())
     return await queue_job(request, context, response, once, prefer, _existing(ref))
 
@@ -66,29 +69,39 @@ async def verify_model(
     responses=problems(400, 404, 409, 413, 415, 507),
 )
 async def evaluate_model(
-    ref: str, context: InContext, response: Response, once: InOnce, body: EvaluateOptions, prefer: Prefer = None
+    ref: ModelInPath,
+    context: InContext,
+    response: Response,
+    once: InOnce,
+    body: EvaluateOptions,
+    prefer: PreferWait = None,
 ) -> Job:
-    """Queue a job that judges the model on a dataset; its `result` names the evaluation that it stores."""
+    """Queue a job that evaluates a model on a dataset. `result.evaluation_id` is the id of the stored evaluation."""
     request = EvaluateRequest(type="evaluate", model=ref, **body.model_dump())
     return await queue_job(request, context, response, once, prefer, _existing(ref))
 
 
 @router.get("/jobs/{job_id}/output", operation_id="get_job_output", response_class=StoredFile, responses=FILE_ANSWERS)
-def get_job_output(job_id: str, context: InContext) -> StoredFile:
-    """The predictions of a batch job, one line or record a row of the dataset; `row` is its number from 0. Of a
-    verification with `rows`: the training rows as the solver saw them (npz)."""
+def get_job_output(job_id: JobInPath, context: InContext) -> StoredFile:
+    """Download the predictions of a batch job: one record for each row of the dataset; `row` counts from 0.
+
+    For a verification with `rows`: the training rows as the solver saw them (npz).
+    """
     return _file(context, job_id, "output")
 
 
 @router.get("/jobs/{job_id}/errors", operation_id="get_job_errors", response_class=StoredFile, responses=FILE_ANSWERS)
-def get_job_errors(job_id: str, context: InContext) -> StoredFile:
-    """The rows that a batch job could not predict: a line `{row, code, detail}` each; 409 if there are none."""
+def get_job_errors(job_id: JobInPath, context: InContext) -> StoredFile:
+    """Download the rows that a batch job could not predict, one line `{row, code, detail}` each.
+
+    409 if every row was predicted.
+    """
     return _file(context, job_id, "errors")
 
 
 @router.delete("/jobs/{job_id}/output", status_code=204, operation_id="delete_job_output", responses=problems(404, 409))
-def delete_job_output(job_id: str, context: InContext) -> None:
-    """Free the bytes of a job's files; what its `result` says of them stays."""
+def delete_job_output(job_id: JobInPath, context: InContext) -> None:
+    """Delete the files that a job wrote. Its `result` is kept."""
     with context.database.write() as session:
         freed = delete_files(session, service.get(session, job_id))
     reclaim(context.database, context.blobs, freed)
@@ -103,5 +116,5 @@ def _file(context: Context, job_id: str, which: Which) -> StoredFile:
 
 
 def _existing(ref: str) -> Callable[[Session], Any]:
-    """A model that is part of the address and not there is 404; in the body of a job it would be 422."""
+    """Check that the model of the path exists: 404 if not. In the body of a job an unknown model is 422."""
     return lambda session: models.locate(session, ref)

@@ -1,4 +1,7 @@
-"""What the types of jobs on a stored model share: model and dataset are settled before such a job is queued."""
+"""Code that the job types on a stored model share (evaluate, predict, verify).
+
+Model and dataset are resolved before such a job is queued.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,7 +13,7 @@ from app.config import MIB
 from app.db.tables import DatasetRow, JobRow, ModelRow
 from app.errors import AppError, NotFound, invalid_field
 from app.jobs.admission import Admission
-from app.jobs.schemas import JobOptions
+from app.jobs.schemas import JobOptions, TrainedDataset
 from app.jobs.submission import Asked, JobType, enqueue, verdict
 from app.jobs.validation.preprocessing import check_inputs
 from app.jobs.validation.task import CLASS_TASKS, check_labels
@@ -24,25 +27,32 @@ from app.storage import BlobStore
 from app.web.validation import Body
 
 BLOCK_BYTES = 128 * MIB
-"""Estimated memory of one block of rows, from features to the written file: rows are scored a block at a time."""
+"""Estimated memory in bytes to score one block of rows, from features to the written file. Part of the admission
+estimate of a job: larger values let fewer jobs run at the same time."""
 
 
 class OnModel(Body):
-    model: Text = Field(description="mdl_…, name, name:3 or name@alias")
+    """A request that names a model."""
+
+    model: Text = Field(description="Model to use: `mdl_…`, `name` (newest version), `name:3` or `name@alias`.")
 
 
 class OnDataset(JobOptions):
-    dataset_id: Text
+    """A request that names a dataset."""
+
+    dataset_id: TrainedDataset
 
 
 class StoredModel(NamedTuple):
+    """A model that a request names, with the columns that it expects."""
+
     row: ModelRow
     header: file.Header
     inputs: Inputs
 
 
 class Plan(NamedTuple):
-    """What a job will work on, and about how much private memory it will need."""
+    """The inputs of a job, and an estimate of its private memory in bytes."""
 
     model: ModelRow
     dataset: DatasetRow
@@ -52,10 +62,10 @@ class Plan(NamedTuple):
 def on_model(
     request: type[Asked], plan: Callable[[Session, Asked, BlobStore], Plan], *, result_fields: str
 ) -> JobType[Asked]:
-    """A job type on a stored model. `plan` raises AppError for faults that show before the rows are read."""
+    """Build a job type on a stored model. `plan` raises AppError for errors that are visible without reading rows."""
 
     def submit(session: Session, request: Asked, admission: Admission) -> JobRow:
-        """Queue it for the version that the reference means now; a moved alias does not change the job."""
+        """Queue the job for the version that the reference means now. Moving an alias later does not change the job."""
         model, dataset, peak_bytes = plan(session, request, admission.blobs)
         admission.admit(peak_bytes)
         return enqueue(session, request, dataset, peak_bytes=peak_bytes, model_name=model.name, model_id=model.id)
@@ -71,30 +81,31 @@ def on_model(
 
 
 def find_model(session: Session, reference: str, blobs: BlobStore) -> StoredModel:
-    """The model that the field `model` of a request means."""
+    """Resolve the field `model` of a request."""
     try:
         row = models.resolve(session, reference)
         header, arrays = file.read_header(blobs.path(row.blob))
-    except (NotFound, FileNotFoundError):  # the file is gone before the row says so
-        raise invalid_field("model", "unknown_model", "there is no such model") from None
+    except (NotFound, FileNotFoundError):  # purging deletes the file shortly before the row
+        raise invalid_field("model", "unknown_model", "there is no such model; `GET /v1/models` lists them") from None
     return StoredModel(row, header, inputs_of(header, arrays))
 
 
 def check_features(model: StoredModel, dataset: DatasetRow, target: str | None = None) -> None:
-    """Refuse a dataset without the model's columns. `target`: the dataset's own, which may be one of them."""
+    """Refuse a dataset that lacks columns of the model. `target`: the dataset's target, which can be one of them."""
     try:
         check_inputs(model.inputs, dataset, target)
     except PreprocessError as error:
-        detail = f"the dataset does not fit the model: {error.message}"
+        detail = f"the dataset does not match the model: {error.message}"
         raise invalid_field("dataset_id", "feature_mismatch", detail) from error
 
 
 def check_labels_known(model: StoredModel, dataset: DatasetRow) -> None:
-    """Refuse labels that the model does not know, by the dataset's summary; the worker checks the rows again."""
+    """Refuse labels that the model does not know. Reads the dataset's summary; the worker checks the rows again."""
     task = model.row.task
     check_labels(task, dataset, "dataset_id")
     if task not in CLASS_TASKS:
         return
     unseen = {one["label"] for one in dataset.classes} - set(model.row.card["classes"])
     if unseen or not dataset.classes:
-        raise invalid_field("dataset_id", "unknown_class", "it has labels that the model does not know")
+        shown = ", ".join(sorted(repr(label)[:60] for label in unseen)[:5]) or "none at all"
+        raise invalid_field("dataset_id", "unknown_class", f"its labels include some that the model lacks: {shown}")

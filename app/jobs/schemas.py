@@ -1,4 +1,4 @@
-"""The shapes of a job over HTTP."""
+"""Request and response schemas of `/v1/jobs`."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,49 +9,58 @@ import solvers
 from app.errors import UNION_TAG
 from app.names import Labels, Name, Text
 from app.preprocess.spec import Preprocess
+from app.web.fields import CreatedAt, DatasetId, JobId, LabelsShown
 from app.web.validation import Body
 from app.webhooks.schemas import NewWebhook, WebhookRequest
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Task = Literal["binary", "multiclass", "ordinal", "regression"]
-Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Seed = Annotated[
+    int,
+    Field(ge=0, le=2**32 - 1, description="Seed of the random numbers. The same seed gives the same result."),
+]
+TrainedDataset = Annotated[Text, Field(description="Id of the dataset to work on (`ds_…`). It must be `ready`.")]
 
 
 class JobOptions(Body):
-    """The fields of every job request. The request body of each type in app/jobs/types extends it."""
+    """Fields of every job request. The request body of each type in app/jobs/types extends it."""
 
-    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    labels: Labels = Field(default_factory=dict)
-    webhook: WebhookRequest | None = Field(None, description="receives the events of this job only")
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = Field(
+        0, description="Jobs of higher priority start first; jobs of equal priority start in the order of submission."
+    )
+    labels: Labels = Field(default_factory=dict, description="Labels to find the job by: at most 64, key to value.")
+    webhook: WebhookRequest | None = Field(None, description="Address that receives the events of this job only.")
 
 
 class SplitByShare(Body):
     """Hold out a share of the rows for testing."""
 
-    test: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    test: Annotated[float, Field(gt=0, lt=1)] = Field(0.2, description="Share of the rows to hold out, 0 to 1.")
     seed: Seed = 0
-    stratify: bool = Field(True, description="the share of each class, not of all rows; without effect by group")
+    stratify: bool = Field(
+        True, description="Hold out the same share of each class. Has no effect when groups are kept together."
+    )
     group: bool | None = Field(
         None,
-        description="keep the rows of a group together, here and in folds; null: if the dataset has groups",
+        description="Keep the rows of a group together, here and in cross-validation; null: if the dataset has groups.",
     )
-    fold_column: None = None
+    fold_column: None = Field(None, description="Always null in this kind of split.")
 
 
 class SplitByDataset(Body):
     """Test on another dataset."""
 
-    test_dataset_id: Text
+    test_dataset_id: Text = Field(description="Id of the dataset to test on (`ds_…`). It needs the same columns.")
 
 
 class SplitByFolds(Body):
-    """Cross-validate by a column that says the fold of each row: the one that the upload named as its `group`."""
+    """Cross-validate by a column that holds the fold of each row."""
 
-    fold_column: Text
+    fold_column: Text = Field(description="Name of the column. The upload must have named it as `group`.")
 
 
 def _kind_of_split(value: Any) -> str:
-    """By what a split names, so that a mistake in it is told as one of that kind and not of all three."""
+    """Choose the member of the union by the fields that are set, so that errors refer to one member, not to three."""
     named = value if isinstance(value, dict) else vars(value) if isinstance(value, BaseModel) else {}
     if named.get("test_dataset_id") is not None:
         return f"{UNION_TAG}dataset"
@@ -77,16 +86,16 @@ ClassWeight = Annotated[
     Discriminator(
         _kind_of_weights,
         custom_error_type="unknown_weights",
-        custom_error_message='must be "balanced", or an object of a weight for each class',
+        custom_error_message='must be "balanced", or an object with a weight for each class',
     ),
 ]
 
 FIELD_TYPES: dict[str, Any] = {"class_weight": ClassWeight | None}
-"""Of parameters whose JSON is not plainly a word or a number."""
+"""JSON types of the parameters that are neither a word nor a number."""
 
 
 def _problem_fields() -> dict[str, Any]:
-    """A field for each parameter of a problem, as solvers/problem/spec.py declares it."""
+    """Build a field for each parameter that solvers/problem/spec.py declares."""
     fields: dict[str, Any] = {}
     for name, parameter in solvers.PARAMETERS.items():
         limits = {"ge": parameter.low, "gt": parameter.above, "le": parameter.high}
@@ -99,16 +108,18 @@ def _problem_fields() -> dict[str, Any]:
 
 
 class TrainingTarget(Body):
-    """What is trained on, and what becomes of it."""
+    """The dataset to train on and the name of the model."""
 
-    dataset_id: Text
-    model: Name | None = Field(None, description="the model's name; default: the dataset's name")
+    dataset_id: TrainedDataset
+    model: Name | None = Field(
+        None, description="Name of the model; each training adds a version. Default: the name of the dataset."
+    )
 
 
 if TYPE_CHECKING:
 
     class ProblemFields(TrainingTarget):
-        """The parameters that this package itself looks at; the others are only passed on."""
+        """The parameters that app/jobs reads itself; all others are passed to the solvers."""
 
         task: str
         class_weight: ClassWeight | None
@@ -118,160 +129,219 @@ else:
 
 
 MAX_FOLDS = 50
+"""Maximum number of folds. Each fold costs one more training."""
 CALIBRATION_FOLDS = 5
-DEFAULT_SECONDS = 600.0  # a hopeless job, on unscaled data say, must not hold a worker for ever
+"""Number of folds that calibration uses when `cross_validation` is not set. Each fold costs one more training."""
+DEFAULT_SECONDS = 600.0
+"""Default of `stop.seconds`. Bounds how long a job that does not converge, on unscaled data for example, keeps a worker
+busy."""
 
 
 class Stop(Body):
-    """Limits; what is reached first ends the run. null: no limit."""
+    """Limits of a training. The first limit that is reached ends it; null: no limit."""
 
     seconds: Positive | None = Field(
-        DEFAULT_SECONDS, description="of solving, in all trainings of the job; compiling kernels does not count"
+        DEFAULT_SECONDS,
+        description="Maximum seconds of solving, over all trainings of the job. Compiling kernels does not count.",
     )
-    passes: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    passes: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
+        None, description="Maximum number of passes over the training data, for each training of the job."
+    )
 
 
 class TrainingSpec(ProblemFields):
-    """What is trained, and how. The request body of a training job extends it."""
+    """What to train, and how. The request body of a training job extends it."""
 
-    solver: Text = "auto"
-    solver_options: dict[str, Any] = Field(default_factory=dict)
+    solver: Text = Field("auto", description="Name of a solver of `GET /v1/solvers`, or `auto`: chosen by the data.")
+    solver_options: dict[str, Any] = Field(
+        default_factory=dict, description="Options of the solver; `GET /v1/solvers` lists them with their defaults."
+    )
     preprocess: Preprocess | None = Field(
         None,
-        description="null: numbers are used as they are; columns of other kinds or with missing cells as if it were {}",
+        description="How raw columns become features. null: the default settings if a column is not numeric or has "
+        "missing values, else the numbers as they are.",
     )
-    split: Split | None = None
+    split: Split | None = Field(None, description="Rows to test on: a share, another dataset or folds; null: none.")
     cross_validation: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = Field(
-        None, description="so many folds of the training rows are judged before the model is trained on all of them"
+        None, description="Number of folds to cross-validate with before the model is trained on all training rows."
     )
     calibrate: Literal[False, True, "platt", "isotonic"] = Field(
         False,
-        description="probabilities beside scores, fitted to scores of held-out rows (the folds of cross_validation, or "
-        f"{CALIBRATION_FOLDS}). true: isotonic if every class has 1000 rows, else platt",
+        description="Whether to fit probabilities to the scores of held-out rows (the folds of `cross_validation`, or "
+        f"{CALIBRATION_FOLDS}). true: isotonic if every class has at least 1000 rows, else platt.",
     )
-    tol: Positive = 1e-3
-    stop: Stop = Stop()
+    tol: Positive = Field(
+        1e-3, description="Target for the certified relative gap. Smaller: closer to the optimum, longer training."
+    )
+    stop: Stop = Field(Stop(), description="Limits that end the training before `tol` is reached.")
     on_limit: Literal["keep_best", "fail"] = Field(
-        "keep_best", description="what a limit of `stop` that is reached before `tol` means"
+        "keep_best", description="What to do when a limit of `stop` is reached before `tol`."
     )
     seed: Seed = 0
     warm_start: Text | None = Field(
-        None, description="a model (`mdl_…`, `name`, `name:3`, `name@alias`) whose weights the training starts from"
+        None, description="Model to start from: `mdl_…`, `name`, `name:3` or `name@alias`; null: start from zero."
     )
 
     @property
     def most_folds(self) -> int | None:
-        """How many folds are trained before the model, at most; None: none, or as many as a column says."""
+        """Return the maximum number of folds that are trained before the model; None: none, or a column decides."""
         return self.cross_validation or (CALIBRATION_FOLDS if self.calibrate else None)
 
     @property
     def keeps_groups_whole(self) -> bool:
-        """Whether a split must not part the rows of a group, if there are groups."""
+        """Whether a split must keep the rows of a group together, if the dataset has groups."""
         return not (isinstance(self.split, SplitByShare) and self.split.group is False)
 
     def problem(self) -> dict[str, Any]:
-        """The parameters of the problem by their names, which are those of `solvers.train` too."""
+        """Return the parameters of the problem, under the names of `solvers.train`."""
         return {name: getattr(self, name) for name in solvers.PARAMETERS}
 
     def solver_arguments(self) -> dict[str, Any]:
-        """The part of the request that `solvers.check` and `solvers.train` share, under their names."""
+        """Return the arguments that `solvers.check` and `solvers.train` share."""
         run = {name: getattr(self, name) for name in ("solver", "tol", "seed")}
         limits = {"max_seconds": self.stop.seconds, "max_passes": self.stop.passes}
         return {**self.problem(), **run, **limits, "options": self.solver_options}
 
 
 class JobError(BaseModel):
-    code: str
-    message: str
-    param: str | None = None
+    """Why a job failed."""
+
+    code: str = Field(description="Error code; `/docs/errors` explains each of them.")
+    message: str = Field(description="What went wrong, in a sentence.")
+    param: str | None = Field(None, description="Field of the request that caused it; null: none did.")
+
+
+JobTypeShown = Annotated[str, Field(description="Job type: `train`, `evaluate`, `predict` or `verify`.")]
+Done = Annotated[bool, Field(description="True once the job has succeeded, failed or been cancelled.")]
+ProgressShown = Annotated[
+    float, Field(description="Progress from 0 to 1. For training: by the relative gap, on a logarithmic scale.")
+]
+ModelNameShown = Annotated[
+    str, Field(description="Name of the model that the job trains or uses. Each training adds a version to it.")
+]
+ModelIdShown = Annotated[
+    str | None, Field(description="Id of the model version (`mdl_…`); null until the training has succeeded.")
+]
+ErrorShown = Annotated[JobError | None, Field(description="Why the job failed; null: it has not.")]
+FinishedAt = Annotated[datetime | None, Field(description="Time when the job ended; null: it has not.")]
+RelativeGap = Annotated[
+    float | None,
+    Field(
+        description="gap / max(primal, 1e-12 sum_i C_i). Certified at the end; until then the solver's own estimate. "
+        "null: not known."
+    ),
+]
+Primal = Annotated[float | None, Field(description="Objective value of the best weights so far; null: not known.")]
+DualBound = Annotated[float | None, Field(description="Lower bound of the optimal objective value; null: not known.")]
+Iterations = Annotated[int, Field(description="Iterations of the solver. What one iteration is depends on the solver.")]
+Passes = Annotated[int, Field(description="Passes over the training data.")]
 
 
 class JobFields(BaseModel):
-    """A job as its address shows it; job_types.py adds what `result` is with each type."""
+    """A job. job_types.py adds the description of `result` for each job type."""
 
-    id: str
-    type: str
-    status: Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
+    id: JobId
+    type: JobTypeShown
+    status: Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"] = Field(
+        description="State of the job. Use `done` to decide whether to wait."
+    )
     request: Literal["pause", "finish", "cancel"] | None = Field(
-        description="what a client has asked of it and is not done yet, or how it came to its end"
+        description="Pending request of a client, or the request that ended the job; null: none."
     )
-    done: bool
-    progress: float = Field(description="0 to 1, judged by the gap on a logarithmic scale")
-    eta_seconds: float | None = Field(description="by how the gap shrank lately; null: not known")
-    queue_position: int | None = Field(description="jobs that are served before this one; null once it runs")
-    attempt: int
-    dataset_id: str
-    model: str
-    iterations: int
-    passes: int
-    primal: float | None
-    dual_bound: float | None
-    relative_gap: float | None = Field(
-        description="gap / max(primal, 1e-12 sum_i C_i): certified at the end, until then the solver's own estimate"
+    done: Done
+    progress: ProgressShown
+    eta_seconds: float | None = Field(
+        description="Estimated seconds until `tol` is reached, from the recent decrease of the gap; null: not known."
     )
-    model_id: str | None
+    queue_position: int | None = Field(
+        description="Number of queued jobs that run before this one; null once it has started."
+    )
+    attempt: int = Field(description="Number of times that a worker has started the job.")
+    dataset_id: DatasetId
+    model: ModelNameShown
+    iterations: Iterations
+    passes: Passes
+    primal: Primal
+    dual_bound: DualBound
+    relative_gap: RelativeGap
+    model_id: ModelIdShown
     result: dict[str, Any] | None
-    error: JobError | None
-    spec: dict[str, Any]
-    labels: dict[str, str]
-    lineage: dict[str, Any]
-    webhook: NewWebhook | None = Field(None, description="only in the answer that made the job: its secret is there")
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
+    error: ErrorShown
+    spec: dict[str, Any] = Field(description="The request that created the job, with its defaults filled in.")
+    labels: LabelsShown
+    lineage: dict[str, Any] = Field(description="Inputs of the job: `dataset_id` and `seed`.")
+    webhook: NewWebhook | None = Field(
+        None, description="The job's own webhook with its secret. Only in the response that created the job."
+    )
+    created_at: CreatedAt
+    started_at: datetime | None = Field(description="Time when a worker first started the job; null: none has.")
+    finished_at: FinishedAt
 
 
 class JobSummary(BaseModel):
-    id: str
-    type: str
-    status: str
-    done: bool
-    progress: float
-    dataset_id: str
-    model: str
-    model_id: str | None
-    relative_gap: float | None
-    error: JobError | None
-    labels: dict[str, str]
-    created_at: datetime
-    finished_at: datetime | None
+    """A job in a list. `GET /v1/jobs/{job_id}` has all fields."""
+
+    id: JobId
+    type: JobTypeShown
+    status: str = Field(description="State of the job: queued, running, paused, succeeded, failed or cancelled.")
+    done: Done
+    progress: ProgressShown
+    dataset_id: DatasetId
+    model: ModelNameShown
+    model_id: ModelIdShown
+    relative_gap: RelativeGap
+    error: ErrorShown
+    labels: LabelsShown
+    created_at: CreatedAt
+    finished_at: FinishedAt
 
 
 class Estimate(BaseModel):
+    """Estimated cost of a job."""
+
     model_config = ConfigDict(from_attributes=True)
 
-    seconds: float | None = Field(description="on an idle machine, from the start of the work; null: not known")
-    peak_bytes: int = Field(description="private memory of the training process at its peak")
+    seconds: float | None = Field(description="Seconds of work on an idle machine, without the queue; null: not known.")
+    peak_bytes: int = Field(description="Peak private memory of the training process, in bytes.")
 
 
 class Validation(BaseModel):
-    """What a job would meet; nothing is stored."""
+    """The result of `validate_only`. Nothing is stored."""
 
-    valid: bool
-    estimate: Estimate | None = Field(description="null if too much is wrong to make one")
-    errors: list[dict[str, Any]] = Field(description="what a submission would be refused for, each with its field")
+    valid: bool = Field(description="Whether the job would be accepted.")
+    estimate: Estimate | None = Field(description="Estimated cost; null: not known, or the request is not valid.")
+    errors: list[dict[str, Any]] = Field(
+        description="All reasons for a refusal, each with its `field`, `code`, `detail`."
+    )
 
 
 class Event(BaseModel):
-    id: str
-    type: str
-    data: dict[str, Any]
-    created_at: datetime
+    """Something that happened to a job."""
+
+    id: str = Field(description="Id of the event (`evt_…`); ids ascend with time.")
+    type: str = Field(description="Event type, such as `job.running`, `job.progress` or `job.succeeded`.")
+    data: dict[str, Any] = Field(description="Details; their fields depend on `type`.")
+    created_at: CreatedAt
 
 
 class TracePoint(BaseModel):
-    seconds: float
-    iterations: int
-    passes: int
-    primal: float | None
-    dual_bound: float | None
-    relative_gap: float | None
+    """One point of the convergence curve."""
+
+    seconds: float = Field(description="Seconds of solving so far. Compiling kernels does not count.")
+    iterations: Iterations
+    passes: Passes
+    primal: Primal
+    dual_bound: DualBound
+    relative_gap: RelativeGap
     test_error: float | None = Field(
-        None, description="on the test rows, where it was looked at: the share of wrong labels; regression: rmse"
+        None,
+        description="Error on the test rows: the share of wrong labels, or the RMSE (regression); null: not measured.",
     )
 
 
 class Trace(BaseModel):
-    job_id: str
-    tol: float | None = Field(description="null: the job trains nothing")
-    data: list[TracePoint]
+    """The convergence curve of a training job."""
+
+    job_id: JobId
+    tol: float | None = Field(description="Target for the relative gap; null: the job is not a training job.")
+    data: list[TracePoint] = Field(description="Points in the order of time.")

@@ -1,4 +1,4 @@
-"""`POST /v1/jobs/{id}/predict`: from the model as it stands while it is training, and from the final one after."""
+"""`POST /v1/jobs/{id}/predict`: predict with the interim model of a running training, or with the final one."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,30 +21,38 @@ from app.predictions.request_bodies import known_type
 from app.predictions.response_formats import negotiated
 from app.predictions.service import predict_with
 from app.web.context import Context, InContext
+from app.web.fields import JobInPath
 from app.web.thread_rooms import MODELS, PREDICTIONS
 
 router = APIRouter(prefix="/v1/jobs", tags=["predictions"])
 
 MOST_LOOKS = 5
+"""Maximum attempts to open an interim model. A running training replaces the file, so the one just read about can be
+gone. Larger: fewer spurious 409 responses, at one query for each attempt."""
 RESPONSE_SCHEMA: dict[str, Any] = {
     **schemas.RESPONSE_SCHEMA,
     "required": ["job", "is_final", "passes", "relative_gap", "model", "name", "version", "predictions"],
     "properties": {
         **schemas.RESPONSE_PROPERTIES,
-        "job": {"type": "string"},
-        "is_final": {"type": "boolean", "description": "whether the job has succeeded and this is its model"},
-        "passes": {"type": "integer", "description": "of the training when the model was like this"},
-        "relative_gap": {"type": ["number", "null"], "description": "then, as far as it was known"},
-        "model": {"type": ["string", "null"], "description": "null until it is final"},
-        "version": {"type": ["integer", "null"], "description": "null until it is final"},
+        "job": {"type": "string", "description": "Id of the job (`job_…`)."},
+        "is_final": {"type": "boolean", "description": "True if the job has succeeded and this is its model."},
+        "passes": {"type": "integer", "description": "Passes over the training data that produced this model."},
+        "relative_gap": {
+            "type": ["number", "null"],
+            "description": "Relative gap of this model, as the solver estimates it; null: not known.",
+        },
+        "model": {"type": ["string", "null"], "description": "Id of the model version; null until it is final."},
+        "version": {"type": ["integer", "null"], "description": "Version number; null until it is final."},
     },
 }
 
 
 class Standing(NamedTuple):
+    """The current model of a job."""
+
     model: ServedModel
     said: Mapping[str, Any]
-    """Of the model, beside its answers."""
+    """Fields of the response that describe the model."""
 
 
 @router.post(
@@ -57,8 +65,11 @@ class Standing(NamedTuple):
     },
     responses={200: schemas.reply("Predictions", RESPONSE_SCHEMA), **problems(400, 404, 406, 409, 413, 415)},
 )
-async def predict_with_job(job_id: str, context: InContext, request: Request) -> Response:
-    """Label and score rows with a job's model as it stands. In the first second of its training: 409 `no_model_yet`."""
+async def predict_with_job(job_id: JobInPath, context: InContext, request: Request) -> Response:
+    """Predict with the current model of a training job.
+
+    During the first second or so of the training there is none: 409 `no_model_yet`.
+    """
     asked = ModelRequest(request)
     content_type, accept, index_base = asked.content_type, asked.accept, asked.index_base
     known_type(content_type)
@@ -71,12 +82,13 @@ async def predict_with_job(job_id: str, context: InContext, request: Request) ->
 
 
 def find(context: Context, served: ModelCache, job_id: str) -> Standing:
-    """The newest model of a job. Raises NotFound, or Conflict if it has none."""
+    """Return the newest model of a job. Raises NotFound, or Conflict if it has none."""
     for _ in range(MOST_LOOKS):
         with context.database.read() as session:
             job = service.get(session, job_id)
         if not has_interim_model(job.type):
-            raise Conflict(f"A job of type {job.type} trains no model.", code="not_a_training_job")
+            detail = f"A job of type {job.type} trains no model; use the id of a training job."
+            raise Conflict(detail, code="not_a_training_job")
         if job.model_id is not None:
             figures = {"passes": job.passes, "relative_gap": job.relative_gap}
             return Standing(served.find(job.model_id), {"job": job.id, "is_final": True, **figures})
@@ -85,10 +97,10 @@ def find(context: Context, served: ModelCache, job_id: str) -> Standing:
         try:
             return _snapshot(served, job, job.snapshot)
         except FileNotFoundError:
-            continue  # a newer one has taken its place since
+            continue  # a newer interim model has replaced it
     if JobStatus(job.status).done:
-        raise Conflict(f"The job has {job.status} and left no model.", code="job_ended")
-    detail = "The job has no model yet; it has one soon after the training of the model itself begins."
+        raise Conflict(f"The job is {job.status} and has no model.", code="job_ended")
+    detail = "The job has no model yet; retry about a second after its training has started."
     raise Conflict(detail, code=NO_MODEL_YET, headers={"Retry-After": "1"})
 
 

@@ -15,6 +15,7 @@ from app.models.weights import all_weights, npy_weights, strongest_weights
 from app.names import Name
 from app.storage.ownership import reclaim
 from app.web.context import InContext
+from app.web.fields import ModelInPath
 from app.web.idempotency import InOnce
 from app.web.pagination import InPage, Listing, listing
 from app.web.thread_rooms import RoomRoute
@@ -31,12 +32,12 @@ def list_models(
     page: InPage,
     request: Request,
     response: Response,
-    name: Name | None = None,
-    task: file.Task | None = None,
+    name: Annotated[Name | None, Query(description="Only versions of the model with this name.")] = None,
+    task: Annotated[file.Task | None, Query(description="Only models of this task.")] = None,
     created_after: CreatedAfter = None,
-    deleted: Annotated[bool, Query(description="those that were deleted instead")] = False,
+    deleted: Annotated[bool, Query(description="List deleted models instead of the others.")] = False,
 ) -> Listing[ModelSummary]:
-    """Models, newest first. Filter by `name`, `task` and `created_after`."""
+    """List models, newest first. Filter by `name`, `task` and `created_after`."""
     filters = Filters(name, task, created_after, deleted)
     with context.database.read() as session:
         rows = service.list_newest(session, page.limit + 1, page.cursor_id, filters)
@@ -45,9 +46,11 @@ def list_models(
 
 @router.get("/{ref}", operation_id="get_model", responses=problems(404))
 def get_model(
-    ref: str, context: InContext, deleted: Annotated[bool, Query(description="also if it is deleted")] = False
+    ref: ModelInPath,
+    context: InContext,
+    deleted: Annotated[bool, Query(description="Also find a deleted model.")] = False,
 ) -> Model:
-    """One model by id, `name` (newest version), `name:version` or `name@alias` (the version with most requests)."""
+    """Get a model. `name@alias` means the version with the largest share of the requests."""
     with context.database.read() as session:
         model = service.resolve_deleted(session, ref) if deleted else service.resolve(session, ref)
         return show(session, model)
@@ -60,21 +63,27 @@ def get_model(
     responses={**problems(404), 200: {"content": {NPY_TYPE: {"schema": {"type": "string", "format": "binary"}}}}},
 )
 def get_model_weights(
-    ref: str,
+    ref: ModelInPath,
     context: InContext,
-    top: Annotated[int | None, Query(ge=1, le=10_000, description="the strongest of each class, by name")] = None,
-    format: Annotated[
-        Literal["json", "npy"] | None, Query(description="default: npy if Accept says application/octet-stream")
+    top: Annotated[
+        int | None, Query(ge=1, le=10_000, description="Return only the strongest weights of each class, by name.")
     ] = None,
-    accept: Annotated[str, Header()] = "",
+    format: Annotated[
+        Literal["json", "npy"] | None,
+        Query(description="Response format. Default: npy if Accept is application/octet-stream, else json."),
+    ] = None,
+    accept: Annotated[str, Header(description="`application/octet-stream` for npy.")] = "",
 ) -> Any:
-    """The hyperplanes in full precision and raw units; with `top` the strongest weights in the user's own words."""
+    """Get the weights in full precision, in the units of the uploaded columns.
+
+    With `top`, get the strongest weights with the names of their columns, categories and words.
+    """
     with context.database.read() as session:
         model = service.locate(session, ref)
     try:
         stored = file.read(context.blobs.path(model.blob))
     except FileNotFoundError:
-        raise NotFound("The model was purged a moment ago.") from None
+        raise NotFound("The model has just been purged; its weights are deleted.") from None
     if format == "npy" or (format is None and accept.partition(";")[0].strip() == NPY_TYPE):
         return Response(npy_weights(stored), media_type=NPY_TYPE)
     return all_weights(model.id, stored) if top is None else strongest_weights(model.id, stored, top)
@@ -82,11 +91,16 @@ def get_model_weights(
 
 @router.delete("/{ref}", status_code=204, operation_id="delete_model", responses=problems(404, 409))
 def delete_model(
-    ref: str,
+    ref: ModelInPath,
     context: InContext,
-    purge: Annotated[bool, Query(description="free its bytes too, also of a model that was deleted before")] = False,
+    purge: Annotated[
+        bool, Query(description="Delete the weights for good. Also works on a model that is deleted already.")
+    ] = False,
 ) -> None:
-    """Hide a model: it no longer answers, and its version number is not used again. 409 while an alias uses it."""
+    """Delete a model version. It no longer predicts, and its version number is not reused.
+
+    `POST …/restore` undoes it unless `purge` was set. 409 while an alias points to it.
+    """
     freed: list[str] = []
     with context.database.write() as session:
         if purge:
@@ -99,11 +113,11 @@ def delete_model(
 
 
 @router.post("/{ref}/restore", operation_id="restore_model", responses=problems(404, 409))
-def restore_model(ref: str, context: InContext, once: InOnce) -> Model:
-    """Take a deletion back, by id or `name:version`; not once the model was purged."""
+def restore_model(ref: ModelInPath, context: InContext, once: InOnce) -> Model:
+    """Undo the deletion of a model, by id or `name:version`. A purged model cannot be restored."""
     with once.write() as session:
         restored = once.answer(show(session, service.restore(session, ref)))
-    context.part(Serving).forget_reference(restored.name)  # its newest version may be another one now
+    context.part(Serving).forget_reference(restored.name)  # the newest version may have changed
     return restored
 
 

@@ -1,130 +1,180 @@
-"""The shapes of a model over HTTP."""
+"""Response schemas of `/v1/models`."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.web.fields import CreatedAt, ModelId
+
 Label = str | int | float
+LabelShown = Annotated[Label, Field(description="Label of the class.")]
+TaskShown = Annotated[str, Field(description="Task: `binary`, `multiclass`, `ordinal` or `regression`.")]
+FeatureCount = Annotated[int, Field(description="Number of features of the model, after preprocessing.")]
 
 
 class Bounds(BaseModel):
-    primal: float = Field(description="the objective of the weights, rounded up")
-    dual_bound: float | None = Field(description="proven lower bound of the optimum; null: the objective is not finite")
-    gap: float | None = Field(description="proven upper bound of objective - optimum, rounding included")
-    relative_gap: float | None = Field(description="gap / max(primal, 1e-12 sum_i C_i), from 0 to 1")
-    method: str = Field(description="where the dual point of the bound came from")
+    """How far the objective can be from the optimum. All figures are true in exact arithmetic."""
+
+    primal: float = Field(description="Objective value of the weights, rounded up.")
+    dual_bound: float | None = Field(
+        description="Proven lower bound of the optimal objective value; null: the objective is not finite."
+    )
+    gap: float | None = Field(description="Proven upper bound of objective - optimum, rounding included.")
+    relative_gap: float | None = Field(description="gap / max(primal, 1e-12 sum_i C_i), from 0 to 1.")
+    method: str = Field(description="How the dual point of the bound was found.")
 
 
 class ClassBounds(Bounds):
-    label: Label
+    """The bounds of one class of a one-vs-rest model."""
+
+    label: LabelShown
 
 
 class Certificate(Bounds):
-    """How far from the optimum the model can be at most. Recomputed from data, weights and a dual point."""
+    """How far from the optimum the model can be at most. Computed from the data, the weights and a dual point."""
 
     per_class: list[ClassBounds] | None = Field(
-        None, description="of the problems of which the certificate is the sum, if each class was trained on its own"
+        None, description="Bounds of each class, which add up to the certificate, for one-vs-rest models; else null."
     )
-    claimed: bool = Field(False, description="it came with an imported model; nothing here has recomputed it")
+    claimed: bool = Field(
+        False, description="True for an imported model: the certificate came with the file and was not recomputed."
+    )
 
 
 class RocCurve(BaseModel):
-    fpr: list[float]
-    tpr: list[float]
-    threshold: list[float | None] = Field(description="scores; null: above all of them")
+    """Receiver operating characteristic: one point for each threshold."""
+
+    fpr: list[float] = Field(description="False positive rates.")
+    tpr: list[float] = Field(description="True positive rates.")
+    threshold: list[float | None] = Field(description="Score thresholds; null: above all scores.")
 
 
 class PrecisionRecallCurve(BaseModel):
-    precision: list[float]
-    recall: list[float]
-    threshold: list[float]
+    """Precision and recall: one point for each threshold."""
+
+    precision: list[float] = Field(description="Precision at each threshold.")
+    recall: list[float] = Field(description="Recall at each threshold.")
+    threshold: list[float] = Field(description="Score thresholds.")
+
+
+Roc = Annotated[RocCurve, Field(description="Receiver operating characteristic.")]
+PrecisionRecall = Annotated[PrecisionRecallCurve, Field(description="Precision against recall.")]
 
 
 class Curves(BaseModel):
-    """At most 200 points each, from the highest score down."""
+    """Curves of at most 200 points each, from the highest score down."""
 
-    rows: Literal["train", "test"] = Field(description="the rows that they are of")
-    roc: RocCurve
-    pr: PrecisionRecallCurve
+    rows: Literal["train", "test"] = Field(description="Rows that the curves were computed on.")
+    roc: Roc
+    pr: PrecisionRecall
 
 
 class ModelSummary(BaseModel):
-    id: str
-    name: str
-    version: int
-    task: str
-    solver: str
-    converged: bool
-    created_at: datetime
-    deleted_at: datetime | None
-    purged_at: datetime | None = Field(description="since when only this page is left of a deleted model")
+    """A model version in a list. `GET /v1/models/{ref}` has all fields."""
+
+    id: ModelId
+    name: str = Field(description="Name of the model.")
+    version: int = Field(description="Version number, from 1. Numbers are never reused.")
+    task: TaskShown
+    solver: str = Field(description="Solver that trained it; `imported` for imported models.")
+    converged: bool = Field(description="Whether the certified relative gap is at most `tol`.")
+    created_at: CreatedAt
+    deleted_at: datetime | None = Field(description="Time of the deletion; null: not deleted.")
+    purged_at: datetime | None = Field(description="Time when its weights were deleted for good; null: they were not.")
 
 
 class Model(ModelSummary):
+    """A model version with its certificate, metrics and origin."""
+
     model_config = ConfigDict(protected_namespaces=())
 
-    strategy: str | None = Field(None, description="how several classes were trained; null for other tasks")
-    classes: list[Label] = Field(description="sorted if trained here; empty if the model answers with numbers")
-    n_features: int
-    params: dict[str, Any]
-    certificate: Certificate | None = Field(description="null: the model was imported without one")
-    metrics: dict[str, Any] = Field(description="train, and test if the job had a split; empty if it was imported")
-    curves: Curves | None = Field(None, description="of the second of two classes or ranks; null for other models")
-    cross_validation: dict[str, Any] | None = Field(None, description="by, folds, mean, std; null if there was none")
+    strategy: str | None = Field(None, description="Multiclass strategy: `ovr` or `crammer_singer`; else null.")
+    classes: list[Label] = Field(
+        description="Labels of the classes, sorted if trained here; empty if the model predicts numbers."
+    )
+    n_features: FeatureCount
+    params: dict[str, Any] = Field(description="Parameters of the problem: task, loss, C and others.")
+    certificate: Certificate | None = Field(description="Optimality certificate; null: imported without one.")
+    metrics: dict[str, Any] = Field(
+        description="Metrics on the training rows (`train`) and, with a split, the test rows (`test`). Empty: imported."
+    )
+    curves: Curves | None = Field(
+        None, description="Curves for the second of two classes or ranks; null for other models."
+    )
+    cross_validation: dict[str, Any] | None = Field(
+        None, description="Cross-validation: `by`, `folds`, `mean`, `std`; null: there was none."
+    )
     calibration: dict[str, Any] | None = Field(
         None,
-        description="method, rows, held_out {brier, log_loss, calibration_error, calibration_curve}: how scores become "
-        "probabilities, judged on the rows that it was fitted to; null: the model has no probabilities",
+        description="How scores become probabilities: `method`, `rows`, `held_out` {brier, log_loss, "
+        "calibration_error, calibration_curve}, measured on the rows that it was fitted to; null: no probabilities.",
     )
     preprocess: dict[str, Any] | None = Field(
-        None, description="settings, columns and what each became; null: features are the columns as uploaded"
+        None,
+        description="Preprocessing settings, columns and the features of each; null: features are the columns.",
     )
-    warnings: list[dict[str, str]] = Field([], description="code, detail: what was decided or looks unwise")
-    training: dict[str, Any]
+    warnings: list[dict[str, str]] = Field(
+        [], description="Automatic decisions and likely mistakes, each with `code` and `detail`."
+    )
+    training: dict[str, Any] = Field(
+        description="Facts of the training run: status, seconds, iterations, passes, rows."
+    )
     lineage: dict[str, Any] = Field(
-        description="job_id, dataset_id, sha256 of its bytes, params, seed, versions of the software, and the parent "
-        "whose weights it started from"
+        description="Origin: `job_id`, `dataset_id`, `sha256` of the dataset's bytes, `params`, `seed`, software "
+        "versions, and `parent`, the model that the training started from."
     )
-    aliases: list[str] = Field(description="those that send requests to this version, or mirror them to it")
+    aliases: list[str] = Field(description="Aliases that send or mirror requests to this version.")
 
 
 class Weights(BaseModel):
-    """`score = coef . x + intercept`.
+    """All weights: `score = coef . x + intercept`.
 
-    Binary: a score above 0 means `classes[1]`. Multiclass: a row of coef and an intercept a class; the largest score
-    wins, the first of equal ones. Ordinal: a score above the first k thresholds means `classes[k]`. Regression: the
-    score is the answer.
+    Binary: a score above 0 predicts `classes[1]`. Multiclass: one row of `coef` and one intercept for each class; the
+    largest score wins, the first of equal ones. Ordinal: a score above the first k thresholds predicts `classes[k]`.
+    Regression: the score is the prediction.
     """
 
-    model: str
-    task: str
-    coef: list[float] | list[list[float]]
-    intercept: float | list[float]
-    thresholds: list[float] | None
-    classes: list[Label]
-    feature_names: list[str] | None
+    model: ModelId
+    task: TaskShown
+    coef: list[float] | list[list[float]] = Field(
+        description="Weights in the units of the uploaded columns; multiclass: one list for each class."
+    )
+    intercept: float | list[float] = Field(description="Intercept; multiclass: one for each class.")
+    thresholds: list[float] | None = Field(description="Ascending thresholds of an ordinal model; else null.")
+    classes: list[Label] = Field(description="Labels of the classes; empty if the model predicts numbers.")
+    feature_names: list[str] | None = Field(description="Names of the features; null: they have none.")
 
 
 class NamedWeight(BaseModel):
-    feature: str = Field(description="`age`, `workclass=Private`, `text:word`; the number of a feature without a name")
-    column: str
-    level: str | None = Field(description="of a categorical column or a part of a date; null: not one level")
-    word: str | None = Field(description="or several, of a text column")
-    weight: float = Field(description="in raw units")
-    unit: str = Field(description="what it is paid for: `1` or `day` of the column, `true`, `level`, `count`, `tf-idf`")
-    strength: float = Field(description="the weight as the solver saw it, after scaling: comparable between columns")
+    """A weight with the name of its feature."""
+
+    feature: str = Field(
+        description="Name of the feature: `age`, `workclass=Private`, `text:word`; its number if it has no name."
+    )
+    column: str = Field(description="Column of the uploaded file that the feature comes from.")
+    level: str | None = Field(
+        description="Value of a categorical column, or part of a date, that the feature stands for; else null."
+    )
+    word: str | None = Field(description="Word or words of a text column that the feature stands for; else null.")
+    weight: float = Field(description="Weight in the units of the column.")
+    unit: str = Field(
+        description="What the weight is multiplied by: `1` or `day` of the column, `true`, `level`, `count`, `tf-idf`."
+    )
+    strength: float = Field(description="Weight after scaling, as the solver saw it: comparable between columns.")
 
 
 class ClassWeights(BaseModel):
-    label: Label | None = Field(description="what positive weights speak for; null: the score itself")
-    weights: list[NamedWeight]
+    """The strongest weights of one class."""
+
+    label: Label | None = Field(description="Class that positive weights favour; null: they raise the score itself.")
+    weights: list[NamedWeight] = Field(description="Weights, the strongest first.")
 
 
 class StrongestWeights(BaseModel):
-    """The strongest first, of either sign. Of two classes only the second is there: the first has the same, negated."""
+    """The strongest weights of either sign. Of two classes only the second is listed: the first has them negated."""
 
-    model: str
-    task: str
-    n_features: int
-    classes: list[ClassWeights]
+    model: ModelId
+    task: TaskShown
+    n_features: FeatureCount
+    classes: list[ClassWeights] = Field(description="Weights of each class.")

@@ -1,4 +1,4 @@
-"""`POST /v1/models/{ref}/predict`, `…/invocations`, `…/explain`: rows in, answers out."""
+"""`POST /v1/models/{ref}/predict`, `…/invocations` and `…/explain`."""
 
 from functools import partial
 
@@ -11,6 +11,7 @@ from app.predictions.model_request import ModelRequest
 from app.predictions.request_bodies import known_type, rows_in
 from app.predictions.response_formats import negotiated
 from app.web.fast_route import DirectRoute
+from app.web.fields import ModelInPath
 
 router = APIRouter(prefix="/v1/models", tags=["predictions"], route_class=DirectRoute)
 
@@ -25,11 +26,11 @@ router = APIRouter(prefix="/v1/models", tags=["predictions"], route_class=Direct
     },
     responses={200: schemas.reply("Predictions", schemas.RESPONSE_SCHEMA), **problems(400, 404, 406, 413, 415)},
 )
-async def predict(ref: str, request: Request) -> Response:
-    """Label and score rows. `ref` is a model's id, its name (newest version), `name:version` or `name@alias`."""
+async def predict(ref: ModelInPath, request: Request) -> Response:
+    """Predict labels and scores of rows."""
     asked = ModelRequest(request)
     content_type, accept, index_base = asked.content_type, asked.accept, asked.index_base
-    known_type(content_type)  # what cannot be read or answered is refused before it is received
+    known_type(content_type)  # refuse an unknown format before the body is received
     negotiated(accept)
     body = await asked.body()
     respond = partial(
@@ -53,8 +54,8 @@ async def predict(ref: str, request: Request) -> Response:
     },
     responses={200: schemas.json_reply("Predictions", schemas.INVOCATIONS_RESPONSE), **problems(400, 404, 413, 415)},
 )
-async def invoke_model(ref: str, request: Request) -> Response:
-    """Predict as MLflow's scoring server does: its four JSON shapes or CSV in, a label a row out."""
+async def invoke_model(ref: ModelInPath, request: Request) -> Response:
+    """Predict with the protocol of MLflow's scoring server: its four JSON forms or CSV in, one label a row out."""
     asked = ModelRequest(request)
     content_type = asked.content_type
     known_type(content_type)
@@ -73,8 +74,8 @@ async def invoke_model(ref: str, request: Request) -> Response:
     },
     responses={200: schemas.json_reply("Explanations", schemas.EXPLAIN_RESPONSE), **problems(400, 404, 413, 415)},
 )
-async def explain_predictions(ref: str, request: Request) -> Response:
-    """What made the score of each row: its strongest features by name, the others summed. Rows as in predict."""
+async def explain_predictions(ref: ModelInPath, request: Request) -> Response:
+    """Explain the score of each row: its strongest features by name, and the sum of all others. Rows as in predict."""
     asked = ModelRequest(request)
     content_type, top, index_base = asked.content_type, asked.top, asked.index_base
     known_type(content_type)

@@ -1,4 +1,4 @@
-"""What a job may ask of preprocessing: the field `preprocess` of a training request."""
+"""Preprocessing settings: the field `preprocess` of a training request."""
 
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal, Self
@@ -13,84 +13,104 @@ Missing = Literal["error", "mean", "zero", "indicator"]
 DatePart = Literal["days", "weekday", "month", "hour"]
 
 MAX_HASH = 1 << 24
+"""Maximum number of hashed features or vocabulary terms of a column. Each costs a weight for each class: 8 bytes."""
 MAX_NGRAM = 5
+"""Maximum words of a term. The number of different terms, and so the memory to count them, grows with each word."""
 
 Documents = (
     Annotated[int, Field(ge=1, le=2**62, strict=True)] | Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 )
 HashDims = Annotated[int, Field(ge=2, le=MAX_HASH)]
 
+SCALE = (
+    "Scaling of numeric columns. standard: mean 0, standard deviation 1; maxabs: divided by the largest absolute "
+    "value; minmax: 0 to 1; auto: chosen by the data, and reported in a warning."
+)
+MISSING = (
+    "Missing numbers. mean: the mean of the training rows; zero; indicator: the mean, and a feature that is 1 where "
+    "the value is missing; error: refuse. A missing category is a category of its own."
+)
+CATEGORICAL = "Encoding of categories. onehot: one feature each; hash: `hash_dims` features in total."
+UNKNOWN = "Categories that training did not see. ignore: no feature, or the pooled one of `min_count`; error: refuse."
+MIN_COUNT = "Categories with fewer training rows are pooled into one."
+HASH_DIMS = "Number of features of a column with `categorical: hash`."
+DATES = "Features of a date. Default: days, weekday and month, and hour if a training row has a time of day."
+TEXT = "How text columns become features."
+
 
 class Settings(BaseModel):
+    """Base of the settings: unknown fields and numbers that are not finite are errors."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
 
 class TextSettings(Settings):
-    """How texts become numbers. The names and meanings are those of scikit-learn's TfidfVectorizer."""
+    """How texts become features. Names and meanings are those of scikit-learn's TfidfVectorizer."""
 
     ngrams: tuple[Annotated[int, Field(ge=1, le=MAX_NGRAM)], Annotated[int, Field(ge=1, le=MAX_NGRAM)]] = Field(
-        (1, 1), description="from so many to so many words in a row are a term"
+        (1, 1), description="Minimum and maximum number of consecutive words of a term."
     )
-    min_df: Documents = Field(1, description="terms of fewer texts are left out; a count, or a share such as 0.01")
-    max_df: Documents = Field(1.0, description="terms of more texts are left out; a count, or a share such as 0.5")
+    min_df: Documents = Field(
+        1, description="Ignore terms that occur in fewer texts: a count, or a share such as 0.01."
+    )
+    max_df: Documents = Field(
+        1.0, description="Ignore terms that occur in more texts: a count, or a share such as 0.5."
+    )
     max_features: Annotated[int, Field(ge=1, le=MAX_HASH)] | None = Field(
-        None, description="only so many of the commonest terms"
+        None, description="Maximum number of terms: the most frequent ones; null: no limit."
     )
-    sublinear: bool = Field(True, description="1 + log(count) in place of the count")
-    idf: bool = Field(True, description="weigh terms by log((1 + texts) / (1 + texts with the term)) + 1")
-    norm: Literal["l2", "none"] = "l2"
-    lowercase: bool = True
+    sublinear: bool = Field(True, description="Use 1 + log(count) instead of the count.")
+    idf: bool = Field(
+        True,
+        description="Multiply by the inverse document frequency, log((1 + texts) / (1 + texts with the term)) + 1.",
+    )
+    norm: Literal["l2", "none"] = Field("l2", description="l2: scale the features of each text to Euclidean norm 1.")
+    lowercase: bool = Field(True, description="Convert texts to lower case first.")
     hash: Literal[False] | HashDims = Field(
-        False, description="so many numbered features in place of a vocabulary, each shared by what hashes to it"
+        False,
+        description="Number of hashed features instead of a vocabulary; terms with the same hash share a feature. "
+        "false: use a vocabulary.",
     )
 
     @model_validator(mode="after")
     def has_an_order(self) -> Self:
         if self.ngrams[0] > self.ngrams[1]:
-            raise ValueError("ngrams: the first number must not be above the second")
+            raise ValueError("ngrams: the first number must be at most the second")
         return self
 
 
 class ColumnSettings(Settings):
-    """What holds for one column in place of what holds for all."""
+    """Settings of one column; null: the setting of all columns applies."""
 
-    kind: Kind | None = Field(None, description="null: as the dataset has it")
-    ignore: bool = False
-    scale: Scale | None = None
-    missing: Missing | None = None
-    categorical: Literal["onehot", "hash"] | None = None
-    unknown: Literal["ignore", "error"] | None = None
-    min_count: Annotated[int, Field(ge=1, le=2**62)] | None = None
-    hash_dims: HashDims | None = None
-    dates: tuple[DatePart, ...] | None = Field(None, min_length=1)
-    text: TextSettings | None = None
+    kind: Kind | None = Field(None, description="Kind of the column; null: the kind that the dataset has.")
+    ignore: bool = Field(False, description="Leave the column out.")
+    scale: Scale | None = Field(None, description=SCALE)
+    missing: Missing | None = Field(None, description=MISSING)
+    categorical: Literal["onehot", "hash"] | None = Field(None, description=CATEGORICAL)
+    unknown: Literal["ignore", "error"] | None = Field(None, description=UNKNOWN)
+    min_count: Annotated[int, Field(ge=1, le=2**62)] | None = Field(None, description=MIN_COUNT)
+    hash_dims: HashDims | None = Field(None, description=HASH_DIMS)
+    dates: tuple[DatePart, ...] | None = Field(None, min_length=1, description=DATES)
+    text: TextSettings | None = Field(None, description=TEXT)
 
 
 class Preprocess(Settings):
     """How raw columns become features. Everything is learnt from the training rows and stored with the model."""
 
-    scale: Scale = Field("auto", description="of numbers; auto decides by the data and says so in a warning")
-    missing: Missing = Field(
-        "mean", description="indicator: the mean, and a feature that tells; a missing category is a level of its own"
-    )
-    categorical: Literal["onehot", "hash"] = "onehot"
-    unknown: Literal["ignore", "error"] = Field(
-        "ignore", description="levels that training did not see: no level, or the pooled one; or a refusal"
-    )
-    min_count: Annotated[int, Field(ge=1, le=2**62)] = Field(
-        1, description="levels with fewer training rows are pooled into one"
-    )
-    hash_dims: HashDims = Field(1024, description="features of a column with `categorical: hash`")
-    dates: tuple[DatePart, ...] | None = Field(
-        None, min_length=1, description="null: days, weekday and month; hour too if a training row has a time of day"
-    )
-    text: TextSettings = TextSettings()
+    scale: Scale = Field("auto", description=SCALE)
+    missing: Missing = Field("mean", description=MISSING)
+    categorical: Literal["onehot", "hash"] = Field("onehot", description=CATEGORICAL)
+    unknown: Literal["ignore", "error"] = Field("ignore", description=UNKNOWN)
+    min_count: Annotated[int, Field(ge=1, le=2**62)] = Field(1, description=MIN_COUNT)
+    hash_dims: HashDims = Field(1024, description=HASH_DIMS)
+    dates: tuple[DatePart, ...] | None = Field(None, min_length=1, description=DATES)
+    text: TextSettings = Field(TextSettings(), description=TEXT)
     columns: dict[Text, ColumnSettings] = Field(
-        {}, description="by the column's name: what differs there", max_length=10_000
+        {}, description="Settings of single columns, by name, where they differ from those above.", max_length=10_000
     )
 
     def of(self, name: str | None) -> "Choice":
-        """What holds for a column, nothing left open but its kind and, by default, the parts of dates."""
+        """Return the settings of a column. Only its kind and the parts of dates can be left open (None)."""
         own = self.columns.get(name) if name is not None else None
         said = {} if own is None else {field: value for field, value in own if value is not None}
         shared = {one.name: getattr(self, one.name) for one in fields(Choice) if one.name not in ("kind", "ignore")}
@@ -99,7 +119,7 @@ class Preprocess(Settings):
 
 @dataclass(frozen=True)
 class Choice:
-    """The settings of one column."""
+    """The settings of one column, defaults filled in."""
 
     kind: Kind | None
     ignore: bool
@@ -113,5 +133,5 @@ class Choice:
     text: TextSettings
 
     def taken_for(self, stored: Kind) -> Kind:
-        """What a column that is stored as such becomes. A date as a number is its days."""
+        """Return the kind that a stored column is treated as. A date that is used as a number counts days."""
         return stored if self.kind is None or (stored, self.kind) == ("date", "numeric") else self.kind

@@ -1,11 +1,10 @@
-"""`hyperplane serve`: one parent, its children (one or more API processes, the workers), each restarted when it dies.
+"""`hyperplane serve`: a parent process that starts the API processes and the worker, and restarts them when they die.
 
-The parent loads what they need, once, and they are copies of it: together they hold it once. It binds the address, and
-all API processes accept from its sockets. It keeps them open: while an API process starts again, connections wait for
-it, or for another one, and are not refused.
+The parent imports all libraries once and forks its children, so that they share the memory. It binds the sockets and
+keeps them open: while an API process restarts, new connections wait or go to another one, and are not refused.
 
-The children hold the other end of a pipe to the parent as their standard input. When it closes, because the parent is
-gone, however it went, they stop as if told to.
+The standard input of each child is a pipe from the parent. When the parent is gone, for whatever reason, the pipe
+closes, and the child stops as it does on SIGTERM.
 """
 
 import errno
@@ -30,19 +29,26 @@ from app.system.readiness import WorkersReady
 from app.system.stop_signals import StopSignals, forget_handlers
 
 START_SECONDS = 60.0
-CALM_SECONDS = 10.0  # a child that lived this long before it died is restarted at once
+"""Seconds to wait for `/readyz` after the start before a message is printed and the launcher carries on."""
+CALM_SECONDS = 10.0
+"""Seconds after which the death of a child no longer counts as early. Early deaths delay the restart, up to 5 s."""
 LOOK_SECONDS = 0.1
+"""Seconds between two looks at the children. Larger: a dead child is noticed later."""
 ANSWER_SECONDS = 2.0
-"""How long the launcher waits for one answer of `/readyz`. Longer: a stop that arrives meanwhile waits as long."""
-NOTICE_SECONDS = 5.0  # workers that take longer to start are compiling
+"""Seconds to wait for one response of `/readyz`. Larger: a stop signal that arrives meanwhile is handled later."""
+NOTICE_SECONDS = 5.0
+"""Seconds after which a message says that the workers are still compiling. With compiled kernels they start sooner."""
 END_LOOK_SECONDS = 0.02
-LOWER_PRIORITY = 5  # training yields to the API when both want the processor
-FAILED = 2  # beside 0 and 1, which are answers
+"""Seconds between two looks at a child that is to end. Larger: a stop takes longer."""
+LOWER_PRIORITY = 5
+"""Niceness of the worker processes: training yields the CPU to the API when both need it."""
+FAILED = 2
+"""Exit code of a helper process that failed; 0 and 1 are the results False and True."""
 
 
 @dataclass
 class Child:
-    """One of the processes, under its name in our messages."""
+    """A child process and the name that messages use for it."""
 
     name: str
     work: Callable[[], object]
@@ -52,7 +58,7 @@ class Child:
     exit_code: int | None = None
     _pid: int | None = None
     _pipe: int | None = None
-    """Our end of its standard input: never written to, and closed with our end."""
+    """The parent's end of its standard input. Never written to; it closes when the parent ends."""
 
     def start(self) -> None:
         self.started_at, self.exit_code = time.monotonic(), None
@@ -64,11 +70,11 @@ class Child:
         self._pipe = ours
 
     def _run(self) -> None:
-        os.setsid()  # Ctrl-C is for the parent, which then tells its children in good order
+        os.setsid()  # Ctrl-C goes to the parent only, which stops its children in order
         self.work()
 
     def poll(self) -> int | None:
-        """Its exit code, once it has ended."""
+        """Return the exit code, or None while the process runs."""
         if self._pid is not None and self.exit_code is None:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             self.exit_code = os.waitstatus_to_exitcode(status) if pid else None
@@ -79,17 +85,17 @@ class Child:
             os.kill(self._pid, number)
 
     def wait(self, seconds: float) -> None:
-        """Until it has ended; after so long it is killed."""
+        """Wait until the process has ended; kill it after this many seconds."""
         deadline, is_killed = time.monotonic() + seconds, False
         while self._pid is not None and self.poll() is None:
             if time.monotonic() >= deadline and not is_killed:
-                print(f"hyperplane: the {self.name} process did not stop in time; killing it", file=sys.stderr)
+                print(f"hyperplane: the {self.name} process did not stop in time and is killed", file=sys.stderr)
                 self.signal(signal.SIGKILL)
                 is_killed = True
             time.sleep(END_LOOK_SECONDS)
 
     def revive(self, stop: StopSignals) -> None:
-        """Start again after an unexpected death, slower each time it dies young; not if a stop is asked meanwhile."""
+        """Restart after an unexpected death, with a growing delay after early deaths. A stop signal cancels it."""
         lived = time.monotonic() - self.started_at
         self.early_deaths = 0 if lived > CALM_SECONDS else self.early_deaths + 1
         if not stop.wait(min(5.0, 0.2 * 2**self.early_deaths) if self.early_deaths else 0.0):
@@ -97,12 +103,16 @@ class Child:
 
 
 def launch(settings: Settings) -> int:
-    """Run the service until a signal ends it; returns the exit code."""
+    """Run the service until a stop signal; return the exit code."""
     try:
         sockets = bound_sockets(settings)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        print(f"hyperplane: cannot bind {settings.host}:{settings.port}: {reason}", file=sys.stderr)
+        print(
+            f"hyperplane: cannot bind {settings.host}:{settings.port}: {reason}. "
+            "Choose another address with --host or --port.",
+            file=sys.stderr,
+        )
         return 1
     stop = StopSignals()
     sign = WorkersReady()
@@ -114,7 +124,7 @@ def launch(settings: Settings) -> int:
         if not settings.bound_to_loopback and not has_key:
             print(
                 f"hyperplane: refusing to bind {settings.host} without an API key: anybody could use the service.\n"
-                "Make a key first:  hyperplane keys create --admin",
+                "Create a key first:  hyperplane keys create --admin",
                 file=sys.stderr,
             )
             return 2
@@ -128,13 +138,13 @@ def launch(settings: Settings) -> int:
         _watch(children, stop, sign if settings.workers else None)
         return 0
     finally:
-        for one in sockets:  # with the children's copies the last ones: who comes now is refused and does not wait
+        for one in sockets:  # from now on connections are refused and do not wait
             one.close()
         _stop(children, settings.drain_seconds + 2.0)
 
 
 def run_api(settings: Settings, listening: list[int], wake_fd: int | None, sign: WorkersReady | None) -> None:
-    """One HTTP process on sockets that are bound; `sign` is that of the workers beside it."""
+    """Run an API process on bound sockets. `sign` is the readiness flag of the worker, None without one."""
     start_forkserver(FOR_READING, copied=True)
     _follow_parent()
 
@@ -154,8 +164,9 @@ def run_api(settings: Settings, listening: list[int], wake_fd: int | None, sign:
 def run_worker(
     settings: Settings, wake_fd: int | None = None, sign: WorkersReady | None = None, *, has_parent: bool = False
 ) -> None:
+    """Run the worker process: its supervisor claims jobs and runs them in child processes."""
     resources.lower_priority(LOWER_PRIORITY)
-    start_forkserver(FOR_TRAINING, copied=True)  # before the import below: if it loads something, both do, side by side
+    start_forkserver(FOR_TRAINING, copied=True)  # before the import below, so that both load in parallel
     if has_parent:
         _follow_parent()
 
@@ -165,7 +176,7 @@ def run_worker(
 
 
 def _follow_parent() -> None:
-    """From now on, end like SIGTERM would once the parent is gone."""
+    """Start a thread that sends this process SIGTERM when the parent is gone."""
 
     def watch() -> None:
         while os.read(0, 1):
@@ -176,7 +187,7 @@ def _follow_parent() -> None:
 
 
 def _load() -> None:
-    """All that the children need, but for what they compile. Nothing of it may start a thread of Python's."""
+    """Import everything that the children need, except compiled kernels. Must not start a thread: a fork follows."""
     from numba.core.registry import cpu_target
 
     import app.datasets.reading.sandbox
@@ -185,24 +196,25 @@ def _load() -> None:
     import app.worker.child
     import app.worker.supervisor  # noqa: F401
 
-    cpu_target.typing_context.refresh()  # what numba knows of types and functions: else each forkserver would load it
+    cpu_target.typing_context.refresh()  # numba's type registries; otherwise each forkserver would load them again
     cpu_target.target_context.refresh()
     settle()
 
 
 def waker(wake_fd: int) -> Callable[[], None]:
-    """What wakes the worker at the other end of the pipe."""
+    """Return a function that wakes the worker at the other end of the pipe."""
     os.set_blocking(wake_fd, False)
     os.set_inheritable(wake_fd, False)
 
     def wake() -> None:
-        with suppress(OSError):  # the pipe is full of rings, or nobody is there: he looks by himself
+        with suppress(OSError):  # the pipe is full or has no reader: the worker also polls the queue
             os.write(wake_fd, b"!")
 
     return wake
 
 
 def server_answers(url: str, path: str = "/readyz") -> bool:
+    """Whether a server at this URL responds with 200."""
     try:
         with urllib.request.urlopen(url + path, timeout=ANSWER_SECONDS) as response:
             return bool(response.status == 200)
@@ -218,11 +230,11 @@ def base_url(settings: Settings) -> str:
 def _in_child(
     work: Callable[[Settings], bool], settings: Settings, stop: StopSignals, meanwhile: Callable[[], None]
 ) -> bool:
-    """What the work returns, which is done by a child while we do something else; False if a stop is asked meanwhile.
+    """Run `work` in a child process and `meanwhile` in this one; return the result of `work`, or False after a stop.
 
-    Raises SystemExit if it fails; it has said why.
+    Raises SystemExit if `work` fails; it has printed the reason.
     """
-    pid = os.fork()  # there is no other thread yet
+    pid = os.fork()  # safe: there is no other thread yet
     if pid == 0:
         code = FAILED
         try:
@@ -237,7 +249,7 @@ def _in_child(
             os._exit(code)
     meanwhile()
     while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
-        if stop.wait(END_LOOK_SECONDS):  # a migration is one transaction: an end in the middle changes nothing
+        if stop.wait(END_LOOK_SECONDS):  # a migration is one transaction: stopping it changes nothing
             os.kill(pid, signal.SIGTERM)
             time.sleep(END_LOOK_SECONDS)
     if stop.asked:
@@ -249,7 +261,7 @@ def _in_child(
 
 
 def _prepare_database(settings: Settings) -> bool:
-    """Bring the schema up to date and look at the store; returns whether an API key exists."""
+    """Migrate the schema and check the data folder; return whether an API key exists."""
     from app.db import Database
     from app.db.migrate import UnknownRevision, upgrade
     from app.db.outages import unreachable
@@ -266,7 +278,7 @@ def _prepare_database(settings: Settings) -> bool:
         raise SystemExit(unreachable(settings.resolved_database_url, error)) from error
     try:
         StoreIdentity(database, settings.data_dir).check()
-    except OSError as error:  # it may come back: until then /readyz says so, and jobs wait
+    except OSError as error:  # the storage can come back: until then /readyz says 503, and jobs wait
         print(f"hyperplane: not ready: {error.strerror}", file=sys.stderr)
     with database.read() as session:
         has_key = keys.any_active(session)
@@ -279,7 +291,7 @@ def _children(settings: Settings, sockets: list[socket.socket], sign: WorkersRea
     if not settings.workers:
         serve = partial(run_api, settings, list(fds), None, None)
         return [Child("api", serve, fds) for _ in range(settings.processes)]
-    # Ours stay open, so that a child that is started again has its end of the pipe again.
+    # The parent keeps both ends open, so that a restarted child gets its end again.
     receiving, sending = os.pipe()
     serve = partial(run_api, settings, list(fds), sending, sign)
     children = [Child("api", serve, (*fds, sending)) for _ in range(settings.processes)]
@@ -288,14 +300,14 @@ def _children(settings: Settings, sockets: list[socket.socket], sign: WorkersRea
 
 
 def bound_sockets(settings: Settings) -> list[socket.socket]:
-    """One for each address of the host. They begin to listen when the first API process does."""
+    """Bind a socket for each address of the host. They listen when the first API process does."""
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     for family, kind, protocol, _, address in dict.fromkeys(found):
         try:
             one = socket.socket(family, kind, protocol)
         except OSError:
-            continue  # a family that this machine does not speak
+            continue  # this machine does not support the address family
         sockets.append(one)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -315,24 +327,33 @@ def _wait_until_ready(settings: Settings, api: Child, stop: StopSignals) -> bool
     deadline = time.monotonic() + START_SECONDS
     while not stop.wait(LOOK_SECONDS):
         if (code := api.poll()) is not None:
-            print(f"hyperplane: the API ended at its start with code {code}", file=sys.stderr)
+            print(f"hyperplane: the API process ended during its start (exit code {code})", file=sys.stderr)
             return False
         if server_answers(base_url(settings)):
             return True
         if time.monotonic() > deadline:
-            print(f"hyperplane: not ready after {START_SECONDS:.0f} s, going on", file=sys.stderr)
+            print(
+                f"hyperplane: not ready after {START_SECONDS:.0f} s; {base_url(settings)}/readyz shows why",
+                file=sys.stderr,
+            )
             return True
     return False
 
 
 def _print_welcome(settings: Settings, has_key: bool) -> None:
+    """Print where the service is, and a command whose result shows what it does."""
     url = base_url(settings)
-    key = ' -H "Authorization: Bearer $HYPERPLANE_API_KEY"' if has_key else ""
+    key = "HYPERPLANE_API_KEY=… " if has_key else ""
+    command = os.path.relpath(sys.argv[0]) if os.sep in sys.argv[0] else "hyperplane"
     print(
         f"Hyperplane is ready: {url}\n"
         f"API documentation:   {url}/docs\n"
-        f"Try it:              curl -s {url}/v1/solvers{key}\n"
-        f"Data folder:         {settings.data_dir.resolve()}   (Ctrl-C stops the service)",
+        f"Data folder:         {settings.data_dir.resolve()}\n"
+        "\n"
+        "Train a model in another shell and see its certificate:\n"
+        f"    {key}{command} demo --url {url}\n"
+        "\n"
+        "Ctrl-C stops the service.",
         flush=True,
     )
 
@@ -342,12 +363,13 @@ def _watch(children: list[Child], stop: StopSignals, sign: WorkersReady | None) 
     while not stop.wait(LOOK_SECONDS):
         if sign is not None and time.monotonic() >= notice_at:
             if not sign.ready:
-                print("hyperplane: training kernels are being compiled, once; a job waits for its own", file=sys.stderr)
+                message = "training kernels are being compiled, once; a job waits only for the kernels that it needs"
+                print(f"hyperplane: {message}", file=sys.stderr)
             sign = None
         for child in children:
             if (code := child.poll()) is not None:
                 print(
-                    f"hyperplane: the {child.name} process died (code {code}); starting it again",
+                    f"hyperplane: the {child.name} process died (exit code {code}) and is restarted",
                     file=sys.stderr,
                 )
                 child.revive(stop)

@@ -46,7 +46,8 @@ Key = Annotated[
         min_length=1,
         max_length=255,
         pattern="^[!-~]+$",
-        description="any text of yours: the same request with it again gets the same answer for 24 h, done once",
+        description="Key of your choice (1 to 255 visible ASCII characters). A repeated request with the same key is "
+        "not executed again: for 24 hours it gets the first response.",
     ),
 ]
 

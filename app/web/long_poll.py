@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from anyio import sleep
-from fastapi import Query
+from fastapi import Header, Query
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
@@ -38,7 +38,10 @@ Unfinished = Callable[[Session, Sequence[str]], set[str]]
 
 Wait = Annotated[
     float,
-    Query(ge=0, le=MAX_WAIT_SECONDS, description="answer when it is done, or after this many seconds"),
+    Query(ge=0, le=MAX_WAIT_SECONDS, description="Wait up to this many seconds until `done` is true (long poll)."),
+]
+PreferWait = Annotated[
+    str | None, Header(description="`wait=N`: send the response when the job is done, or after N seconds (at most 60).")
 ]
 
 

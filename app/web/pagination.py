@@ -1,4 +1,4 @@
-"""Lists a page at a time: the query parameters, the cursor, and the answer with its `Link` to the next page."""
+"""Pagination of lists: the query parameters, the cursor, and the response with its `Link` to the next page."""
 
 import base64
 import binascii
@@ -7,24 +7,28 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Query, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import invalid_field
 
 MAX_PAGE = 200
+"""Maximum rows of a page. Larger pages need more memory and hold a database connection for longer."""
+INVALID_CURSOR = "is not a cursor of this list; pass on `next_cursor` of the previous page unchanged"
 
 
 @dataclass(frozen=True)
 class Page:
-    """A slice of a list: at most `limit` rows behind the one that the cursor names."""
+    """A slice of a list: at most `limit` rows after the row that the cursor identifies."""
 
     limit: int
     cursor_id: str | None
 
 
 async def _page(
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="rows a page")] = 50,
-    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Maximum number of items in the response.")] = 50,
+    cursor: Annotated[
+        str | None, Query(description="`next_cursor` of the previous page; omit it for the first page.")
+    ] = None,
 ) -> Page:
     return Page(limit, _decode_cursor(cursor) if cursor is not None else None)
 
@@ -36,15 +40,19 @@ Row = TypeVar("Row")
 
 
 class Listing(BaseModel, Generic[Item]):
-    data: list[Item]
-    has_more: bool
-    next_cursor: str | None
+    """One page of a list."""
+
+    model_config = ConfigDict(json_schema_extra={"description": "One page of a list."})  # pydantic drops the docstring
+
+    data: list[Item] = Field(description="Items of this page.")
+    has_more: bool = Field(description="Whether there is another page.")
+    next_cursor: str | None = Field(description="`cursor` of the next page; null: this is the last one.")
 
 
 def listing(
     request: Request, response: Response, page: Page, rows: Sequence[Row], show: Callable[[Row], Any]
 ) -> dict[str, Any]:
-    """Answer a list from `limit + 1` fetched rows; the surplus one only says that there is more."""
+    """Build the response from `limit + 1` fetched rows; the extra row shows that there is another page."""
     shown = rows[: page.limit]
     has_more = len(rows) > page.limit
     cursor = _encode_cursor(shown[-1].id) if has_more else None  # type: ignore[attr-defined]
@@ -64,5 +72,5 @@ def _decode_cursor(cursor: str) -> str:
     except (ValueError, binascii.Error):
         row_id = ""
     if not row_id.isascii() or not row_id.replace("_", "").isalnum():
-        raise invalid_field("cursor", "invalid_cursor", "is not a cursor that this service gave out")
+        raise invalid_field("cursor", "invalid_cursor", INVALID_CURSOR)
     return row_id

@@ -1,4 +1,4 @@
-"""What routes check of a request beside their own fields: query parameters, labels, times, and the kind of body."""
+"""Checks that many routes share: unknown query parameters, labels, times, and the media type of the body."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -16,14 +16,14 @@ LABELLED_PATHS = frozenset({"/v1/datasets", "/v1/uploads", "/v1/jobs"})
 
 
 class Body(BaseModel):
-    """A request body: a field that is not known is an error, so that a typing mistake is not a default."""
+    """A request body. An unknown field is an error: a misspelt field must not silently become its default."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
     def _numbers_are_no_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false where a number is meant: Python would take them for 1 and 0."""
+        """Refuse true and false for numbers: Python would read them as 1 and 0."""
         assert info.field_name is not None
         if _holds_truth_value(value) and not _takes_truth_values(cls.model_fields[info.field_name].annotation):
             raise PydanticCustomError("not_a_number", "must be a number, not true or false")
@@ -36,8 +36,8 @@ def _holds_truth_value(value: Any) -> bool:
 
 
 def _takes_truth_values(annotation: Any) -> bool:
-    """Whether a field of this type is anything but numbers, texts and collections of them."""
-    if isinstance(annotation, int | float | str):  # of a Literal
+    """Whether a field of this type accepts more than numbers, texts and collections of them."""
+    if isinstance(annotation, int | float | str):  # a value of a Literal
         return isinstance(annotation, bool)
     if parts := get_args(annotation):
         return any(map(_takes_truth_values, parts[:1] if get_origin(annotation) is Annotated else parts))
@@ -45,13 +45,16 @@ def _takes_truth_values(annotation: Any) -> bool:
 
 
 def one_of(names: Iterable[str]) -> GetPydanticSchema:
-    """Restrict a text to the names that a registry has found: checked and described like a `Literal` of them."""
+    """Restrict a text to the names of a registry. Works like a `Literal` whose values are known only at run time."""
     allowed = list(dict.fromkeys(names))
     return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema(allowed))
 
 
 async def known_query_only(request: Request) -> None:
-    """A misspelt query parameter is an error, not a silent default. `label.k=v` may have any k, where it is used."""
+    """Refuse unknown query parameters: a misspelt one must not silently become its default.
+
+    Routes that take labels accept `label.<key>` with any key.
+    """
     if not request.scope["query_string"]:
         return
     route = request.scope["route"]
@@ -61,7 +64,7 @@ async def known_query_only(request: Request) -> None:
         name[:64] for name in request.query_params if name not in known and not (labelled and name.startswith("label."))
     ]
     if unknown:
-        items = [ErrorItem(field=name, code="unknown_parameter", detail="unknown") for name in unknown]
+        items = [ErrorItem(field=name, code="unknown_parameter", detail="is not a parameter") for name in unknown]
         allowed = ", ".join(sorted(known)) or "none"
         raise Invalid(
             f"Unknown query parameter {unknown[0]!r}; this route takes: {allowed}.",
@@ -80,14 +83,14 @@ def _query_names(route: APIRoute) -> frozenset[str]:
 
 
 def _described_names(route: APIRoute) -> Iterator[str]:
-    """Parameters that a route only describes, because it reads them itself."""
+    """List the query parameters that a route parses itself and declares only in its OpenAPI description."""
     for parameter in (route.openapi_extra or {}).get("parameters", ()):
         if parameter["in"] == "query":
             yield parameter["name"]
 
 
 def label_parameters(request: Request) -> dict[str, str]:
-    """The `label.k=v` pairs of the query: labels to set on something new, or to filter a list by."""
+    """Return the `label.<key>=<value>` pairs of the query: labels to attach, or to filter a list by."""
     pairs = request.query_params.items()
     labels = {name.removeprefix("label."): value for name, value in pairs if name.startswith("label.")}
     try:
@@ -102,23 +105,27 @@ def _in_utc(moment: datetime | None) -> datetime | None:
             return moment if moment is None else moment.replace(tzinfo=UTC)
         return moment.astimezone(UTC)
     except OverflowError:
-        raise ValueError("is not a year from 1 to 9999 in UTC") from None
+        raise ValueError("must be a time in the years 1 to 9999 (UTC)") from None
 
 
-CreatedAfter = Annotated[datetime | None, AfterValidator(_in_utc), Query(description="RFC 3339; without a zone: UTC")]
+CreatedAfter = Annotated[
+    datetime | None,
+    AfterValidator(_in_utc),
+    Query(description="Only items created after this time (RFC 3339; without a zone: UTC)."),
+]
 
 
 async def json_only(request: Request) -> None:
-    """A route that reads JSON refuses any other body before it is parsed."""
+    """Refuse bodies of another media type than JSON before they are parsed."""
     if request.method not in ("POST", "PUT", "PATCH"):
         return
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
     if media_type != "application/json" and (has_body or media_type):
-        raise UnsupportedMediaType("This route reads application/json; send that as Content-Type.")
+        raise UnsupportedMediaType("This route accepts only JSON; send Content-Type: application/json.")
 
 
 async def no_body(request: Request) -> None:
-    """A route that has nothing to be told says so, or what a body asks for would seem to be done."""
+    """Refuse a body on routes that take none: the client would believe that its options had an effect."""
     if (await request.body()).strip() not in (b"", b"{}"):
-        raise Invalid("body: this route takes none", code="unexpected_body")
+        raise Invalid("body: this route takes no body; send none or {}", code="unexpected_body")

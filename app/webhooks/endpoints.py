@@ -1,6 +1,6 @@
-"""`/v1/webhooks`: addresses that are told of events."""
+"""`/v1/webhooks`: addresses that receive the events of jobs."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
@@ -8,19 +8,20 @@ from app.db.tables import DeliveryRow, WebhookRow
 from app.errors import problems
 from app.names import Text
 from app.web.context import InContext
+from app.web.fields import WebhookInPath
 from app.web.idempotency import InOnce
 from app.web.pagination import InPage, Listing, listing
 from app.web.thread_rooms import RoomRoute
 from app.web.validation import json_only, no_body
 from app.webhooks import service
-from app.webhooks.schemas import Delivery, NewWebhook, Webhook, WebhookRequest
+from app.webhooks.schemas import Delivery, DeliveryStatus, NewWebhook, Webhook, WebhookRequest
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], dependencies=[Depends(json_only)], route_class=RoomRoute)
 
 
 @router.post("", status_code=201, operation_id="create_webhook", responses=problems(400, 409, 413, 415))
 def create_webhook(body: WebhookRequest, context: InContext, response: Response, once: InOnce) -> NewWebhook:
-    """Be told of the events of all jobs. The secret that signs them is in this answer only."""
+    """Register an address for the events of all jobs. Only this response shows the secret that signs them."""
     with once.write() as session:
         webhook = service.create(session, context.settings, body)
         response.headers["Location"] = f"/v1/webhooks/{webhook.id}"
@@ -33,23 +34,24 @@ def list_webhooks(
     page: InPage,
     request: Request,
     response: Response,
-    job_id: Annotated[Text | None, Query(description="only those of this job")] = None,
+    job_id: Annotated[Text | None, Query(description="Only the webhooks of this job.")] = None,
 ) -> Listing[Webhook]:
-    """Webhooks, newest first; those of single jobs are among them."""
+    """List webhooks, newest first, including those of single jobs."""
     with context.database.read() as session:
         rows = service.list_newest(session, page.limit + 1, page.cursor_id, job_id)
     return Listing[Webhook].model_validate(listing(request, response, page, rows, _show))
 
 
 @router.get("/{webhook_id}", operation_id="get_webhook", responses=problems(404))
-def get_webhook(webhook_id: str, context: InContext) -> Webhook:
+def get_webhook(webhook_id: WebhookInPath, context: InContext) -> Webhook:
+    """Get a webhook, without its secret."""
     with context.database.read() as session:
         return _show(service.get(session, webhook_id))
 
 
 @router.delete("/{webhook_id}", status_code=204, operation_id="delete_webhook", responses=problems(404))
-def delete_webhook(webhook_id: str, context: InContext) -> None:
-    """Send nothing more to this address, and forget what was sent."""
+def delete_webhook(webhook_id: WebhookInPath, context: InContext) -> None:
+    """Delete a webhook and its deliveries. Nothing more is sent to it."""
     with context.database.write() as session:
         service.delete(session, webhook_id)
 
@@ -61,22 +63,22 @@ def delete_webhook(webhook_id: str, context: InContext) -> None:
     responses=problems(404, 409, 413, 415),
     dependencies=[Depends(no_body)],
 )
-def test_webhook(webhook_id: str, once: InOnce) -> Delivery:
-    """Send a message of type `webhook.test`; `…/deliveries` tells what came of it."""
+def test_webhook(webhook_id: WebhookInPath, once: InOnce) -> Delivery:
+    """Send a message of type `webhook.test`. `GET …/deliveries` shows the outcome."""
     with once.write() as session:
         return once.answer(_show_delivery(service.send_test(session, webhook_id)))
 
 
 @router.get("/{webhook_id}/deliveries", operation_id="list_webhook_deliveries", responses=problems(404))
 def list_webhook_deliveries(
-    webhook_id: str,
+    webhook_id: WebhookInPath,
     context: InContext,
     page: InPage,
     request: Request,
     response: Response,
-    status: Literal["waiting", "sending", "delivered", "given_up"] | None = None,
+    status: Annotated[DeliveryStatus | None, Query(description="Only deliveries in this state.")] = None,
 ) -> Listing[Delivery]:
-    """What was sent or waits to be, newest first. What is settled is kept for a week."""
+    """List deliveries, newest first. Those that are delivered or given up are kept for a week."""
     with context.database.read() as session:
         rows = service.list_deliveries(session, webhook_id, page.limit + 1, page.cursor_id, status)
     return Listing[Delivery].model_validate(listing(request, response, page, rows, _show_delivery))

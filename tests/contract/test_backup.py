@@ -278,7 +278,7 @@ def test_the_command_line_backs_up_restores_and_verifies(settings: Settings, fil
 
     folder, other = str(tmp_path / "backup"), temporary_settings(tmp_path / "other")
     assert call(settings, "backup", folder).returncode == 0
-    assert call(settings, "verify", "--backup", folder).stdout == "the backup is whole\n"
+    assert call(settings, "verify", "--backup", folder).stdout == "the backup is complete and undamaged\n"
     restored = call(other, "restore", folder)
     assert restored.returncode == 0, restored.stderr
     assert restored.stdout.endswith("everything is sound\n")

@@ -30,7 +30,7 @@ from app.storage import BlobStore
 from app.storage.ownership import own
 from app.tabular.frame import Column, Frame
 from app.tabular.types import Array
-from app.web.pagination import MAX_PAGE, Page
+from app.web.pagination import INVALID_CURSOR, MAX_PAGE, Page
 from app.web.thread_rooms import WRITES
 
 SHOWN_COLUMNS = 1000
@@ -78,7 +78,7 @@ def following_number(page: Page) -> int:
     if page.cursor_id is None:
         return 0
     if not page.cursor_id.isdecimal() or int(page.cursor_id[:18]) > MAX_COLUMN:
-        raise invalid_field("cursor", "invalid_cursor", "is not a cursor that this route gave out")
+        raise invalid_field("cursor", "invalid_cursor", INVALID_CURSOR)
     return int(page.cursor_id) + 1
 
 

@@ -1,4 +1,4 @@
-"""The query parameters that say how a file is to be read; the same for every way to send one."""
+"""The query parameters of an upload that control how its file is read."""
 
 from typing import Annotated, Literal
 
@@ -8,23 +8,37 @@ from app.datasets.formats import ReadOptions
 from app.names import Text
 
 MOST_REPEATS = 10_000
+"""Maximum values of a repeated query parameter. URLs are at most 64 KiB long, so few requests come near it."""
 
 
 async def _read_options(
-    target: Annotated[Text | None, Query(description="label column, name or number; default last")] = None,
-    weight: Annotated[Text | None, Query(description="column of sample weights")] = None,
-    group: Annotated[Text | None, Query(description="column of groups (query ids); libsvm: `qid:`")] = None,
+    target: Annotated[
+        Text | None, Query(description="Label column: its name, or its number from 0. Default: the last column.")
+    ] = None,
+    weight: Annotated[Text | None, Query(description="Column of sample weights: its name or number.")] = None,
+    group: Annotated[
+        Text | None, Query(description="Column of groups (query ids): its name or number. libsvm files use `qid:`.")
+    ] = None,
     ignore: Annotated[
-        list[Text], Query(max_length=MOST_REPEATS, description="a column to leave out; may be repeated")
+        list[Text], Query(max_length=MOST_REPEATS, description="Column to leave out. Repeat it for several columns.")
     ] = [],  # noqa: B006
-    header: Annotated[Literal["auto", "true", "false"], Query(description="CSV, TSV: is there a header?")] = "auto",
-    delimiter: Annotated[str | None, Query(max_length=1, description="CSV: default a comma")] = None,
+    header: Annotated[
+        Literal["auto", "true", "false"], Query(description="CSV, TSV: whether the first line is a header.")
+    ] = "auto",
+    delimiter: Annotated[str | None, Query(max_length=1, description="CSV: field delimiter. Default: comma.")] = None,
     missing: Annotated[
         list[Text],
-        Query(max_length=MOST_REPEATS, description="CSV, TSV: a text that means no value; may be repeated"),
+        Query(
+            max_length=MOST_REPEATS,
+            description="CSV, TSV: text that means a missing value. Repeat it for several texts.",
+        ),
     ] = [],  # noqa: B006
-    index_base: Annotated[Literal["auto", "0", "1"], Query(description="libsvm: first index")] = "auto",
-    n_features: Annotated[int | None, Query(ge=1, le=2**31 - 2, description="libsvm: width")] = None,
+    index_base: Annotated[
+        Literal["auto", "0", "1"], Query(description="libsvm: number of the first feature.")
+    ] = "auto",
+    n_features: Annotated[
+        int | None, Query(ge=1, le=2**31 - 2, description="libsvm: number of features. Default: the largest index.")
+    ] = None,
 ) -> ReadOptions:
     return ReadOptions(
         target=target,

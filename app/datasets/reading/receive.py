@@ -29,14 +29,14 @@ UNTOLD = ("", "application/octet-stream")  # what clients send that do not know 
 
 FILE_BODY = {
     "required": True,
-    "description": "the file itself, or a form with one part `file`; may be compressed (`Content-Encoding`)",
+    "description": "The file, or a form with one part `file`. `Content-Encoding` can be `gzip` or `zstd`.",
     "content": {
         **{media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in MEDIA_TYPES},
         FORM: {
             "schema": {
                 "type": "object",
                 "required": ["file"],
-                "properties": {"file": {"type": "string", "format": "binary"}},
+                "properties": {"file": {"type": "string", "format": "binary", "description": "The file."}},
             }
         },
     },

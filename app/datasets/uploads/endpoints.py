@@ -1,7 +1,7 @@
-"""`/v1/uploads`: files that arrive in parts and go on where a connection broke off.
+"""`/v1/uploads`: resumable uploads, which continue after a broken connection.
 
-The IETF draft "Resumable Uploads for HTTP" (`Upload-Offset`, `Upload-Complete`), and as much of tus 1.0 as its clients
-need (`Upload-Length`, `Upload-Metadata`, `Tus-Resumable`).
+Implements the IETF draft "Resumable Uploads for HTTP" (`Upload-Offset`, `Upload-Complete`) and the part of tus 1.0 that
+its clients need (`Upload-Length`, `Upload-Metadata`, `Tus-Resumable`).
 """
 
 import base64
@@ -25,6 +25,7 @@ from app.errors import AppError, Unparsable, UnsupportedMediaType, problems
 from app.names import Name
 from app.storage.blobs import UntrustedBytes
 from app.web.context import Context, InContext, context_of
+from app.web.fields import UploadInPath
 from app.web.idempotency import InOnce
 from app.web.thread_rooms import FILES, WRITES, RoomRoute
 from app.web.validation import label_parameters
@@ -33,20 +34,25 @@ router = APIRouter(prefix="/v1/uploads", tags=["uploads"], route_class=RoomRoute
 
 PART_TYPES = ("application/partial-upload", "application/offset+octet-stream", "application/octet-stream")
 TUS_VERSION = "1.0.0"
-SYNC_BYTES = 32 << 20  # what a crash of ours makes a client send again, at most
+SYNC_BYTES = 32 << 20
+"""Bytes between two fsyncs of an upload: the most that a client must send again after a crash of the service. Larger:
+fewer fsyncs, more bytes to repeat."""
 MAX_LENGTH = 2**62
+"""Upper limit of Upload-Length and Upload-Offset in bytes: offsets fit a signed 64-bit integer of the database."""
 
 PART_BODY = {
     "required": True,
-    "description": "the bytes from `Upload-Offset` on, as many as come through; none, to complete what is here",
+    "description": "Bytes of the file from `Upload-Offset` on. Empty with `Upload-Complete: ?1`: the upload ends.",
     "content": {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in PART_TYPES},
 }
 OFFSETS = {
-    "Upload-Offset": {"description": "bytes that are safely stored", "schema": {"type": "integer"}},
-    "Upload-Complete": {"description": "`?1` or `?0`", "schema": {"type": "string"}},
+    "Upload-Offset": {"description": "Bytes that are durably stored.", "schema": {"type": "integer"}},
+    "Upload-Complete": {"description": "`?1`: all bytes have arrived; `?0`: not yet.", "schema": {"type": "string"}},
 }
 
-Length = Annotated[int | None, Header(ge=0, le=MAX_LENGTH, description="bytes of the whole file, if known")]
+Length = Annotated[
+    int | None, Header(ge=0, le=MAX_LENGTH, description="Size of the whole file in bytes, if it is known.")
+]
 
 
 @router.post(
@@ -54,7 +60,7 @@ Length = Annotated[int | None, Header(ge=0, le=MAX_LENGTH, description="bytes of
     status_code=201,
     operation_id="create_upload",
     responses={
-        201: {"description": "Send the bytes to `Location`", "headers": OFFSETS},
+        201: {"description": "Created. Send the bytes to `Location` with PATCH.", "headers": OFFSETS},
         **problems(400, 409, 413, 415, 507),
     },
 )
@@ -64,19 +70,21 @@ async def create_upload(
     context: InContext,
     options: InReadOptions,
     once: InOnce,
-    name: Annotated[Name | None, Query(description="a name to find the dataset by")] = None,
+    name: Annotated[Name | None, Query(description="Name of the dataset, to find it by.")] = None,
     upload_length: Length = None,
-    upload_metadata: Annotated[str | None, Header(description="tus: `filename`, to tell the format by")] = None,
+    upload_metadata: Annotated[
+        str | None, Header(description="tus metadata. `filename` determines the format if Content-Type does not.")
+    ] = None,
 ) -> Upload:
-    """Begin a resumable upload. Options are those of `POST /v1/datasets`; `Content-Type` is the file's."""
+    """Begin a resumable upload. It takes the options of `POST /v1/datasets`; `Content-Type` is that of the file."""
     kind = declared_kind(request, _file_name(upload_metadata))
     options = replace(options, encoding=kind.encoding)
     labels = label_parameters(request)
 
     def begin() -> Upload:
         parts, settings = _parts(request), context.settings
-        parts.check()  # before the transaction: it may write
-        service.check_length(upload_length or 0, settings)  # before the space: a larger disk would not help
+        parts.check()  # outside the transaction, because it can write a file
+        service.check_length(upload_length or 0, settings)  # before the free space: a larger disk would not help
         context.part(UploadBuffers).require_free_space(upload_length or 0)
         with once.write() as session:
             upload = service.begin(session, parts, kind.format, options, name, labels, upload_length)
@@ -88,8 +96,8 @@ async def create_upload(
 
 
 @router.get("/{upload_id}", operation_id="get_upload", responses=problems(404))
-def get_upload(upload_id: str, request: Request, response: Response, context: InContext) -> Upload:
-    """How far an upload has come, and which dataset it became."""
+def get_upload(upload_id: UploadInPath, request: Request, response: Response, context: InContext) -> Upload:
+    """Get the progress of an upload, and the dataset that it became."""
     with context.database.read() as session:
         upload = service.get(session, upload_id)
     _tell(request, response, upload)
@@ -100,10 +108,10 @@ def get_upload(upload_id: str, request: Request, response: Response, context: In
     "/{upload_id}",
     status_code=204,
     operation_id="get_upload_offset",
-    responses={204: {"description": "Go on from `Upload-Offset`", "headers": OFFSETS}, **problems(404)},
+    responses={204: {"description": "Continue at `Upload-Offset`.", "headers": OFFSETS}, **problems(404)},
 )
-def get_upload_offset(upload_id: str, request: Request, response: Response, context: InContext) -> None:
-    """From where to go on."""
+def get_upload_offset(upload_id: UploadInPath, request: Request, response: Response, context: InContext) -> None:
+    """Get the offset at which to continue, in the header `Upload-Offset`."""
     with context.database.read() as session:
         _tell(request, response, service.get(session, upload_id))
 
@@ -113,28 +121,32 @@ def get_upload_offset(upload_id: str, request: Request, response: Response, cont
     operation_id="append_to_upload",
     openapi_extra={"requestBody": PART_BODY},
     responses={
-        200: {"model": Dataset, "description": "Complete, and the dataset was already here"},
-        201: {"model": Dataset, "description": "Complete: the dataset", "headers": OFFSETS},
-        204: {"description": "Stored; more is to come", "headers": OFFSETS},
+        200: {"model": Dataset, "description": "Complete. The same file was uploaded before: this is that dataset."},
+        201: {"model": Dataset, "description": "Complete: the new dataset.", "headers": OFFSETS},
+        204: {"description": "Stored. The upload is not complete yet.", "headers": OFFSETS},
         **problems(400, 404, 408, 409, 413, 415, 423, 507),
     },
 )
 async def append_to_upload(
-    upload_id: str,
+    upload_id: UploadInPath,
     request: Request,
     response: Response,
     context: InContext,
-    upload_offset: Annotated[int, Header(ge=0, le=MAX_LENGTH, description="must be the bytes that are here")],
-    upload_complete: Annotated[str | None, Header(pattern=r"^\?[01]$", description="`?1`: the last part")] = None,
+    upload_offset: Annotated[
+        int, Header(ge=0, le=MAX_LENGTH, description="Position of the first byte: the bytes that are stored so far.")
+    ],
+    upload_complete: Annotated[
+        str | None, Header(pattern=r"^\?[01]$", description="`?1`: this is the last part.")
+    ] = None,
     prefer: Prefer = None,
 ) -> Dataset | None:
-    """Add bytes. What was stored when a connection breaks is kept; `HEAD` tells how much that is.
+    """Append bytes to an upload. After a broken connection, `HEAD` returns the offset at which to continue.
 
-    The upload is complete after a part with `Upload-Complete: ?1`, or when as many bytes are here as
-    `Upload-Length` announced. It then becomes a dataset, and the answer is that of `POST /v1/datasets`.
+    The upload is complete after a part with `Upload-Complete: ?1`, or when `Upload-Length` bytes have arrived. It then
+    becomes a dataset, and the response is that of `POST /v1/datasets`.
     """
     if media_type_of(request) not in (*PART_TYPES, ""):
-        raise UnsupportedMediaType(f"Send {PART_TYPES[0]} as Content-Type of a part.")
+        raise UnsupportedMediaType(f"Send the part with Content-Type: {PART_TYPES[0]}.")
     parts = _parts(request)
     upload, part = await FILES.run(service.open_part, context.database, parts, upload_id, upload_offset)
     with part:
@@ -148,13 +160,13 @@ async def append_to_upload(
 
 
 @router.delete("/{upload_id}", status_code=204, operation_id="delete_upload", responses=problems(404))
-def delete_upload(upload_id: str, request: Request, context: InContext) -> None:
-    """Abandon an upload and free its bytes. A dataset that it has become stays."""
+def delete_upload(upload_id: UploadInPath, request: Request, context: InContext) -> None:
+    """Delete an upload and its bytes. A dataset that it became is kept."""
     service.abandon(context.database, _parts(request), upload_id)
 
 
 async def _append(context: Context, upload: UploadRow, part: Part, stream: AsyncIterator[bytes]) -> None:
-    """Store what comes, in large writes. When the connection breaks, every byte that came is kept."""
+    """Write the bytes to the file in large blocks. Bytes that arrived before a broken connection are kept."""
     buffer, buffers = bytearray(), context.part(UploadBuffers)
 
     def write(*, durably: bool) -> None:
@@ -187,7 +199,7 @@ async def _complete(
         async with _only_trusted(context, parts, upload.id):
             dataset = await create_from(request, response, part.path, received, prefer)
     except AppError as error:
-        if error.status < 500:  # it will not become a dataset, however often it is tried
+        if error.status < 500:  # the file is invalid: another attempt would fail as well
             await WRITES.run(service.abandon, context.database, parts, upload.id)
         raise
     await WRITES.run(service.complete, context.database, parts, upload.id, dataset.id)
@@ -197,7 +209,7 @@ async def _complete(
 
 @asynccontextmanager
 async def _only_trusted(context: Context, parts: PartFiles, upload_id: str) -> AsyncIterator[None]:
-    """An upload whose file could not be made durable begins again: a second try would believe bytes that are lost."""
+    """Reset an upload after a failed fsync. A retry could otherwise accept bytes that are not on the disk."""
     try:
         yield
     except UntrustedBytes:
@@ -210,7 +222,7 @@ def _parts(request: Request) -> PartFiles:
 
 
 def _tell(request: Request, response: Response, upload: UploadRow) -> None:
-    """The headers that say how far it is, to clients of either protocol."""
+    """Set the progress headers of both protocols."""
     response.headers["Upload-Offset"] = str(upload.received)
     response.headers["Upload-Complete"] = "?0" if upload.dataset_id is None else "?1"
     response.headers["Cache-Control"] = "no-store"
@@ -221,12 +233,12 @@ def _tell(request: Request, response: Response, upload: UploadRow) -> None:
 
 
 def _file_name(metadata: str | None) -> str:
-    """The `filename` among tus's `key base64, key base64` pairs."""
+    """Return the `filename` of the tus metadata, which is a list of `key base64` pairs."""
     for pair in (metadata or "").split(","):
         key, _, encoded = pair.strip().partition(" ")
         if key == "filename":
             try:
                 return base64.b64decode(encoded, validate=True).decode()
             except (binascii.Error, UnicodeDecodeError):
-                raise Unparsable("Upload-Metadata: the filename is not base64 of UTF-8.") from None
+                raise Unparsable("Upload-Metadata: the value of filename must be base64 of UTF-8 text.") from None
     return ""

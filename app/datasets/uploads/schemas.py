@@ -1,15 +1,19 @@
-"""The shapes of a resumable upload over HTTP."""
+"""Response schema of `/v1/uploads`."""
 
 from datetime import datetime
 
 from pydantic import BaseModel, Field
 
+from app.web.fields import CreatedAt
+
 
 class Upload(BaseModel):
-    id: str
-    offset: int = Field(description="bytes that are safely stored: go on from here")
-    length: int | None = Field(description="bytes in all, if the client has said so")
-    complete: bool
-    dataset_id: str | None = Field(description="what it became; null until it is complete")
-    created_at: datetime
-    expires_at: datetime = Field(description="when it is forgotten if nobody goes on with it")
+    """A resumable upload."""
+
+    id: str = Field(description="Id of the upload (`up_…`).")
+    offset: int = Field(description="Bytes that are durably stored. Continue with the byte at this offset.")
+    length: int | None = Field(description="Size of the whole file in bytes; null: the client has not announced it.")
+    complete: bool = Field(description="Whether all bytes have arrived.")
+    dataset_id: str | None = Field(description="Id of the dataset that it became; null until it is complete.")
+    created_at: CreatedAt
+    expires_at: datetime = Field(description="Time when the upload is deleted if no more bytes arrive.")

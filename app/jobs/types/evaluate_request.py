@@ -1,7 +1,8 @@
-"""The job type `evaluate`: a stored model judged on a dataset."""
+"""The job type `evaluate`: it evaluates a stored model on a dataset."""
 
 from typing import Literal
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from app.jobs.admission import JUDGED_NUMBERS_A_ROW, PROCESS_BYTES
@@ -20,13 +21,13 @@ from app.storage import BlobStore
 
 
 class EvaluateOptions(OnDataset):
-    """On what a model is evaluated."""
+    """Options of an evaluation."""
 
 
 class EvaluateRequest(OnModel, EvaluateOptions):
-    """Judge a model on a dataset; the report is stored."""
+    """Evaluate a model on a dataset and store the report."""
 
-    type: Literal["evaluate"]
+    type: Literal["evaluate"] = Field(description="Job type.")
 
 
 def _plan(session: Session, request: EvaluateRequest, blobs: BlobStore) -> Plan:

@@ -1,4 +1,4 @@
-"""The job type `predict`: every row of a dataset predicted into a file; and the files that jobs have written."""
+"""The job type `predict`: it predicts every row of a dataset into a file. Also finds the files that jobs wrote."""
 
 from typing import Annotated, Literal, NamedTuple
 
@@ -21,14 +21,14 @@ Which = Literal["output", "errors"]
 
 
 class PredictRequest(OnModel, OnDataset):
-    """Predict every row of a dataset into a file."""
+    """Predict every row of a dataset into a file (batch prediction)."""
 
     model_config = ConfigDict(populate_by_name=True)
 
-    type: Literal["predict"]
-    format: Literal["csv", "ndjson", "parquet", "arrow"] = "csv"
+    type: Literal["predict"] = Field(description="Job type.")
+    format: Literal["csv", "ndjson", "parquet", "arrow"] = Field("csv", description="Format of the output file.")
     wanted: Annotated[list[Output], Field(min_length=1)] | None = Field(
-        None, alias="return", description="as in predict, without contributions; null: label and score"
+        None, alias="return", description="Outputs for each row, as in predict; null: label and score."
     )
 
 
@@ -47,31 +47,34 @@ def _plan(session: Session, request: PredictRequest, blobs: BlobStore) -> Plan:
 
 
 def target_name(dataset: DatasetRow) -> str | None:
-    """The target, if it has a name: in a file without labels that of a feature."""
+    """Return the name of the target column, if it has one. In a file without labels it is the name of a feature."""
     return next((column["name"] for column in dataset.columns or () if column["role"] == "target"), None)
 
 
 def file_of(session: Session, job: JobRow, which: Which) -> OutputFile:
-    """A file that a batch prediction has written, or a verification that was asked for the rows."""
+    """Find a file that a batch prediction wrote, or a verification with `rows`."""
     _check_has_files(job)
     stored = (job.result or {}).get(which)
     if stored is None:
-        raise Conflict("Every row was predicted: there is no file of errors.", code="no_errors")
+        raise Conflict("Every row was predicted, so there is no file of errors.", code="no_errors")
     if not ownership.sizes(session, job.id):
-        raise Conflict("The files of this job were deleted.", code="output_deleted")
-    format = "ndjson" if which == "errors" else job.spec.get("format", "npz")  # rows are always npz
+        raise Conflict("The files of this job were deleted; submit the job again.", code="output_deleted")
+    format = "ndjson" if which == "errors" else job.spec.get("format", "npz")  # rows of a verification are npz
     return OutputFile(stored["sha256"], format, f"{job.id}-{which}.{format}")
 
 
 def delete_files(session: Session, job: JobRow) -> list[str]:
-    """The blobs that it owned: the caller reclaims them once this is committed."""
+    """Give up the files of a job. Returns the blobs; the caller reclaims them after the commit."""
     _check_has_files(job)
     return ownership.disown(session, job.id)
 
 
 def _check_has_files(job: JobRow) -> None:
     if job.status != JobStatus.SUCCEEDED or not (job.result or {}).get("output"):
-        detail = "Only a batch prediction that has succeeded has files, and a verification with `rows`."
+        detail = (
+            f"The job is {job.status} and has no files. Only a succeeded batch prediction has files, or a succeeded "
+            "verification with `rows`."
+        )
         raise Conflict(detail, code="no_output")
 
 

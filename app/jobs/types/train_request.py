@@ -1,8 +1,8 @@
-"""The job type `train`: a dataset in, a certified model out."""
+"""The job type `train`: it trains a certified model on a dataset."""
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from app.db.tables import JobRow
@@ -15,13 +15,13 @@ from app.jobs.validation.named_dataset import ready_dataset
 
 
 class TrainRequest(JobOptions, TrainingSpec):
-    """A training job. `GET /v1/solvers` lists the solvers and what each supports."""
+    """Train a model. `GET /v1/solvers` lists the solvers and what each supports."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"dataset_id": "ds_…", "model": "radar", "split": {"test": 0.2}}]}
     )
 
-    type: Literal["train"] = "train"
+    type: Literal["train"] = Field("train", description="Job type. `train` is the default.")
 
 
 def submit(session: Session, request: TrainRequest, admission: Admission) -> JobRow:
@@ -43,7 +43,7 @@ def submit(session: Session, request: TrainRequest, admission: Admission) -> Job
 
 
 def validate(session: Session, request: TrainRequest, admission: Admission) -> dict[str, Any]:
-    """Says all that is wrong, not only the first of it."""
+    """List all errors of a request, not only the first."""
     needs: Needs | None = None
     try:
         dataset = ready_dataset(session, "dataset_id", request.dataset_id)

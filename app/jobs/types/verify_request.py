@@ -1,4 +1,4 @@
-"""The job type `verify`: the certificate of a stored model, recomputed."""
+"""The job type `verify`: it recomputes the certificate of a stored model."""
 
 from typing import Literal
 
@@ -17,20 +17,22 @@ from app.storage import BlobStore
 
 
 class VerifyOptions(JobOptions):
-    """How a model is verified."""
+    """Options of a verification."""
 
-    dataset_id: Text | None = Field(None, description="where the rows are now; null: the dataset it was trained on")
+    dataset_id: Text | None = Field(
+        None, description="Dataset with the training rows; null: the dataset that the model was trained on."
+    )
     rows: bool = Field(
         False,
-        description="whether to write the training rows as the solver saw them, for the program of format=verifier; "
-        "`GET /v1/jobs/{id}/output` sends the file (npz)",
+        description="Also write the training rows as the solver saw them, for the program of `format=verifier`. "
+        "`GET /v1/jobs/{id}/output` returns the file (npz).",
     )
 
 
 class VerifyRequest(OnModel, VerifyOptions):
     """Recompute a certificate: the primal value from weights and data, the bound from the stored dual point."""
 
-    type: Literal["verify"]
+    type: Literal["verify"] = Field(description="Job type.")
 
 
 def _plan(session: Session, request: VerifyRequest, blobs: BlobStore) -> Plan:
@@ -39,19 +41,19 @@ def _plan(session: Session, request: VerifyRequest, blobs: BlobStore) -> Plan:
     check_labels_known(model, dataset)
     check_features(model, dataset)
     training = repository.get(session, model.row.job_id or "")
-    peak_bytes = 0 if training is None else training.peak_bytes  # it holds what the training held
+    peak_bytes = 0 if training is None else training.peak_bytes  # a verification needs the memory of the training
     return Plan(model.row, dataset, peak_bytes)
 
 
 def _dataset(session: Session, request: VerifyRequest, model: ModelRow) -> DatasetRow:
     if model.job_id is None:
-        detail = f"{model.name}:{model.version} was imported: nothing here says what it was trained for."
+        detail = f"{model.name}:{model.version} was imported, so the problem that it solves is not known here."
         raise Conflict(detail, code="model_not_trained_here")
     if request.dataset_id is not None:
         return ready_dataset(session, "dataset_id", request.dataset_id)
     dataset = datasets.find(session, model.card["lineage"]["dataset_id"])
     if dataset is None:
-        detail = "The dataset that it was trained on is deleted; upload it again and give its `dataset_id`."
+        detail = "The dataset that the model was trained on is deleted; upload it again and give its `dataset_id`."
         raise Conflict(detail, code="dataset_deleted")
     return dataset
 

@@ -1,4 +1,4 @@
-"""`/v1/models/{name}/aliases`: names that requests are sent to, and which versions answer them."""
+"""`/v1/models/{name}/aliases`: names for versions of a model, with weights, history and rollback."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,8 +12,9 @@ from app.models.aliases.schemas import Alias, AliasChange, AliasRequest, Rollbac
 from app.models.aliases.service import Precondition
 from app.models.serving_hooks import Serving
 from app.web.context import InContext, context_of
+from app.web.fields import AliasName, ModelNameInPath
 from app.web.idempotency import InOnce
-from app.web.pagination import InPage, Listing, listing
+from app.web.pagination import INVALID_CURSOR, InPage, Listing, listing
 from app.web.thread_rooms import RoomRoute
 from app.web.validation import json_only
 
@@ -21,21 +22,27 @@ router = APIRouter(
     prefix="/v1/models/{name}/aliases", tags=["aliases"], dependencies=[Depends(json_only)], route_class=RoomRoute
 )
 
-IfMatch = Annotated[str | None, Header(description="change it only if this is its ETag; *: if it exists")]
-IfNoneMatch = Annotated[str | None, Header(description="*: only if it does not exist yet")]
+IfMatch = Annotated[
+    str | None, Header(description="ETag that the alias must have, or `*`: it must exist. Otherwise the answer is 412.")
+]
+IfNoneMatch = Annotated[
+    str | None, Header(description="`*`: the alias must not exist yet. Otherwise the answer is 412.")
+]
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A row of a list under an id that can be a cursor."""
+    """A row of a list with an id that can be a cursor."""
 
     id: str
     row: Any
 
 
 @router.get("", operation_id="list_aliases", responses=problems(404))
-def list_aliases(name: str, context: InContext, page: InPage, request: Request, response: Response) -> Listing[Alias]:
-    """The aliases of a model, by name."""
+def list_aliases(
+    name: ModelNameInPath, context: InContext, page: InPage, request: Request, response: Response
+) -> Listing[Alias]:
+    """List the aliases of a model, sorted by name."""
     with context.database.read() as session:
         rows = service.list_of(session, name, page.limit + 1, _text(page.cursor_id))
     entries = [_Entry(row.alias.encode().hex(), row) for row in rows]
@@ -48,8 +55,8 @@ def list_aliases(name: str, context: InContext, page: InPage, request: Request, 
     responses={201: {"description": "Created"}, **problems(400, 404, 409, 412, 413, 415)},
 )
 def put_alias(
-    name: str,
-    alias: str,
+    name: ModelNameInPath,
+    alias: AliasName,
     body: AliasRequest,
     context: InContext,
     request: Request,
@@ -57,7 +64,10 @@ def put_alias(
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> Alias:
-    """Point an alias at a version, or share its requests out by weight. Without a precondition the last one wins."""
+    """Create or change an alias: all requests to one version, or shared by weight.
+
+    Without a precondition the last write wins.
+    """
     with context.database.write() as session:
         row, is_new = service.put(session, name, alias, body, Precondition(if_match, if_none_match))
     if is_new:
@@ -66,16 +76,20 @@ def put_alias(
 
 
 @router.get("/{alias}", operation_id="get_alias", responses=problems(404))
-def get_alias(name: str, alias: str, context: InContext, request: Request, response: Response) -> Alias:
-    """Where an alias points; its ETag is for `If-Match`."""
+def get_alias(
+    name: ModelNameInPath, alias: AliasName, context: InContext, request: Request, response: Response
+) -> Alias:
+    """Get an alias. Its ETag can be used in `If-Match`."""
     with context.database.read() as session:
         row = service.get(session, name, alias)
     return _answer(request, response, row)
 
 
 @router.delete("/{alias}", status_code=204, operation_id="delete_alias", responses=problems(404, 412))
-def delete_alias(name: str, alias: str, context: InContext, request: Request, if_match: IfMatch = None) -> None:
-    """Forget an alias; its history stays, and a rollback brings it back."""
+def delete_alias(
+    name: ModelNameInPath, alias: AliasName, context: InContext, request: Request, if_match: IfMatch = None
+) -> None:
+    """Delete an alias. Its history is kept, and a rollback restores it."""
     with context.database.write() as session:
         service.delete(session, name, alias, Precondition(if_match))
     context.part(Serving).forget_reference(f"{name}@{alias}")
@@ -83,9 +97,9 @@ def delete_alias(name: str, alias: str, context: InContext, request: Request, if
 
 @router.get("/{alias}/history", operation_id="list_alias_history", responses=problems(404))
 def list_alias_history(
-    name: str, alias: str, context: InContext, page: InPage, request: Request, response: Response
+    name: ModelNameInPath, alias: AliasName, context: InContext, page: InPage, request: Request, response: Response
 ) -> Listing[AliasChange]:
-    """What the alias was set to, newest first."""
+    """List the revisions of an alias, newest first."""
     with context.database.read() as session:
         rows = service.history(session, name, alias, page.limit + 1, _number(page.cursor_id))
     entries = [_Entry(str(row.revision), row) for row in rows]
@@ -94,24 +108,24 @@ def list_alias_history(
 
 @router.post("/{alias}/rollback", operation_id="roll_back_alias", responses=problems(400, 404, 409, 412, 413, 415))
 def roll_back_alias(
-    name: str,
-    alias: str,
+    name: ModelNameInPath,
+    alias: AliasName,
     once: InOnce,
     request: Request,
     response: Response,
     body: RollbackRequest | None = None,
     if_match: IfMatch = None,
 ) -> Alias:
-    """Set the alias to what it was before its current revision, or at a given one. That is a new revision."""
+    """Return an alias to its previous revision, or to a given one. This creates a new revision."""
     wanted = None if body is None else body.revision
     with once.write() as session:
         row = service.roll_back(session, name, alias, wanted, Precondition(if_match))
         once.answer(_answer(request, response, row))
-    return _answer(request, response, row)  # now that it is so, what it was can be forgotten
+    return _answer(request, response, row)  # once more after the commit: it drops the cached value
 
 
 def _answer(request: Request, response: Response, row: AliasRow) -> Alias:
-    """The alias as it is now; this process stops believing what it was before."""
+    """Build the response; after a change, drop the cached value of the alias in this process."""
     reference, serving = f"{row.name}@{row.alias}", context_of(request).part(Serving)
     if request.method != "GET":
         serving.forget_reference(reference)
@@ -138,4 +152,4 @@ def _number(cursor_id: str | None) -> int | None:
 
 
 def _bad_cursor() -> Exception:
-    return invalid_field("cursor", "invalid_cursor", "is not a cursor that this service gave out")
+    return invalid_field("cursor", "invalid_cursor", INVALID_CURSOR)

@@ -1,31 +1,44 @@
-"""The shapes of an alias over HTTP."""
+"""Request and response schemas of aliases."""
 
 from datetime import datetime
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from app.web.fields import CreatedAt
 from app.web.validation import Body
 
 MOST_TARGETS = 16
+"""Maximum number of versions that share the requests of an alias."""
 MOST_VERSION = 10**15
+"""Upper limit of version and revision numbers: 15 digits fit a cursor and an integer of either database."""
 
-Version = Annotated[int, Field(ge=1, lt=MOST_VERSION, strict=True)]  # neither true nor "3": a slip would move requests
+# Strict: `true` or "3" is an error, because a slip would send requests to another version.
+Version = Annotated[int, Field(ge=1, lt=MOST_VERSION, strict=True)]
+VersionShown = Annotated[int, Field(description="Version number.")]
+ShadowShown = Annotated[int | None, Field(description="Version that scores a copy of every request; null: none.")]
+RevisionShown = Annotated[int, Field(description="Number of the change, from 1.")]
 
 
 class Target(Body):
-    version: Version
+    """A version that receives requests, and its weight."""
+
+    version: Version = Field(description="Version number.")
     weight: Annotated[float, Field(gt=0, le=1e9)] = Field(
-        1.0, description="its part of the requests, beside the others'"
+        1.0, description="Relative weight: the share of the requests is weight / sum of all weights."
     )
 
 
 class AliasRequest(Body):
-    """What an alias is set to: one version, or several by weight."""
+    """New value of an alias: one version, or several by weight."""
 
-    version: Version | None = None
-    targets: Annotated[list[Target], Field(min_length=1, max_length=MOST_TARGETS)] | None = None
-    shadow: Version | None = Field(None, description="a version that also scores every request, and never answers one")
+    version: Version | None = Field(None, description="Version that receives all requests. Give it or `targets`.")
+    targets: Annotated[list[Target], Field(min_length=1, max_length=MOST_TARGETS)] | None = Field(
+        None, description="Versions that share the requests by weight (canary). Give them or `version`."
+    )
+    shadow: Version | None = Field(
+        None, description="Version that scores a copy of every request without answering; null: none."
+    )
 
     @model_validator(mode="after")
     def names_each_version_once(self) -> Self:
@@ -33,9 +46,9 @@ class AliasRequest(Body):
             raise ValueError("give either version or targets")
         versions = [one.version for one in self.resolved_targets]
         if len(set(versions)) < len(versions):
-            raise ValueError("targets names a version twice")
+            raise ValueError("targets names a version twice; name each version once")
         if self.shadow in versions:
-            raise ValueError("shadow answers requests already; name another version")
+            raise ValueError("shadow must not be one of the targets; name another version")
         return self
 
     @property
@@ -44,45 +57,57 @@ class AliasRequest(Body):
 
 
 class RollbackRequest(Body):
+    """Which earlier value an alias returns to."""
+
     revision: Annotated[int, Field(ge=1, lt=MOST_VERSION)] | None = Field(
-        None, description="what to go back to; null: what was set before the current revision"
+        None, description="Revision to return to; null: the one before the current revision."
     )
 
 
 class ShadowStats(BaseModel):
-    """How the shadow compares with the answers, counted by the process that you ask, since it first mirrored."""
+    """Comparison of the shadow with the answers, counted by the API process that answers this request."""
 
-    version: int
-    requests: int
-    rows: int
-    label_differences: int = Field(description="rows that the shadow labels otherwise")
-    mean_score_difference: float | None = Field(description="absolute; null: nothing to compare")
-    max_score_difference: float | None
-    failures: int = Field(description="requests that the shadow could not answer")
-    dropped: int = Field(description="requests that were not mirrored because too many waited")
+    version: VersionShown
+    requests: int = Field(description="Number of mirrored requests.")
+    rows: int = Field(description="Number of mirrored rows.")
+    label_differences: int = Field(description="Number of rows for which the shadow predicts another label.")
+    mean_score_difference: float | None = Field(
+        description="Mean absolute difference of the scores; null: nothing was compared."
+    )
+    max_score_difference: float | None = Field(
+        description="Largest absolute difference of the scores; null: nothing was compared."
+    )
+    failures: int = Field(description="Number of requests that the shadow could not score.")
+    dropped: int = Field(description="Number of requests that were not mirrored because the queue was full.")
 
 
 class AliasTarget(BaseModel):
-    version: int
-    weight: float = Field(description="share of the requests; all of them add up to 1")
+    """A version that receives requests, and its share."""
+
+    version: VersionShown
+    weight: float = Field(description="Share of the requests; the shares add up to 1.")
 
 
 class Alias(BaseModel):
-    name: str
-    alias: str
-    revision: int
-    version: int = Field(description="the target that most requests go to")
-    targets: list[AliasTarget]
-    shadow: int | None
-    updated_at: datetime
-    shadow_stats: ShadowStats | None = None
+    """A name for one or several versions of a model."""
+
+    name: str = Field(description="Name of the model.")
+    alias: str = Field(description="Name of the alias.")
+    revision: RevisionShown
+    version: int = Field(description="Version that receives the largest share of the requests.")
+    targets: list[AliasTarget] = Field(description="Versions that receive requests, with their shares.")
+    shadow: ShadowShown
+    updated_at: datetime = Field(description="Time of the last change (RFC 3339, UTC).")
+    shadow_stats: ShadowStats | None = Field(None, description="Comparison of the shadow; null: no request mirrored.")
 
 
 class AliasChange(BaseModel):
-    revision: int
-    targets: list[AliasTarget] | None = Field(description="null: the alias was deleted")
-    shadow: int | None
-    created_at: datetime
+    """One revision of an alias."""
+
+    revision: RevisionShown
+    targets: list[AliasTarget] | None = Field(description="Versions and shares; null: the alias was deleted.")
+    shadow: ShadowShown
+    created_at: CreatedAt
 
 
 def shown(row: Any) -> dict[str, Any]:

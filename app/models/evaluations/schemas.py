@@ -1,46 +1,58 @@
-"""The shapes of an evaluation over HTTP."""
+"""Response schemas of evaluations."""
 
-from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.models.schemas import Label, PrecisionRecallCurve, RocCurve
+from app.models.schemas import LabelShown, PrecisionRecall, Roc
+from app.web.fields import CreatedAt, DatasetId, JobId, ModelId
+
+RangeCounts = Annotated[list[int], Field(description="Number of rows in each range.")]
 
 
 class EvaluationCurves(BaseModel):
-    """At most 200 points each, from the highest score down."""
+    """Curves of at most 200 points each, from the highest score down."""
 
-    roc: RocCurve
-    pr: PrecisionRecallCurve
+    roc: Roc
+    pr: PrecisionRecall
 
 
 class ClassCounts(BaseModel):
-    label: Label
-    counts: list[int]
+    """The histogram of one class."""
+
+    label: LabelShown
+    counts: RangeCounts
 
 
 class ScoreHistogram(BaseModel):
-    """Ranges of equal width from the lowest score to the highest; multiclass: of the largest score of each row."""
+    """Ranges of equal width from the lowest score to the highest. Multiclass: of the largest score of each row."""
 
-    edges: list[float]
-    counts: list[int]
-    per_class: list[ClassCounts] | None = Field(None, description="of two classes")
+    edges: list[float] = Field(description="Edges of the ranges, ascending: one more than there are ranges.")
+    counts: RangeCounts
+    per_class: list[ClassCounts] | None = Field(None, description="Histogram of each of two classes; else null.")
 
 
 class EvaluationSummary(BaseModel):
+    """An evaluation in a list. `GET /v1/evaluations/{evaluation_id}` has all fields."""
+
     model_config = ConfigDict(protected_namespaces=())
 
-    id: str
-    model_id: str
-    dataset_id: str
-    job_id: str
-    rows: int
-    failed_rows: int = Field(description="rows that could not be scored, because of a missing value say; not judged")
-    metrics: dict[str, Any] = Field(description="as in a model's `metrics`, with probabilities' if it is calibrated")
-    created_at: datetime
+    id: str = Field(description="Id of the evaluation (`ev_…`).")
+    model_id: ModelId
+    dataset_id: DatasetId
+    job_id: JobId
+    rows: int = Field(description="Number of rows that were scored.")
+    failed_rows: int = Field(
+        description="Number of rows without a score, because of a missing value for example. The metrics omit them."
+    )
+    metrics: dict[str, Any] = Field(
+        description="Metrics as in a model's `metrics`, with those of probabilities for a calibrated model."
+    )
+    created_at: CreatedAt
 
 
 class Evaluation(EvaluationSummary):
-    curves: EvaluationCurves | None = Field(description="of the second of two classes; null for other models")
-    histogram: ScoreHistogram | None
+    """Metrics and curves of a model on a dataset."""
+
+    curves: EvaluationCurves | None = Field(description="Curves for the second of two classes; null for other models.")
+    histogram: ScoreHistogram | None = Field(description="Distribution of the scores; null: there are none.")

@@ -1,4 +1,4 @@
-"""`/v1/models/{ref}/export` and `/v1/models/import`: models that leave, and models that come from elsewhere."""
+"""`/v1/models/{ref}/export` and `/v1/models/import`: models in the formats of other programs."""
 
 import asyncio
 from typing import Annotated
@@ -15,6 +15,7 @@ from app.models.serving_hooks import Serving
 from app.names import Name
 from app.storage.free_space import require_free_space
 from app.web.context import Context, InContext
+from app.web.fields import ModelInPath
 from app.web.idempotency import InOnce
 from app.web.thread_rooms import WRITES
 from app.web.validation import one_of
@@ -22,11 +23,12 @@ from app.web.validation import one_of
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
 MAX_AT_ONCE = 2
-"""Conversions hold a model in memory several times over; more of them wait."""
+"""Maximum conversions that run at a time in an API process; others wait. Each holds several copies of its model in
+memory, so a larger value raises the peak memory."""
 
 
 class Conversions(asyncio.Semaphore):
-    """Lets at most `MAX_AT_ONCE` conversions of this process run at a time."""
+    """Limits the conversions that run at a time in this process to `MAX_AT_ONCE`."""
 
     def __init__(self) -> None:
         super().__init__(MAX_AT_ONCE)
@@ -50,7 +52,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
             "content": {one.media_type: BINARY for one in export_formats().values()},
             "headers": {
                 "X-Max-Score-Difference": {
-                    "description": "largest difference of its scores from predict's on a probe set",
+                    "description": "Largest difference between scores of the file and of predict, on test rows.",
                     "schema": {"type": "string"},
                 }
             },
@@ -59,12 +61,14 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
     },
 )
 async def export_model(
-    ref: str,
+    ref: ModelInPath,
     context: InContext,
-    format: Annotated[FormatName, Query(description="what to write")],
-    output: Annotated[OutputName | None, Query(description=f"where a format has a choice: {OUTPUTS}")] = None,
+    format: Annotated[FormatName, Query(description="Format of the file.")],
+    output: Annotated[
+        OutputName | None, Query(description=f"What the file computes, for formats with a choice. {OUTPUTS}.")
+    ] = None,
 ) -> Response:
-    """The model in another format. What was written is compared with predict before it is sent."""
+    """Export a model to another format. The scores of the file are compared with those of predict before it is sent."""
     async with context.part(Conversions):
         made = await run_in_threadpool(_export, context, ref, format, output)
     headers = {"Content-Disposition": f'attachment; filename="{made.file_name}"', **made.headers}
@@ -83,10 +87,15 @@ async def import_model(
     request: Request,
     response: Response,
     once: InOnce,
-    name: Annotated[Name, Query(description="the model of which this becomes the next version")],
-    format: Annotated[ImportFormat | None, Query(description="what the body is; default: by Content-Type")] = None,
+    name: Annotated[Name, Query(description="Name of the model. The import becomes its next version.")],
+    format: Annotated[
+        ImportFormat | None, Query(description="Format of the body. Default: determined by Content-Type.")
+    ] = None,
 ) -> Model:
-    """A model that was made elsewhere, or exported here. A certificate that it carries is marked as claimed."""
+    """Import a model that was trained elsewhere or exported here.
+
+    Its certificate is marked as `claimed`: the service has not recomputed it.
+    """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     chosen = format or imports.format_of(media_type)
     body = await request.body()
@@ -101,7 +110,7 @@ async def import_model(
             return once.answer(show(session, row))
 
     model = await WRITES.run(register)
-    context.part(Serving).forget_reference(name)  # its newest version is another one now
+    context.part(Serving).forget_reference(name)  # the newest version has changed
     return model
 
 
@@ -112,5 +121,5 @@ def _export(context: Context, ref: str, format_name: str, output: str | None) ->
     try:
         stored = file.read(context.blobs.path(found.blob))
     except FileNotFoundError:
-        raise NotFound("The model was purged a moment ago.") from None
+        raise NotFound("The model has just been purged; its weights are deleted.") from None
     return export(Subject(found.id, found.name, found.version, stored, proof), format_name, output)

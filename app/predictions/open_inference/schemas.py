@@ -1,34 +1,43 @@
-"""The shapes of the Open Inference Protocol in the OpenAPI document, and its small answers."""
+"""OpenAPI schemas of the Open Inference Protocol."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 TENSOR: dict[str, Any] = {
     "type": "object",
     "required": ["name", "shape", "datatype"],
     "properties": {
-        "name": {"type": "string"},
-        "shape": {"type": "array", "items": {"type": "integer"}},
-        "datatype": {"type": "string"},
-        "parameters": {"type": "object"},
-        "data": {"type": "array"},
+        "name": {"type": "string", "description": "Name of the tensor."},
+        "shape": {"type": "array", "items": {"type": "integer"}, "description": "Sizes of its dimensions."},
+        "datatype": {"type": "string", "description": "Datatype of the protocol, such as `FP64`, `INT64` or `BYTES`."},
+        "parameters": {"type": "object", "description": "Options, such as `binary_data_size`."},
+        "data": {"type": "array", "description": "Elements, flat or nested by the shape. Absent for binary tensors."},
     },
 }
+ID = {"type": "string", "description": "Id of the request, which the response repeats."}
 REQUEST_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["inputs"],
     "additionalProperties": False,
     "properties": {
-        "id": {"type": "string"},
-        "parameters": {"type": "object"},
-        "inputs": {"type": "array", "items": TENSOR, "description": "`X` [rows, features], or one input a column"},
+        "id": ID,
+        "parameters": {"type": "object", "description": "Options, such as `binary_data_output`."},
+        "inputs": {
+            "type": "array",
+            "items": TENSOR,
+            "description": "The input `X` of shape [rows, features], or one input for each column.",
+        },
         "outputs": {
             "type": "array",
+            "description": "Outputs to return. Default: label and score.",
             "items": {
                 "type": "object",
                 "required": ["name"],
-                "properties": {"name": {"type": "string"}, "parameters": {"type": "object"}},
+                "properties": {
+                    "name": {"type": "string", "description": "Name of the output."},
+                    "parameters": {"type": "object", "description": "Options, such as `binary_data`."},
+                },
             },
         },
     },
@@ -37,10 +46,10 @@ RESPONSE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["model_name", "model_version", "outputs"],
     "properties": {
-        "model_name": {"type": "string"},
-        "model_version": {"type": "string"},
-        "id": {"type": "string"},
-        "outputs": {"type": "array", "items": TENSOR},
+        "model_name": {"type": "string", "description": "Name of the model."},
+        "model_version": {"type": "string", "description": "Version that predicted."},
+        "id": ID,
+        "outputs": {"type": "array", "items": TENSOR, "description": "The requested outputs."},
     },
 }
 HEADER_LENGTH = {
@@ -48,7 +57,7 @@ HEADER_LENGTH = {
     "in": "header",
     "required": False,
     "schema": {"type": "integer"},
-    "description": "length of the JSON part, if raw tensors follow it",
+    "description": "Length of the JSON part in bytes, if binary tensors follow it.",
 }
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 REQUEST_BODY = {
@@ -56,39 +65,54 @@ REQUEST_BODY = {
     "content": {"application/json": {"schema": REQUEST_SCHEMA}, "application/octet-stream": BINARY},
 }
 RESPONSE = {
-    "description": "Tensors",
+    "description": "The outputs as tensors.",
     "content": {"application/json": {"schema": RESPONSE_SCHEMA}, "application/octet-stream": BINARY},
 }
 
 
+ModelName = Annotated[str, Field(description="Name of the model.")]
+
+
 class Live(BaseModel):
-    live: bool = True
+    """Answer of the liveness check."""
+
+    live: bool = Field(True, description="Always true: the process responds.")
 
 
 class Ready(BaseModel):
-    ready: bool
+    """Answer of the readiness check."""
+
+    ready: bool = Field(description="Whether requests can be served; `/readyz` shows what is missing.")
 
 
 class Server(BaseModel):
-    name: str
-    version: str
-    extensions: list[str]
+    """Metadata of the server."""
+
+    name: str = Field(description="Name of the server.")
+    version: str = Field(description="Version of the server.")
+    extensions: list[str] = Field(description="Extensions of the protocol that it supports.")
 
 
 class ModelReady(BaseModel):
-    name: str
-    ready: bool = True
+    """Answer of the readiness check of a model."""
+
+    name: ModelName
+    ready: bool = Field(True, description="Always true: an unknown model is 404.")
 
 
 class TensorMetadata(BaseModel):
-    name: str
-    datatype: str
-    shape: list[int]
+    """Metadata of an input or output."""
+
+    name: str = Field(description="Name of the tensor.")
+    datatype: str = Field(description="Datatype of the protocol, such as `FP64`, `INT64` or `BYTES`.")
+    shape: list[int] = Field(description="Sizes of its dimensions; -1: any.")
 
 
 class ModelMetadata(BaseModel):
-    name: str
-    versions: list[str]
-    platform: str
-    inputs: list[TensorMetadata]
-    outputs: list[TensorMetadata]
+    """Metadata of a model."""
+
+    name: ModelName
+    versions: list[str] = Field(description="Its versions, at most the newest 200, ascending.")
+    platform: str = Field(description="Kind of the model.")
+    inputs: list[TensorMetadata] = Field(description="Inputs that it accepts.")
+    outputs: list[TensorMetadata] = Field(description="Outputs that it offers.")
