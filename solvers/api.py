@@ -1,4 +1,4 @@
-"""The package's entry points: what was asked for becomes a problem, a method and a run.
+"""The package's entry points: they turn arguments into a problem, a method and a run.
 
 `check`, `estimate` and `train` decide everything through `_plan`, so a configuration that `check` accepts is one
 that `train` runs, given data of that shape. The parameters of the problem are declared in problem/spec.py.
@@ -39,26 +39,26 @@ DEFAULT_TOL = 1e-3
 
 
 class Plan(TypedDict):
-    """What would run."""
+    """The solver that `train` would run."""
 
     solver: str
     reason: str
-    """Why this solver."""
+    """Why `auto` chose this solver."""
     task: str
     loss: str
     bias: str
 
 
 class Verdict(NamedTuple):
-    """What weights are worth."""
+    """The certificate of given weights."""
 
     certificate: Certificate
     per_class: list[Certificate] | None
-    """One certificate a class, whose sum is `certificate`; None unless classes are trained one against the rest."""
+    """The certificate of each class; `certificate` is their sum. None unless the strategy is one-vs-rest."""
 
 
 def _with_parameters(function: Entry) -> Entry:
-    """Show the parameters of a problem in the function's signature, each with its default."""
+    """Add the parameters of a problem, with their defaults, to the function's signature."""
     signature = inspect.signature(function)
     own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
     declared = [
@@ -92,9 +92,8 @@ def train(
 
     `problem` are the `Parameters` by name: task, loss, C and so on.
     `warm_start` takes an earlier result, its `state`, a vector of weights, or (weights, intercept). With `resume` it
-    must be a state, and the run goes on as if it had not been interrupted: iterations, passes and seconds count on, and
-    what was used up counts towards the limits. Seconds count solving only: the clock stands
-    still while kernels are compiled or loaded.
+    must be a state, and the interrupted run continues: iterations, passes and seconds count on, and all of them count
+    towards the limits. Seconds count solving only: the clock stops while kernels are compiled or loaded.
     `callback` is called with a `StepReport` after every pass; returning True stops the run, which then
     returns its best point.
     """
@@ -159,9 +158,9 @@ def check(
     options: Mapping[str, Any] | None = None,
     **problem: Unpack[Parameters],
 ) -> Plan:
-    """What `train` would run on data of this shape, or the error it would raise.
+    """Return what `train` would run on data of this shape, or raise the error that it would raise.
 
-    `n_classes` is None for real-valued labels. What "auto" takes depends on the stored numbers too: here it is a guess.
+    `n_classes` is None for real-valued labels. The choice of "auto" also depends on the numbers; here it is a guess.
     """
     plan = _plan(
         problem,
@@ -199,10 +198,10 @@ def estimate(
     options: Mapping[str, Any] | None = None,
     **problem: Unpack[Parameters],
 ) -> Estimate:
-    """What `train` would need on data of this shape, with the arguments of `check`.
+    """Estimate the memory and time that `train` would need on data of this shape. Takes the arguments of `check`.
 
-    `entries` are the stored numbers of X, of `value_bytes` each, and `nonzeros` those of dense rows that are not zero,
-    if they were counted; `squared_norm` is the mean of |x_i|^2, without which nothing is said about seconds.
+    `entries` is the number of stored entries of X, `value_bytes` the size of each, `nonzeros` the number of non-zero
+    entries of a dense X if known, and `squared_norm` the mean of |x_i|^2. Without that there is no estimate of seconds.
     """
     copied = 0
     if not sparse and nonzeros is not None and is_compressible(n_rows, n_features, nonzeros, value_bytes):
@@ -246,11 +245,11 @@ def certify(
     groups: Any = None,
     **problem: Unpack[Parameters],
 ) -> Verdict:
-    """The certificate of (coef, intercept) on this data; the arguments mean what they mean to `train`.
+    """Certify (coef, intercept) on this data. The arguments mean what they mean to `train`.
 
     Nothing of the run that found the weights is trusted: the problem is built from the data, the primal value computed
-    from the weights, and the dual point made feasible before it counts.
-    `bounding` is what a `SolveResult` has under this name. Without it a bound is found here, a weaker one.
+    from the weights, and the dual point made feasible first.
+    `bounding` is the attribute of a `SolveResult`. Without it a weaker bound is found from the weights.
     """
     data = as_rows(X)
     labels = _read_labels(y, problem, data)
@@ -274,7 +273,7 @@ def certify(
 
 
 def available() -> dict[str, dict[str, Any]]:
-    """Every solver: tasks, losses, biases, options with types and ranges, paper, notes."""
+    """Describe every solver: tasks, losses, biases, options with types and ranges, paper, notes."""
     return {name: method.described() for name, method in registered().items()}
 
 
@@ -302,7 +301,7 @@ def _plan(
     earlier: object = None,
     has_weights: bool = False,
 ) -> _Planned:
-    """`earlier` is the solver of a run that goes on: what "auto" chose then, it stays with."""
+    """Decide what to run. `earlier` is the solver of a run to resume: "auto" keeps its choice."""
     spec = with_implied_strategy(solver, resolve_spec(**shape, **problem))
     class_weight = problem.get("class_weight")
     if class_weight is not None and spec.task in ("ordinal", "regression"):

@@ -1,7 +1,7 @@
-"""What a run will need before it begins: memory by counting a method's arrays, time by a model fitted to measured runs.
+"""Estimates what a run needs: memory by counting a method's arrays, time by a model fitted to measured runs.
 
-A method says how much it holds (`Footprint`) and how many passes of what speed it takes (`Pace`); the sums over
-rows, features, classes and threads are made here.
+A method declares the size of its arrays (`Footprint`) and the number and speed of its passes (`Pace`). This module adds
+them up over rows, features, classes and threads.
 """
 
 import math
@@ -14,37 +14,37 @@ __all__ = ["Estimate", "Footprint", "Pace", "Size", "estimate_run", "is_shorter_
 
 NUMBER = 8
 LABEL_NUMBERS_A_ROW = 2.0
-"""Of one class against the rest: the costs and signs of each class's problem, all of which are made at the start."""
+"""Numbers a row for each class of one-vs-rest: costs and signs of all classes are made at the start."""
 DUAL_NUMBERS_A_ROW = 1.0
-"""The dual point that a result keeps beside the state."""
+"""Numbers a row of the dual point that a result keeps in addition to the state."""
 USUAL_PLANES = 60
-"""How many cutting planes a run holds, if it may go on for long enough: those in use, and those not idle for long."""
+"""Cutting planes that a long run holds: those in use and those that were in use recently."""
 LEAST_PASSES, MOST_PASSES = 2.0, 1e6
 LEAST_DIVIDED = 1 << 21
-"""Stored entries; fewer are hardly worth more than one thread."""
+"""Fewest stored entries for which several threads save time."""
 WORTH_A_READ = 25
-"""A read of so many stored entries is worth it for each number by which the vector of a plane is shorter: with fifty
-planes such a number is used about a hundred times an iteration, and an entry, at a random place, costs like four."""
+"""Extra stored entries to read that are worth one number less in the vector of a plane. With fifty planes such a number
+is used about a hundred times an iteration, and an entry at a random place costs like four."""
 
 
 class Size(NamedTuple):
-    """What of the data counts."""
+    """The properties of the data that decide time and memory."""
 
     entries: int
-    """Stored numbers of X."""
+    """Stored entries of X."""
     value_bytes: int
-    """Of each of them."""
+    """Bytes of an entry."""
     squared_norm: float | None = None
-    """The mean of |x_i|^2; None if nobody knows."""
+    """The mean of |x_i|^2; None if unknown."""
 
 
 class Estimate(NamedTuple):
     peak_bytes: int
-    """The most memory that the run holds at once, beside X and y."""
+    """The largest number of bytes that the run holds at once, without X and y."""
     kept_bytes: int
-    """What of it the result still holds."""
+    """The bytes that the result still holds."""
     seconds: float | None
-    """By the clock, on the machine that the models were fitted on; None: nobody knows."""
+    """Wall-clock time on the machine that the model was fitted on; None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -56,27 +56,27 @@ class Footprint:
 
     row: float = 20.0
     squared_row: float = 0.0
-    """More of them a row if the loss is squared."""
+    """Additional numbers a row if the loss is squared."""
     free_row: float = 0.0
-    """More of them a row if the bias is free: the best one is found by sorting."""
+    """Additional numbers a row if the bias is free: the best one is found by sorting."""
     feature: float = 8.0
     square: float = 0.0
-    """For each pair of features."""
+    """Numbers for each pair of features."""
     most_squared: float = math.inf
-    """Features beyond which there is no such matrix."""
+    """Most features for which there is such a matrix."""
     most_squared_a_row: float = math.inf
-    """The same for each row; what little there is nevertheless does not count."""
+    """The same as features per row. Smaller matrices do not count."""
     row_and_class: float = 0.0
-    """Of a method that trains all classes at once, for each class beyond the first."""
+    """Numbers a row for each class beyond the first, if a method trains all classes at once."""
     feature_and_class: float = 0.0
     copies_entries: bool = False
-    """Whether it holds X a second time."""
+    """Whether the method holds a copy of X."""
     plane_vectors: int = 0
-    """Vectors of weights that each cutting plane holds."""
+    """Weight vectors of each cutting plane."""
     plane_scores: bool = False
-    """Whether these vectors are the scores of the rows where those are shorter."""
+    """Whether a plane holds scores of the rows instead, where those are fewer."""
     plane_row_bytes: float = 0.0
-    """What each cutting plane holds of each row."""
+    """Bytes that each cutting plane holds for each row."""
     squared_plane_row_bytes: float = 0.0
     kept_row: float = 2.0
     kept_feature: float = 4.0
@@ -110,34 +110,34 @@ class Footprint:
 @dataclass(frozen=True)
 class Pace:
     """passes = least (1 + C |x|^2)^hardness (0.01 / tol)^precision (rows / features)^tallness (1 / density)^sparsity,
-    times `squared` if the loss is, each of so much time.
+    times `squared` if the loss is; and the time of a pass.
 
-    Fitted to the processor time of runs on real data, scaled and not; a hint, not a promise.
+    Fitted to the processor time of runs on real data, scaled and not. An estimate, not a promise.
     """
 
     least: float
     hardness: float
     hardest: float = 500.0
-    """C |x|^2 beyond which it gets no harder: the scale of X means little to most methods, much to coordinate ones."""
+    """C |x|^2 above which passes no longer grow. Coordinate methods depend on the scale of X, others hardly do."""
     precision: float = 0.0
     tallness: float = 0.0
     sparsity: float = 0.0
     squared: float = 1.0
     entry_seconds: float = 0.0
-    """A pass, for each stored number of X."""
+    """Seconds a pass for each stored entry of X."""
     row_seconds: float = 0.0
     pass_seconds: float = 2e-5
     gram_seconds: float = 0.0
-    """Once, for each pair of stored numbers of a row."""
+    """Seconds, once, for each pair of stored entries of a row."""
     cube_seconds: float = 0.0
-    """A pass, for each three features: a factorisation."""
+    """Seconds a pass for features^3: a factorisation."""
     divided: float = 0.0
-    """The share of the time that several threads divide among them, as far as the time by two has shown."""
+    """The share of the time that threads divide among them, measured with two threads."""
 
     def seconds(
         self, spec: ProblemSpec, size: Size, tol: float, most_passes: int | None, threads: int = 1
     ) -> float | None:
-        """Of one run of the method, by the clock if it has several threads."""
+        """Estimate the seconds of one run, wall-clock with several threads; None if the mean |x_i|^2 is unknown."""
         if size.squared_norm is None:
             return None
         n, d, k = spec.n_rows, spec.n_features, _joint_classes(spec)
@@ -169,7 +169,7 @@ def estimate_run(
     max_passes: int | None,
     threads: int,
 ) -> Estimate:
-    """One run by so many threads, or one for each class, by one thread, with as many at once."""
+    """Add up one run with this many threads, or one run a class with one thread each and as many at once."""
     runs = spec.n_classes or 1 if spec.task == "multiclass" and spec.strategy == "ovr" else 1
     if runs > 1:
         spec = spec.of_one_class
@@ -189,13 +189,13 @@ def estimate_run(
 
 
 def is_shorter_by_scores(n_rows: int, n_features: int, entries: int) -> bool:
-    """Whether cutting planes gain more by vectors of a number a row than the read of X costs that then makes weights.
+    """Whether planes should hold scores of rows: the vectors are shorter, and one more read of X makes the weights.
 
-    One for each class, if there are several: then all three grow alike.
+    With several classes all three figures grow alike.
     """
     return entries <= WORTH_A_READ * (n_features - n_rows)
 
 
 def _joint_classes(spec: ProblemSpec) -> int:
-    """How many weight vectors one run trains."""
+    """Return the number of weight vectors that one run trains."""
     return (spec.n_classes or 1) if spec.task == "multiclass" and spec.strategy != "ovr" else 1

@@ -1,4 +1,4 @@
-"""What a method is: a class in `solvers/methods/` that says what it can do and how it takes a step.
+"""Defines a method: a class in `solvers/methods/` that declares what it supports and how it takes a step.
 
     method = SomeMethod(problem, options)      derived constants only, nothing that changes
     state  = method.init(seed, start)          everything that changes, as arrays and scalars
@@ -6,8 +6,8 @@
         progress = method.step(state, target)  at most about one pass over the data
     point = method.extract(state)
 
-The state can be stored and given back as `start`: the method then goes on from there. A method never
-decides that it has converged; it estimates its gap, and the driver has the certificate computed.
+The state can be stored and given back as `start`: the method then continues from there. A method never decides that it
+has converged. It estimates its gap, and the driver decides when to compute a certificate.
 """
 
 import sys
@@ -79,11 +79,11 @@ class Option:
 
 
 class Rehearsal(NamedTuple):
-    """A run that warm-up adds for a method whose kernels the usual small problems do not all reach."""
+    """A run that warm-up adds for a method, because the usual small problems do not reach all of its kernels."""
 
     n_rows: int
     arguments: Mapping[str, Any]
-    """Of `train`."""
+    """Arguments of `train`."""
 
 
 class Start(NamedTuple):
@@ -93,7 +93,7 @@ class Start(NamedTuple):
     coef: Floats | None = None
     intercept: float | Floats = 0.0
     counts: Counts = Counts()
-    """What the run had used up when it was interrupted."""
+    """What the interrupted run had used."""
 
 
 class Progress(NamedTuple):
@@ -105,9 +105,9 @@ class Progress(NamedTuple):
     primal: float | None
     dual_bound: float | None
     gap_estimate: float | None
-    """The relative gap as far as the method can tell cheaply; null if it cannot tell."""
+    """The method's own cheap estimate of the relative gap; None if it has none."""
     finished: Status | None = None
-    """Set if the method cannot or, by its own rule, will not go on."""
+    """Set if the method cannot continue, or stops by its own rule."""
     is_complete: bool = True
     """Whether the estimate covers all rows; if not, it is too low to be worth a certificate."""
 
@@ -116,16 +116,16 @@ class Planes(NamedTuple):
     """A dual point made of cutting planes: the weights at which each was cut, and its multiplier."""
 
     weights: Floats
-    """One row a plane."""
+    """One row for each plane."""
     multipliers: Floats
     """>= 0, in all at most 1."""
 
 
 def cut_margin(scores: Floats) -> float:
-    """The difference of scores below which a pair counts in an ordinal plane: 1, but for rounding.
+    """Return the difference of scores below which a pair counts in an ordinal plane: slightly less than 1.
 
-    At the points that methods come to, many differences are 1 up to rounding. A plane that counted those as they fall
-    could not be found again from the weights it was cut at.
+    At the points that methods reach, many differences are 1 up to rounding. Without the margin, a plane could not be
+    recomputed from the weights at which it was cut.
     """
     return 1.0 - 1e-12 * max(1.0, float(np.abs(scores).max()))
 
@@ -134,10 +134,10 @@ class Point(NamedTuple):
     """An answer, with a dual point that bounds how wrong it is if the method has one."""
 
     coef: Floats
-    """One weight a feature; multi-class: one row of them a class."""
+    """One weight for each feature; multi-class: one row for each class."""
     intercept: float | Floats
     alpha: Floats | None
-    """A number a row; multi-class: a number for each row and class."""
+    """One number for each row; multi-class: for each row and class."""
     planes: Planes | None = None
     """The dual point of an ordinal problem."""
 
@@ -155,32 +155,32 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
     paper: ClassVar[str]
     notes: ClassVar[str]
     exact: ClassVar[bool] = True
-    """Whether it reaches any tolerance; if not, it still certifies honestly how far it came."""
+    """Whether the method reaches any tolerance. If not, its certificate says how far it came."""
     reads_in_passes: ClassVar[bool] = False
-    """Whether it only ever reads all rows in their order, so that they may come in blocks."""
+    """Whether the method reads all rows in order only, so that they can come in blocks."""
     has_estimate: ClassVar[bool] = True
-    """Whether it can tell its own gap; if not, it is certified every so many passes."""
+    """Whether the method estimates its own gap. If not, it is certified at fixed passes."""
     footprint: ClassVar[Footprint] = Footprint()
-    """What it holds in memory."""
+    """The memory that the method needs."""
     pace: ClassVar[Pace | None] = None
-    """How long it takes; None: nobody can tell before."""
+    """The time that the method needs; None: unknown."""
     uses_threads: ClassVar[bool] = False
     """Whether a step can use several threads."""
     rehearsals: ClassVar[tuple[Rehearsal, ...]] = ()
     same_bits: ClassVar[bool] = True
-    """Whether runs give the same bits by any number of threads; if not, they do by one."""
+    """Whether any number of threads gives the same bits. If not, one thread does."""
 
     def __init__(self, problem: AnyProblem, options: Mapping[str, Any]) -> None:
         self.problem = problem
         self.chosen = options
         self.reads_left = sys.maxsize
-        """How many more full reads of X are allowed; for methods that can do several in a step."""
+        """Full reads of X that are still allowed, for methods that make several in a step."""
         self.threads = 1
-        """How many a step may use; the driver sets it, and only if the method `uses_threads`."""
+        """Threads that a step may use. The driver sets it if the method `uses_threads`."""
 
     @classmethod
     def missing(cls, spec: ProblemSpec) -> UnsupportedProblem | None:
-        """What this method lacks for a problem, as the error to raise; None if it lacks nothing."""
+        """Return the error that says what this method does not support; None if it supports the problem."""
         of_task = tuple(loss for loss in cls.losses if loss in losses_of(spec.task))
         for argument, wanted, offered in (
             ("task", spec.task, cls.tasks),
@@ -199,7 +199,7 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
 
     @classmethod
     def checked_options(cls, given: object) -> dict[str, Any]:
-        """Every option of the method, as given or by default."""
+        """Return every option of the method, checked, with defaults for those that are not given."""
         if given is None:
             given = {}
         if not isinstance(given, Mapping):
@@ -213,12 +213,12 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
 
     @classmethod
     def footprint_with(cls, options: Mapping[str, Any]) -> Footprint:
-        """What it holds if it runs with these options."""
+        """Return the memory that the method needs with these options."""
         return cls.footprint
 
     @classmethod
     def by_default(cls, problem: AnyProblem) -> "Method[AnyProblem, AnyState]":
-        """The method as `auto` runs it."""
+        """Make the method with its default options, as `auto` runs it."""
         return cls(problem, cls.checked_options(None))
 
     @classmethod
@@ -234,12 +234,12 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
         }
 
     def earlier(self, start: Start) -> AnyState | None:
-        """The state of this method that `start` holds, if any. It may be of another problem: check before using it."""
+        """Restore the state in `start`, if there is one. It may belong to another problem: check before using it."""
         return None if start.state is None else self.state_type.restored(start.state, self.name)
 
     @abstractmethod
     def init(self, seed: int, start: Start) -> AnyState:
-        """The state before the first step."""
+        """Make the state before the first step."""
 
     @abstractmethod
     def step(self, state: AnyState, target: float) -> Progress:
@@ -247,4 +247,4 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
 
     @abstractmethod
     def extract(self, state: AnyState) -> Point:
-        """The answer as it stands, as copies."""
+        """Return the current answer, as copies."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Certificate", "Counts", "LinearModel", "SolveResult", "Status", "StepReport"]
 
 CELLS_A_BLOCK, ROWS_MULTIPLE = 1 << 16, 64
-"""What is scored together stays in the processor's cache; heights that BLAS likes give each row the same bits."""
+"""Numbers that are scored together, which fit into the processor's cache. The rows of a block are a multiple of the
+second number, which gives each row the same bits in any block."""
 
 
 class Status(enum.StrEnum):
@@ -45,7 +46,7 @@ class Status(enum.StrEnum):
 
 
 class Counts(NamedTuple):
-    """What a run has used up. A state carries them along, for whoever goes on with the run itself."""
+    """What a run has used. A stored state carries these counts for a run that resumes it."""
 
     iterations: int = 0
     passes: int = 0
@@ -56,7 +57,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def taken_from(cls, state: StoredState) -> tuple["Counts", StoredState]:
-        """The counts of a state, and the state without them."""
+        """Split a stored state into its counts and the rest."""
         own = {name: value for name, value in state.items() if not name.startswith("run.")}
         found = {name: state[f"run.{name}"] for name in cls._fields if f"run.{name}" in state}
         return cls(**found), own
@@ -80,7 +81,7 @@ class Certificate:
     relative_gap: float | None
     """gap / max(primal, 1e-12 sum_i C_i): from 0 to 1."""
     method: str
-    """Where the dual point came from."""
+    """The source of the dual point."""
 
     def __post_init__(self) -> None:
         if self.dual_bound is not None and not self.dual_bound <= self.primal:
@@ -88,19 +89,19 @@ class Certificate:
 
     @classmethod
     def of_pair(cls, primal: float, dual_bound: float, gap: float, floor: float, method: str) -> "Certificate":
-        """A primal value, a bound and a gap that were each proved; `floor` is the problem's 1e-12 sum_i C_i."""
+        """Make a certificate of a primal value, a bound and a gap that were each proved. `floor` is 1e-12 sum_i C_i."""
         return cls(primal, dual_bound, gap, gap / max(primal, floor), method)
 
     @classmethod
     def of_bounds(cls, primal: float, dual_bound: float, floor: float, method: str) -> "Certificate":
-        """A primal value and a bound that were proved apart: the gap is their difference, rounded up."""
+        """Make a certificate of a primal value and a bound. The gap is their difference, rounded up."""
         gap = min(math.nextafter(primal - dual_bound, math.inf), primal)
         return cls.of_pair(primal, dual_bound, gap, floor, method)
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """Where training stands after a step."""
+    """The progress of training after a step."""
 
     iterations: int
     passes: int
@@ -114,9 +115,9 @@ class StepReport:
     extract: Callable[[], "LinearModel"] | None = field(default=None, repr=False, compare=False)
 
     def snapshot(self, *, copy: bool = True) -> StoredState:
-        """A copy of the method's state, to be given to `warm_start` later. Only inside the callback.
+        """Return a copy of the method's state for `warm_start`. Only inside the callback.
 
-        Without a copy it is the state itself, which may be read as long as the callback has not returned.
+        Without a copy it is the state itself, which must not be used after the callback has returned.
         """
         if self.capture is None:
             raise RuntimeError("a snapshot can only be taken inside the callback")
@@ -124,37 +125,37 @@ class StepReport:
 
     @property
     def has_model(self) -> bool:
-        """Not outside of the callback, nor before every class of an interrupted run has been begun again."""
+        """Whether `model` works: only inside the callback, and after every class of a resumed run has started."""
         return self.extract is not None
 
     def model(self) -> "LinearModel":
-        """The answer as it stands; it may take a pass over the data. Only if it `has_model`."""
+        """Return the current model. It can take a pass over the data. Only if the report `has_model`."""
         if self.extract is None:
             raise RuntimeError("there is no model here; look at has_model first")
         return self.extract()
 
     def alone(self) -> "StepReport":
-        """Its figures, without the way back into the run."""
+        """Return the figures without the links into the run."""
         figures = self.primal, self.dual_bound, self.relative_gap
         return StepReport(self.iterations, self.passes, self.seconds, *figures, self.certified)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinearModel:
-    """What scores rows: weights, and what the scores mean."""
+    """Weights, and what turns scores into answers."""
 
     coef: NDArray[np.float64]
     """One weight a feature; multi-class: one row of them a class."""
     intercept: float | NDArray[np.float64]
     classes: NDArray[Any]
     thresholds: NDArray[np.float64] | None
-    """Of ordinal models: a score above the first k of them means `classes[k]`. Null for others, and for real ranks."""
+    """Ordinal models: a score above the first k of them means `classes[k]`. None for others and for real ranks."""
     task: str
     strategy: str | None = None
-    """How several classes were trained; null for other tasks."""
+    """The strategy for several classes; None for other tasks."""
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """One score a row (positive means `classes[1]`; ordinal: larger is higher); multi-class: one a class."""
+        """Return a score for each row, or row and class. Positive means `classes[1]`; ordinal: larger is higher."""
         is_sparse = scipy.sparse.issparse(X)
         rows: Any = X if is_sparse else np.asarray(X)
         if rows.ndim != 2 or rows.shape[1] != self.coef.shape[-1]:
@@ -171,7 +172,7 @@ class LinearModel:
         return scores + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The label of each row, as the labels were given; regression: the value."""
+        """Return the label of each row, as the labels were given; regression: the value."""
         scores = self.decision_function(X)
         if self.task == "multiclass":
             return np.asarray(self.classes[scores.argmax(axis=1)])
@@ -193,24 +194,24 @@ class SolveResult(LinearModel):
     status: Status
     certificate: Certificate
     bounding: tuple["Point", ...]
-    """The point whose dual point gave the bound; one a class if they were trained one against the rest."""
+    """The point whose dual point gave the bound; one-vs-rest: one for each class."""
     iterations: int
     passes: int
     seconds: float
     certificate_seconds: float
-    """The part of `seconds` that went into certificates."""
+    """The part of `seconds` that certificates took."""
     trace: list[StepReport]
     state: StoredState
     solver: str
     """The method that ended the run."""
     solver_reason: str
-    """Why this method, and which went before it."""
+    """Why this method was chosen, and which ran before it."""
     loss: str
     bias: str
     seed: int
     threads: int
     per_class: list[Certificate] | None = None
-    """The certificate of each class's own problem, if they were trained one against the rest."""
+    """One-vs-rest: the certificate of each class's own problem."""
 
     @property
     def converged(self) -> bool:

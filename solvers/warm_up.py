@@ -35,7 +35,7 @@ def warm_up(names: Collection[str] | None = None) -> None:
 
 
 def _modules() -> Iterator[ModuleType]:
-    """Every module of the package: kernels are found where they are defined."""
+    """Import every module of the package, so that all kernels are found."""
     for module_info in pkgutil.walk_packages(solvers.__path__, f"{solvers.__name__}."):
         yield importlib.import_module(module_info.name)
 
@@ -55,14 +55,14 @@ def load_kernels(names: Collection[str]) -> list[str]:
 
 
 def _run_every_kernel(methods: Mapping[str, type[Method[Any, Any]]]) -> None:
-    """Small, but not so easy that a method is done before it has used all of its kernels."""
+    """Run small problems that are hard enough for a method to use all of its kernels."""
     random = np.random.default_rng(0)
     wide, labels = _problem(random, 60)
     for dtype in (np.float64, np.float32):
         dense: Any = wide.astype(dtype)
         sparse = scipy.sparse.csr_array(dense)
         as_rows(np.eye(60, dtype=dtype), compress=True)
-        # Rows whose columns are in no order have an inspection of their own.
+        # Rows with unsorted columns are inspected by another kernel.
         as_rows(scipy.sparse.csr_array((sparse.data, sparse.indices[::-1], sparse.indptr), shape=sparse.shape))
         for X, (name, method) in itertools.product((dense, sparse), methods.items()):
             for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases):
@@ -81,7 +81,7 @@ def _run_every_kernel(methods: Mapping[str, type[Method[Any, Any]]]) -> None:
 
 
 def _problem(random: np.random.Generator, n_rows: int) -> tuple[Any, dict[str, Any]]:
-    """Rows, and labels for every task."""
+    """Make rows, and labels for every task."""
     rows = random.standard_normal((n_rows, 4))
     signal = rows[:, 0] + random.standard_normal(n_rows)
     classes = np.digitize(signal, [-0.5, 0.5])

@@ -35,9 +35,9 @@ __all__ = ["certify_binary", "feasible_dual_point"]
 def certify_binary(
     problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None, tol: float | None = None
 ) -> Certificate:
-    """What (coef, intercept) is worth; alpha is made feasible first, or derived if the solver has none.
+    """Certify (coef, intercept). alpha is made feasible first, or derived if the solver has none.
 
-    `tol` is the relative gap that would do: rounding that does not matter for it is not worth another read.
+    `tol` is the relative gap to prove: rounding that does not matter for it is not worth another read.
     """
     signed = None if alpha is None else _signed_dual_point(problem, alpha)
     source = "dual point from the margins" if alpha is None else "dual point"
@@ -67,7 +67,7 @@ def _evaluate(
 
 
 def _dual_point_of(problem: BinaryProblem, scores: Floats, intercept: float) -> Floats:
-    """The dual point that the optimality conditions suggest for the margins of some weights."""
+    """Return the dual point that the optimality conditions demand for these scores."""
     slack = problem.loss.margin - problem.signs * (scores + intercept)
     rounding = 1e-9 * max(1.0, float(np.abs(slack).max()))
     low, high = problem.loss.dual_bounds(slack, problem.costs, rounding)
@@ -84,12 +84,12 @@ def _dual_point_of(problem: BinaryProblem, scores: Floats, intercept: float) -> 
 
 
 def feasible_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
-    """alpha moved into the dual's domain: rounding for a solver's own point, more for a derived one."""
+    """Move alpha into the dual's domain. A solver's own point changes by rounding only."""
     return np.abs(_signed_dual_point(problem, alpha))
 
 
 def _signed_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
-    """y_i alpha_i of every row, alpha moved into the dual's domain."""
+    """Return y_i alpha_i of every row, with alpha moved into the dual's domain."""
     if alpha.shape != problem.costs.shape:
         raise ValueError(f"a dual point of shape {alpha.shape} for {problem.costs.size} rows")
     signed = np.empty(alpha.size)

@@ -1,12 +1,12 @@
 """From the sums of a task to its certificate: what all tasks share.
 
-For a dual point alpha and t in [0, 1] the multiple t alpha is feasible too, and since the conjugate of a loss
-max(0, .)^p grows at least like t^2,
+For a dual point alpha and t in [0, 1] the multiple t alpha is feasible too, and
 
-    D(t alpha)  >=  t linear - t^2 curved,        linear = sum alpha,  curved = sum conj(alpha) + 1/2 |w(alpha)|^2
+    D(t alpha)  >=  t linear - t^2 curved
 
-(regression: linear = sum beta_i y_i - epsilon |beta_i|). The best t is at hand, and t = 0 proves that the optimum is at
-least 0: a gap never exceeds the primal value.
+where `curved` is 1/2 |w(alpha)|^2 and the part of the conjugates that grows at least with t^2, and `linear` is the rest
+(hinge losses: sum alpha; regression: sum beta_i y_i - epsilon |beta_i|; logistic: the entropies). The best t is known
+in closed form, and t = 0 proves that the optimum is at least 0: a gap never exceeds the primal value.
 
 What a certificate promises, for the real numbers that the doubles of X, y and the costs stand for:
 
@@ -49,7 +49,7 @@ CLEAR_GAP = 2.0
 
 
 class Evaluation(NamedTuple):
-    """What the sums over the rows say about a point, rounding included."""
+    """The figures of a point, rounding included."""
 
     primal: float
     """At least P(w, b)."""
@@ -129,7 +129,7 @@ class Products(NamedTuple):
 def read_products(
     data: Rows, coef: Floats, dual: Floats | Callable[[Floats], Floats], *, is_compensated: bool
 ) -> Products:
-    """`dual` are the rows' multipliers, or what makes them of the scores: then the data is read twice."""
+    """Compute both products. If `dual` is a function that makes the multipliers from the scores, X is read twice."""
     if is_compensated:
         scores, low, sizes = read_scores(data, coef, is_compensated=True)
         multipliers = dual(scores) if callable(dual) else dual
@@ -146,7 +146,7 @@ def read_products(
 
 
 def slack_error(data: Rows, coef: Floats, offset: float, read: Products, precision: Precision) -> SlackError:
-    """`offset`: the magnitudes that are added to a score to form the slack."""
+    """Return the error of the slacks. `offset`: the magnitudes that are added to a score to form a slack."""
     of_all = precision.scores * offset + precision.underflow
     if not read.are_squares:
         return SlackError(precision.scores, of_all, precision.slack, False)
@@ -155,17 +155,17 @@ def slack_error(data: Rows, coef: Floats, offset: float, read: Products, precisi
 
 
 def _length_factor(data: Rows) -> float:
-    """|x_i| is at most this times the root of its computed square, plus `_least_length`."""
+    """Return f such that |x_i| is at most f times the root of its computed square, plus `_least_length`."""
     return 1.0 + gamma(data.longest_row + 16)
 
 
 def _least_length(data: Rows) -> float:
-    """What a length can lose where squares underflow."""
+    """Return the largest loss of a length by underflow of squares."""
     return math.sqrt((data.longest_row + 1) * LEAST)
 
 
 def read_scores(data: Rows, coef: Floats, *, is_compensated: bool) -> tuple[Floats, Floats, Floats]:
-    """(scores, their low parts, at least the sums of the magnitudes |x_ij w_j|)"""
+    """Return scores, their low parts, and upper bounds of the sums of the magnitudes |x_ij w_j|."""
     scores = np.empty(data.n_rows)
     if is_compensated:
         low, sizes = np.empty(data.n_rows), np.empty(data.n_rows)
@@ -187,7 +187,7 @@ def read_weights(data: Rows, multipliers: Floats, *, is_compensated: bool) -> We
 
 
 def length_at_most(vector: Floats) -> float:
-    """|vector|, rounded up."""
+    """Return |vector|, rounded up."""
     flat = read_only(np.ascontiguousarray(vector).reshape(-1))
     squared, _, _ = squared_lengths(flat, flat, flat[:0])
     return above(math.sqrt(squared * (1.0 + SUM_ERROR) + flat.size * LEAST))
@@ -196,7 +196,7 @@ def length_at_most(vector: Floats) -> float:
 def evaluation_of(
     problem: Problem, coef: Floats, intercept: float, read: Products, totals: RowTotals, precision: Precision
 ) -> Evaluation:
-    """Of one weight vector, from its products with the data and the sums over the rows."""
+    """Evaluate one weight vector from its products with the data and the sums over the rows."""
     spec, n = problem.spec, problem.data.n_rows
     scaled_bias = intercept / spec.bias_scale if spec.bias == "regularized" else 0.0
     # The weight of the bias feature; with a free bias the dual point is balanced, so that there is none.
@@ -236,7 +236,7 @@ def _sum_of_dual(read: Products) -> float:
 def certificate_of(
     problem: Problem, evaluate: Callable[[bool], Evaluation], source: str, tol: float | None
 ) -> Certificate:
-    """The certificate of what `evaluate` says; with compensated products where rounding would decide."""
+    """Make the certificate of an evaluation, with compensated products where rounding would decide."""
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
         found = evaluate(False)
         certificate = _certificate(problem, found, source)

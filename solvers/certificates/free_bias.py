@@ -1,4 +1,4 @@
-"""The best free bias for given scores: what any certificate of a point with a free bias begins with."""
+"""Finds the best free bias for given scores. Certificates of points with a free bias start with it."""
 
 from collections.abc import Callable
 
@@ -10,13 +10,13 @@ from solvers.problem.problems import BinaryProblem, RegressionProblem
 __all__ = ["minimising_bias"]
 
 MOST_WIDENINGS = 60
-"""How often the bracket of a root is doubled. 60 times reach any bias that a double can tell from its neighbours."""
+"""Most doublings of the bracket of a root. 60 reach any bias at which adding the scores still changes a double."""
 
 
 def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, near: float = 0.0) -> float:
-    """The b that minimises the losses at scores_i + b exactly; of a flat stretch, the middle.
+    """Return the b that minimises the losses at scores_i + b; the middle if the minimum is an interval.
 
-    The closer `near` is to it, the sooner it is found if the loss has a second derivative.
+    A `near` close to it saves Newton steps if the loss has a second derivative.
     """
     counts = problem.costs > 0.0
     costs, scores = problem.costs[counts], scores[counts]
@@ -44,7 +44,7 @@ def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, 
 
 
 def _root(slope: Callable[[float], float], low: float, high: float) -> float:
-    """Where a rising slope is zero: between `low` and `high`, or beyond them if it has one sign there."""
+    """Return the zero of an increasing slope, between `low` and `high` or beyond them."""
     width = max(high - low, 1.0)
     for _ in range(MOST_WIDENINGS):
         if slope(low) > 0.0:
@@ -83,7 +83,7 @@ def _best_for_targets(is_squared: bool, errors: Floats, costs: Floats, epsilon: 
 
 
 def _where_slope_is_zero(breakpoints: Floats, costs: Floats, slope_before: float) -> float:
-    """Crossing a breakpoint from left to right raises the slope by its row's cost."""
+    """Return the zero of a slope that each breakpoint, from left to right, raises by its row's cost."""
     order = np.argsort(breakpoints, kind="stable")
     slope = costs[order]
     np.cumsum(slope, out=slope)
@@ -96,8 +96,7 @@ def _where_slope_is_zero(breakpoints: Floats, costs: Floats, slope_before: float
 
 
 def _newton(derivatives: Callable[[float], tuple[float, float]], b: float) -> float:
-    """Where the first derivative is zero. It rises in straight pieces, so that Newton's method ends; by bisection
-    where that would leave the bracket."""
+    """Return the zero of the first derivative by Newton's method, or by bisection where a step leaves the bracket."""
     low, high = -np.inf, np.inf
     for _ in range(200):
         slope, curvature = derivatives(b)

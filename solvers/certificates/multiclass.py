@@ -45,9 +45,9 @@ def certify_multiclass(
     alpha: Floats | None,
     tol: float | None = None,
 ) -> Certificate:
-    """What (coef, intercept) is worth; without a dual point the bound is the one of the margins' worst classes.
+    """Certify (coef, intercept). Without a dual point, the worst class of each row gives one.
 
-    `tol` is the relative gap that would do: rounding that does not matter for it is not worth more reads.
+    `tol` is the relative gap to prove: rounding that does not matter for it is not worth more reads.
     """
     bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (problem.classes.size,))
     source = "dual point from the margins" if alpha is None else "dual point"
@@ -116,7 +116,7 @@ def _evaluate(
 
 
 def balanced_dual_point(problem: MulticlassProblem, point: Point) -> Floats | None:
-    """The dual point that the certificate makes of the one given if the bias is free."""
+    """Return the dual point balanced as the certificate of a free bias needs it."""
     if point.alpha is None:
         return None
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
@@ -155,7 +155,7 @@ def _violations_and_sizes(
 
 
 def _two_sums(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """a + b rounded, and what the rounding lost."""
+    """Return a + b rounded, and the rounding error."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)

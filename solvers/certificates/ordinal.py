@@ -53,9 +53,9 @@ give correct digits to more rows of extreme scores; the time grows with the squa
 def certify_ordinal(
     problem: OrdinalProblem, coef: Floats, planes: Planes | None, tol: float | None = None
 ) -> Certificate:
-    """What coef is worth; without planes the bound is that of the plane at coef itself.
+    """Certify coef. Without planes, the plane at coef itself gives the bound.
 
-    `tol` is the relative gap that would do: rounding that does not matter for it is not worth more reads.
+    `tol` is the relative gap to prove: rounding that does not matter for it is not worth more reads.
     """
     if planes is None or planes.multipliers.size == 0:
         planes = Planes(coef[None, :], np.ones(1))

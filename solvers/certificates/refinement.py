@@ -6,7 +6,7 @@ D_i = 1 / (2 C_i) for squared hinge and 0 for hinge, each pass raises
     D(alpha) = sum_i (alpha_i - 1/2 D_i alpha_i^2) - 1/2 |w(alpha)|^2,    0 <= alpha_i (<= C_i for hinge),
 
 by one exact step a row (bias none or regularised), or a pair of rows (bias free: sum_i alpha_i y_i = 0 stays as it is).
-The method's weights are not touched; what the dual point proves about them is for the certificate to say.
+The method's weights do not change; only the bound for them does.
 """
 
 import numpy as np
@@ -21,14 +21,14 @@ __all__ = ["DualRefinement"]
 
 
 PASSES = 8
-"""Over the data, in each refinement; with a free bias a pass reads the rows a second time, to choose pairs."""
+"""Passes over the data in each refinement. With a free bias, each pass reads the rows twice, to choose pairs first."""
 TRIAL_PASSES = 2
-"""After so many it shows whether the new margins were a better start than the best dual point so far."""
+"""Passes after which a start from the new margins is given up if the best dual point so far is better."""
 WIDTH = 0.1
 
 
 class DualRefinement:
-    """Keeps the best dual point so far and improves it whenever it is asked for."""
+    """Keeps the best dual point so far and improves it with each call."""
 
     def __init__(self, problem: BinaryProblem) -> None:
         self.problem = problem
@@ -48,11 +48,11 @@ class DualRefinement:
         return problem.loss.has_quadratic_dual and isinstance(problem.data, CsrRows | DenseRows)
 
     def refined(self, coef: Floats, intercept: float) -> Floats:
-        """The best dual point so far, after some passes from it or from the margins of these weights."""
+        """Improve the best dual point by some passes from it or from the margins of these weights, and return it."""
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is never the best
             self._ascend_from(self._suggested(coef, intercept))
             if self._best[0] <= 0.0:
-                # The weights are so far from good ones that nothing at all was a better start.
+                # These weights are a worse start than zero.
                 self._ascend_from(np.zeros_like(self._best[1]))
         return self._best[1]
 
@@ -69,8 +69,8 @@ class DualRefinement:
             self._best = value, alpha, w
 
     def _suggested(self, coef: Floats, intercept: float) -> Floats:
-        """What optimality asks of alpha at these margins; for hinge as if its kink were WIDTH wide to both sides, where
-        alpha is free. Worth little as it is, but near a good one: steps from here lead further than from a shorter one.
+        """Return the alpha that optimality demands at these margins; for hinge, as if its kink were WIDTH wide on both
+        sides. Its own value is low, but ascent from it gets further than from a scaled one.
         """
         problem = self.problem
         scores = np.empty(problem.data.n_rows)

@@ -35,9 +35,9 @@ __all__ = ["certify_regression"]
 def certify_regression(
     problem: RegressionProblem, coef: Floats, intercept: float, beta: Floats | None, tol: float | None = None
 ) -> Certificate:
-    """What (coef, intercept) is worth; beta is made feasible first, or derived if the solver has none.
+    """Certify (coef, intercept). beta is made feasible first, or derived if the solver has none.
 
-    `tol` is the relative gap that would do: rounding that does not matter for it is not worth another read.
+    `tol` is the relative gap to prove: rounding that does not matter for it is not worth another read.
     """
     feasible = None if beta is None else _feasible(problem, beta)
     source = "dual point from the margins" if beta is None else "dual point"
@@ -75,7 +75,7 @@ def _evaluate(
 
 
 def _dual_point_of(problem: RegressionProblem, errors: Floats) -> Floats:
-    """The dual point that the optimality conditions suggest for the errors of some weights."""
+    """Return the dual point that the optimality conditions demand for these errors."""
     costs, epsilon = problem.costs, problem.spec.epsilon
     rounding = 1e-9 * max(epsilon, float(np.abs(errors).max()))
     low, high = problem.loss.dual_bounds(np.abs(errors) - epsilon, costs, rounding)
@@ -91,7 +91,7 @@ def _dual_point_of(problem: RegressionProblem, errors: Floats) -> Floats:
 
 
 def _feasible(problem: RegressionProblem, beta: Floats) -> Floats:
-    """beta moved into the dual's domain."""
+    """Move beta into the dual's domain."""
     costs = problem.costs
     if beta.shape != costs.shape:
         raise ValueError(f"a dual point of shape {beta.shape} for {costs.size} rows")

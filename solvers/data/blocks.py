@@ -1,7 +1,7 @@
-"""Rows that lie in several parts, memory-mapped for example, and are read one part after another.
+"""Rows in several parts, for example memory-mapped files, that are read one part after the other.
 
-Every product that is a pass over the rows works as on one table. Methods that jump between rows, or have kernels of
-their own for a pass, need the arrays themselves; `Method.reads_in_passes` says which do not.
+Every product over all rows works as on one table. Methods that access single rows, or have kernels of their own for a
+pass, need one array; `Method.reads_in_passes` marks those that do not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ class RowBlocks(Rows):
     """Parts of one table, in the order of their rows."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
-        """Each part is what `as_rows` takes; all must have the same columns."""
+        """Take parts of any kind that `as_rows` takes. All must have the same number of columns."""
         if not parts:
             raise InvalidProblem("X", "has no parts; at least one block of rows is needed")
         self.blocks = [as_rows(part) for part in parts]
@@ -85,7 +85,7 @@ class RowBlocks(Rows):
             part.add_gram(v[rows], constant, out)
 
     def _first_nonfinite(self) -> tuple[int, int]:
-        return -1, -1  # each part was checked when it was taken in
+        return -1, -1  # each part was checked in the constructor
 
     def _placed(self) -> Iterator[tuple[Rows, slice]]:
         first = 0

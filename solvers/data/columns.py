@@ -17,7 +17,8 @@ __all__ = ["Columns", "transposed"]
 
 
 SPARSE_BELOW = 0.5
-"""The share of non-zeros below which a dense table is compressed: an entry then needs a row number beside it."""
+"""Share of non-zeros below which the columns of a dense table are stored compressed. An entry then also needs a row
+number."""
 
 
 class Columns(NamedTuple):

@@ -1,8 +1,8 @@
-"""Dense rows most of whose numbers are zero, copied without the zeros: they then train as fast as sparse rows.
+"""Copies dense rows that are mostly zeros into sparse ones, which train faster.
 
-A run may hold three tenths of the data's bytes beside it, and a copy is made where it keeps to that. By speed the bound
-would be about the same: an entry with its column takes five times as long as a number of a dense row that is in the
-cache, and larger data, which memory rules, gains a factor of three at that density and more below it.
+A run may hold additional 0.3 of the data's bytes, and the copy is made if it fits into that. Speed suggests about the
+same limit: a sparse entry takes five times as long as a dense number in the cache, and larger data, which is limited by
+memory, gains a factor of three at that density and more below it.
 """
 
 import numpy as np
@@ -14,16 +14,16 @@ __all__ = ["compressed", "compressed_bytes", "is_compressible"]
 
 
 MOST_SHARE = 0.3
-"""Of the bytes of the rows, for the copy."""
+"""Largest size of the copy, as a share of the bytes of the rows."""
 COLUMN_BYTES, START_BYTES = 4, 8
 SAMPLED = 4096
-"""Numbers that are looked at first; of rows that are not sparse that is all."""
+"""Numbers that are sampled first. Rows that are not sparse are recognised by these."""
 SAMPLE_ERROR = 0.03
-"""Of the part of them that is not zero: four deviations."""
+"""Tolerance of the sampled share of non-zeros: four standard deviations."""
 
 
 def compressed_bytes(n_rows: int, nonzeros: int, value_bytes: int) -> int:
-    """Of a copy without zeros."""
+    """Return the bytes of a copy without zeros."""
     return nonzeros * (value_bytes + COLUMN_BYTES) + START_BYTES * (n_rows + 1)
 
 
@@ -33,10 +33,10 @@ def is_compressible(n_rows: int, n_features: int, nonzeros: int, value_bytes: in
 
 
 def compressed(table: Array) -> tuple[Array, Array, Array] | None:
-    """(values, columns, starts) of a table's numbers that are not zero; None if these are too many.
+    """Return (values, columns, starts) of the non-zeros of a table, in one read; None if there are too many.
 
-    One read. What is not finite is not zero. Room is reserved for as many numbers as there may be, and what is not
-    written to is no memory.
+    NaN and infinity are not zero. Memory is reserved for the largest allowed number; pages that are not written take
+    none.
     """
     n_rows, n_features = table.shape
     most = _most_nonzeros(n_rows, n_features, table.itemsize)
@@ -58,14 +58,14 @@ def _most_nonzeros(n_rows: int, n_features: int, value_bytes: int) -> int:
 
 
 def _sampled_density(table: Array) -> float:
-    """Of every so many-th number; the step is odd, so that no column of a table is left out."""
+    """Estimate the share of non-zeros from a sample. Its step is odd, so that every column is sampled."""
     some = table.reshape(-1)[:: (table.size // SAMPLED) | 1]
     return float(np.count_nonzero(some)) / some.size
 
 
 @njit(cache=True, nogil=True)
 def _copy_nonzeros(table: Array, most: int, values: Array, columns: Array, starts: Array) -> bool:
-    """False if there are more than `most`. No branch for each number: where the zeros are is hard to foretell."""
+    """Copy the non-zeros; return False if there are more than `most`. No branch on each number: it is unpredictable."""
     filled = 0
     for i in range(table.shape[0]):
         row = table[i]

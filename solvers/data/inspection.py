@@ -23,10 +23,10 @@ _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carr
 
 @njit(cache=True, nogil=True)
 def are_columns_ordered(columns: Array, starts: Array, n_features: int) -> bool:
-    """Whether nothing is wrong and every row's columns rise, as they nearly always do: one fast look at them.
+    """Whether the rows are valid with ascending columns, as they nearly always are: one fast check.
 
-    All entries are compared with the ones before them, whatever row those are of; then the rows' first ones are taken
-    back out of the count.
+    Every entry is compared with the one before it, also across rows; the first entries of rows are then subtracted
+    from the count.
     """
     if starts[0] != 0 or starts[starts.size - 1] != columns.size:
         return False

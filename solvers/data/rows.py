@@ -93,12 +93,12 @@ class Rows(ABC):
 
     @abstractmethod
     def taken(self, rows: Array) -> "Rows":
-        """A copy of these rows, in this order."""
+        """Return a copy of these rows, in this order."""
 
     @property
     @abstractmethod
     def longest_row(self) -> int:
-        """The most stored entries of a row."""
+        """The largest number of stored entries in a row."""
 
     @abstractmethod
     def squared_norms(self) -> Floats:
@@ -117,7 +117,7 @@ class Rows(ABC):
         return lengths
 
     def usable_squared_norms(self) -> Floats:
-        """|x_i|^2 for every row, or an error that names the first row of which that is not a number."""
+        """Return |x_i|^2 for every row; raise an error that names the first row for which it overflows."""
         norms = self.squared_norms()
         if not np.isfinite(norms).all():
             row = int(np.flatnonzero(~np.isfinite(norms))[0])
@@ -126,7 +126,7 @@ class Rows(ABC):
 
     @abstractmethod
     def mean_squared_norm(self) -> float:
-        """About the mean of |x_i|^2, from some of the stored numbers."""
+        """Estimate the mean of |x_i|^2 from a sample of the stored entries."""
 
     @abstractmethod
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
@@ -141,7 +141,7 @@ class Rows(ABC):
         """out[plus_i] += v_i h_i and out[minus_i] -= v_i h_i; rows where the two are equal or v_i = 0 are not read."""
 
     def _first_nonfinite_entry(self) -> int:
-        """The place of it among the stored numbers, -1 if there is none."""
+        """Return its position among the stored entries, -1 if there is none."""
         # Certificates and most methods need the norms, and where these are finite all entries are.
         if np.isfinite(self.squared_norms()).all():
             return -1
@@ -149,10 +149,10 @@ class Rows(ABC):
 
     @abstractmethod
     def _first_nonfinite(self) -> tuple[int, int]:
-        """(row, column) of the first NaN or infinity, (-1, -1) if there is none."""
+        """Return (row, column) of the first NaN or infinity, (-1, -1) if there is none."""
 
     def reject_unusable_values(self) -> None:
-        """Raise for the first value that no method could use, by row and column."""
+        """Raise an error that names the row and column of the first NaN or infinity."""
         row, column = self._first_nonfinite()
         if row >= 0:
             raise InvalidProblem(
@@ -185,7 +185,7 @@ class CsrRows(Rows):
         add_column_sums_csr(self.values, self.columns, self.starts, read_only(v), out)
 
     def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
-        # Side by side, so that an entry looks up its weight and its sum in one place.
+        # Weight and sum of a column are adjacent, so that an entry touches one cache line.
         pairs = np.zeros((self.n_features, 2))
         pairs[:, 0] = w
         both_products_csr(self.values, self.columns, self.starts, read_only(v), pairs, margins)
@@ -302,16 +302,16 @@ class DenseRows(Rows):
 
 
 def read_only(array: Array) -> Array:
-    """The same memory, not writable through the view."""
+    """Return a view of the array that cannot be written to."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def as_rows(X: object, *, compress: bool = False) -> Rows:
-    """The view of a numpy array, a scipy sparse matrix, or a view itself; every value is checked.
+    """Make a view of a numpy array or a scipy sparse matrix, and check every value. A view is returned as it is.
 
-    With `compress` a table most of whose numbers are zero is copied without them: for who reads it many times.
+    With `compress`, a table that is mostly zeros is copied without them, which pays for repeated reads.
     """
     if isinstance(X, Rows):
         rows = X
@@ -352,7 +352,7 @@ def _csr_rows(X: Any) -> CsrRows:
     matrix = X.tocsr()
     n_rows, n_features = map(int, matrix.shape)
     indices = matrix.indices
-    # Wide ones are checked before they are narrowed, where a wrong number could wrap into a right one.
+    # Wide indices are checked before they are narrowed: a wrong number could wrap around to a valid one.
     if indices.itemsize == 8 and indices.size and (indices.min() < 0 or indices.max() >= n_features):
         raise InvalidProblem("X", f"is not a valid CSR matrix: a column number is outside 0..{n_features - 1}")
     rows = _csr_arrays(matrix, n_rows, n_features)
@@ -387,7 +387,7 @@ def _csr_arrays(matrix: Any, n_rows: int, n_features: int) -> CsrRows:
 
 
 def _mean_square(values: Array) -> float:
-    """Of every so many-th number; the step is odd, so that no column of a table is left out."""
+    """Estimate the mean square from a sample. Its step is odd, so that every column is sampled."""
     some = values[:: (values.size // _SAMPLED) | 1].astype(np.float64)
     with np.errstate(over="ignore"):
         return float((some * some).mean()) if some.size else 0.0

@@ -1,7 +1,7 @@
-"""Samples of a problem's rows: one of every so many, copied, so that they are read one after the other.
+"""Samples of a problem's rows: one of every `stride` rows, copied so that they lie next to each other.
 
-Read at their own places, each a cache line or more from the last, they took five times as long. Where in its stretch of
-rows each is, a hash decides: rows that are sorted or periodic do no harm.
+Read in place, a cache line or more apart, they took five times as long. A hash chooses the row of each stretch, so that
+sorted or periodic rows do no harm.
 """
 
 import math
@@ -18,18 +18,18 @@ __all__ = ["RowSample", "first_stride", "next_stride", "row_numbers", "row_of", 
 
 
 FIRST_ROWS, FIRST_ROWS_A_FEATURE = 1000, 32
-"""Of the first sample: with 8 a feature its minimum was of no use for more rows."""
-GROWTH = 8  # of the sample: its steps cost little beside those on the next
-LEAST_STRIDE = 4  # a sample is copied: no more than a quarter of the rows
+"""Rows per feature of the first sample. With 8, its minimum was no good start for more rows."""
+GROWTH = 8  # factor between samples: the steps on one cost little compared with those on the next
+LEAST_STRIDE = 4  # a sample is copied, so it has at most a quarter of the rows
 LONG_ROW, LONG_ROWS_A_FEATURE = 50, 8
-"""Entries of sparse rows from which on the matrix of all rows takes as long as many reads, and a rough start spares
-more of it than it costs (mnist, hinge, C = 1, 1e-3: 2.3 s from all rows, 1.3 s from one in eight)."""
+"""Entries per sparse row above which the matrix of all rows costs as much as many reads, so that a rough start saves
+more than it costs (mnist, hinge, C = 1, 1e-3: 2.3 s from all rows, 1.3 s from one in eight)."""
 LEAST_PAIRS = 0.5  # of k^3: with fewer in all rows factoring takes longer than the matrix, on a sample, too
 
 
 class RowSample(NamedTuple):
     stride: int
-    """1: all rows, as they are."""
+    """1 means all rows, not copied."""
     data: Rows
     labels: Floats
     costs: Floats
@@ -43,13 +43,13 @@ def take_sample(data: Rows, labels: Floats, costs: Floats, stride: int, seed: in
 
 
 def first_stride(data: Rows, *, has_top: bool) -> int:
-    """Of the sample that Newton's method begins with; `has_top`: only the rows between two kinks count for it."""
+    """Return the stride of the first sample of Newton's method. `has_top`: only rows between two kinks count."""
     n, k, row_entries = data.n_rows, data.n_features + 1, max(1.0, data.stored_entries / data.n_rows)
     rows = FIRST_ROWS_A_FEATURE * k
     if data.sparse and row_entries >= LONG_ROW and n * row_entries**2 >= LEAST_PAIRS * k**3:
         rows = LONG_ROWS_A_FEATURE * k
     elif has_top:
-        # Between the kinks are few rows, and where most of their entries are zero they say little of any column
+        # Few rows lie between the kinks, and if most of their entries are zero they determine no column well
         # (w8a, C = 1, 1e-2: 69 steps from a sample of one row in five, 22 from all).
         rows = int(rows * math.sqrt(k / (1.0 + row_entries)))
     stride = n // max(FIRST_ROWS, rows)
@@ -61,7 +61,7 @@ def next_stride(stride: int) -> int:
 
 
 def row_numbers(n_rows: int, stride: int, seed: int = 0) -> NDArray[np.int64]:
-    """Those of a sample, in order: one of every so many, and all if there are no more."""
+    """Return the row numbers of a sample of at most `most` rows, in order; all rows if there are fewer."""
     rows = np.empty(max(1, n_rows // stride), dtype=np.int64)
     _list_rows(min(stride, n_rows), seed, rows)
     return rows
@@ -69,7 +69,7 @@ def row_numbers(n_rows: int, stride: int, seed: int = 0) -> NDArray[np.int64]:
 
 @njit(cache=True, nogil=True, inline="always")
 def row_of(m: int, stride: int, seed: int) -> int:
-    """The m-th row of a sample."""
+    """Return the row number of the m-th row of a sample."""
     if stride == 1:
         return m
     mixed = (m + seed) * 0x9E3779B1 & 0xFFFFFFFF

@@ -1,1 +1,1 @@
-"""Runs methods: the one outer loop, its judge, the choice of a method, several classes one by one."""
+"""Runs methods: the outer loop, the certificates of a run, the choice of a method, and one-vs-rest."""

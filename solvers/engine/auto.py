@@ -1,11 +1,11 @@
 """What "auto" means: the method that is likely to be the fastest for a problem of this shape, and why.
 
-The hinge losses and regression have several good methods, each for some shapes of data. Their paces (cost.py),
-fitted to runs, tell which is likely to be the fastest. How slow coordinate descent will be is the hardest to foretell;
-it hands over to the next once that would be faster, by passes and not by the clock, so that a run can be repeated.
-Truncated Newton is led in by a few passes of it, which get further than its own first steps.
-Where rounding stops a rival far from the optimum (large C on data that can be separated), a slow and patient method
-begins anew. For other tasks there is one method that is meant for them.
+The hinge losses and regression have several good methods, each for some shapes of data. Their paces (cost.py), fitted
+to measured runs, predict which is the fastest. The time of coordinate descent is the hardest to predict. It hands over
+to the next method once that would be faster; the decision counts passes, not seconds, so that a run can be repeated.
+Truncated Newton starts from a few passes of coordinate descent, which get further than its own first steps.
+Where rounding stops a method far from the optimum (large C on separable data), a slower and more robust method starts
+again from zero. Every other task has one method of its own.
 """
 
 import math
@@ -21,49 +21,49 @@ __all__ = ["CANDIDATES", "Choice", "choose"]
 
 RIVALS = ("dcd", "newton", "smooth_newton", "svr_dual", "tncg")
 OTHERS = ("crammer_singer", "cpa_ordinal", "alm_exact")
-"""For what no rival can do, the first that can."""
+"""Methods for problems that none of the candidates supports, in order of preference."""
 CANDIDATES = (*RIVALS, *OTHERS)
-"""All that can be chosen, also as a successor."""
+"""Every method that `auto` can choose, also as a successor."""
 LAST_RESORT = "alm_exact"
 LAST_RESORT_BYTES = 64 << 20
-"""It may need so much where the rival needs less: nobody has asked whether there is room for it."""
+"""Most bytes that the last resort may need where the first method needs less. Admission did not count them."""
 DOUBTS = {"dcd": 1.15, "svr_dual": 1.15}
-"""What descent will need is known least, and it is the slowest where it disappoints."""
+"""Factor on the predicted time of coordinate descent, the least certain prediction."""
 WIDE = "svr_dual"
-"""Where there are fewer rows than features it takes few passes for any C, which its pace does not know: 300 dense rows
-of 1,000 features took it 2 to 8 ms for C from 0.01 to 100, and Newton's methods 66 to 840."""
+"""Chosen for regression with fewer rows than features, where it takes few passes for any C, which its pace ignores: 300
+dense rows of 1,000 features took it 2 to 8 ms for C from 0.01 to 100, and Newton's methods 66 to 840 ms."""
 LEAST_TRUNCATED = 1000
-"""Features; with fewer, factoring a matrix of them is faster than truncated Newton, whatever the paces say."""
+"""Fewest features for truncated Newton. With fewer, factoring a matrix of features x features is faster."""
 LEADER, LED, LEAD_PASSES = "dcd", "tncg", 3
-"""From weights of so many passes of descent truncated Newton reads less, these included: on rcv1-like texts 46 times in
+"""Passes of coordinate descent before truncated Newton. Together they read X less often: rcv1-like 46 times in
 place of 51 to a gap of 1e-2, 49 in place of 56 to 1e-3 and 68 in place of 80 to 1e-6 (200k rows, C = 100)."""
 LEAST_WIDE = 256
-"""Features; with fewer, a matrix of them is nothing, and Newton's method the fastest also where rows are few."""
+"""Features up to which Newton's method is the fastest also with fewer rows than features."""
 USUAL_ENTRIES = 100
-"""Of a sparse row, if nobody has counted."""
+"""Assumed entries of a sparse row if they were not counted."""
 
 
 class Choice(NamedTuple):
     method: type[Method[Any, Any]]
-    """What the run begins with."""
+    """The method that starts the run."""
     reason: str
     successor: Handover | None = None
 
     @property
     def main(self) -> type[Method[Any, Any]]:
-        """What takes most of the run, as far as is foreseen."""
+        """The method that is expected to take most of the run."""
         return self.method if self.successor is None or self.successor.passes > 0.0 else self.successor.method
 
     @property
     def from_weights(self) -> "Choice":
-        """The same for a run that begins with weights: nothing has to lead it in."""
+        """The choice for a run that starts from given weights: it needs no lead-in."""
         if self.successor is None or self.successor.passes > 0.0:
             return self
         return Choice(self.successor.method, self.reason, self.successor.successor)
 
 
 def choose(solver: object, spec: ProblemSpec, size: Size | None, tol: float, threads: int = 1) -> Choice:
-    """The named method, or for "auto" the one that is likely to be the fastest; a size of None is guessed."""
+    """Choose the named method, or for "auto" the one with the shortest predicted time. A size of None is guessed."""
     if spec.task == "multiclass" and spec.strategy == "ovr":
         spec, threads = spec.of_one_class, 1  # classes are solved at the same time, each by one thread
     if solver != "auto":
@@ -104,10 +104,11 @@ def _last_resort(able: dict[str, type[Method[Any, Any]]], first: str, spec: Prob
 
 
 def _is_rival(name: str, spec: ProblemSpec) -> bool:
-    """Truncated Newton is slow on hinge, and where features outnumber rows, however kind its pace is to it.
+    """Whether a candidate is worth comparing by pace. Truncated Newton is not on hinge, nor with n <= 2 d.
 
-    A matrix of features x features is, too: with a free bias, which descent cannot do, `alm_exact` took a third of the
-    time of 300 rows of 400 features, and a hundredth of that of 200 rows of 3,500.
+    Neither is Newton's matrix of features x features with more features than rows. With a free bias, which coordinate
+    descent does not support, `alm_exact` took a third of Newton's time for 300 rows x 400 features, and a hundredth
+    for 200 rows x 3,500.
     """
     if name != "tncg":
         return spec.bias != "free" or spec.n_features <= max(LEAST_WIDE, spec.n_rows)
@@ -128,7 +129,7 @@ def _seconds(
 
 
 def _completed(size: Size | None, spec: ProblemSpec) -> Size:
-    """What is not known of it is that of scaled columns, or of sparse rows of length 1."""
+    """Fill in what is unknown: dense columns count as scaled, sparse rows as rows of length 1."""
     if size is None:
         a_row = min(spec.n_features, USUAL_ENTRIES) if spec.sparse else spec.n_features
         size = Size(spec.n_rows * a_row, 8)

@@ -61,10 +61,10 @@ def solve(
     reason: str = "",
     successor: Handover | None = None,
 ) -> SolveResult:
-    """Run the method from `start` and return its best point; `started` is when it began, by `solving_time`.
+    """Run the method from `start` and return its best point. `started` is the `solving_time` at which the run began.
 
-    What `start` says was used up before counts as used, except that there is always one step. `reason` says why this
-    method; the `successor` goes on if it becomes slow, or fails far from the optimum.
+    Passes and seconds that `start` has used count towards the limits, but at least one step is taken. `reason` says why
+    this method was chosen. The `successor` takes over if the method becomes slow or fails far from the optimum.
     """
     problem = method.problem
     method.threads = threads if method.uses_threads else 1
@@ -120,7 +120,7 @@ def solve(
             if not judge.is_far:
                 successor = None
         if successor is not None and (is_slow or status in FAILED):
-            # Weights that rounding has spoilt would lead the last resort astray.
+            # Weights that rounding has spoilt are a bad start for the last resort.
             point = zero_point(problem) if is_last_resort else method.extract(state)
             why = "where it could get no further"
             if is_slow:
@@ -166,7 +166,7 @@ def solve(
 
 
 def agreeing_status(status: Status, certificate: Certificate, tol: float) -> Status:
-    """Why a run stopped, in agreement with what it returns: `converged` exactly if the certificate proves `tol`."""
+    """Correct a status so that it is `converged` exactly if the certificate proves `tol`."""
     gap = certificate.relative_gap
     if gap is not None and gap <= tol:
         return Status.CONVERGED
@@ -188,7 +188,7 @@ def _report(
 
 
 def _meaning(problem: Problem, coef: Floats) -> dict[str, Any]:
-    """What scores by these weights mean."""
+    """Return what turns scores into answers: classes, thresholds, task, strategy."""
     spec = problem.spec
     return {
         "classes": problem.classes,

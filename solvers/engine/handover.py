@@ -1,6 +1,6 @@
-"""When the driver loses patience with a method, and which method goes on.
+"""Decides when the driver stops a method, and which method takes over.
 
-A method is given up if nothing that it reports moves, or if its successor would be faster.
+A method is stopped if none of its figures improves for many steps, or if its successor would be faster.
 """
 
 import math
@@ -17,19 +17,19 @@ __all__ = ["Handover", "Patience", "StallWatch", "method_at"]
 
 STALL_STEPS = 500
 STALL_GAIN = 1e-14
-"""A run is stuck if so many steps neither raise the bound by this relative amount nor lower the gap."""
+"""A run is stalled after STALL_STEPS steps that neither raise the bound by STALL_GAIN of it nor lower the gap."""
 FAIR_PASSES = 8
-"""So many passes a method gets before it is judged by its pace."""
+"""Passes that a method gets before its rate of convergence is judged."""
 
 
 class Handover(NamedTuple):
-    """What goes on from a method's weights if that becomes slow, or begins anew if it can get no further."""
+    """The method that continues from another one's weights if that becomes slow, or starts from zero if it stalls."""
 
     method: type[Method[Any, Any]]
     passes: float
-    """Of the method before it, which take as long as this one would by itself; infinite: it is never slow enough."""
+    """Passes of the method before it that take as long as a run of this one; infinite: it only follows a failure."""
     fair_passes: int = FAIR_PASSES
-    """That the method before it has in any case."""
+    """Passes that the method before it gets in any case."""
     successor: "Handover | None" = None
 
 
@@ -40,7 +40,7 @@ def method_at(
     problem: BinaryProblem,
     successor: Handover | None,
 ) -> tuple[Method[BinaryProblem, Any], Handover | None]:
-    """The method that goes on from a state, and its own successor: `method`, or the one it had handed over to."""
+    """Return the method that a state belongs to, `method` or one of its successors, and the successor of that."""
     owner = None if state is None else state.get("solver")
     later = successor
     while later is not None and later.method.name != owner:
@@ -51,11 +51,11 @@ def method_at(
 
 
 class StallWatch:
-    """Notices when nothing that a method reports has moved for a long time.
+    """Detects a stalled run.
 
-    The gap is watched beside the bound: close to the optimum the bound moves by the square of what is
-    left, so it stands still in floating point while the gap is still closing. Of a method that knows
-    neither, the primal value is watched.
+    It watches the bound and the gap: close to the optimum the bound changes by the square of the remaining error, so it
+    is constant in floating point while the gap still falls. For a method that reports neither, it watches the primal
+    value.
     """
 
     def __init__(self) -> None:
@@ -79,10 +79,10 @@ class StallWatch:
 
 
 class Patience:
-    """Foretells how many passes a method still needs, from how fast its gap fell in the second half of those it had.
+    """Predicts how many more passes a method needs, from the fall of its gap over the second half of its passes.
 
-    It is over if they are more than `enough`, but not before `fair` ones. The least gap so far counts: one that rises
-    for a pass, a step before the end, says nothing.
+    It is over if the prediction exceeds `enough`, but not before `fair` passes. The smallest gap so far counts, because
+    a gap can rise for a pass shortly before the end.
     """
 
     def __init__(self, tol: float, enough: float, fair: int) -> None:
@@ -93,7 +93,7 @@ class Patience:
 
     @classmethod
     def with_one_for(cls, successor: Handover | None, tol: float) -> "Patience | None":
-        """None if no successor waits for its turn."""
+        """The patience with a method that has a faster successor; None if it has none."""
         if successor is None or successor.passes == math.inf:
             return None
         return cls(tol, successor.passes, successor.fair_passes)

@@ -1,4 +1,4 @@
-"""Certifies the points of a run, keeps the best, and learns when a certificate is worth its read of the data.
+"""Certifies the points of a run, keeps the best, and decides when a certificate is worth a read of the data.
 
 `certify_weights` does the same for weights that were found elsewhere.
 """
@@ -29,7 +29,7 @@ REFINEMENTS = 8
 
 
 class Judge:
-    """Certifies points, keeps the best, and learns how far the method's own estimate can be trusted."""
+    """Certifies points, keeps the best, and corrects for how optimistic the method's own estimate is."""
 
     def __init__(self, problem: Problem, tol: float, *, has_estimate: bool) -> None:
         self.problem = problem
@@ -50,14 +50,14 @@ class Judge:
         self._not_before = 0 if has_estimate else UNESTIMATED_PASSES
 
     def begin_anew(self, *, has_estimate: bool) -> None:
-        """For another method, of whose estimates nothing is known yet; what was proved stays."""
+        """Start to judge another method: forget how optimistic the last one was, keep what was proved."""
         self.target = self.tol
         self._has_estimate = has_estimate
         self._failures = self._not_before = 0
 
     @property
     def verdict(self) -> Status | None:
-        """What the certificates so far mean for the run; None: go on."""
+        """The status that the certificates so far imply; None: continue."""
         if not self._is_finite:
             return Status.NONFINITE
         gap = None if self._kept is None else self._kept[1].relative_gap
@@ -65,7 +65,7 @@ class Judge:
 
     @property
     def is_far(self) -> bool:
-        """Whether the best point is, as far as is known, so far from the optimum that another method may do better."""
+        """Whether the best point is not proved to be near the optimum, so that another method is worth a try."""
         gap = None if self._kept is None else self._kept[1].relative_gap
         return gap is None or gap > max(self.tol, NEAR)
 
@@ -85,8 +85,8 @@ class Judge:
         self._keep(point, certificate)
         gap = certificate.relative_gap
         if gap is None or gap > self.tol:
-            # The estimate was too bright by gap / target: ask for that much more next time. Waiting
-            # longer after each failure bounds what failed certificates can cost.
+            # The estimate was too low by the factor gap / target: demand that much more next time. Waiting
+            # longer after each failure bounds the cost of failed certificates.
             is_narrow = gap is not None and gap <= NARROW * self.tol
             wait = 2 ** (self._failures if is_narrow else self._failures + 1)
             self._failures += 1
@@ -98,7 +98,7 @@ class Judge:
         return certificate
 
     def best(self) -> tuple[Point, Certificate]:
-        """The best point, and its certificate by the dual point of `bounding`, the two certified as a pair."""
+        """Return the best point and its certificate, computed with the dual point of `bounding` as a pair."""
         if self._kept is None or self.bounding is None:
             nothing = self.bounding = zero_point(self.problem)
             return nothing, certify(self.problem, nothing, self.tol)
@@ -111,7 +111,7 @@ class Judge:
         return point, _tighter(paired, certificate)
 
     def _certificate(self, point: Point) -> tuple[Point, Certificate]:
-        """Of the point; with a dual point found here for a method that never has one."""
+        """Certify the point. If its method has no dual point, find one here."""
         problem = self.problem
         has_own = self._has_estimate or point.alpha is not None
         if has_own or not isinstance(problem, BinaryProblem) or not DualRefinement.fits(problem):
@@ -125,7 +125,7 @@ class Judge:
         return point, replace(certify(problem, point, self.tol), method=REFINED)
 
     def _keep(self, point: Point, certificate: Certificate) -> None:
-        """Lowest primal value and highest bound so far; the two may stem from different points."""
+        """Keep the lowest primal value and the highest bound so far, which can be of different points."""
         bare = point._replace(alpha=None, planes=None)
         if self._kept is None:
             self._kept, self.bounding, self._is_pair = (bare, certificate), point, True
@@ -149,12 +149,12 @@ class Judge:
 
 
 def _tighter(one: Certificate, other: Certificate) -> Certificate:
-    """The one with the smaller gap: both were proved for the same weights."""
+    """Return the certificate with the smaller gap. Both are of the same weights."""
     return other if one.gap is None or (other.gap is not None and other.gap < one.gap) else one
 
 
 def zero_point(problem: Problem) -> Point:
-    """The zero vector with a dual point of zeros: what is returned if nothing finite was ever reached."""
+    """Return zero weights with a zero dual point: the answer if no finite point was reached."""
     n, d, k = problem.data.n_rows, problem.data.n_features, problem.classes.size
     if isinstance(problem, MulticlassProblem):
         return Point(np.zeros((k, d)), np.zeros(k), np.zeros((n, k)))
@@ -162,8 +162,11 @@ def zero_point(problem: Problem) -> Point:
 
 
 def with_best_bias(problem: Problem, point: Point) -> Point:
-    """The point; of a free bias, with the one that is best for its weights; of all classes jointly, with a dual point
-    that is balanced: what a result keeps for its bound must not need these weights for that."""
+    """Prepare a point of a problem with a free bias; return any other as it is.
+
+    Two classes and regression get the bias that is best for the weights. Jointly trained classes get a balanced dual
+    point, because a stored dual point must be balanced without its weights.
+    """
     if problem.spec.bias != "free":
         return point
     if isinstance(problem, MulticlassProblem):
@@ -176,12 +179,12 @@ def with_best_bias(problem: Problem, point: Point) -> Point:
 
 
 def certify_weights(problem: Problem, point: Point, bounding: Point | None, tol: float | None = None) -> Certificate:
-    """What weights are worth by a dual point that a run kept, or by the best one that is found here."""
+    """Certify weights with the dual point that a run kept, or with the best one that is found here."""
     if bounding is None:
         return _refined(problem, point)
     if bounding.alpha is not None or bounding.planes is not None:
         return certify(problem, point._replace(alpha=bounding.alpha, planes=bounding.planes), tol)
-    # The bound is what the margins of these other weights suggest.
+    # The bound comes from the margins of these other weights.
     own, other = certify(problem, point, tol), certify(problem, bounding, tol)
     if own.dual_bound is None or other.dual_bound is None or own.dual_bound >= other.dual_bound:
         return own
@@ -189,7 +192,7 @@ def certify_weights(problem: Problem, point: Point, bounding: Point | None, tol:
 
 
 def _refined(problem: Problem, point: Point) -> Certificate:
-    """With the best dual point that can be found from the weights alone."""
+    """Certify weights with the best dual point that refinement finds."""
     best = certify(problem, point)
     if not (isinstance(problem, BinaryProblem) and DualRefinement.fits(problem) and np.isfinite(point.coef).all()):
         return best

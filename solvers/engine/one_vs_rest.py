@@ -1,8 +1,7 @@
-"""Several classes by one binary problem each: any binary method, on one shared view of the data.
+"""One-vs-rest: trains several classes by one binary problem each, with any binary method, on one view of the data.
 
-The primal value, the bound and the gap are sums over the classes; the run has converged if their sum has. Classes
-are independent of each other, so with several threads they are solved at the same time (kernels hold no lock of
-the interpreter), to the same bits.
+The primal value, the bound and the gap are sums over the classes; the run has converged if the sum has. Classes are
+independent, so several threads solve them at the same time (kernels release the interpreter's lock), to the same bits.
 """
 
 import math
@@ -28,7 +27,7 @@ from solvers.state import StoredState
 __all__ = ["class_states", "solve_each_class", "sum_of_classes"]
 
 LEAST_STEPS = 10
-"""Of a class that begins at nothing, also if the callback says stop."""
+"""Steps that every class without a start gets, even after the callback has stopped the run."""
 WORST_FIRST = (Status.NONFINITE, Status.STOPPED, Status.TIME_LIMIT, Status.PASS_LIMIT, Status.STALLED)
 
 
@@ -47,10 +46,10 @@ def solve_each_class(
     reason: str,
     successor: Handover | None,
 ) -> SolveResult:
-    """Solve every class's problem. A limit on passes is shared out evenly, a limit on time as it is used.
+    """Solve every class's problem. The limit on passes is divided evenly, the limit on time as it is used.
 
-    Every class gets a few steps, also after the callback has said stop: a model that knows nothing of a class would be
-    of no use. Classes whose share of the time is over go on with equal shares of what is left, round after round.
+    Every class gets a few steps, even after the callback has stopped the run: a model without one of its classes is of
+    no use. Classes that have used their share of the time continue with equal shares of the rest, in rounds.
     """
     run = _Run(method.name, problems, classes, starts, callback, started, limits)
     share = None if limits.max_passes is None else max(1, limits.max_passes // len(problems))
@@ -89,9 +88,9 @@ def solve_each_class(
 
 
 def _better(before: SolveResult, after: SolveResult) -> SolveResult:
-    """The point with the smaller certified gap of two rounds of one class, with what both rounds have used up.
+    """Return the result with the smaller gap of two rounds of one class, with the counts of both.
 
-    A round that goes on from a state does not know the best point of the round before it.
+    A round that resumes from a state does not have the best point of the round before it.
     """
     seconds = before.certificate_seconds + after.certificate_seconds
     found = (one.certificate.relative_gap for one in (before, after))
@@ -103,7 +102,7 @@ def _better(before: SolveResult, after: SolveResult) -> SolveResult:
 
 
 def class_states(state: StoredState, n_classes: int) -> list[StoredState | None]:
-    """The states of the classes, with their counts, from the state of the whole; None for those that had not begun."""
+    """Split the stored state of a run into those of its classes; None for a class that had not started."""
     parts: list[StoredState | None] = [None] * n_classes
     for name, value in state.items():
         number, dot, rest = name.partition(".")
@@ -114,7 +113,7 @@ def class_states(state: StoredState, n_classes: int) -> list[StoredState | None]
 
 
 def sum_of_classes(problems: Sequence[BinaryProblem], certificates: Sequence[Certificate]) -> Certificate:
-    """The certificate of the whole, rounded to the safe side: what a class cannot tell, the sum cannot tell."""
+    """Add up the certificates of the classes, rounded to the safe side. A figure is null if one class lacks it."""
     primal = _rounded_sum([one.primal for one in certificates], math.inf)
     source = certificates[0].method
     bounds = [one.dual_bound for one in certificates if one.dual_bound is not None]
@@ -127,18 +126,18 @@ def sum_of_classes(problems: Sequence[BinaryProblem], certificates: Sequence[Cer
 
 
 def _rounded_sum(values: Sequence[float], towards: float) -> float:
-    """The sum, on the given side of the exact one."""
+    """Return the sum, rounded in the given direction."""
     try:
         return math.nextafter(math.fsum(values), towards) if any(values) else 0.0
-    except (OverflowError, ValueError):  # fsum raises where a sum of infinities or beyond them has no value
+    except (OverflowError, ValueError):  # fsum raises for sums that overflow or mix infinities
         return math.inf
 
 
 class _Run:
-    """Where all classes stand; reports may come from several threads.
+    """The progress of all classes; reports may come from several threads.
 
-    The callback is called by one thread at a time. What it takes of the whole, a state or a model, it takes when every
-    other thread is between two steps too: in the middle of one, its arrays do not belong together.
+    One thread at a time calls the callback. A state or a model of the whole run is taken while every other thread is
+    between two steps: in the middle of a step, the arrays of a class are inconsistent.
     """
 
     def __init__(
@@ -152,11 +151,11 @@ class _Run:
         limits: Limits,
     ) -> None:
         self.is_aborted = False
-        """The callback raised an error: nothing more is begun."""
+        """Whether the callback raised an error. No further class is started."""
         self._is_stopped = False
         self._owed_steps = [0 if start.state is not None or start.coef is not None else LEAST_STEPS for start in starts]
         self._unknown = {k for k, start in enumerate(starts) if start.state is not None}
-        """Classes that have only a state from before, which would first have to become weights."""
+        """Classes that have only a stored state so far, no weights."""
         self._solver = solver
         self._problems = problems
         self._classes = classes
@@ -165,7 +164,7 @@ class _Run:
         self._started = started
         self._limits = limits
         self._unsolved = 0
-        """Classes that have not had their turn in this round."""
+        """Classes that have not run in this round."""
         self._turns = Condition()
         self._computing: set[int] = set()
         self._is_speaking = False
@@ -179,11 +178,11 @@ class _Run:
             self._note(k, start.counts.iterations, start.counts.passes, problem.total_cost, 0.0)
 
     def begin_round(self, classes: int) -> None:
-        """So many classes get a share of what is left of the time."""
+        """Divide the remaining time among this many classes."""
         self._unsolved = classes
 
     def time_limit(self, used: float, threads: int) -> float | None:
-        """The limit of a class that goes on now after the seconds it has used: its share of what is left."""
+        """Return the time limit of a class: the seconds it has used and its share of the rest."""
         left = self._seconds_left()
         return None if left is None else used + max(left, 1e-9) / max(1.0, self._unsolved / threads)
 
@@ -193,7 +192,7 @@ class _Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether no class goes on: the caller said stop, the time is over, or the sum of the classes has converged."""
+        """Whether the run ends: the callback stopped it, the time is over, or the sum of the classes has converged."""
         left = self._seconds_left()
         if self.is_aborted or self._is_stopped or left is None or left <= 0.0:
             return True
@@ -201,17 +200,17 @@ class _Run:
             return len(self._results) == len(self._problems) and self._status() is Status.CONVERGED
 
     def out_of_time(self) -> list[int]:
-        """The classes that go on in another round."""
+        """Return the classes that continue in another round."""
         if self.is_over:
             return []
         return [k for k, result in sorted(self._results.items()) if result.status is Status.TIME_LIMIT]
 
     def earlier_result(self, k: int) -> SolveResult | None:
-        """What the round before came to for a class; None in the first round."""
+        """Return the result of the last round of a class; None in the first round."""
         return self._results.get(k)
 
     def resume(self, k: int, before: SolveResult) -> None:
-        """Until its next report a class stands where the round before has left it."""
+        """Show a class with the figures of its last round until its next report."""
         figures = before.certificate.primal, before.certificate.dual_bound, before.certificate.relative_gap
         with self._turn_of(k):
             self._reports[k] = StepReport(
@@ -237,7 +236,7 @@ class _Run:
                 self._turns.notify_all()
 
     def hear(self, k: int, report: StepReport) -> bool:
-        """Tell the caller how the whole stands; True: stop."""
+        """Pass the progress of the whole run to the callback; True: stop."""
         with self._turn_of(k):
             self._reports[k] = report
             self._note(k, report.iterations, report.passes, report.primal, report.dual_bound)
@@ -264,7 +263,7 @@ class _Run:
 
     @contextmanager
     def _turn_of(self, k: int) -> Iterator[None]:
-        """Between two steps of a class, while no other thread speaks."""
+        """Hold the turn to call the callback, between two steps of a class."""
         with self._turns:
             self._computing.discard(k)
             self._turns.notify_all()
@@ -311,7 +310,7 @@ class _Run:
         )
 
     def _status(self) -> Status:
-        """Converged if the sum of the classes is, whether or not each class is; else the worst of the classes."""
+        """Return `converged` if the sum of the classes has converged, else the worst status of a class."""
         results = [self._results[k] for k in range(len(self._problems))]
         seen = {result.status for result in results}
         worst = next((status for status in WORST_FIRST if status in seen), Status.CONVERGED)
@@ -319,12 +318,12 @@ class _Run:
         return agreeing_status(worst, whole, self._limits.tol)
 
     def _note(self, k: int, iterations: int, passes: int, primal: float | None, bound: float | None) -> None:
-        """Where class k stands; what it cannot tell is NaN, and so is then the sum."""
+        """Note the figures of class k; an unknown one is NaN, and so is then the sum."""
         self._spent[k] = iterations, passes
         self._values[k] = math.nan if primal is None else primal, math.nan if bound is None else bound
 
     def _report(self) -> StepReport:
-        """The sum over the classes; what a class cannot tell, the sum cannot tell."""
+        """Report the sums over the classes; a figure is null if one class lacks it."""
         iterations, passes = (int(total) for total in self._spent.sum(axis=0))
         primal, bound = (None if math.isnan(total) else float(total) for total in self._values.sum(axis=0))
         gap = None if primal is None or bound is None else (primal - bound) / max(primal, self._floor)
@@ -346,7 +345,7 @@ class _Run:
         return whole
 
     def _model(self) -> LinearModel:
-        """A class that has not begun says no to every row, as loudly as a support vector would."""
+        """Return the model as it stands. A class that has not started scores every row -1."""
         self._wait_for_the_others()
         coef = np.zeros((self._classes.size, self._problems[0].data.n_features))
         intercept = np.full(self._classes.size, -1.0)

@@ -21,7 +21,7 @@ __all__ = ["able_methods", "named", "nothing_supports", "registered", "with_impl
 
 @cache
 def registered() -> MappingProxyType[str, type[Method[Any, Any]]]:
-    """All methods by name."""
+    """Return all methods by name."""
     found: dict[str, type[Method[Any, Any]]] = {}
     for module_info in pkgutil.walk_packages(methods.__path__, f"{methods.__name__}."):
         module = importlib.import_module(module_info.name)
@@ -33,7 +33,7 @@ def registered() -> MappingProxyType[str, type[Method[Any, Any]]]:
 
 
 def with_implied_strategy(solver: object, spec: ProblemSpec) -> ProblemSpec:
-    """Naming a method that trains all classes jointly and no other way is choosing to do so."""
+    """Set the strategy if the named method trains classes jointly and in no other way."""
     named = registered().get(solver) if isinstance(solver, str) else None
     if spec.task == "multiclass" and named is not None and "binary" not in named.tasks:
         return replace(spec, strategy="crammer_singer")
@@ -41,7 +41,7 @@ def with_implied_strategy(solver: object, spec: ProblemSpec) -> ProblemSpec:
 
 
 def named(solver: object, spec: ProblemSpec) -> type[Method[Any, Any]]:
-    """The method of this name, if it supports the spec."""
+    """Return the method of this name if it supports the spec; raise UnknownSolver or UnsupportedProblem otherwise."""
     by_name = registered()
     if not isinstance(solver, str) or solver not in by_name:
         raise UnknownSolver("solver", f"there is no solver {solver!r:.60}; choose auto or one of {', '.join(by_name)}")
@@ -54,12 +54,12 @@ def named(solver: object, spec: ProblemSpec) -> type[Method[Any, Any]]:
 
 
 def able_methods(spec: ProblemSpec) -> list[type[Method[Any, Any]]]:
-    """All that support the spec, by name."""
+    """Return the methods that support the spec, in order of their names."""
     return [method for method in registered().values() if method.supports(spec)]
 
 
 def nothing_supports(spec: ProblemSpec) -> UnsupportedProblem:
-    """Names the one choice to change if there is one, and what can be had instead."""
+    """Return the error for a spec that no method supports. It names the argument to change and the values that work."""
     for argument, attribute in (("loss", "losses"), ("bias", "biases"), ("task", "tasks")):
         wanted = getattr(spec, argument)
         offered = {choice for method in registered().values() for choice in getattr(method, attribute)}
@@ -72,6 +72,6 @@ def nothing_supports(spec: ProblemSpec) -> UnsupportedProblem:
         if able:
             wanted = f"task {spec.task}{how}, loss {spec.loss} and bias {spec.bias}"
             if able_methods(replace(spec, n_features=1)):
-                wanted += f" on {spec.n_features:,} features"  # there are some for fewer
+                wanted += f" on {spec.n_features:,} features"  # some methods support fewer features
             return UnsupportedProblem(argument, f"no solver can do {wanted} yet; use {' or '.join(able)}")
     return UnsupportedProblem("solver", f"no solver can do loss {spec.loss} with bias {spec.bias} on this data yet")

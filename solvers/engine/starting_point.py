@@ -18,7 +18,7 @@ __all__ = ["read_start", "starts_of_classes"]
 def read_start(
     warm_start: Any, method: type[Method[Any, Any]], data: Rows, n_classes: int | None, *, resume: bool
 ) -> Start:
-    """`n_classes` is None if there is one vector of weights and not one a class."""
+    """Check `warm_start` and return the start of a run. `n_classes` is None for a single vector of weights."""
     if warm_start is None:
         return Start()
     if isinstance(warm_start, SolveResult):
@@ -46,13 +46,13 @@ def read_start(
 
 
 def _start_at(state: StoredState, *, resume: bool) -> Start:
-    """An earlier state; it brings its counts along only if the run itself goes on."""
+    """Start at an earlier state. Its counts are kept only if that run is resumed."""
     counts, own = Counts.taken_from(state)
     return Start(state=own, counts=counts) if resume else Start(state=own)
 
 
 def starts_of_classes(start: Start, n_classes: int, *, resume: bool) -> list[Start]:
-    """Each class's part of a start."""
+    """Split a start into those of the classes."""
     if start.state is not None:
         states = class_states(start.state, n_classes)
         return [Start() if state is None else _start_at(state, resume=resume) for state in states]
@@ -63,6 +63,6 @@ def starts_of_classes(start: Start, n_classes: int, *, resume: bool) -> list[Sta
 
 
 def _is_state_for(state: StoredState, method: type[Method[Any, Any]], data: Rows) -> bool:
-    """Whether a result's state can go on here; the same model may also start a run on other rows."""
+    """Whether a result's state fits this method and these rows. If not, its weights are used."""
     alphas = [value for name, value in state.items() if name == "alpha" or name.endswith(".alpha")]
     return state.get("solver") == method.name and all(np.shape(alpha)[:1] == (data.n_rows,) for alpha in alphas)

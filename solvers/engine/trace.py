@@ -8,7 +8,7 @@ TRACE_POINTS = 512
 
 
 class Trace:
-    """Collects reports; certified ones are kept as they come, others every so many."""
+    """Collects reports: every certified one, and of the others one in `step`."""
 
     def __init__(self) -> None:
         self.points: list[StepReport] = []

@@ -1,7 +1,7 @@
 """Products of all rows with a vector, in about twice the precision of a double.
 
-Each result is an unevaluated sum high + low, beside the sum of the magnitudes of its products. With m products, the
-error of a result is at most
+Each result is an unevaluated sum high + low, returned with the sum of the magnitudes of its products. With m products,
+the error of a result is at most
 
     (2 (m + 4) u)^2 * (sum of the magnitudes) + m 2^-1073,        u = 2^-53
 

@@ -1,10 +1,10 @@
 """Compiles kernels ahead of use, and keeps numba's on-disk cache true: it recovers from damaged files and stale ones.
 
-A process that is killed, or a disk that fills up, can leave a truncated cache file behind; numba then
-raises from inside the first call of that kernel, in every process, until someone deletes the file.
+A killed process or a full disk can leave a truncated cache file. numba then raises in the first call of that kernel, in
+every process, until the file is deleted.
 
-A kernel is cached with the kernels and constants of other files compiled into it, but numba looks only whether its own
-file has changed: after an update, kernels that call changed ones would go on as before.
+A cached kernel contains the kernels and constants of other files that it uses, but numba only checks whether its own
+file has changed. Without `forget_stale`, kernels that call changed ones would stay as they were.
 """
 
 import ast

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 __all__ = ["AHEAD", "LINE", "ask_ahead", "prefetch", "prefetch_row"]
 
 LINE = 64  # bytes that are loaded at once
-AHEAD = 96  # entries of a row that are asked for; what follows, the processor foresees
-_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are asked for
+AHEAD = 96  # entries of a row that are prefetched; the hardware prefetches the rest
+_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
 
 
 def _generate_prefetch(typing_context: Any, array: Any, index: Any) -> Any:

@@ -2,7 +2,7 @@
 
 Sparse rows are not cut out, and their places are unsigned: making a view of each row, and asking of each place whether
 it counts from the end, took up to half of the time. Two sums that take turns wait less for each other. A kernel that
-told dense from sparse rows by itself would not be inlined, which costs more than a short row.
+branched between dense and sparse rows would not be inlined, which costs more than a short row.
 """
 
 from typing import NamedTuple
