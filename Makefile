@@ -34,7 +34,7 @@ define install_pinned
 		|| PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)'
 endef
 
-.PHONY: help install run test test-quick check kernels bench soak constraints
+.PHONY: help install run test test-quick check kernels bench soak docs reference recording constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,17 @@ soak: $(DEV_STAMP) kernels ## certificates in exact arithmetic, random faults fo
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(SOAK_ARGS)
 	$(BIN)/python -m tests.soak.stops --stops $(SOAK_STOPS)
 	HYPERPLANE_SOAK_EXAMPLES=$(SOAK) $(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal tests/property tests/fault $(ARGS)
+
+# Material's notice about its successor is not a warning about our pages.
+docs: $(DEV_STAMP) ## build the documentation into site/ (a broken link is an error)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "built: site/index.html"
+
+reference: $(DEV_STAMP) ## write the pages of docs/ that come from the code
+	$(BIN)/python -m docs.scripts.reference
+
+recording: $(DEV_STAMP) kernels ## record docs/images/session.svg from a real session
+	$(BIN)/python -m docs.scripts.recording
 
 # hatchling and uv are what the installation itself runs on, so they are pinned in the same file.
 constraints: $(RUN_STAMP) ## resolve the pins of constraints.txt anew

@@ -1,4 +1,4 @@
-"""What a new user does first: the README's lines pasted into a shell, and the command line."""
+"""What a new user does first: the demo and the command line. tests/e2e/test_documents.py runs the README's blocks."""
 
 import os
 import re
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PROJECT_ROOT
 from tests.support.serving import Service, free_port, running_service, wait_until
 
 HYPERPLANE = [sys.executable, "-m", "app.cli"]
@@ -26,21 +25,6 @@ def hyperplane(*arguments: str, **variables: str) -> subprocess.CompletedProcess
     return subprocess.run(
         [*HYPERPLANE, *arguments], env={**clean, **variables}, capture_output=True, text=True, timeout=120, check=False
     )
-
-
-def test_the_walk_through_works_when_pasted(service: Service, require_command) -> None:  # type: ignore[no-untyped-def]
-    require_command("curl")
-    text = (PROJECT_ROOT / "README.md").read_text()
-    (lines,) = re.findall(r"<!-- walk-through.*?```bash\n(.*?)```", text, re.DOTALL)
-    pasted = lines.replace("http://127.0.0.1:8000", service.url)
-    done = subprocess.run(["bash", "-eu"], input=pasted, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert '"status": "succeeded"' in done.stdout
-    assert '"converged": true' in done.stdout
-    assert '"predictions":[{"label":"good"' in done.stdout
-    model = service.get("/v1/models/radar")
-    assert model["certificate"]["relative_gap"] <= 1e-6
-    assert model["metrics"]["test"]["accuracy"] > 0.8
 
 
 def test_demo_prints_what_it_found(service: Service) -> None:

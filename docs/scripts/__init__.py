@@ -1,0 +1,1 @@
+"""Programs that write parts of docs/ from the code: the reference pages and the terminal recording."""
