@@ -54,14 +54,22 @@ class State:
                     "warm_start", f"is not a state of solver {solver} of this version: it has no {full!r}; give weights"
                 )
             try:
-                values[name] = kind(stored[full]) if kind in SCALARS else np.array(stored[full], dtype=kind)
+                values[name] = kind(stored[full]) if kind in SCALARS else _array(stored[full], kind)
             except (TypeError, ValueError, OverflowError):
                 raise InvalidOptions("warm_start", f"has a {full!r} that cannot be read; give weights") from None
         return cls(**values)
 
 
+def _array(value: Any, kind: type[np.generic] | None) -> np.ndarray[Any, Any]:
+    """An array of its own, with elements of that type or, without one, of the type that they have."""
+    array = np.array(value, dtype=kind)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"an array of {array.dtype} is not one of numbers")
+    return array
+
+
 def _kinds(state: type[State]) -> dict[str, Any]:
-    """For each field: its class if it is a scalar or a state, else the type of its array's elements."""
+    """For each field: its class if it is a scalar or a state, else the type of its array's elements, None for any."""
     hints = get_type_hints(state)
     return {field.name: _kind(hints[field.name]) for field in fields(state)}
 
@@ -73,4 +81,6 @@ def _kind(hint: Any) -> Any:
         element = get_args(get_args(hint)[1])[0]  # NDArray[t] is ndarray[shape, dtype[t]]
         if isinstance(element, type) and issubclass(element, np.generic):
             return element
+        if element is Any:
+            return None
     raise TypeError(f"a state cannot have a field of type {hint!r}")

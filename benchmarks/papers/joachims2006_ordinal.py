@@ -220,7 +220,7 @@ def _search_table() -> str:
             iterations = " | ".join(str(result.iterations) for result in results)
             seconds = " | ".join(f"{result.seconds:.2f}" for result in results)
             share = 100.0 * results[0].certificate_seconds / results[0].seconds
-            active = int((results[0].state["plane_multipliers"] > 0.0).sum())
+            active = int((results[0].state["bundle.multipliers"] > 0.0).sum())
             lines.append(f"| {name} | {C:g} | {iterations} | {seconds} | {active} | {share:.0f} % |")
     return "\n".join(
         [

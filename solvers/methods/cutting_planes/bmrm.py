@@ -1,17 +1,17 @@
 """`bmrm`: the bundle method for regularised risk minimisation, for hinge and squared hinge.
 
-Teo, Smola, Vishwanathan, Le: A scalable modular convex solver for regularized risk minimization, KDD 2007 (in papers
-003 and 004). Cutting planes of any convex loss; with hinge it takes the same steps as `cpa`. The point returned is the
-best of all iterations. See cutting_planes.py for the iteration and risks.py for the planes.
+Teo, Smola, Vishwanathan, Le (2007). Cutting planes of any convex loss; with hinge it takes the same steps as `cpa`. The
+point returned is the best of all iterations. See cutting_planes.py for the iteration and risks.py for the planes.
 """
 
 from solvers.cost import Pace
-from solvers.methods.cutting_planes.cutting_planes import CuttingPlanes
+from solvers.methods.cutting_planes.cutting_planes import CuttingPlanes, CuttingPlanesState
 
 __all__ = ["BundleMethod"]
 
 
-class BundleMethod(CuttingPlanes):
+class BundleMethod(CuttingPlanes[CuttingPlanesState]):
+    state_type = CuttingPlanesState
     name = "bmrm"
     tasks = ("binary",)
     losses = ("hinge", "squared_hinge")
@@ -27,6 +27,6 @@ class BundleMethod(CuttingPlanes):
     )
     paper = "Teo, Smola, Vishwanathan, Le (2007): A scalable modular convex solver for regularized risk minimization"
     notes = (
-        "Only reads the data in passes, so rows may come in blocks; many iterations for precise answers or large C. "
+        "Reads the data in passes only, so rows can come in blocks; many iterations for precise answers or large C. "
         "Solvers oca_e (hinge), asvm and tron (squared hinge) need fewer."
     )

@@ -1,33 +1,34 @@
 """The bundle of cutting planes and its reduced problem, for every method that works with cutting planes.
 
-R(w) is the whole loss of a problem, its costs inside. A plane (normal a_k, level beta_k) says for every w
+R(w) is the whole loss of a problem with its costs. A plane (normal a_k, level beta_k) says for every w
 
     R(w) >= beta_k - a_k . w,        cut at w':   a = -(a subgradient of R at w'),  beta = R(w') + a . w'
 
-and the reduced problem, with R replaced by its planes and by R >= 0, has the dual
+The reduced problem, with R replaced by its planes and by R >= 0, has the dual
 
     max over g >= 0, sum g <= 1 of  D(g) = sum_k g_k beta_k - 1/2 |sum_k g_k a_k|^2,      w = sum_k g_k a_k,
 
 so D(g) is a lower bound of the whole problem for any such g. How a method uses it:
 
-    state = {..., **empty_bundle(n_weights, marks=(bytes_of_a_plane, np.uint8))}    all of it lies in the state
-    bundle = Bundle(state)                          a handle, made anew in every step
-    bundle.add(normal, level, marks=row)            `marks`, or any names, are rows that a plane carries along
-    bound, w = bundle.solve()                       g from where it was; planes idle for long are dropped first
-    planes = bundle.active()                        numbers of the planes with g > 0, for
-    bundle.multipliers[planes], bundle.carried("marks")[planes]
+    state.bundle = empty_bundle(n_weights, attached=(bytes_of_a_plane, np.uint8))
+    state.bundle.add(normal, level, attached=row)    a row of the method's own goes with each plane
+    bound, w = state.bundle.solve()                  from the last g; planes idle for long are dropped first
+    planes = state.bundle.active()                   numbers of the planes with g > 0, for
+    state.bundle.multipliers[planes], state.bundle.attached[planes]
 
-A normal may be given by another vector in its place that is linear in it, such as the scores of all rows at it, with
-a partner whose products with those vectors are those of the normals: `add(vector, level, partner)`; then `combine`
-gives sum_k g_k beta_k and sum_k g_k vector_k, and |w|^2 is the caller's to know.
+In place of a normal the bundle can hold another vector that is linear in it, such as the scores of all rows at it.
+`add(vector, level, partner)` then takes a partner whose products with those vectors are those of the normals; `combine`
+returns sum_k g_k beta_k and sum_k g_k vector_k, and the caller knows |w|^2.
 
-Plane 0 is R >= 0 itself, which takes what is left of sum g = 1; it is never dropped and never active. The Gram matrix
-is kept, a new plane costs one row of it. The dual is solved by an active-set method over the simplex: Newton steps on
-the support with exact steps, cut off where a multiplier reaches 0, then the plane that is violated most enters. Its
-factor is only ever used for directions, so planes that are equal or depend on each other do no harm.
+Plane 0 is R >= 0 itself, which takes the rest of sum g = 1. It is never dropped and never active. The Gram matrix is
+kept; a new plane costs one row of it. The dual is solved by an active-set method over the simplex: Newton steps on the
+support, exact along their direction and cut off where a multiplier reaches 0; then the plane that is violated most
+enters. The factor is used for directions only, so planes that are equal or dependent do no harm.
 """
 
 import math
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -35,141 +36,136 @@ from numpy.typing import NDArray
 
 from solvers.data.rows import read_only
 from solvers.linalg.types import Array, Floats
-from solvers.state import StoredState as State
+from solvers.state import State
 
 __all__ = ["IDLE_SOLVES", "Bundle", "empty_bundle", "sum_squares"]
 
 
 IDLE_SOLVES = 50
-"""A plane that so many solutions in a row did not use is dropped."""
+"""A plane is dropped after this number of consecutive solutions with multiplier 0. Larger: more planes in memory and in
+the reduced problem."""
 LEAST_CAPACITY, FIRST_BYTES = 16, 1 << 27
-"""Room for planes at the start: so many, or, of short ones, up to 128 planes and this much memory. Room that is not
-used yet costs nothing; making more of it means copying all planes."""
+"""Room for planes at the start: LEAST_CAPACITY, or up to 8 times as many if their vectors fit into FIRST_BYTES. Unused
+room costs no memory; more room means copying all planes."""
 LARGEST_SQUARE = 1e300
-"""Of a normal: beyond, sums of squares would overflow, and there is no bound."""
+"""Largest squared length of a normal. Beyond it, sums of squares overflow and there is no bound."""
 PRECISION = 1e-13
-"""Of D(g): the duality gap of the reduced problem, over D, at which it counts as solved."""
+"""The duality gap of the reduced problem, relative to D, at which it counts as solved."""
 
 
-def empty_bundle(n_weights: int, **carried: tuple[int, type[np.generic]]) -> State:
-    """The state's entries of a bundle without planes; `carried` says width and type of what goes with each plane."""
-    room = min(8 * LEAST_CAPACITY, max(LEAST_CAPACITY, FIRST_BYTES // (8 * n_weights)))
-    state: State = {
-        "plane_count": 1,
-        "plane_vectors": np.zeros((room, n_weights)),
-        "plane_levels": np.zeros(room),
-        "plane_gram": np.zeros((room, room)),
-        "plane_multipliers": np.zeros(room),
-        "plane_idle": np.zeros(room, dtype=np.int64),
-    }
-    state["plane_multipliers"][0] = 1.0
-    for name, (width, dtype) in carried.items():
-        state[f"plane_{name}"] = np.zeros((room, width), dtype=dtype)
-    return state
+@dataclass(slots=True)
+class Bundle(State):
+    """The planes of a run. The arrays have room for more planes than `count`; what lies beyond it means nothing."""
 
-
-class Bundle:
-    """The planes that lie in a state."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    @property
-    def count(self) -> int:
-        """With plane 0."""
-        return int(self._state["plane_count"])
-
-    @property
-    def levels(self) -> Floats:
-        return self.carried("levels")
-
-    @property
-    def multipliers(self) -> Floats:
-        """g, with plane 0."""
-        return self.carried("multipliers")
-
-    def carried(self, name: str) -> Array:
-        """One row for each plane, with plane 0."""
-        return np.asarray(self._state[f"plane_{name}"][: self.count])
+    count: int  # number of planes, plane 0 included
+    vectors: Floats  # normals, or vectors in their place; one row a plane
+    levels: Floats  # beta_k
+    gram: Floats  # products of the normals
+    multipliers: Floats  # g_k
+    idle: NDArray[np.int64]  # consecutive solutions with multiplier 0
+    attached: Array  # the method's own row for each plane
 
     def active(self) -> NDArray[np.intp]:
-        return np.flatnonzero(self.multipliers[1:] > 0.0) + 1
+        """Return the numbers of the planes with a positive multiplier, without plane 0."""
+        return np.flatnonzero(self.multipliers[1 : self.count] > 0.0) + 1
 
-    def add(self, vector: Floats, level: float, partner: Floats | None = None, **carried: Array) -> None:
-        """One more plane, with multiplier 0; its row of the Gram matrix is computed."""
+    def add(self, vector: Floats, level: float, partner: Floats | None = None, attached: Array | None = None) -> None:
+        """Add a plane with multiplier 0 and compute its row of the Gram matrix."""
         new = self.count
-        if new == self._state["plane_levels"].size:
+        if new == self.levels.size:
             self._grow()
-        state = self._state
-        state["plane_count"] = new + 1
-        state["plane_vectors"][new] = vector
-        state["plane_levels"][new] = level
-        state["plane_multipliers"][new] = 0.0
-        state["plane_idle"][new] = 0
-        for name, row in carried.items():
-            state[f"plane_{name}"][new] = row
-        products = state["plane_gram"][new, : new + 1]
-        _multiply_rows(state["plane_vectors"][: new + 1], vector if partner is None else partner, products)
-        state["plane_gram"][: new + 1, new] = products
+        self.count = new + 1
+        self.vectors[new] = vector
+        self.levels[new] = level
+        self.multipliers[new] = 0.0
+        self.idle[new] = 0
+        if attached is not None:
+            self.attached[new] = attached
+        products = self.gram[new, : new + 1]
+        _multiply_rows(self.vectors[: new + 1], vector if partner is None else partner, products)
+        self.gram[: new + 1, new] = products
 
     def solve(self) -> tuple[float, Floats]:
-        """(D, w): maximises D from the multipliers as they are; D is a bound of the whole problem, or NaN."""
+        """Maximise D from the multipliers as they are; return D, a bound of the whole problem or NaN, and w."""
         level, w = self.combine(IDLE_SOLVES)
         return level - 0.5 * sum_squares(read_only(w)), w
 
     def combine(self, idle_solves: int) -> tuple[float, Floats]:
-        """As `solve`, but (sum_k g_k beta_k or NaN, sum_k g_k vector_k), and planes idle for so long are dropped."""
-        self._drop_idle(idle_solves)
-        n, g = self.count, self.multipliers
-        gram, combined = self._state["plane_gram"], np.zeros(self._state["plane_vectors"].shape[1])
-        if not (gram.diagonal()[:n] < LARGEST_SQUARE).all():
-            return math.nan, combined
-        # whole: its part would be contiguous only where it is full, and numba would compile for both
-        _maximise_dual(gram, self.levels, PRECISION, g, np.empty((n, n)), np.empty((5, n)))
-        idle = self.carried("idle")
-        idle[:] = np.where(g > 0.0, 0, idle + 1)
-        _combine_rows(self._state["plane_vectors"], self.active(), g, combined)
-        return float((g * self.levels).sum()), combined
+        """Maximise D; return sum_k g_k beta_k, or NaN, and sum_k g_k vector_k.
 
-    def _names(self) -> list[str]:
-        return [name for name in self._state if name.startswith("plane_") and name != "plane_count"]
+        Drops the planes that `idle_solves` solutions in a row did not use.
+        """
+        self._drop_idle(idle_solves)
+        n = self.count
+        g, levels, idle = self.multipliers[:n], self.levels[:n], self.idle[:n]
+        combined = np.zeros(self.vectors.shape[1])
+        if not (self.gram.diagonal()[:n] < LARGEST_SQUARE).all():
+            return math.nan, combined
+        # The whole matrix: a part of it is contiguous only where the bundle is full, and numba would compile for both.
+        _maximise_dual(self.gram, levels, PRECISION, g, np.empty((n, n)), np.empty((5, n)))
+        idle[:] = np.where(g > 0.0, 0, idle + 1)
+        _combine_rows(self.vectors, self.active(), g, combined)
+        return float((g * levels).sum()), combined
 
     def _grow(self) -> None:
-        old = self._state["plane_levels"].size
+        """Make room for more planes."""
+        old = self.levels.size
         new = old + max(LEAST_CAPACITY, old // 2)
-        for name in self._names():
-            before = self._state[name]
-            shape = (new, new) if name == "plane_gram" else (new, *before.shape[1:])
-            self._state[name] = np.zeros(shape, dtype=before.dtype)
-            self._state[name][tuple(slice(0, extent) for extent in before.shape)] = before
+        self.vectors, self.levels = _enlarged(self.vectors, new), _enlarged(self.levels, new)
+        self.multipliers, self.idle = _enlarged(self.multipliers, new), _enlarged(self.idle, new)
+        self.attached = _enlarged(self.attached, new)
+        gram = np.zeros((new, new))
+        gram[:old, :old] = self.gram
+        self.gram = gram
 
     def _drop_idle(self, idle_solves: int) -> None:
         for plane in range(self.count - 1, 0, -1):
-            if self._state["plane_idle"][plane] >= idle_solves:
+            if self.idle[plane] >= idle_solves:
                 self._drop(plane)
 
     def _drop(self, plane: int) -> None:
-        """The last plane takes its place."""
+        """Put the last plane in the place of this one."""
         last = self.count - 1
-        gram = self._state["plane_gram"]
-        gram[:, plane] = gram[:, last]
-        for name in self._names():
-            self._state[name][plane] = self._state[name][last]
-        self._state["plane_count"] = last
+        self.gram[:, plane] = self.gram[:, last]
+        for array in (self.vectors, self.levels, self.gram, self.multipliers, self.idle, self.attached):
+            array[plane] = array[last]
+        self.count = last
 
 
-# --- kernels. H: Gram matrix, g: multipliers, c: gradient Hg - beta of -D, L: Cholesky factor of the support's part of
-# --- H + ridge ee' (which is the same on the simplex), S: the support in the order of the factor ----------------------
+def empty_bundle(n_weights: int, attached: tuple[int, type[np.generic]] = (0, np.uint8)) -> Bundle:
+    """Return a bundle without planes; `attached` is the width and type of the row that goes with each plane."""
+    room = min(8 * LEAST_CAPACITY, max(LEAST_CAPACITY, FIRST_BYTES // (8 * n_weights)))
+    width, kind = attached
+    bundle = Bundle(
+        count=1,
+        vectors=np.zeros((room, n_weights)),
+        levels=np.zeros(room),
+        gram=np.zeros((room, room)),
+        multipliers=np.zeros(room),
+        idle=np.zeros(room, dtype=np.int64),
+        attached=np.zeros((room, width), dtype=kind),
+    )
+    bundle.multipliers[0] = 1.0
+    return bundle
+
+
+def _enlarged(array: Array, rows: int) -> Array:
+    larger = np.zeros((rows, *array.shape[1:]), dtype=array.dtype)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+# --- kernels of long vectors -----------------------------------------------------------------------------------------
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_STRETCH = 1024
-_LEAST_RIDGE = 1e-200  # so that nothing divided by it or its root overflows
-_DEPENDENT = 1e-13  # the share of a diagonal entry below which a plane depends on the ones before
+_STRETCH = 1024  # columns that are combined together, so that they stay in the cache
+_LEAST_RIDGE = 1e-200  # small enough to change nothing, large enough to divide by
+_DEPENDENT = 1e-13  # share of a diagonal entry below which a plane counts as dependent on the others
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def sum_squares(vector: Array) -> float:
-    """Without the copy that an expression would make of a long vector."""
+    """Return |vector|^2 without the copy that an expression would make of a long vector."""
     total = 0.0
     for j in range(vector.size):
         total += vector[j] * vector[j]
@@ -178,6 +174,7 @@ def sum_squares(vector: Array) -> float:
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _multiply_rows(rows: Array, vector: Array, out: Array) -> None:
+    """Write the product of each row with the vector."""
     for k in range(rows.shape[0]):
         row = rows[k]
         total = 0.0
@@ -188,7 +185,7 @@ def _multiply_rows(rows: Array, vector: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def _combine_rows(rows: Array, planes: Array, g: Array, out: Array) -> None:
-    """Adds g_k rows[k] of the given planes, a stretch of columns at a time that stays in the cache."""
+    """Add g_k rows[k] of the given planes to out."""
     for first in range(0, out.size, _STRETCH):
         part = out[first : first + _STRETCH]
         for plane in planes:
@@ -197,12 +194,36 @@ def _combine_rows(rows: Array, planes: Array, g: Array, out: Array) -> None:
                 part[j] += multiplier * row[j]
 
 
+# --- kernels of the reduced problem ----------------------------------------------------------------------------------
+
+
+class _Reduced(NamedTuple):
+    """The reduced problem and the work space of its solver. H may be larger than there are planes."""
+
+    H: Array
+    """The Gram matrix."""
+    levels: Array
+    g: Array
+    c: Array
+    """The gradient Hg - beta of -D."""
+    S: Array
+    """The support in the order of the factor."""
+    L: Array
+    """The Cholesky factor of H + ridge ee' on the support; on the simplex the ridge changes nothing."""
+    p: Array
+    """The direction of a step on the support."""
+    u: Array
+    v: Array
+
+
 @njit(cache=True, nogil=True)
 def _maximise_dual(H: Array, levels: Array, precision: float, g: Array, L: Array, work: Array) -> None:
-    """Over the simplex, from a g in it; H may be larger than there are planes."""
+    """Maximise D over the simplex, from a g in it."""
     n = levels.size
-    c, p, u, v, barred = work[0], work[1], work[2], work[3], work[4]
+    barred = work[4]
     S, size = np.empty(n, np.int64), 0
+    q = _Reduced(H, levels, g, work[0], S, L, work[1], work[2], work[3])
+    c = q.c
     ridge = 0.0
     for k in range(n):
         if g[k] > 0.0:
@@ -212,23 +233,23 @@ def _maximise_dual(H: Array, levels: Array, precision: float, g: Array, L: Array
     ridge = max(ridge, _LEAST_RIDGE)
     for k in range(n):
         if g[k] > 0.0:
-            _append_plane(H, ridge, L, S, size, k)
+            _append_plane(q, ridge, size, k)
             size += 1
     barred[:] = 0.0
     refinements = 0
     for _ in range(50 * n + 200):
-        value, middle = _find_gradient(H, levels, g, S, size, c)
-        blocked, moved = _step_on_support(H, c, middle, L, S, size, g, p, u, v)
+        value, middle = _find_gradient(q, size)
+        blocked, moved = _step_on_support(q, size, middle)
         if moved:
             barred[:] = 0.0
         if blocked >= 0:
             if not moved:
-                barred[S[blocked]] = 1.0  # entered and could not move: rounding decides here, so not again
+                barred[S[blocked]] = 1.0  # it entered and could not move: rounding decides here, so not again
             g[S[blocked]] = 0.0
-            _remove_plane(L, S, size, blocked)
+            _remove_plane(q, size, blocked)
             size -= 1
             continue
-        value, middle = _find_gradient(H, levels, g, S, size, c)
+        value, middle = _find_gradient(q, size)
         entering = -1
         for k in range(n):
             if barred[k] == 0.0 and (entering < 0 or c[k] < c[entering]):
@@ -244,7 +265,7 @@ def _maximise_dual(H: Array, levels: Array, precision: float, g: Array, L: Array
                 break
             continue
         refinements = 0
-        _append_plane(H, ridge, L, S, size, entering)
+        _append_plane(q, ridge, size, entering)
         size += 1
     total = 0.0
     for k in range(n):
@@ -254,8 +275,9 @@ def _maximise_dual(H: Array, levels: Array, precision: float, g: Array, L: Array
 
 
 @njit(cache=True, nogil=True)
-def _find_gradient(H: Array, levels: Array, g: Array, S: Array, size: int, c: Array) -> tuple[float, float]:
-    """(D(g), g . c); where g is optimal, c is g . c on the support and not less elsewhere."""
+def _find_gradient(q: _Reduced, size: int) -> tuple[float, float]:
+    """Write c; return (D(g), g . c). Where g is optimal, c is g . c on the support and not less elsewhere."""
+    H, levels, g, c, S = q.H, q.levels, q.g, q.c, q.S
     c[:] = -levels
     for k in range(size):
         multiplier, row = g[S[k]], H[S[k]]
@@ -269,19 +291,9 @@ def _find_gradient(H: Array, levels: Array, g: Array, S: Array, size: int, c: Ar
 
 
 @njit(cache=True, nogil=True)
-def _step_on_support(
-    H: Array,
-    c: Array,
-    middle: float,
-    L: Array,
-    S: Array,
-    size: int,
-    g: Array,
-    p: Array,
-    u: Array,
-    v: Array,
-) -> tuple[int, bool]:
-    """(the place in S whose multiplier became 0 and ended the step or -1, whether g moved)"""
+def _step_on_support(q: _Reduced, size: int, middle: float) -> tuple[int, bool]:
+    """Take a Newton step; return (the place in S whose multiplier became 0 and ended it, or -1; whether g moved)."""
+    H, g, c, S, L, p, u, v = q.H, q.g, q.c, q.S, q.L, q.p, q.u, q.v
     for k in range(size):
         u[k] = middle - c[S[k]]
         v[k] = 1.0
@@ -319,6 +331,7 @@ def _step_on_support(
 
 @njit(cache=True, nogil=True)
 def _solve_factored(L: Array, size: int, x: Array) -> None:
+    """Solve LL' x = x in place."""
     for i in range(size):
         row, total = L[i], x[i]
         for j in range(i):
@@ -332,8 +345,9 @@ def _solve_factored(L: Array, size: int, x: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _append_plane(H: Array, ridge: float, L: Array, S: Array, size: int, plane: int) -> None:
-    """One more row of the factor; where it has no length of its own it gets a small one."""
+def _append_plane(q: _Reduced, ridge: float, size: int, plane: int) -> None:
+    """Append a row to the factor. A plane that depends on the others gets a small diagonal entry."""
+    H, S, L = q.H, q.S, q.L
     row = L[size]
     square = H[plane, plane] + ridge
     rest = square
@@ -348,8 +362,9 @@ def _append_plane(H: Array, ridge: float, L: Array, S: Array, size: int, plane: 
 
 
 @njit(cache=True, nogil=True)
-def _remove_plane(L: Array, S: Array, size: int, place: int) -> None:
-    """Deletes a row of the factor; rotations of two columns at a time make it triangular again."""
+def _remove_plane(q: _Reduced, size: int, place: int) -> None:
+    """Delete a row of the factor and make it triangular again by rotations of two columns at a time."""
+    S, L = q.S, q.L
     for i in range(place, size - 1):
         S[i] = S[i + 1]
         L[i, : i + 2] = L[i + 1, : i + 2]

@@ -1,23 +1,24 @@
 """`cpa`: the cutting-plane algorithm of SVM-Perf, for hinge.
 
-Joachims: Training linear SVMs in linear time, KDD 2006 (paper 000, Alg. 1; also 003, Alg. 1). All slacks are one: the
-structural formulation has a constraint for every subset of the rows, and the most violated one is the plane that
-touches R at w_t. The number of iterations does not depend on the number of rows.
+Joachims (2006), Algorithm 1. The rows share one slack: the structural formulation has a constraint for every subset of
+the rows, and the most violated one is the plane that touches R at w_t. The number of iterations does not depend on the
+number of rows.
 
-The paper stops when the training loss that the planes promise, xi, is within `epsilon` of the true one at w_t; losses
-are means over the rows there. See cutting_planes.py for the iteration.
+The paper stops when the mean training loss that the planes promise, xi, is within `epsilon` of the true one at w_t. See
+cutting_planes.py for the iteration.
 """
 
 from solvers.cost import Pace
 from solvers.linalg.types import Floats
 from solvers.method import Option
-from solvers.methods.cutting_planes.cutting_planes import CuttingPlanes
+from solvers.methods.cutting_planes.cutting_planes import CuttingPlanes, CuttingPlanesState
 from solvers.result import Status
 
 __all__ = ["CuttingPlaneAlgorithm"]
 
 
-class CuttingPlaneAlgorithm(CuttingPlanes):
+class CuttingPlaneAlgorithm(CuttingPlanes[CuttingPlanesState]):
+    state_type = CuttingPlanesState
     name = "cpa"
     tasks = ("binary",)
     losses = ("hinge",)
@@ -27,7 +28,7 @@ class CuttingPlaneAlgorithm(CuttingPlanes):
             "epsilon",
             float,
             0.0,
-            "the paper's stopping rule: stop once the mean training loss is known to this; "
+            "the paper's stopping rule: stop once the mean training loss is known to within this; "
             "0 leaves stopping to the certified gap",
             low=0.0,
         ),
@@ -43,8 +44,8 @@ class CuttingPlaneAlgorithm(CuttingPlanes):
     )
     paper = "Joachims (2006): Training linear SVMs in linear time"
     notes = (
-        "Iterations do not grow with the rows, and it only reads the data in passes, so rows may come in blocks; "
-        "oca_e and oca_t need fewer of them."
+        "The number of iterations does not depend on the number of rows. Reads the data in passes only, so rows can "
+        "come in blocks; oca_e and oca_t need fewer passes."
     )
 
     def _finished(self, bound: float, weights: Floats) -> Status | None:

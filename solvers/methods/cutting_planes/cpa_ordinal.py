@@ -1,22 +1,23 @@
 """`cpa_ordinal`: cutting planes for ordinal regression, ranking by groups, and the area under the ROC curve.
 
-Joachims: Training linear SVMs in linear time, KDD 2006, Algorithm 2. The loss R(w) of all pairs is replaced by the
-planes cut so far, whose reduced problem (bundle.py) gives w_t and a bound of the optimum; the pairs that are violated
-there give the next plane. A plane needs no pairs, only each row's counts c+ - c-, which pair_counts.py finds in
-O(n log n) for any number of ranks and groups. So an iteration is two passes over the rows and a few sorts.
+Joachims (2006), Algorithm 2. The loss R(w) of all pairs is replaced by the planes cut so far, whose reduced problem
+(bundle.py) gives w_t and a bound of the optimum. The pairs that are violated at w_t give the next plane. A plane needs
+no pairs, only each row's counts c+ - c-, which pair_counts.py finds in O(n log n) for any number of ranks and groups.
+An iteration is two passes over the rows and a few sorts.
 
-The paper's iteration cuts at w_t, and P rises and falls. By default P is instead minimised along the line from the
-best point w_b so far to w_t, and the plane is cut at w_c = w_b + lambda (w_t - w_b), a tenth of the way from the new
-w_b: the optimised cutting planes of Franc and Sonnenburg (ICML 2008). Scores are linear in w, so a point of the line
-costs a sort and no pass. Each point gives R and its slope there, that is a tangent of R, and the tangents on both
-sides of the minimum bound it, which tells when the search is good enough: mostly after one or two points.
+The paper cuts at w_t, and P rises and falls. By default P is instead minimised along the line from the best point w_b
+so far to w_t, and the plane is cut at w_c = w_b + lambda (w_t - w_b), a tenth of the way from the new w_b: the
+optimised cutting planes of Franc and Sonnenburg (2008). Scores are linear in w, so a point of the line costs a sort and
+no pass. Each point gives R and its slope there, that is a tangent of R. The tangents on both sides of the minimum bound
+it, which shows when the search is precise enough: mostly after one or two points.
 
 The first plane of every run is the one at w = 0, where all pairs are violated. It depends on X, the ranks, the groups,
-the weights and C, so it also tells whether an earlier state belongs to this problem.
+the weights and C, so it also shows whether an earlier state belongs to this problem.
 """
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,33 +30,53 @@ from solvers.methods.cutting_planes.bundle import Bundle, empty_bundle
 from solvers.methods.cutting_planes.pair_counts import PairCounter, PairCounts
 from solvers.problem.problems import OrdinalProblem
 from solvers.result import Status
-from solvers.state import StoredState as State
+from solvers.state import State
 
-__all__ = ["OrdinalCuttingPlanes"]
+__all__ = ["OrdinalCuttingPlanes", "OrdinalState"]
 
 SEARCH_ACCURACY = 0.1
-"""The line search ends when it can lower P by no more than this share of the gap."""
+"""The line search ends when it can lower P by at most this share of the gap. Smaller: more sorts, fewer passes."""
 SEARCH_POINTS = 12
+"""Maximum points of a line search."""
 SEARCH_GROWTH = 4.0
-"""While P falls, the next point is at most so many times as far from w_b."""
+"""While P falls, the next point is at most this many times as far from w_b."""
 LEAST_SHARE, MOST_SHARE = 1e-4, 2.0
-"""A search starts no nearer to w_b, and goes no farther: the rounding of w_b's scores grows by |1 - share|."""
+"""Limits of a line search, as shares of the way to w_t: its first point is no nearer to w_b, and no point is farther.
+The rounding error of w_b's scores grows by |1 - share|."""
 
 
-class OrdinalCuttingPlanes(Method[OrdinalProblem, Any]):
+@dataclass(slots=True)
+class OrdinalState(State):
+    bundle: Bundle  # the planes; each carries the weights it was cut at
+    w: Floats  # w_b
+    scores: Floats  # of every row at w_b
+    counts: Floats  # of the pairs that these scores violate, see PairCounts
+    beta: float  # the cost of these pairs
+    loss: float  # R at w_b
+    reached: Floats  # w_t
+    bound: float  # D at w_t
+    share: float  # of the way to w_t that the last line search went
+    origin: Floats  # normal of the plane at zero, by which an earlier state is recognised
+    pair_scale: float  # cost of a pair of weight 1 in that plane
+    iterations: int
+    reads: int  # passes over the rows
+
+
+class OrdinalCuttingPlanes(Method[OrdinalProblem, OrdinalState]):
+    state_type = OrdinalState
     name = "cpa_ordinal"
     tasks = ("ordinal",)
     losses = ("pair_hinge",)
     biases = ("none",)
     reads_in_passes = True
     options = (
-        Option("line_search", bool, True, "minimise on the line to each new point; false: the paper's Algorithm 2"),
+        Option("line_search", bool, True, "minimise along the line to each new point; false: the paper's Algorithm 2"),
         Option(
             "cutting_share",
             float,
             0.1,
-            "lambda: how far from the best point towards the reduced problem's solution planes are cut; "
-            "without line_search it is 1",
+            "lambda: where planes are cut, as a share of the way from the best point to the solution of the reduced "
+            "problem; 1 without line_search",
             low=1e-6,
             high=1.0,
         ),
@@ -63,7 +84,7 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem, Any]):
             "epsilon",
             float,
             0.0,
-            "the paper's stopping rule: stop once the mean loss of the pairs is known to this; "
+            "the paper's stopping rule: stop once the mean loss of the pairs is known to within this; "
             "0 leaves stopping to the certified gap",
             low=0.0,
         ),
@@ -79,110 +100,118 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem, Any]):
         self.origin = np.empty(problem.data.n_features)
         problem.data.weighted_column_sums(self.at_zero.counts, self.origin)
 
-    def init(self, seed: int, start: Start) -> State:
+    def init(self, seed: int, start: Start) -> OrdinalState:
         n, d = self.problem.data.n_rows, self.problem.data.n_features
-        state: State = {
-            "w": np.zeros(d),  # w_b, its scores, and what these violate
-            "scores": np.zeros(n),
-            **self.at_zero._asdict(),
-            "reached": np.zeros(d),  # w_t
-            "bound": 0.0,
-            "share": 1.0,  # of the way to w_t that the last line search went
-            "origin": self.origin.copy(),
-            "pair_scale": self.problem.pair_scale,
-            "iterations": 0,
-            "reads": 1,  # for the plane at zero
-            **empty_bundle(d, cuts=(d, np.float64)),
-        }
-        coef = start.coef
-        if start.state is not None:
-            if self._resume(state, start.state):
-                return state
-            coef = np.array(start.state["w"], dtype=np.float64)
-        Bundle(state).add(self.origin, self.at_zero.beta, cuts=state["w"])
+        coef, earlier = start.coef, self.earlier(start)
+        if earlier is not None:
+            if self._is_of_these_pairs(earlier):
+                return self._resumed(earlier)
+            coef = earlier.w
+        state = OrdinalState(
+            bundle=empty_bundle(d, attached=(d, np.float64)),
+            w=np.zeros(d),
+            scores=np.zeros(n),
+            counts=self.at_zero.counts,
+            beta=self.at_zero.beta,
+            loss=self.at_zero.loss,
+            reached=np.zeros(d),
+            bound=0.0,
+            share=1.0,
+            origin=self.origin.copy(),
+            pair_scale=self.problem.pair_scale,
+            iterations=0,
+            reads=1,  # for the plane at zero
+        )
+        state.bundle.add(self.origin, self.at_zero.beta, attached=state.w)
         if coef is not None:
             scores = self._scores(state, coef)
             found = self.counter.count(scores)
-            state.update(w=coef, scores=scores, **found._asdict())
+            state.w, state.scores = coef, scores
+            state.counts, state.beta, state.loss = found
             self._add_plane(state, coef, found)
-        state["bound"], state["reached"] = Bundle(state).solve()
+        state.bound, state.reached = state.bundle.solve()
         return state
 
-    @np.errstate(over="ignore", invalid="ignore")  # it is a status
-    def step(self, state: State, target: float) -> Progress:
-        line = _Line(self.counter, state, self._scores(state, state["reached"]))
+    @np.errstate(over="ignore", invalid="ignore")  # overflow becomes a status
+    def step(self, state: OrdinalState, target: float) -> Progress:
+        line = _Line(self.counter, state, self._scores(state, state.reached))
+        share = 1.0
         if self.chosen["line_search"]:
-            spot = line.lowest(state["share"], SEARCH_ACCURACY * (line.start.value - state["bound"]))
+            spot = line.lowest(state.share, SEARCH_ACCURACY * (line.start.value - state.bound))
             self._move(state, line, spot)
-            state["share"] = spot.share if spot.share > 0.0 else max(0.25 * state["share"], LEAST_SHARE)
+            state.share = spot.share if spot.share > 0.0 else max(0.25 * state.share, LEAST_SHARE)
             share = spot.share + self.chosen["cutting_share"] * (1.0 - spot.share)
-        else:
-            share = 1.0
         cut = line.at(share)
-        if cut.value < _value(state["w"], state["loss"]):
+        if cut.value < _value(state.w, state.loss):
             self._move(state, line, cut)
         self._add_plane(state, line.weights(share), cut.found)
-        state["bound"], state["reached"] = Bundle(state).solve()
-        state["iterations"] += 1
+        state.bound, state.reached = state.bundle.solve()
+        state.iterations += 1
         return self._progress(state)
 
-    def extract(self, state: State) -> Point:
-        bundle = Bundle(state)
-        active = bundle.active()
-        planes = Planes(bundle.carried("cuts")[active], bundle.multipliers[active])
-        return Point(state["w"].copy(), 0.0, None, planes)
+    def extract(self, state: OrdinalState) -> Point:
+        active = state.bundle.active()
+        planes = Planes(state.bundle.attached[active], state.bundle.multipliers[active])
+        return Point(state.w.copy(), 0.0, None, planes)
 
-    def _progress(self, state: State) -> Progress:
-        bound, primal = state["bound"], _value(state["w"], state["loss"])
-        counts = state["iterations"], state["reads"]
+    def _progress(self, state: OrdinalState) -> Progress:
+        bound, primal = state.bound, _value(state.w, state.loss)
         if not math.isfinite(primal - bound):
-            return Progress(*counts, None, None, None, Status.NONFINITE)
+            return Progress(state.iterations, state.reads, None, None, None, Status.NONFINITE)
         gap = max(primal - bound, 0.0)
         accepted = self.chosen["epsilon"] * self.problem.total_cost
         finished = Status.STOPPED if accepted > 0.0 and gap <= accepted else None
-        return Progress(*counts, primal, bound, gap / max(primal, self.problem.primal_floor), finished)
+        estimate = gap / max(primal, self.problem.primal_floor)
+        return Progress(state.iterations, state.reads, primal, bound, estimate, finished)
 
-    def _scores(self, state: State, w: Floats) -> Floats:
+    def _scores(self, state: OrdinalState, w: Floats) -> Floats:
         scores = np.empty(self.problem.data.n_rows)
         self.problem.data.margins(w, scores)
-        state["reads"] += 1
+        state.reads += 1
         return scores
 
-    def _add_plane(self, state: State, w: Floats, found: PairCounts) -> None:
+    def _add_plane(self, state: OrdinalState, w: Floats, found: PairCounts) -> None:
         normal = np.empty(w.size)
         self.problem.data.weighted_column_sums(found.counts, normal)
-        state["reads"] += 1
-        Bundle(state).add(normal, found.beta, cuts=w)
+        state.reads += 1
+        state.bundle.add(normal, found.beta, attached=w)
 
-    def _move(self, state: State, line: "_Line", spot: "_Spot") -> None:
-        state.update(w=line.weights(spot.share), scores=line.scores(spot.share), **spot.found._asdict())
+    def _move(self, state: OrdinalState, line: "_Line", spot: "_Spot") -> None:
+        """Move w_b to a point of the line."""
+        state.w, state.scores = line.weights(spot.share), line.scores(spot.share)
+        state.counts, state.beta, state.loss = spot.found
 
-    def _resume(self, state: State, earlier: State) -> bool:
-        """Go on from an earlier state, to the same bits; False if it is of other rows, so that only w can be used."""
-        d = self.problem.data.n_features
-        if np.shape(earlier.get("w", ())) != (d,):
+    def _is_of_these_pairs(self, earlier: OrdinalState) -> bool:
+        """Whether the planes of an earlier state are those of this problem but for C. Refuse one of other features."""
+        n, d = self.problem.data.n_rows, self.problem.data.n_features
+        if earlier.w.shape != (d,):
             raise InvalidOptions("warm_start", f"is not a state of cpa_ordinal on {d} features")
-        if not np.isfinite(earlier["w"]).all():
+        if not np.isfinite(earlier.w).all():
             raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
-        if any(np.shape(earlier.get(name, ())) != state[name].shape for name in ("scores", "counts", "origin")):
+        if earlier.scores.shape != (n,) or earlier.counts.shape != (n,) or earlier.origin.shape != (d,):
             return False
-        ratio = self.problem.pair_scale / earlier["pair_scale"]
+        ratio = self.problem.pair_scale / earlier.pair_scale
         tolerance = 1e-9 * float(np.abs(self.origin).max(initial=0.0))
-        if not np.allclose(ratio * earlier["origin"], self.origin, rtol=0.0, atol=tolerance):
-            return False
-        kept = {name for name in state if name not in ("origin", "pair_scale", "iterations", "reads")}
-        for name in kept:
-            state[name] = earlier[name].copy() if isinstance(earlier[name], np.ndarray) else earlier[name]
+        return np.allclose(ratio * earlier.origin, self.origin, rtol=0.0, atol=tolerance)
+
+    def _resumed(self, state: OrdinalState) -> OrdinalState:
+        """Continue from an earlier state, to the same bits; with another C, from its planes in proportion."""
+        ratio = self.problem.pair_scale / state.pair_scale
+        state.origin, state.pair_scale = self.origin.copy(), self.problem.pair_scale
+        state.iterations, state.reads = 0, 1
         if ratio != 1.0:
-            for name in ("counts", "beta", "loss", "plane_vectors", "plane_levels"):
-                state[name] *= ratio
-            state["plane_gram"] *= ratio * ratio
-            state["bound"], state["reached"] = Bundle(state).solve()
-        return True
+            state.counts *= ratio
+            state.beta *= ratio
+            state.loss *= ratio
+            state.bundle.vectors *= ratio
+            state.bundle.levels *= ratio
+            state.bundle.gram *= ratio * ratio
+            state.bound, state.reached = state.bundle.solve()
+        return state
 
 
 class _Spot(NamedTuple):
-    """A point of a line, with P there, its slope, and the violated pairs."""
+    """A point of a line, with P and its slope there and the pairs that it violates."""
 
     share: float
     value: float
@@ -191,14 +220,14 @@ class _Spot(NamedTuple):
 
 
 class _Line:
-    """P on the line from w_b, share 0, through w_t, share 1."""
+    """P on the line through w_b, at share 0, and w_t, at share 1."""
 
-    def __init__(self, counter: PairCounter, state: State, reached: Floats) -> None:
-        self._counter, self._w, self._scores = counter, state["w"], state["scores"]
-        self._direction, self._slopes = state["reached"] - state["w"], reached - state["scores"]
+    def __init__(self, counter: PairCounter, state: OrdinalState, reached: Floats) -> None:
+        self._counter, self._w, self._scores = counter, state.w, state.scores
+        self._direction, self._slopes = state.reached - state.w, reached - state.scores
         self._linear = float((self._w * self._direction).sum())
         self.curvature = float((self._direction * self._direction).sum())
-        self.start = self._spot(0.0, PairCounts(state["counts"], state["beta"], state["loss"]))
+        self.start = self._spot(0.0, PairCounts(state.counts, state.beta, state.loss))
 
     def weights(self, share: float) -> Floats:
         return np.asarray(self._w + share * self._direction)
@@ -210,7 +239,7 @@ class _Line:
         return self._spot(share, self._counter.count(self.scores(share)))
 
     def lowest(self, first: float, accuracy: float) -> _Spot:
-        """A point that is at most `accuracy` above the lowest one, if not too many points are needed for it."""
+        """Search for a point at most `accuracy` above the lowest one, with at most SEARCH_POINTS points."""
         best = low = self.start
         if not (low.slope < 0.0 and self.curvature > 0.0):
             return best
@@ -228,10 +257,10 @@ class _Line:
         return best
 
     def _next(self, low: _Spot, high: _Spot | None) -> tuple[float, float]:
-        """(the next point to look at, a lower bound of P on the line)
+        """Return (the next point of the search, a lower bound of P on the line).
 
-        A tangent of R and the quadratic bound P. Two such bounds differ by a linear function, the one of `low` is the
-        higher one left of where they cross, and the lowest point of both together comes next.
+        A tangent of R plus the quadratic is a lower bound of P. Two such bounds differ by a linear function: the one
+        of `low` is the higher one left of their crossing. The next point is the lowest one of both together.
         """
         left = low.share - low.slope / self.curvature
         if high is None:

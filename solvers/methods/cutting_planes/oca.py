@@ -1,15 +1,16 @@
-"""The optimised cutting-plane algorithm (Franc and Sonnenburg; 003 Alg. 2): what `oca_e` and `oca_t` share.
+"""The optimised cutting-plane algorithm (Franc and Sonnenburg 2009): what `oca_e` and `oca_t` share.
 
 The best point so far moves along the line from w_b to the solution w_t of the reduced problem,
 
     w_b <- (1 - mu) w_b + mu w_t,
 
-so its objective hardly ever rises, and the next plane is cut at w_c = (1 - lambda) w_b + lambda w_t. The two methods
-differ in how they find mu. Scores are linear in w: those of w_b and w_c follow from the ones before and those of w_t.
+and the next plane is cut at w_c = (1 - lambda) w_b + lambda w_t (Arnosti and Kalita 2011, Algorithm 2). The two methods
+differ in how they find mu. Scores are linear in w: those of w_b and w_c follow from the last ones and those of w_t.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from numba import njit
@@ -17,20 +18,27 @@ from numba import njit
 from solvers.data.rows import read_only
 from solvers.linalg.clock import solving_time
 from solvers.linalg.types import Array, Floats
-from solvers.method import Option, Start
-from solvers.methods.cutting_planes.cutting_planes import CuttingPlanes
+from solvers.method import Option
+from solvers.methods.cutting_planes.cutting_planes import CuttingPlanes, CuttingPlanesState
 from solvers.methods.cutting_planes.oca_line_search import Line
 from solvers.problem.problems import BinaryProblem, MulticlassProblem
-from solvers.state import StoredState as State
 
-__all__ = ["OptimizedCuttingPlanes"]
+__all__ = ["OcaState", "OptimizedCuttingPlanes"]
 
 
 ROUNDING = 1e-13
-"""The distance of two weight vectors, over their length, below which they are taken as equal."""
+"""The distance of w_b and w_t, relative to the length of w_t, below which they count as equal."""
 
 
-class OptimizedCuttingPlanes(CuttingPlanes):
+@dataclass(slots=True)
+class OcaState(CuttingPlanesState):
+    mu: float = 1.0  # where the last line search ended; at first w_t itself
+    search_seconds: float = 0.0  # time of all line searches
+    standstills: int = 0  # line searches that ended at w_b
+
+
+class OptimizedCuttingPlanes(CuttingPlanes[OcaState]):
+    state_type = OcaState
     tasks = ("binary", "multiclass")
     losses = ("hinge",)
     biases = ("none", "regularized")
@@ -39,7 +47,8 @@ class OptimizedCuttingPlanes(CuttingPlanes):
             "cutting_share",
             float,
             0.1,
-            "the paper's lambda: how far from the best point towards the reduced problem's solution planes are cut",
+            "the paper's lambda: where planes are cut, as a share of the way from the best point to the solution of "
+            "the reduced problem",
             low=1e-6,
             high=1.0,
         ),
@@ -49,34 +58,30 @@ class OptimizedCuttingPlanes(CuttingPlanes):
         super().__init__(problem, options)
         self.cutting_share = options["cutting_share"]
 
-    def init(self, seed: int, start: Start) -> State:
-        # What was resumed has its own.
-        return {"search_seconds": 0.0, "standstills": 0, **super().init(seed, start)}
-
-    def _improve(self, state: State, weights: Floats) -> None:
-        square, slope, length = _measure_step(read_only(state["weights"]), read_only(weights))
+    def _improve(self, state: OcaState, weights: Floats) -> None:
+        """Move w_b along the line to w_t."""
+        square, slope, length = _measure_step(read_only(state.weights), read_only(weights))
         if square <= ROUNDING**2 * length:
-            return  # the two are one, and what is left between them would only be blown up
-        line = self.risk.line(state["scores"], self.scores, square, slope)
+            return  # the difference is rounding error, which a long step would magnify
+        line = self.risk.line(state.scores, self.scores, square, slope)
         began = solving_time()
-        mu = self._search(line, state)
-        state["search_seconds"] += solving_time() - began
-        state["mu"] = mu
+        state.mu = mu = self._search(line, state)
+        state.search_seconds += solving_time() - began
         if mu == 0.0:
-            state["standstills"] += 1
+            state.standstills += 1
         else:
-            _move_towards(state["weights"], read_only(weights), mu)
-            _move_towards(state["scores"].reshape(-1), read_only(self.scores).reshape(-1), mu)
-            state["primal"] = self._objective(state["weights"], state["scores"])
+            _move_towards(state.weights, read_only(weights), mu)
+            _move_towards(state.scores.reshape(-1), read_only(self.scores).reshape(-1), mu)
+            state.primal = self._objective(state.weights, state.scores)
 
     @abstractmethod
-    def _search(self, line: Line, state: State) -> float:
-        """mu"""
+    def _search(self, line: Line, state: OcaState) -> float:
+        """Return mu."""
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _measure_step(start: Array, towards: Array) -> tuple[float, float, float]:
-    """For s = towards - start: (|s|^2, start . s, |towards|^2)"""
+    """Return (|s|^2, start . s, |towards|^2) for s = towards - start."""
     square = slope = length = 0.0
     for j in range(start.size):
         step = towards[j] - start[j]
@@ -88,5 +93,6 @@ def _measure_step(start: Array, towards: Array) -> tuple[float, float, float]:
 
 @njit(cache=True, nogil=True)
 def _move_towards(vector: Array, towards: Array, share: float) -> None:
+    """Move the vector the given share of the way."""
     for i in range(vector.size):
         vector[i] += share * (towards[i] - vector[i])

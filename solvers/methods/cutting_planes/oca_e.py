@@ -1,13 +1,12 @@
 """`oca_e`: optimised cutting planes with the exact line search, binary and multi-class.
 
-Franc, Sonnenburg: Optimized cutting plane algorithm for large-scale risk minimization, JMLR 2009; OCA-E of Arnosti and
-Kalita (paper 003, Alg. 2 and 3). See oca.py for the iteration and oca_line_search.py for the search.
+Franc and Sonnenburg (2009); OCA-E of Arnosti and Kalita (2011), Algorithms 2 and 3. See oca.py for the iteration and
+oca_line_search.py for the search.
 """
 
 from solvers.cost import Pace
-from solvers.methods.cutting_planes.oca import OptimizedCuttingPlanes
+from solvers.methods.cutting_planes.oca import OcaState, OptimizedCuttingPlanes
 from solvers.methods.cutting_planes.oca_line_search import Line
-from solvers.state import StoredState as State
 
 __all__ = ["OptimizedCuttingPlanesExact"]
 
@@ -26,9 +25,9 @@ class OptimizedCuttingPlanesExact(OptimizedCuttingPlanes):
     )
     paper = "Franc, Sonnenburg (2009): Optimized cutting plane algorithm for large-scale risk minimization"
     notes = (
-        "Needs two reads of the data an iteration and nothing else, so rows may come in blocks; "
+        "Reads the data in passes only, two an iteration, so rows can come in blocks; "
         "few iterations for rough answers and small C, many for precise ones."
     )
 
-    def _search(self, line: Line, state: State) -> float:
-        return line.minimum(guess=state.get("mu") or 1.0)
+    def _search(self, line: Line, state: OcaState) -> float:
+        return line.minimum(guess=state.mu or 1.0)

@@ -1,20 +1,21 @@
-"""The searches along a line of the optimised cutting planes: how far to go from w_b towards w_t.
+"""The line searches of the optimised cutting planes: how far to go from w_b towards w_t.
 
 With w(mu) = (1 - mu) w_b + mu w_t the objective along the line is a parabola plus, for each row, C_i times a maximum
 of lines in mu,
 
     f(mu) = 1/2 |w(mu)|^2 + sum_i C_i max_m (p_im + mu q_im),
 
-a binary row's lines being 0 and its slack, a multi-class row's one for each class. Scores are linear in w, so those of
-w_b and w_t are all that is needed and no row of X is read.
+where the lines of a binary row are 0 and its slack, and a multi-class row has one for each class. Scores are linear in
+w, so those of w_b and w_t are enough and no row of X is read.
 
-`minimum` is exact (003 Alg. 3). The derivative of f only ever rises, and it jumps at the rows' breakpoints; the one at
-which it becomes positive is found by selection in linear time, without sorting. Rows of several classes have no one
-breakpoint: a row that has the same highest line at both ends of a bracket has no breakpoint in between and is settled,
-so the bracket shrinks with ever fewer rows. `three_point_search` is 003 Alg. 4, with mu > 0.
+`minimum` is exact (Arnosti and Kalita 2011, Algorithm 3). The derivative of f rises and jumps at the rows' breakpoints.
+The one at which it becomes positive is found by selection in linear time, without sorting. Rows of several classes have
+several breakpoints. A row with the same highest line at both ends of a bracket has none in between and is settled, so
+the bracket shrinks with ever fewer rows. `three_point_search` is their Algorithm 4, with mu > 0.
 """
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -27,9 +28,31 @@ __all__ = ["BinaryLine", "ClassLine", "Line", "three_point_search"]
 
 
 FIRST_STEP = 0.02
-"""The paper's delta; it doubles whenever the window of three points moves."""
+"""The paper's delta: the distance of the three points at first. It doubles whenever they move."""
 SMALLEST = 1e-3
-"""The three points are not moved to the left of this mu: a small step is better for what follows than none."""
+"""Least mu of the three points. A small step serves the next planes better than none."""
+
+
+class BinaryRows(NamedTuple):
+    """The rows of a binary problem on a line."""
+
+    costs: Array
+    margins: Array
+    """y_i f(x_i) at w_b."""
+    towards: Array
+    """The same at w_t."""
+
+
+class ClassRows(NamedTuple):
+    """The rows of a multi-class problem on a line."""
+
+    codes: Array
+    """Each row's own class."""
+    costs: Array
+    scores: Array
+    """Of all classes at w_b, one row each."""
+    towards: Array
+    """The same at w_t."""
 
 
 class Line(ABC):
@@ -39,41 +62,41 @@ class Line(ABC):
         self.square, self.slope = square, slope
 
     def values(self, *mus: float) -> list[float]:
-        """f at each mu."""
+        """Return f at each mu."""
         at = np.array(mus)
         return list(0.5 * self.square * at * at + self.slope * at + self._losses(at))
 
     @abstractmethod
     def _losses(self, mus: Floats) -> Floats:
-        """The sum over the rows at each mu."""
+        """Return the sum over the rows at each mu."""
 
     @abstractmethod
     def minimum(self, guess: float) -> float:
-        """The mu >= 0 that minimises f; `guess` > 0 only makes it faster."""
+        """Return the mu >= 0 that minimises f. A good `guess` > 0 makes it faster."""
 
 
 class BinaryLine(Line):
     def __init__(self, problem: BinaryProblem, margins: Floats, towards: Floats, square: float, slope: float) -> None:
         """margins: y_i f(x_i)"""
         super().__init__(square, slope)
-        self._rows = problem.costs, read_only(margins), read_only(towards)
+        self._rows = BinaryRows(problem.costs, read_only(margins), read_only(towards))
 
     def _losses(self, mus: Floats) -> Floats:
-        return np.array([_sum_losses(*self._rows, mu) for mu in mus])
+        return np.array([_sum_losses(self._rows, mu) for mu in mus])
 
     def minimum(self, guess: float) -> float:
-        """Where the derivative changes its sign among four values of mu is where breakpoints are gathered."""
+        """Gather the breakpoints between the two of four values of mu where the derivative changes its sign."""
         probes = np.array([0.0, 0.5 * guess, guess, 2.0 * guess])
         slopes = np.zeros(4)
-        _sum_slopes(*self._rows, probes, slopes)
+        _sum_slopes(self._rows, probes, slopes)
         slopes += self.slope + self.square * probes
         if slopes[0] >= 0.0:
             return 0.0
         last = int(np.flatnonzero(slopes < 0.0)[-1])
         low = float(probes[last])
         high = float(probes[last + 1]) if last < 3 else low - float(slopes[last]) / self.square
-        n = self._rows[0].size
-        return float(_select_breakpoint(*self._rows, self.square, self.slope, low, high, np.empty(n), np.empty(n)))
+        n = self._rows.costs.size
+        return float(_select_breakpoint(self._rows, self.square, self.slope, low, high, np.empty(n), np.empty(n)))
 
 
 class ClassLine(Line):
@@ -81,19 +104,19 @@ class ClassLine(Line):
         self, problem: MulticlassProblem, scores: Floats, towards: Floats, square: float, slope: float
     ) -> None:
         super().__init__(square, slope)
-        self._rows = problem.codes, problem.costs, read_only(scores), read_only(towards)
+        self._rows = ClassRows(problem.codes, problem.costs, read_only(scores), read_only(towards))
 
     def _losses(self, mus: Floats) -> Floats:
-        return np.array([_sum_class_losses(*self._rows, mu) for mu in mus])
+        return np.array([_sum_class_losses(self._rows, mu) for mu in mus])
 
     def minimum(self, guess: float) -> float:
-        n = self._rows[0].size
+        n = self._rows.costs.size
         lines = np.empty((3, n), dtype=np.int32)
-        return float(_shrink_bracket(*self._rows, self.square, self.slope, guess, np.arange(n), lines))
+        return float(_shrink_bracket(self._rows, self.square, self.slope, guess, np.arange(n), lines))
 
 
 def three_point_search(line: Line, mu: float) -> float:
-    """A mu with a lower f than at both its neighbours in the window, which starts around the given one."""
+    """Move a window of three points from the given mu until the middle one is the lowest; return it."""
     step = FIRST_STEP
     middle = max(mu, SMALLEST)
     low, high = max(middle - step, SMALLEST), middle + step
@@ -116,7 +139,8 @@ _FEW = 16
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _sum_losses(costs: Array, margins: Array, towards: Array, mu: float) -> float:
+def _sum_losses(rows: BinaryRows, mu: float) -> float:
+    costs, margins, towards = rows.costs, rows.margins, rows.towards
     total = 0.0
     for i in range(costs.size):
         total += costs[i] * max(0.0, 1.0 - margins[i] - mu * (towards[i] - margins[i]))
@@ -124,8 +148,9 @@ def _sum_losses(costs: Array, margins: Array, towards: Array, mu: float) -> floa
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _sum_slopes(costs: Array, margins: Array, towards: Array, probes: Array, out: Array) -> None:
-    """The losses' derivatives at four mu, of which the first is 0, where it is the one to the right."""
+def _sum_slopes(rows: BinaryRows, probes: Array, out: Array) -> None:
+    """Write the derivatives of the losses at four mu. The first mu is 0; there it is the derivative to the right."""
+    costs, margins, towards = rows.costs, rows.margins, rows.towards
     s0 = s1 = s2 = s3 = 0.0
     mu1, mu2, mu3 = probes[1], probes[2], probes[3]
     for i in range(costs.size):
@@ -140,17 +165,10 @@ def _sum_slopes(costs: Array, margins: Array, towards: Array, probes: Array, out
 
 @njit(cache=True, nogil=True)
 def _select_breakpoint(
-    costs: Array,
-    margins: Array,
-    towards: Array,
-    A: float,
-    B: float,
-    low: float,
-    high: float,
-    keys: Array,
-    jumps: Array,
+    rows: BinaryRows, A: float, B: float, low: float, high: float, keys: Array, jumps: Array
 ) -> float:
-    """keys: the breakpoints from low to high, jumps: what the derivative rises by at each."""
+    """Return the minimiser of f between low and high. keys, jumps: room for breakpoints and the derivative's jumps."""
+    costs, margins, towards = rows.costs, rows.margins, rows.towards
     slope, first, past = B, 0, 0
     for i in range(costs.size):
         p, q = 1.0 - margins[i], margins[i] - towards[i]
@@ -191,7 +209,7 @@ def _select_breakpoint(
 
 @njit(cache=True, nogil=True)
 def _split_at(keys: Array, jumps: Array, first: int, past: int, pivot: float) -> tuple[int, int, float, float]:
-    """Puts keys < pivot first, then equal ones, then greater; (where the equal begin, where they end, two sums)"""
+    """Put keys < pivot first, then equal ones, then greater; return (first equal, first greater, two sums of jumps)."""
     below = at = 0.0
     less, k, more = first, first, past
     while k < more:
@@ -213,7 +231,8 @@ def _split_at(keys: Array, jumps: Array, first: int, past: int, pivot: float) ->
 
 
 @njit(cache=True, nogil=True)
-def _sum_class_losses(codes: Array, costs: Array, scores: Array, towards: Array, mu: float) -> float:
+def _sum_class_losses(rows: ClassRows, mu: float) -> float:
+    codes, costs, scores, towards = rows.codes, rows.costs, rows.scores, rows.towards
     total = 0.0
     for i in range(codes.size):
         start, end, own = scores[i], towards[i], codes[i]
@@ -226,27 +245,21 @@ def _sum_class_losses(codes: Array, costs: Array, scores: Array, towards: Array,
 
 
 @njit(cache=True, nogil=True)
-def _shrink_bracket(
-    codes: Array,
-    costs: Array,
-    scores: Array,
-    towards: Array,
-    A: float,
-    B: float,
-    guess: float,
-    rows: Array,
-    lines: Array,
-) -> float:
-    """rows: the ones that are not settled, in front; lines: their highest line at the bracket's ends and in between."""
+def _shrink_bracket(data: ClassRows, A: float, B: float, guess: float, rows: Array, lines: Array) -> float:
+    """Return the minimiser of f.
+
+    rows: the rows that are not settled, in front; lines: their highest line at both ends of the bracket and in between.
+    """
+    codes, costs, scores, towards = data.codes, data.costs, data.scores, data.towards
     at_low, at_high, at_new = lines[0], lines[1], lines[2]
     count, settled = rows.size, B
-    low, low_slope = 0.0, settled + _find_lines(codes, costs, scores, towards, 0.0, rows, count, at_low)
+    low, low_slope = 0.0, settled + _find_lines(data, 0.0, rows, count, at_low)
     if low_slope >= 0.0:
         return 0.0
     limit = -low_slope / A
     high = min(guess, limit)
     while True:
-        high_slope = settled + A * high + _find_lines(codes, costs, scores, towards, high, rows, count, at_high)
+        high_slope = settled + A * high + _find_lines(data, high, rows, count, at_high)
         if high_slope >= 0.0 or high >= limit:
             break
         low, low_slope = high, high_slope
@@ -273,7 +286,7 @@ def _shrink_bracket(
             mu = 0.5 * (low + high)
             if not low < mu < high:
                 break
-        slope = settled + A * mu + _find_lines(codes, costs, scores, towards, mu, rows, count, at_new)
+        slope = settled + A * mu + _find_lines(data, mu, rows, count, at_new)
         if slope >= 0.0:
             high, high_slope = mu, slope
             at_high[:count] = at_new[:count]
@@ -287,10 +300,9 @@ def _shrink_bracket(
 
 
 @njit(cache=True, nogil=True)
-def _find_lines(
-    codes: Array, costs: Array, scores: Array, towards: Array, mu: float, rows: Array, count: int, found: Array
-) -> float:
-    """The highest line of each row at mu, of equal ones the steepest; returns the sum of their slopes."""
+def _find_lines(data: ClassRows, mu: float, rows: Array, count: int, found: Array) -> float:
+    """Find the highest line of each row at mu, of equal ones the steepest; return the sum of their slopes."""
+    codes, costs, scores, towards = data.codes, data.costs, data.scores, data.towards
     total = 0.0
     for k in range(count):
         i = rows[k]
@@ -313,7 +325,7 @@ def _line_slope(start: Array, end: Array, own: int, m: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _find_crossing(start: Array, end: Array, own: int, left: int, right: int) -> float:
-    """Where the line that was higher on the left meets the one on the right."""
+    """Return the mu where the line that is higher on the left meets the one that is higher on the right."""
     ahead = (start[left] + (0.0 if left == own else 1.0)) - (start[right] + (0.0 if right == own else 1.0))
     gain = (end[right] - start[right]) - (end[left] - start[left])
     return float(ahead / gain) if gain > 0.0 else -1.0

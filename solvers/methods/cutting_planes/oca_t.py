@@ -1,19 +1,14 @@
 """`oca_t`: optimised cutting planes with the three-point line search, binary and multi-class.
 
-Arnosti, Kalita: Cutting plane training for linear support vector machines (paper 003, Alg. 2 and 4). A few values of
-the objective along the line, around where the last search ended, replace the exact minimum. See oca.py for the
-iteration and oca_line_search.py for the search.
+Arnosti and Kalita (2011), Algorithms 2 and 4. A few values of the objective along the line, around the end of the last
+search, replace the exact minimum. See oca.py for the iteration and oca_line_search.py for the search.
 """
 
 from solvers.cost import Pace
-from solvers.methods.cutting_planes.oca import OptimizedCuttingPlanes
+from solvers.methods.cutting_planes.oca import OcaState, OptimizedCuttingPlanes
 from solvers.methods.cutting_planes.oca_line_search import Line, three_point_search
-from solvers.state import StoredState as State
 
 __all__ = ["OptimizedCuttingPlanesThreePoint"]
-
-FIRST_MU = 1.0
-"""Before anything is known, the solution of the reduced problem itself."""
 
 
 class OptimizedCuttingPlanesThreePoint(OptimizedCuttingPlanes):
@@ -29,9 +24,9 @@ class OptimizedCuttingPlanesThreePoint(OptimizedCuttingPlanes):
     )
     paper = "Arnosti, Kalita (2011): Cutting plane training for linear support vector machines"
     notes = (
-        "As oca_e with a cheaper, inexact line search that never stands still; "
-        "ahead where rows have few features, so that the search is a large part of the work."
+        "As oca_e, with a cheaper, inexact line search that always moves; "
+        "faster where rows have few features, so that the search is a large part of the work."
     )
 
-    def _search(self, line: Line, state: State) -> float:
-        return three_point_search(line, state.get("mu", FIRST_MU))
+    def _search(self, line: Line, state: OcaState) -> float:
+        return three_point_search(line, state.mu)

@@ -1,11 +1,11 @@
-"""Counts the pairs that scores violate: for n rows in O(n log n), however many pairs, ranks and groups there are.
+"""Counts the pairs that scores violate: for n rows in O(n log n), for any number of pairs, ranks and groups.
 
 A pair is two rows i, j of one group with rank_i > rank_j. It weighs s_i s_j, and it is violated if score_i - score_j is
 below 1 (or just below, see `cut_margin`). Rows are sorted by score once. A sweep down the scores enters rows into a
-Fenwick tree over the ranks of their group as soon as their score is above score_i - 1, so that a sum over the ranks
-below row i's is the weight of the rows that it should have beaten by 1: c+ of Joachims (2006). A second sweep, up
-the scores, gives the weight of the rows that should have beaten row i, c-. All weights are floats, so counts are exact
-up to 2^53, and no pair is ever looked at.
+Fenwick tree over the ranks of their group as soon as their score is above score_i - 1. The sum over the ranks below row
+i's is then the weight of the rows that row i should have beaten by 1: c+ of Joachims (2006). A second sweep, up the
+scores, gives the weight of the rows that should have beaten row i, c-. All weights are floats, so counts are exact up
+to 2^53. No pair is visited.
 """
 
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ class PairCounts(NamedTuple):
 
 
 class PairCounter:
-    """Counts for any number of scores of the same rows, one after another."""
+    """Counts the violated pairs of the same rows for one vector of scores after another."""
 
     def __init__(self, problem: OrdinalProblem) -> None:
         self._n_rows, self._scale = problem.data.n_rows, problem.pair_scale
@@ -51,29 +51,20 @@ class PairCounter:
         self._below, self._above, self._tree = np.empty(rows.size), np.empty(rows.size), np.empty(int(n_ranks.max()))
 
     def count(self, scores: Floats) -> PairCounts:
-        """What these scores violate."""
+        """Count the pairs that these scores violate."""
         own = scores[self._rows]
         order = self._order(own)
         counts = np.zeros(self._n_rows)
-        weight = _count_pairs(
-            cut_margin(scores),
-            own[order],
-            self._ranks[order],
-            self._weights[order],
-            self._starts,
-            self._n_ranks,
-            self._rows[order],
-            self._tree,
-            self._below,
-            self._above,
-            counts,
-        )
+        members = _Members(own[order], self._ranks[order], self._weights[order], self._rows[order])
+        groups = _Groups(self._starts, self._n_ranks)
+        work = _Work(self._tree, self._below, self._above)
+        weight = _count_pairs(cut_margin(scores), members, groups, work, counts)
         counts *= self._scale
         beta = self._scale * weight
         return PairCounts(counts, beta, beta - float((counts * scores).sum()))
 
     def _order(self, scores: Floats) -> NDArray[np.intp]:
-        """The members by rising score, group after group."""
+        """Return the members by rising score, group after group."""
         order = np.argsort(scores)
         if self._n_ranks.size == 1:
             return order
@@ -83,16 +74,42 @@ class PairCounter:
 
 
 def _ranks_within_groups(ranks: Array, group_of: Array, starts: Array) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Ranks numbered within each group, so that no tree has more places than its group has rows; and how many."""
+    """Return ranks numbered within each group, so that no tree is larger than its group, and their number in each."""
     cells, cell_of = np.unique(group_of * (int(ranks.max()) + 1) + ranks, return_inverse=True)
     first_cells = np.minimum.reduceat(cell_of, starts)
     n_ranks = np.diff(first_cells, append=cells.size)
     return (cell_of - first_cells[group_of]).astype(np.uint32), n_ranks.astype(np.uint32)
 
 
-# --- kernels. below, above: a row's c+ and c-; tree: Fenwick sums of weights over ranks ------------------------------
+# --- kernels ----------------------------------------------------------------------------------------------------------
 
 _ONE = np.uint32(1)
+
+
+class _Members(NamedTuple):
+    """The rows that count, by rising score within their groups."""
+
+    scores: Array
+    ranks: Array
+    weights: Array
+    rows: Array
+    """Their numbers in X."""
+
+
+class _Groups(NamedTuple):
+    """Where each group begins among the members, and how many ranks it has."""
+
+    starts: Array
+    n_ranks: Array
+
+
+class _Work(NamedTuple):
+    tree: Array
+    """Fenwick sums of weights over ranks."""
+    below: Array
+    """c+ of each member."""
+    above: Array
+    """c- of each member."""
 
 
 @njit(cache=True, nogil=True)
@@ -104,23 +121,11 @@ def _split_by_group(order: Array, group_of: Array, places: Array, out: Array) ->
 
 
 @njit(cache=True, nogil=True)
-def _count_pairs(
-    margin: float,
-    scores: Array,
-    ranks: Array,
-    weights: Array,
-    starts: Array,
-    n_ranks: Array,
-    rows: Array,
-    tree: Array,
-    below: Array,
-    above: Array,
-    counts: Array,
-) -> float:
-    """Writes s_i (c+_i - c-_i) for every row, and returns the weight of all violated pairs.
-
-    Scores, ranks, weights and rows come by rising score within their groups.
-    """
+def _count_pairs(margin: float, members: _Members, groups: _Groups, work: _Work, counts: Array) -> float:
+    """Write s_i (c+_i - c-_i) for every row and return the weight of all violated pairs."""
+    scores, ranks, weights, rows = members.scores, members.ranks, members.weights, members.rows
+    starts, n_ranks = groups.starts, groups.n_ranks
+    tree, below, above = work.tree, work.below, work.above
     for group in range(n_ranks.size):
         part = slice(starts[group], starts[group + 1])
         if n_ranks[group] == 2:
@@ -139,6 +144,7 @@ def _count_pairs(
 def _count_ranks(
     margin: float, scores: Array, ranks: Array, weights: Array, tree: Array, below: Array, above: Array
 ) -> None:
+    """Find c+ and c- of the members of one group."""
     n, highest = scores.size, np.uint32(tree.size - 1)
     tree[:] = 0.0
     entering = n - 1
@@ -158,7 +164,7 @@ def _count_ranks(
 
 @njit(cache=True, nogil=True)
 def _count_two_ranks(margin: float, scores: Array, ranks: Array, weights: Array, below: Array, above: Array) -> None:
-    """The same without a tree: one running sum stands for it. Products with ranks 0 and 1 spare unpredictable jumps."""
+    """Count without a tree: one running sum replaces it. Products with ranks 0 and 1 avoid unpredictable branches."""
     n, total, entering = scores.size, 0.0, scores.size - 1
     for i in range(n - 1, -1, -1):
         while entering >= 0 and scores[i] - margin < scores[entering]:
@@ -182,7 +188,7 @@ def _enter(tree: Array, rank: Any, weight: float) -> None:
 
 @njit(cache=True, nogil=True)
 def _sum_before(tree: Array, rank: Any) -> float:
-    """The weight of the ranks below this one."""
+    """Return the weight of the ranks below this one."""
     total = 0.0
     while rank > 0:
         total += tree[rank - _ONE]

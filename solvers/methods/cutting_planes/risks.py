@@ -1,17 +1,17 @@
 """The loss R(w) of a problem as cutting-plane methods see it: its scores, its value, and planes below it.
 
-A plane is made from any dual point alpha of one row each, as the loss of a row lies above its linear bounds:
+A plane is made from one number alpha a row, because the loss of a row lies above its linear bounds:
 
     hinge           C max(0, 1 - m)   >= alpha (1 - m)                     0 <= alpha <= C
     squared hinge   C max(0, 1 - m)^2 >= alpha (1 - m) - alpha^2 / (4 C)   0 <= alpha
     several classes C max_m (...)     >= C (1 + f_m - f_y) for any class m, or 0 for the row's own
 
-so the plane cut at some scores is normal = sum_i alpha_i y_i x_i and level = sum_i of what does not depend on w, for
-the alpha at which the bounds are tight. A plane's `marks` are its alpha in the smallest form: bits, float32 or classes.
-The dual point of a combination of planes is the combination of theirs.
+The plane cut at some scores has the alpha for which the bounds are tight there: its normal is sum_i alpha_i y_i x_i,
+its level the sum of what does not depend on w. A plane's `marks` are its alpha in the smallest form: bits, float32 or
+classes. The dual point of a combination of planes is the combination of theirs.
 
-The next plane is often near the last one: where fewer rows changed than count at all, its normal is the last one plus
-the change, and only those rows of X are read.
+The next plane is often near the last one. Where fewer rows changed than the new one counts, its normal is the last one
+plus the change, and only those rows of X are read.
 """
 
 from abc import ABC, abstractmethod
@@ -31,56 +31,58 @@ __all__ = ["BinaryRisk", "ClassRisk", "Cut", "HingeRisk", "Risk", "SquaredHingeR
 
 
 MOST_MARKED_ROWS = 2**22
-"""A plane of the squared hinge carries 4 bytes a row, up to so many rows; without them there is no dual point."""
+"""Maximum rows for which planes of the squared hinge carry marks, 4 bytes a row each; without marks there is no dual
+point. Larger: more memory a plane (16 MB at 2^22 rows)."""
 
 
 class Cut(NamedTuple):
-    """A plane, with what the next one can be computed from."""
+    """A plane, with what the next one is computed from."""
 
     normal: Floats
     level: float
     choices: Array
-    """Per row: 1 for a violator; the class chosen of several; nothing for squared hinge."""
+    """For each row: 1 for a violator, or the class that it is confused with most; empty for squared hinge."""
     marks: Array
+    """alpha of the plane."""
     rows_read: int
 
 
 class Risk(ABC):
-    """R of one problem. Weights are one flat vector, that of a regularised bias inside."""
+    """R of one problem. Weights are one flat vector; it includes the weight of a regularised bias."""
 
     n_weights: int
     marks: tuple[int, type[np.generic]]
     """Width and type of a plane's marks."""
     idle_solves = IDLE_SOLVES
-    """After how many solutions that did not use it a plane is dropped."""
+    """Consecutive solutions with multiplier 0 after which a plane is dropped."""
 
     @abstractmethod
     def weights_of(self, start: Start) -> Floats:
-        """A user's weights as one vector."""
+        """Return the weights of a start as one vector."""
 
     @abstractmethod
     def point(self, weights: Floats, alpha: Floats | None) -> Point:
-        """The vector as an answer."""
+        """Return the vector as an answer."""
 
     @abstractmethod
     def empty_scores(self) -> Floats:
-        """Room for the scores of all rows, filled with those of zero weights."""
+        """Return an array for the scores of all rows, which holds those of zero weights."""
 
     @abstractmethod
     def find_scores(self, weights: Floats, out: Floats) -> None:
-        """y_i f(x_i) of all rows, or their scores of all classes: one read of X."""
+        """Write y_i f(x_i) of all rows, or their scores of all classes: one read of X."""
 
     @abstractmethod
     def loss(self, scores: Floats) -> float:
-        """R"""
+        """Return R."""
 
     @abstractmethod
     def cut(self, scores: Floats, towards: Floats, share: float, last: Cut | None) -> Cut:
-        """The plane that touches R at the weights of the scores (1 - share) scores + share towards."""
+        """Return the plane that touches R where the scores are (1 - share) scores + share towards."""
 
     @abstractmethod
     def dual_point(self, marks: Array, planes: Array, multipliers: Floats) -> Floats | None:
-        """The dual point of a combination of planes, with their numbers among the marks of all."""
+        """Return the dual point of a combination of planes, given by their numbers among all marks."""
 
     @property
     def has_dual_points(self) -> bool:
@@ -88,17 +90,17 @@ class Risk(ABC):
 
     @abstractmethod
     def combine(self, alpha: Floats) -> Floats:
-        """The weights of a dual point; its product with the scores of other weights is that of the two weights."""
+        """Return the weights of a dual point. Its product with the scores of other weights is that of both weights."""
 
     @abstractmethod
     def line(self, scores: Floats, towards: Floats, square: float, slope: float) -> Line:
-        """The objective between two points, see line_search."""
+        """Return the objective on the line between two points, see oca_line_search.py."""
 
 
 def risk_of(problem: BinaryProblem | MulticlassProblem) -> Risk:
     if isinstance(problem, MulticlassProblem):
         return ClassRisk(problem)
-    return HingeRisk(problem) if problem.spec.exponent == 1.0 else SquaredHingeRisk(problem)
+    return SquaredHingeRisk(problem) if problem.loss.is_squared else HingeRisk(problem)
 
 
 class BinaryRisk(Risk):
@@ -131,7 +133,7 @@ class BinaryRisk(Risk):
         return self._normal(alpha * self.problem.signs)
 
     def _normal(self, signed: Floats) -> Floats:
-        """sum_i signed_i h_i"""
+        """Return sum_i signed_i (x_i, bias feature)."""
         normal = np.empty(self.n_weights)
         self.problem.data.weighted_column_sums(signed, normal[:-1])
         normal[-1] = self.problem.bias_feature * float(signed.sum())
@@ -168,8 +170,8 @@ class HingeRisk(BinaryRisk):
 
 class SquaredHingeRisk(BinaryRisk):
     idle_solves = 10
-    """A plane is 32 times as heavy as one of hinge: with 50, more than twice as many were held, for the same passes
-    (five sets to 1e-3)."""
+    """A plane takes 32 times the memory of one of hinge. With 50, more than twice as many were held, for the same
+    number of passes (five datasets to 1e-3)."""
 
     def __init__(self, problem: BinaryProblem) -> None:
         super().__init__(problem)
@@ -252,7 +254,7 @@ class ClassRisk(Risk):
         return ClassLine(self.problem, scores, towards, square, slope)
 
 
-# --- kernels. before, out: the choices of the last plane and of this one ----------------------------------------------
+# --- kernels. before, out: the choices of the last plane and of this one ---------------------------------------------
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
 
@@ -269,7 +271,7 @@ def _sum_hinge(margins: Array, costs: Array) -> float:
 def _mark_violators(
     margins: Array, towards: Array, share: float, costs: Array, before: Array, out: Array
 ) -> tuple[float, int, int]:
-    """(level, violators, rows that changed)"""
+    """Mark the rows with a margin below 1; return (level, violators, rows that changed)."""
     level, chosen, changed = 0.0, 0, 0
     for i in range(costs.size):
         violates = margins[i] + share * (towards[i] - margins[i]) < 1.0
@@ -282,7 +284,7 @@ def _mark_violators(
 
 @njit(cache=True, nogil=True)
 def _sign_costs(choices: Array, before: Array, is_change: bool, signs: Array, costs: Array, out: Array) -> None:
-    """C_i y_i of the violators, or of those that are new and, negative, of those that no longer are."""
+    """Write C_i y_i of the violators; or of those that are new and, negated, of those that are none any more."""
     for i in range(costs.size):
         count = np.int64(choices[i]) - (np.int64(before[i]) if is_change else 0)
         out[i] = count * signs[i] * costs[i]
@@ -301,11 +303,11 @@ def _sum_squared_hinge(margins: Array, costs: Array) -> float:
 def _weigh_violators(
     margins: Array, towards: Array, share: float, signs: Array, costs: Array, marks: Array, signed: Array
 ) -> tuple[float, int]:
-    """(level, violators); alpha in the marks, unless those have no room, and y_i alpha_i."""
+    """Write alpha to the marks, if these have room, and y_i alpha_i; return (level, violators)."""
     level, chosen = 0.0, 0
     for i in range(costs.size):
         slack = max(0.0, 1.0 - (margins[i] + share * (towards[i] - margins[i])))
-        # Rounded first, so that plane and marks are of the same alpha.
+        # Rounded first: plane and marks must be of the same alpha.
         rounded = np.float32(2.0 * costs[i] * slack)
         if i < marks.size:
             marks[i] = rounded
@@ -351,7 +353,7 @@ def _sum_class_hinge(scores: Array, codes: Array, costs: Array) -> float:
 def _choose_classes(
     scores: Array, towards: Array, share: float, codes: Array, costs: Array, before: Array, out: Array
 ) -> tuple[float, int, int]:
-    """(level, rows of another class than their own, rows that changed)"""
+    """Choose the highest class of each row; return (level, rows that chose not their own, rows that changed)."""
     level, chosen, changed = 0.0, 0, 0
     for i in range(codes.size):
         start, end, own = scores[i], towards[i], codes[i]

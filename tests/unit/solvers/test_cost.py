@@ -38,9 +38,9 @@ def problem_for(method: Any, n: int, d: int, *, sparse: bool) -> tuple[Any, Any,
 
 def unused_room(state: Any) -> int:
     """Bytes of a bundle that are reserved for planes to come: no memory until they are written to."""
-    used = state.get("plane_count", 0)
+    used = state.get("bundle.count", 0)
     return sum(
-        value[used:].nbytes for name, value in state.items() if name.startswith("plane_") and name[6:] != "count"
+        value[used:].nbytes for name, value in state.items() if name.startswith("bundle.") and name != "bundle.count"
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from solvers.errors import InvalidOptions
-from solvers.linalg.types import Floats
+from solvers.linalg.types import Array, Floats
 from solvers.state import State
 
 
@@ -73,6 +73,24 @@ def test_a_missing_field_is_named(name):
 def test_a_field_that_cannot_be_read_is_named(name, value):
     with pytest.raises(InvalidOptions, match=f"'{name}' that cannot be read"):
         Outer.restored({**an_outer().stored(copy=True), name: value}, "dcd")
+
+
+@dataclass(slots=True)
+class OfAnyType(State):
+    marks: Array
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.float32])
+def test_an_array_of_any_type_keeps_the_one_it_has(kind):
+    back = OfAnyType.restored(OfAnyType(np.arange(6, dtype=kind).reshape(2, 3)).stored(copy=False), "oca_e")
+    assert back.marks.dtype == kind
+    assert (back.marks == [[0, 1, 2], [3, 4, 5]]).all()
+
+
+@pytest.mark.parametrize("value", [np.array(["a"]), np.array([None]), "text", np.array([1j])])
+def test_an_array_of_no_numbers_is_refused(value):
+    with pytest.raises(InvalidOptions, match="'marks' that cannot be read"):
+        OfAnyType.restored({"marks": value}, "oca_e")
 
 
 def test_a_state_of_anything_else_is_refused_when_it_is_used():

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from solvers.methods.cutting_planes import bundle
-from solvers.methods.cutting_planes.bundle import Bundle, empty_bundle
+from solvers.methods.cutting_planes.bundle import empty_bundle
 
 
 def planes(seed):
@@ -53,15 +53,14 @@ def conic_optimum(normals, levels):
 @pytest.mark.parametrize("seed", range(60))
 def test_the_optimum_is_that_of_a_conic_solver_whether_planes_come_together_or_one_by_one(seed):
     normals, levels = planes(seed)
-    state = empty_bundle(normals.shape[1])
+    made = empty_bundle(normals.shape[1])
     for normal, level in zip(normals, levels, strict=True):
-        Bundle(state).add(normal, level)
+        made.add(normal, level)
         if seed % 2:
-            Bundle(state).solve()
-    handle = Bundle(state)
-    bound, w = handle.solve()
-    kept, kept_levels = handle.carried("vectors")[1:], handle.levels[1:]
-    g = handle.multipliers
+            made.solve()
+    bound, w = made.solve()
+    kept, kept_levels = made.vectors[1 : made.count], made.levels[1 : made.count]
+    g = made.multipliers[: made.count]
     assert (g >= 0.0).all()
     assert g.sum() == pytest.approx(1.0, abs=1e-14)
     assert np.linalg.norm(w - kept.T @ g[1:]) <= 1e-14 * np.abs(kept).max() * g.size
@@ -77,42 +76,41 @@ def test_the_optimum_is_that_of_a_conic_solver_whether_planes_come_together_or_o
 
 def test_solving_again_changes_nothing_worth_mentioning():
     normals, levels = planes(335)
-    state = empty_bundle(normals.shape[1])
+    made = empty_bundle(normals.shape[1])
     for normal, level in zip(normals, levels, strict=True):
-        Bundle(state).add(normal, level)
-    first, _ = Bundle(state).solve()
+        made.add(normal, level)
+    first, _ = made.solve()
     for _ in range(5):
-        again, _ = Bundle(state).solve()
+        again, _ = made.solve()
         assert again == pytest.approx(first, rel=1e-14)
 
 
 def test_the_gram_matrix_and_what_planes_carry_follow_dropped_and_added_planes(monkeypatch):
     monkeypatch.setattr(bundle, "IDLE_SOLVES", 3)
     random = np.random.default_rng(1)
-    state = empty_bundle(40, marks=(2, np.int16))
-    handle = Bundle(state)
+    made = empty_bundle(40, attached=(2, np.int16))
     most = 0
     for number in range(80):
-        handle.add(random.standard_normal(40), 30.0 + random.standard_normal(), marks=np.array([number, -number]))
-        used = {tuple(handle.carried("marks")[k]) for k in handle.active()}
-        handle.solve()
-        most = max(most, handle.count)
-        assert used <= {tuple(mark) for mark in handle.carried("marks")}, "a plane in use was dropped"
-        kept = handle.carried("vectors")
-        assert state["plane_gram"][: handle.count, : handle.count] == pytest.approx(kept @ kept.T, abs=1e-12)
-        assert (handle.carried("marks")[:, 0] == -handle.carried("marks")[:, 1]).all()
-        assert handle.levels[0] == 0.0
-        assert not handle.carried("vectors")[0].any()
+        made.add(random.standard_normal(40), 30.0 + random.standard_normal(), attached=np.array([number, -number]))
+        used = {tuple(made.attached[k]) for k in made.active()}
+        made.solve()
+        most = max(most, made.count)
+        marks, kept = made.attached[: made.count], made.vectors[: made.count]
+        assert used <= {tuple(mark) for mark in marks}, "a plane in use was dropped"
+        assert made.gram[: made.count, : made.count] == pytest.approx(kept @ kept.T, abs=1e-12)
+        assert (marks[:, 0] == -marks[:, 1]).all()
+        assert made.levels[0] == 0.0
+        assert not made.vectors[0].any()
     assert 16 < most < 80, "the first room was never outgrown, or no plane was dropped"
 
 
 def test_an_empty_bundle_and_planes_that_promise_nothing_leave_the_weights_at_zero():
-    state = empty_bundle(3)
-    bound, w = Bundle(state).solve()
+    made = empty_bundle(3)
+    bound, w = made.solve()
     assert bound == 0.0
     assert not w.any()
-    Bundle(state).add(np.array([1.0, 2.0, 3.0]), -1.0)
-    bound, w = Bundle(state).solve()
+    made.add(np.array([1.0, 2.0, 3.0]), -1.0)
+    bound, w = made.solve()
     assert bound == 0.0
     assert not w.any()
-    assert Bundle(state).active().size == 0
+    assert made.active().size == 0

@@ -183,12 +183,12 @@ def test_the_line_search_ends_near_the_lowest_point_of_its_line(seed):
         return 0.5 * w @ w + costs @ np.maximum(0.0, 1.0 - (scores[high] - scores[low]))
 
     for _ in range(12):
-        start, reached, bound = state["w"], state["reached"], state["bound"]
+        start, reached, bound = state.w, state.reached, state.bound
         method.step(state, 0.0)
         lowest = min(primal(start + share * (reached - start)) for share in np.linspace(0.0, 2.0, 401))
         allowed = SEARCH_ACCURACY * (primal(start) - bound)
-        assert primal(state["w"]) <= lowest + allowed + 1e-9 * lowest
-        assert primal(state["w"]) <= primal(start) * (1 + 1e-12)
+        assert primal(state.w) <= lowest + allowed + 1e-9 * lowest
+        assert primal(state.w) <= primal(start) * (1 + 1e-12)
 
 
 def test_scores_carried_along_stay_those_of_the_weights():
@@ -199,7 +199,7 @@ def test_scores_carried_along_stay_those_of_the_weights():
         state = method.init(0, Start())
         for _ in range(40):
             method.step(state, 0.0)
-        assert state["scores"] == pytest.approx(X @ state["w"], rel=1e-13, abs=1e-13)
+        assert state.scores == pytest.approx(X @ state.w, rel=1e-13, abs=1e-13)
 
 
 def test_the_line_search_saves_iterations_and_ends_at_the_same_optimum():

@@ -8,7 +8,7 @@ import solvers
 from solvers import cost
 from solvers.data.rows import as_rows
 from solvers.method import Start
-from solvers.methods.cutting_planes.bundle import Bundle
+from solvers.methods.cutting_planes.cutting_planes import CuttingPlanesState
 from solvers.methods.cutting_planes.oca_e import OptimizedCuttingPlanesExact
 from solvers.methods.cutting_planes.oca_line_search import SMALLEST, BinaryLine, ClassLine, three_point_search
 from solvers.methods.cutting_planes.risks import risk_of
@@ -144,8 +144,8 @@ def test_the_dual_point_of_the_planes_proves_at_least_their_bound(task, loss):
 
     solvers.train(X, y, solver=solver, loss=loss, strategy="crammer_singer", bias="none", callback=note, tol=1e-12)
     bound, state = seen[0]
-    handle = Bundle(state)
-    planes = handle.active()
+    bundle = CuttingPlanesState.restored(state, solver).bundle
+    planes = bundle.active()
     stated = build_problem(
         resolve_spec(
             n_rows=len(y),
@@ -168,7 +168,7 @@ def test_the_dual_point_of_the_planes_proves_at_least_their_bound(task, loss):
         class_weight=None,
         groups=None,
     )
-    alpha = risk_of(stated).dual_point(handle.carried("marks"), planes, handle.multipliers[planes])
+    alpha = risk_of(stated).dual_point(bundle.attached, planes, bundle.multipliers[planes])
     if task == "multiclass":
         assert alpha.sum(axis=1) == pytest.approx(0.0, abs=1e-12)
         codes = np.searchsorted(np.unique(y), y)
@@ -200,7 +200,7 @@ def test_cpa_stops_by_the_papers_rule_on_the_mean_loss(epsilon):
     certified = solvers.train(X, y, **arguments)
     assert certified.converged
     assert stopped.iterations < certified.iterations
-    # 000's Theorem 3: the planes' optimum is below the true one, and allowing epsilon in the loss makes it feasible.
+    # Joachims (2006), Theorem 3: the planes' optimum is below the true one; with epsilon more loss it is feasible.
     assert stopped.certificate.gap <= 50.0 * epsilon
     assert certified.certificate.primal >= stopped.certificate.dual_bound
 
@@ -231,7 +231,7 @@ def test_a_state_starts_other_costs_and_other_rows_from_its_weights(solver, task
 
 
 def test_the_exact_search_stands_still_where_every_step_is_uphill_and_still_arrives():
-    """Zero weights are optimal among all that the first planes propose, as on the poker hands of paper 003."""
+    """Zero weights are optimal among all that the first planes propose, as on the poker hands of Arnosti (2011)."""
     random = np.random.default_rng(4)
     X = random.integers(1, 14, (400, 5)).astype(float)
     y = random.choice(4, size=400, p=[0.5, 0.4, 0.07, 0.03])
@@ -248,8 +248,8 @@ def test_more_classes_than_a_byte_can_count():
     y = np.repeat(np.arange(300), 2)
     X = random.standard_normal((300, 40))[y] + 0.1 * random.standard_normal((600, 40))
     result = solvers.train(X, y, solver="oca_e", strategy="crammer_singer", max_passes=20)
-    assert result.state["plane_marks"].dtype == np.int32
-    assert result.state["plane_marks"].max() > 255
+    assert result.state["bundle.attached"].dtype == np.int32
+    assert result.state["bundle.attached"].max() > 255
     assert 0.0 < result.certificate.dual_bound <= result.certificate.primal < 600.0
     assert (result.predict(X) == y).mean() > 0.9
 
@@ -268,8 +268,8 @@ def test_weights_as_a_start_are_cut_at_once():
     method = OptimizedCuttingPlanesExact(stated, {"cutting_share": 0.1})
     coef = np.linspace(-1.0, 1.0, 6)
     state = method.init(0, Start(coef=coef, intercept=0.5))
-    assert state["weights"] == pytest.approx([*coef, 0.25])
-    assert Bundle(state).count == 3
+    assert state.weights == pytest.approx([*coef, 0.25])
+    assert state.bundle.count == 3
 
 
 @pytest.mark.parametrize(("solver", "task"), [("cpa", "binary"), ("bmrm", "binary"), ("oca_t", "multiclass")])
@@ -346,7 +346,7 @@ def test_planes_kept_by_scores_are_the_planes_kept_by_normals(monkeypatch, solve
     by_scores = solvers.train(X, y, **setting)
     monkeypatch.setattr(cost, "WORTH_A_READ", 0)
     by_normals = solvers.train(X, y, **setting)
-    widths = [result.state["plane_vectors"].shape[1] for result in (by_scores, by_normals)]
+    widths = [result.state["bundle.vectors"].shape[1] for result in (by_scores, by_normals)]
     assert widths == [60 * (3 if task == "multiclass" else 1), 901 * (3 if task == "multiclass" else 1)]
     assert by_scores.converged
     assert by_normals.converged
@@ -382,4 +382,4 @@ def test_a_state_whose_planes_are_kept_otherwise_starts_from_its_weights(monkeyp
     monkeypatch.setattr(cost, "WORTH_A_READ", 0)
     second = solvers.train(X, signal > 0, solver="oca_e", tol=1e-6, warm_start=first.state)
     assert second.converged
-    assert second.state["plane_vectors"].shape[1] == 901
+    assert second.state["bundle.vectors"].shape[1] == 901
