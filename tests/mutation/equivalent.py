@@ -15,7 +15,9 @@ class Equivalent(NamedTuple):
 
 
 CERTIFICATES = "solvers/certificates"
+HINGE = "solvers/problem/losses/hinge.py"
 EQUIVALENT: tuple[Equivalent, ...] = (
+    Equivalent(HINGE, "if p == 1.0:", "if p == 0.0:", "A constant p only lets the compiler specialise the same loop."),
     Equivalent(
         f"{CERTIFICATES}/balance.py",
         "if up == 0.0 or down == 0.0 or not np.isfinite(up + down):",

@@ -23,11 +23,11 @@ LOSS = {"binary": "hinge", "multiclass": "hinge", "ordinal": "pair_hinge", "regr
 TOL = 0.01
 
 
-def built(task="binary", bias="regularized", loss=None):
+def built(task="binary", bias="regularized", loss=None, p=None):
     labels = read_labels({"binary": SIGNS, "regression": TARGETS}.get(task, WORDS), task)
     spec = resolve_spec(
         n_rows=20, n_features=3, n_classes=labels.n_classes, sparse=False, task=task, strategy="crammer_singer",
-        loss=loss or LOSS[task], p=None, C=0.5, c_scale="sum", bias=bias, bias_scale=1.0, epsilon=0.1,
+        loss=loss or LOSS[task], p=p, C=0.5, c_scale="sum", bias=bias, bias_scale=1.0, epsilon=0.1,
     )  # fmt: skip
     return build_problem(spec, as_rows(X), labels, sample_weight=None, class_weight=None, groups=None)
 
@@ -341,3 +341,17 @@ def test_the_best_of_several_refinements_is_returned(script, monkeypatch):
     assert len(script.given) == len(gaps) == 1 + judge_module.REFINEMENTS
     script.answers += [proved(10.0, 1.0, 1.0)] * 9
     assert certify_weights(problem, Point(np.full(3, 0.1), 0.05, None), None).method == "dual point"
+
+
+@pytest.mark.parametrize(("loss", "p"), [("hinge_p", 1.5), ("logistic", None)])
+def test_only_a_quadratic_dual_is_refined(loss, p, monkeypatch):
+    problem = built(loss=loss, p=p)
+    monkeypatch.setattr(judge_module, "DualRefinement", _RefinesQuadraticDuals)
+    found = certify_weights(problem, Point(np.full(3, 0.1), 0.0, None), None)
+    assert found.method == "dual point from the margins"
+
+
+class _RefinesQuadraticDuals(judge_module.DualRefinement):
+    def __init__(self, problem):
+        assert problem.loss.has_quadratic_dual
+        super().__init__(problem)
