@@ -152,3 +152,10 @@ def test_converged_is_claimed_of_the_whole_and_not_of_every_class() -> None:
     good, bad = figures(100.0, 99.0, label="a"), figures(1.0, 0.5, label="b")
     assert fields_of(whole(good, bad), whole(good, bad), tol=0.01) == ["converged"]
     assert fields_of(whole(good, bad), whole(good, bad), tol=0.1) == []
+
+
+def test_a_primal_value_below_one_is_its_own_unit() -> None:
+    """Where the floor of the problem is unknown, it must not be taken for 1."""
+    small = figures(primal=0.25, bound=0.125)
+    assert small["relative_gap"] == 0.5
+    assert fields_of(small, small) == []

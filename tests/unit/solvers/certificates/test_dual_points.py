@@ -47,6 +47,8 @@ def test_multipliers_of_targets_are_moved_into_their_domain():
     assert regression._feasible(problem_of(costs=COSTS), given).tolist() == [-1.0, 1.5, 0.0, 4.0, -0.25]
     assert regression._feasible(problem_of(2.0, costs=COSTS), given).tolist() == [-3.0, 1.5, 0.0, 5.0, -0.25]
     assert regression._feasible(problem_of(bias="free", costs=COSTS), given).sum() == 0.0
+    below = np.array([-9.0, -0.5, 0.0, -9.0, -0.25])
+    assert regression._feasible(problem_of(costs=COSTS), below).tolist() == [-1.0, -0.5, 0.0, -4.0, -0.25]
     with pytest.raises(ValueError, match=r"shape \(6,\) for 5 rows"):
         regression._feasible(problem_of(costs=COSTS), np.zeros(6))
 

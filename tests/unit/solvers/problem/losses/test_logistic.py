@@ -6,6 +6,7 @@ from flint import arb
 
 from solvers.data.rows import read_only
 from solvers.linalg.rounding import SUM_ERROR
+from solvers.problem.losses import logistic
 from solvers.problem.losses.logistic import DOUBT, Logistic
 from solvers.problem.losses.loss import MarginLoss, SlackError, SlackRows
 from tests.support.exact import added, as_ball, entropy, exact, softplus
@@ -102,3 +103,60 @@ def test_a_slack_that_is_not_a_number_is_seen_in_the_sum():
     slacks[17] = np.nan
     broken = rows._replace(slacks=read_only(slacks))
     assert np.isnan(LOSS.row_totals(broken, SlackError(0.0, 0.0, 0.0, False)).losses)
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    """The kernels in Python, with error terms that are large enough to be seen."""
+    for name in ("_entropy", "_softplus", "_term", "_sum_block", "_sum_rows"):
+        kernel = getattr(logistic, name)
+        monkeypatch.setattr(logistic, name, getattr(kernel, "py_func", kernel))
+    monkeypatch.setattr(logistic, "DOUBT", 2.0**-5)
+    monkeypatch.setattr(logistic, "LEAST", 2.0**-9)
+
+
+@pytest.mark.parametrize("are_squares", [False, True])
+@pytest.mark.usefixtures("coarse")
+def test_every_error_term_of_the_sums_is_there(are_squares):
+    rows, error = rows_of(5, n=300), SlackError(0.03125, 0.25, 0.0625, are_squares)
+    random = np.random.default_rng(5)
+    costs = read_only(random.uniform(0.5, 3.0, 300))
+    rows = rows._replace(costs=costs, signed=read_only(random.uniform(-1.0, 1.0, 300) * costs))
+    found = LOSS.row_totals(rows, error)
+    s, C, a = rows.slacks, rows.costs, np.abs(rows.signed)
+    sizes = np.sqrt(rows.sizes) if are_squares else rows.sizes
+    off, least = 0.03125 * sizes + 0.25 + 0.0625 * np.abs(s), 2.0**-9 * (1.0 + C)
+    entropy_of_row = -LOSS.conjugate(a, C)
+
+    def loss(slack):
+        return C * np.logaddexp(0.0, slack)
+
+    def term(slack):
+        pulled = np.where(slack >= 0.0, (C - a) * slack, -a * slack)
+        soft = C * np.log1p(np.exp(-np.abs(slack)))
+        return pulled + soft - entropy_of_row, 2.0**-5 * (pulled + soft + entropy_of_row) + least
+
+    ends = [np.maximum(value, 0.0) + doubt for value, doubt in (term(s - off), term(s + off))]
+    wanted = {
+        "losses": loss(s).sum(),
+        "losses_at_most": (loss(s + off) * (1.0 + 2.0**-5) + 4.0 * least).sum(),
+        "losses_at_least": np.maximum(loss(s - off) * (1.0 - 2.0**-5) - 4.0 * least, 0.0).sum(),
+        "terms": np.maximum(term(s)[0], 0.0).sum(),
+        "terms_at_most": np.maximum(*ends).sum(),
+        "conjugates": 0.0,
+        "linear": entropy_of_row.sum(),
+        "linear_error": (2.0**-5 * entropy_of_row + 4.0 * least).sum(),
+        "mass": a.sum(),
+        "reach": (a * sizes).sum(),
+    }
+    for name, value in wanted.items():
+        assert getattr(found, name) == pytest.approx(value, rel=1e-12), name
+
+
+def test_rows_without_cost_add_nothing_and_all_blocks_are_summed():
+    for n in (1, 256, 257, 600):
+        rows = rows_of(n, n=n)
+        everything = LOSS.row_totals(rows, SlackError(0.0, 0.0, 0.0, False))
+        assert everything.losses == pytest.approx(LOSS.value(rows.slacks, rows.costs).sum(), rel=1e-12)
+        none = rows._replace(costs=read_only(np.zeros(n)), signed=read_only(np.zeros(n)))
+        assert LOSS.row_totals(none, SlackError(0.1, 0.1, 0.1, True)) == (0.0,) * 10
