@@ -1,14 +1,15 @@
 """Conjugate gradients on the face of the dual's domain that coordinate descent has found.
 
-Coordinate descent settles quickly which dual variables are at a bound, but can creep for ever among those between
-their bounds when rows repeat or nearly agree. With the bounded ones held fixed, what is left is a linear
-system; solving it takes few products with X where descent takes millions of steps. (Moré and Toraldo, 1991,
-alternate the two in the same way, with projected gradients in the place of coordinate descent.)
+Coordinate descent settles quickly which dual variables are at a bound, but it can be very slow among the others when
+rows repeat or are nearly alike. With the variables at bounds held fixed, the rest is a linear system; solving it takes
+few products with X where descent takes millions of steps. (Moré and Toraldo 1991 alternate the two in the same way,
+with projected gradients in the place of coordinate descent.)
 
-A method describes its face, and `ascend` maximises  linear . x - 1/2 x . (diagonal x) - 1/2 |w(x)|^2  on it. Each step
-ends at the first bound it meets, where that variable is held from then on: always uphill, but one variable at a time.
-With squared losses most bounds are far away, so there they are ignored at first and what comes out is moved back
-inside: a Newton step, which settles many variables at once, and is kept if it was uphill.
+A method describes its face, and `ascend` maximises  linear . x - 1/2 x . (diagonal x) - 1/2 |w(x)|^2  on it. A
+conjugate-gradient iteration ends at the first bound it meets, and that variable is held from then on: the value always
+rises, but one variable settles at a time. With squared losses most bounds are far away. There a run that ignores bounds
+is tried first and its result projected into the domain: a Newton step, which settles many variables at once. It is kept
+if it raised the value.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +23,7 @@ __all__ = ["BoxFace", "Face", "ascend"]
 
 
 class Face(ABC):
-    """A quadratic dual, and the directions in which the variables that are not held at a bound can move."""
+    """A quadratic dual, and the directions in which the variables not held at a bound can move."""
 
     linear: Floats
     diagonal: Floats
@@ -33,31 +34,31 @@ class Face(ABC):
 
     @abstractmethod
     def products(self, w: Floats) -> Floats:
-        """The slope of 1/2 |w(x)|^2 in x where w(x) = w: one read of X."""
+        """The gradient of 1/2 |w(x)|^2 in x where w(x) = w: one read of X."""
 
     @abstractmethod
     def free_at(self, x: Floats) -> None:
-        """Hold what is at a bound in x, and nothing else."""
+        """Hold the variables that are at a bound in x, and no others."""
 
     @abstractmethod
     def along(self, v: Floats) -> Floats:
-        """The part of v that stays on the face."""
+        """v projected onto the face."""
 
     @abstractmethod
     def room(self, x: Floats, direction: Floats) -> Floats:
-        """How far each variable can go in the direction before it meets a bound; infinity if it never does."""
+        """How far each variable can move along the direction before it meets a bound; infinity if it never does."""
 
     @abstractmethod
     def hold(self, x: Floats, direction: Floats, place: int) -> None:
-        """Put one variable (by its place in x as a flat array) at the bound ahead, and keep it there from now on."""
+        """Put one variable (by its index in the flattened x) at the bound ahead, and hold it there."""
 
     @abstractmethod
-    def mended(self, x: Floats) -> Floats:
-        """x moved into its domain."""
+    def projected(self, x: Floats) -> Floats:
+        """x projected into its domain."""
 
 
 class BoxFace(Face):
-    """One variable a row between two bounds, w(x) = sum_i x_i h_i with the rows h_i and their bias feature."""
+    """One variable a row between two bounds; w(x) = sum_i x_i h_i, where h_i is x_i with the bias feature."""
 
     def __init__(self, problem: Problem, linear: Floats, diagonal: Floats, lower: Floats, upper: Floats) -> None:
         self.problem = problem
@@ -90,18 +91,18 @@ class BoxFace(Face):
         x[place] = (self.upper if direction[place] > 0.0 else self.lower)[place]
         self.free[place] = False
 
-    def mended(self, x: Floats) -> Floats:
+    def projected(self, x: Floats) -> Floats:
         return np.clip(x, self.lower, self.upper)
 
 
 def ascend(face: Face, x: Floats, w: Floats, reads: int) -> tuple[Floats, Floats, int]:
-    """A better (x, w), or the same ones if none was found, and how often X was read: at most `reads` times."""
+    """Find a better (x, w); return it, or the given one if there is none, and the reads of X, at most `reads`."""
     value, used = _value(face, x, w), 0
     for to_bounds, budget in ((False, reads // 2), (True, reads)):
         if budget - used < 4 or not (to_bounds or face.diagonal.any()):
             continue
         face.free_at(x)
-        moved, more = _climb(face, x, w, budget - used, to_bounds)
+        moved, more = _conjugate_gradients(face, x, w, budget - used, to_bounds)
         used += more
         image = face.weights_of(moved)
         reached = _value(face, moved, image)
@@ -110,8 +111,9 @@ def ascend(face: Face, x: Floats, w: Floats, reads: int) -> tuple[Floats, Floats
     return x, w, used
 
 
-def _climb(face: Face, x: Floats, w: Floats, reads: int, to_bounds: bool) -> tuple[Floats, int]:
-    """Where conjugate gradients lead from x, moved into the domain; reads of X, one for weights to come included."""
+def _conjugate_gradients(face: Face, x: Floats, w: Floats, reads: int, to_bounds: bool) -> tuple[Floats, int]:
+    """The result of the iterations from x, projected into the domain, and the reads of X, one for its weights
+    included."""
     used, x = 2, x.copy()
     gradient = face.linear - face.diagonal * x - face.products(w)
     residual = face.along(gradient)
@@ -123,7 +125,7 @@ def _climb(face: Face, x: Floats, w: Floats, reads: int, to_bounds: bool) -> tup
         product = face.products(face.weights_of(direction)) + face.diagonal * direction
         curvature = _dot(direction, product)
         sizes = np.sqrt(_dot(direction, direction) * _dot(face.along(product), face.along(product)))
-        length = left / curvature if curvature > 1e-14 * sizes else np.inf  # flat: uphill to the next bound
+        length = left / curvature if curvature > 1e-14 * sizes else np.inf  # flat: on to the next bound
         place, is_cut = 0, False
         if to_bounds:
             rooms = face.room(x, direction)
@@ -139,7 +141,7 @@ def _climb(face: Face, x: Floats, w: Floats, reads: int, to_bounds: bool) -> tup
         residual = face.along(gradient)
         before, left = left, _dot(residual, residual)
         direction = residual if is_cut else residual + left / before * direction
-    return face.mended(x), used
+    return face.projected(x), used
 
 
 def _value(face: Face, x: Floats, w: Floats) -> float:

@@ -1,125 +1,136 @@
 """The free bias of the joint multi-class problem, by the proximal point method.
 
-A bias b that is not regularised asks of the dual that S_m = sum_i A_i^m is 0 for every class m. b is held near a centre
-b_0 instead: with pull / 2 |b - b_0|^2 added to the problem, b = b_0 + S / pull, which is a regularised bias of feature
-1 / sqrt(pull) whose centre is not 0. Then the centre moves to b, and so on; S goes to 0.
+An unregularised bias b requires S_m = sum_i A_i^m = 0 of the dual point, for every class m. Instead, b is kept near a
+centre b_0: with pull / 2 |b - b_0|^2 added to the problem, b = b_0 + S / pull, which is a regularised bias of feature
+1 / sqrt(pull) with a centre other than 0. Then the centre moves to b, and so on; S tends to 0.
 
-At first the centre moves some times an epoch, and the pull is so strong that the bias adds little to the curvature of
-a row. It yields where the imbalance is the larger part of the gap, and comes back where it is next to nothing. That
-is fast as a rule, but nothing says that it converges: rows can chase a bias that runs ahead of them. So each time the
-gap has not halved for long, more care is taken. With care c the centre moves once the problem around it is solved to
-a part of what the move is worth, as the proximal point method asks (Rockafellar, 1976), or after c^2 passes; and if
-what was solved has not lowered the imbalance to a quarter, the pull yields.
+At first the centre moves several times an epoch, and the pull is so strong that the bias adds little to the curvature
+of a row. The pull is reduced where the imbalance is the larger part of the gap, and raised again where it is
+negligible. That is usually fast, but need not converge: rows can follow a bias that runs ahead of them. Each time the
+gap has not halved for long, `care` is raised. With care c the centre moves once the problem around it is solved to a
+fraction of what the move is worth, as the proximal point method asks (Rockafellar 1976), or after c^2 passes; if
+solving has not reduced the imbalance to a quarter, the pull is reduced.
 
-A class of which no row has a cost gives nothing, so it may take nothing: its weights are 0, and every bias is optimal
-that is so low that the class does not matter to any row. The bias LEFT_OUT keeps it out of the way.
+A class none of whose rows has a cost has zero weights, and every bias is optimal for it that is too low to matter to
+any row. It gets the bias LEFT_OUT.
 """
 
 import numpy as np
 
 from solvers.linalg.types import Floats
+from solvers.methods.crammer_singer.class_state import CrammerSingerState, FreeBiasState
 from solvers.problem.problems import MulticlassProblem
-from solvers.state import StoredState as State
 
 __all__ = ["FreeBias"]
 
 PULL = 30.0
-"""Over the mean |x_i|^2: the bias then adds 1/30 to the curvature, and thirty rows that answer are enough to move it.
-Of 30, 100, 300 and 1,000, 30 took the fewest passes on four sets with C = 0.01, and no more than others with C = 1."""
+"""First pull, over 1 / mean |x_i|^2: the bias adds 1/30 to the curvature, and thirty rows are enough to move it.
+Larger: longer steps of the rows, slower moves of the bias. Of 30, 100, 300 and 1,000, 30 took the fewest passes on four
+sets with C = 0.01, and no more than the others with C = 1."""
 MOVES = 4
-"""How often an epoch moves the centre, while there is no care."""
+"""Moves of the centre in an epoch without care."""
 LEFT_OUT = -1e100
 SOLVED = 0.25
-"""Of what a move is worth, |S|^2 / (2 pull): a gap up to which the problem around a centre counts as solved."""
+"""The problem around a centre counts as solved once its gap is below this share of |S|^2 / (2 pull), the worth of a
+move of the centre. Larger: earlier moves."""
 HIGH, LOW = 1.0, 0.01
-"""Times the gap of the rows: an imbalance above which the pull yields, and one below which it comes back."""
+"""The pull is reduced while the imbalance is above HIGH times the rows' gap, and raised while it is below LOW times."""
 LEAST_PULL = 1e-12
-"""Times the first one."""
+"""Least pull, as a share of the first one."""
 SETTLED = 1e-15
-"""Of all costs: an imbalance that is no more than rounding."""
+"""Imbalance, as a share of all costs, that is no more than rounding."""
 
 
 class FreeBias:
-    """How the bias of one problem follows its dual point: in the state, `W[-1]` times the feature is b."""
-
-    SCALARS = ("pull", "care", "rows_waited", "last_imbalance", "least_gap", "least_before")
-    """What it keeps in the state beside W and `balance`, which is S."""
+    """How the bias of one problem follows its dual point: b is `W[-1]` times the feature."""
 
     def __init__(self, problem: MulticlassProblem, squared_norms: Floats) -> None:
         counted = problem.costs > 0.0
         self.is_absent = np.bincount(problem.codes[counted], minlength=problem.classes.size) == 0
         mean_norm, self.total_cost = float(squared_norms[counted].mean()), problem.total_cost
-        # A pull of the total cost lets S move b by 1 at the most, whatever the rows are.
+        # With a pull of the total cost, S moves b by at most 1, whatever the rows are.
         self.first_pull = min(PULL / mean_norm, self.total_cost) if mean_norm > 0.0 else self.total_cost
         self.reach = float(np.sqrt(squared_norms.max()))
 
-    def begin(self, state: State, intercept: Floats) -> None:
-        """With this bias, for the dual point that the state has."""
-        state["balance"] = state["alpha"].sum(axis=0)
-        state |= zip(self.SCALARS, (self.first_pull, 0, 0, np.inf, np.inf, np.inf), strict=True)
+    def begin(self, state: CrammerSingerState, intercept: Floats) -> None:
+        """Start with this bias beside the dual point of the state."""
+        state.bias = FreeBiasState(
+            balance=state.alpha.sum(axis=0),
+            pull=self.first_pull,
+            care=0,
+            rows_waited=0,
+            last_imbalance=np.inf,
+            least_gap=np.inf,
+            least_before=np.inf,
+        )
         self._put(state, intercept)
 
-    def feature(self, state: State) -> float:
-        return float(1.0 / np.sqrt(state["pull"]))
+    def feature(self, state: CrammerSingerState) -> float:
+        return float(1.0 / np.sqrt(state.bias.pull))
 
-    def moves(self, state: State) -> int:
-        """How often the next epoch is to move the centre."""
-        return 0 if state["care"] else MOVES
+    def moves(self, state: CrammerSingerState) -> int:
+        """Moves of the centre in the next epoch."""
+        return 0 if state.bias.care else MOVES
 
-    def bias(self, state: State) -> Floats:
-        return np.asarray(self.feature(state) * state["W"][-1])
+    def bias(self, state: CrammerSingerState) -> Floats:
+        return np.asarray(self.feature(state) * state.W[-1])
 
-    def centre(self, state: State) -> Floats:
-        return np.asarray(self.bias(state) - state["balance"] / state["pull"])
+    def centre(self, state: CrammerSingerState) -> Floats:
+        return np.asarray(self.bias(state) - state.bias.balance / state.bias.pull)
 
     def held_low(self, intercept: Floats) -> Floats:
         return np.where(self.is_absent, LEFT_OUT, intercept)
 
-    def intercept(self, state: State) -> Floats:
-        """b; of classes left out, one below all scores that rows can have for others, by the margin and 1."""
-        b, W = self.bias(state), state["W"][:-1]
-        is_out = b <= 0.5 * LEFT_OUT  # here, or in the run that the state is of
+    def intercept(self, state: CrammerSingerState) -> Floats:
+        """b; for classes left out, a value below all scores that rows can have for others, by the margin and 1."""
+        b, W = self.bias(state), state.W[:-1]
+        is_out = b <= 0.5 * LEFT_OUT  # in this run, or in the run that the state comes from
         if not is_out.any():
             return b
         lowest = b - self.reach * np.sqrt((W * W).sum(axis=0))
         return np.where(is_out, lowest[~is_out].min() - 2.0, b)
 
-    def imbalance(self, state: State) -> float:
-        """The shares that are to be taken back for a balance; each costs the bound about 1."""
-        return 0.5 * float(np.abs(state["balance"]).sum())
+    def imbalance(self, state: CrammerSingerState) -> float:
+        """The shares that a balanced dual point would have to give back; each costs the bound about 1."""
+        return 0.5 * float(np.abs(state.bias.balance).sum())
 
-    def follow(self, state: State, gap: float, visited: int, is_whole: bool, is_solved: bool) -> bool:
-        """After a pass with this gap of the rows: move the centre if it is time, and choose the pull. Returns whether
-        the imbalance is no more than rounding. `is_solved`: the rows need not or cannot come closer at this centre."""
-        S, pull, care, imbalance = state["balance"], state["pull"], state["care"], self.imbalance(state)
-        state["least_gap"] = min(state["least_gap"], gap + imbalance)
-        state["rows_waited"] += visited
+    def follow(self, state: CrammerSingerState, gap: float, visited: int, is_whole: bool, is_solved: bool) -> bool:
+        """After a pass with this gap of the rows: move the centre if it is time, and choose the pull.
+
+        `is_solved`: the rows need not or cannot come closer at this centre. Returns whether the imbalance is no more
+        than rounding.
+        """
+        bias, imbalance = state.bias, self.imbalance(state)
+        S, pull, care = bias.balance, bias.pull, bias.care
+        bias.least_gap = min(bias.least_gap, gap + imbalance)
+        bias.rows_waited += visited
         b = self.bias(state)
         is_solved = is_whole and (is_solved or gap <= SOLVED * float((S * S).sum()) / (2.0 * pull))
-        is_time = care > 0 and (is_solved or state["rows_waited"] >= care * care * state["order"].size)
+        is_time = care > 0 and (is_solved or bias.rows_waited >= care * care * state.order.size)
         if care > 0 and is_solved:
-            if imbalance > 0.25 * state["last_imbalance"]:
-                state["pull"] = self._weaker(pull, 0.25)
-            state["last_imbalance"] = imbalance
+            if imbalance > 0.25 * bias.last_imbalance:
+                bias.pull = self._weaker(pull, 0.25)
+            bias.last_imbalance = imbalance
         elif is_whole and (is_time or care == 0):
             if imbalance > HIGH * gap:
-                state["pull"] = self._weaker(pull, 0.5)
+                bias.pull = self._weaker(pull, 0.5)
             elif imbalance < LOW * gap:
-                state["pull"] = min(self.first_pull, 2.0 * pull)
+                bias.pull = min(self.first_pull, 2.0 * pull)
         if is_time:
-            state["rows_waited"] = 0
-        self._put(state, b + S / state["pull"] if is_time else b)
+            bias.rows_waited = 0
+        self._put(state, b + S / bias.pull if is_time else b)
         return imbalance <= SETTLED * self.total_cost
 
-    def look_back(self, state: State) -> None:
-        """Take more care if the gap did not halve since this was asked last."""
-        if state["least_gap"] > 0.5 * state["least_before"]:
-            state["care"] += 1
-        state["least_before"] = min(state["least_gap"], state["least_before"])
-        state["least_gap"] = np.inf
+    def look_back(self, state: CrammerSingerState) -> None:
+        """Raise the care if the gap has not halved since the last look back."""
+        bias = state.bias
+        if bias.least_gap > 0.5 * bias.least_before:
+            bias.care += 1
+        bias.least_before = min(bias.least_gap, bias.least_before)
+        bias.least_gap = np.inf
 
     def _weaker(self, pull: float, factor: float) -> float:
         return max(factor * pull, LEAST_PULL * self.first_pull)
 
-    def _put(self, state: State, b: Floats) -> None:
-        state["W"][-1] = self.held_low(b) / self.feature(state)
+    def _put(self, state: CrammerSingerState, b: Floats) -> None:
+        state.W[-1] = self.held_low(b) / self.feature(state)

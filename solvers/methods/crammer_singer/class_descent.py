@@ -1,98 +1,135 @@
 """The kernels of dual coordinate descent for all classes jointly: exact steps in the shares of one row after another.
 
-Symbols: q, v: the shares and violations of the row at hand, by class; see methods/crammer_singer.py. The last row of W
-is that of the bias, b = bias_feature W[d]. If the bias is free, `balance` holds S_m = sum_i A_i^m, and b is held near a
-centre by a pull of 1 / bias_feature^2, see class_bias.py; otherwise it is empty.
+Symbols: q, v: the shares and violations of the row at hand, by class (crammer_singer.py). The last row of W is that of
+the bias, b = bias_feature W[d]. If the bias is free, `balance` holds S_m = sum_i A_i^m, and b is kept near a centre by
+a pull of 1 / bias_feature^2 (class_bias.py); otherwise it is empty.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from solvers.linalg.rng import shuffle
+from solvers.linalg.row import FlatRows
 from solvers.linalg.types import Array
 
-__all__ = ["ACTIVE_SHARE", "move_shares", "run_pass"]
+__all__ = ["ACTIVE_SHARE", "ClassPoint", "ClassTerms", "ClassVisits", "Goal", "PassReport", "move_shares", "run_pass"]
 
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-ACTIVE_SHARE = 0.1  # once the active rows' gap is so small beside that of all rows before, all are looked at again
-_SETTLED = 1e-12  # a difference of scores that is no more than rounding
+ACTIVE_SHARE = 0.1
+"""All rows are visited again once the active rows' gap is below this share of the gap of all rows before. Larger: more
+visits of shrunk rows."""
+_SETTLED = 1e-12
+"""A difference of scores that is no more than rounding."""
+
+
+class ClassTerms(NamedTuple):
+    """What does not change during a run."""
+
+    rows: FlatRows
+    costs: Array
+    norms: Array
+    """|x_i|^2, without the bias feature."""
+    codes: Array
+    """Each row's class."""
+    shrinking: bool
+
+
+class ClassPoint(NamedTuple):
+    """What a step changes, and the bias feature that belongs to W[d]."""
+
+    A: Array
+    W: Array
+    balance: Array
+    bias_feature: float
+
+
+class ClassVisits(NamedTuple):
+    """Which rows an epoch visits, and how often it moves the centre of a free bias."""
+
+    order: Array
+    active: int
+    random_state: Array
+    moves: int
+
+
+class Goal(NamedTuple):
+    """When the active rows are solved, so that all rows are visited next."""
+
+    active_goal: float
+    """Gap of the active rows, set by the last epoch over all rows."""
+    target: float
+    """Relative gap."""
+    floor: float
+    """The primal value below which gaps are measured against the costs."""
+    violation_tol: float
+
+
+class EpochReport(NamedTuple):
+    active: int
+    """Rows still active."""
+    violation: float
+    """Largest violation of a row."""
+    gap: float
+    """Sum of the rows' terms of the gap."""
+    updates: int
+
+
+class PassReport(NamedTuple):
+    """What a pass leaves: its active set, its counts, and what its last epoch saw."""
+
+    active: int
+    active_goal: float
+    epochs: int
+    visited: int
+    is_whole: bool
+    """Whether the last epoch visited every row."""
+    gap: float
+    violation: float
+    updates: int
+    dual: float
 
 
 @njit(cache=True, nogil=True)
-def run_pass(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    costs: Array,
-    norms: Array,
-    codes: Array,
-    bias_feature: float,
-    shrinking: bool,
-    goal: float,
-    active: int,
-    order: Array,
-    A: Array,
-    W: Array,
-    balance: Array,
-    moves: int,
-    random_state: Array,
-    target: float,
-    floor: float,
-    violation_tol: float,
-) -> tuple[int, float, int, int, bool, float, float, int, float]:
-    """One epoch over all rows, or several over the active ones that together read no more.
+def run_pass(terms: ClassTerms, point: ClassPoint, visits: ClassVisits, goal: Goal) -> PassReport:
+    """Run one epoch over all rows, or several over the active ones that together read no more.
 
-    All rows are wanted next once the active ones' gap is below the target, or the goal set when all were seen last.
-    Returns (active, goal, epochs, rows visited, whether the last epoch saw all rows, the sum of its gap terms, its
-    largest violation, its updates, dual objective).
+    All rows are visited next once the active ones' gap is below the target, or below the goal set when all were seen.
     """
+    A, W, balance, _ = point
+    order, active, random_state, moves = visits
+    active_goal, target, floor, violation_tol = goal
     size = order.size
     summed = W[: W.shape[0] - 1] if balance.size > 0 else W
-    dual = _dual_value(A, codes, summed)
+    dual = _dual_value(A, terms.codes, summed)
     epochs, visited = 0, 0
     while True:
         is_whole = active == size
         visited += active
         epochs += 1
-        active, violation, gap, updates = _run_epoch(
-            values, columns, starts, costs, norms, codes, bias_feature, shrinking,
-            active, order, A, W, balance, moves, random_state,
-        )  # fmt: skip
+        seen = _run_epoch(terms, point, ClassVisits(order, active, random_state, moves))
+        active, gap = seen.active, seen.gap
         if is_whole:
-            goal = ACTIVE_SHARE * gap
-        is_solved = updates == 0 or violation < violation_tol or gap <= max(goal, target * max(dual + gap, floor))
+            active_goal = ACTIVE_SHARE * gap
+        is_close = gap <= max(active_goal, target * max(dual + gap, floor))
+        is_solved = seen.updates == 0 or seen.violation < violation_tol or is_close
         if active == 0 or (is_solved and not is_whole):
             active = size
         if is_whole or active == size or visited + active > size:
             break
-    dual = _dual_value(A, codes, summed)
-    return active, goal, epochs, visited, is_whole, gap, violation, updates, dual
+    dual = _dual_value(A, terms.codes, summed)
+    return PassReport(active, active_goal, epochs, visited, is_whole, gap, seen.violation, seen.updates, dual)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _run_epoch(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    costs: Array,
-    norms: Array,
-    codes: Array,
-    bias_feature: float,
-    shrinking: bool,
-    active: int,
-    order: Array,
-    A: Array,
-    W: Array,
-    balance: Array,
-    moves: int,
-    random_state: Array,
-) -> tuple[int, float, float, int]:
-    """One epoch over the first `active` rows of `order`, in a new random order; the centre of a free bias moves to the
-    bias so many times.
-
-    Returns (rows still active, largest violation, sum of the gap's terms, number of updates).
-    """
+def _run_epoch(terms: ClassTerms, point: ClassPoint, visits: ClassVisits) -> EpochReport:
+    """Visit the active rows in a new random order, and move the centre of a free bias to the bias `moves` times."""
+    values, columns, starts = terms.rows
+    costs, norms, codes, shrinking = terms.costs, terms.norms, terms.codes, terms.shrinking
+    A, W, balance, bias_feature = point
+    order, active, random_state, moves = visits
     dense = starts.size == 0
     d, k = W.shape[0] - 1, W.shape[1]
     entries, places = np.empty(d + 1), np.empty(d + 1, np.uint32)
@@ -140,14 +177,17 @@ def _run_epoch(
             W[d] += bias_feature * change
             if is_free:
                 balance += change
-    return active, largest, gap, updates
+    return EpochReport(active, largest, gap, updates)
 
 
 @njit(cache=True, nogil=True)
 def _find_violations(
     a: Array, C: float, y: int, bias_feature: float, bias_weights: Array, v: Array, q: Array
 ) -> tuple[float, float, float, int]:
-    """Turns scores into violations; (highest, lowest with a share, highest without a share, how many have a share)."""
+    """Turn scores into violations.
+
+    Returns the highest, the lowest of a class with a share, the highest of one without, and the classes with a share.
+    """
     own = v[y] + bias_feature * bias_weights[y]
     highest, lowest, rest, used = 0.0, np.inf, -np.inf, 0
     for m in range(v.size):
@@ -166,7 +206,7 @@ def _find_violations(
 
 @njit(cache=True, nogil=True)
 def move_shares(h: float, C: float, v: Array, q: Array) -> None:
-    """q becomes the point of its simplex nearest to q + v / h (Michelot's projection); v is used up."""
+    """Project q + v / h onto the simplex of the shares (Michelot 1986), into q; v is overwritten."""
     top = -np.inf
     for m in range(v.size):
         v[m] += h * q[m]
@@ -193,7 +233,10 @@ def move_shares(h: float, C: float, v: Array, q: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def _replace_variables(q: Array, C: float, y: int, a: Array, change: Array) -> bool:
-    """The variables of the shares q, whose sum is 0 to rounding, in a; what that changed; whether it changed any."""
+    """Put the variables of the shares q, whose sum is 0 up to rounding, into a, and the change into `change`.
+
+    Returns whether any variable changed.
+    """
     total = 0.0
     for m in range(q.size):
         if m != y:
@@ -213,7 +256,7 @@ def _replace_variables(q: Array, C: float, y: int, a: Array, change: Array) -> b
 
 @njit(cache=True, nogil=True)
 def _gather_nonzeros(row: Array, entries: Array, places: Array) -> int:
-    """A dense row as a sparse one, without a branch that would be guessed wrong; returns its number of entries."""
+    """Copy a dense row as a sparse one, without a branch to mispredict; return its number of entries."""
     count = 0
     for j in range(row.size):
         entries[count], places[count] = row[j], j

@@ -1,13 +1,14 @@
-"""Dual points of the joint multi-class problem: what they weigh, how they are kept in their domain, and their faces.
+"""Dual points of the joint multi-class problem: their weights, projections into their domain, and faces.
 
 A dual point A has one number a row and class, A_i^m <= C_i [m = y_i] with sum_m A_i^m = 0. Its weights are
-W(A) = sum_i h_i A_i' with the rows h_i and a bias feature, stored by features: (d + 1, k).
+W(A) = sum_i h_i A_i', where h_i is x_i with the bias feature, stored by feature: (d + 1, k).
 """
 
 import numpy as np
 from numba import njit
 
 from solvers.data.rows import read_only
+from solvers.linalg.row import FlatRows
 from solvers.linalg.types import Array, Floats
 from solvers.methods._shared.dual_face import Face
 from solvers.problem.problems import MulticlassProblem
@@ -16,6 +17,7 @@ __all__ = ["ClassDuals", "SharesFace"]
 
 
 _ROUNDING = 1e-13
+"""A row whose shares sum to its cost up to this relative error counts as full."""
 
 
 class ClassDuals:
@@ -29,13 +31,13 @@ class ClassDuals:
     def weights_of(self, A: Floats, bias_feature: float) -> Floats:
         """W(A): one pass."""
         W = np.zeros((self.problem.data.n_features + 1, A.shape[1]))
-        _sum_rows(*self._rows, bias_feature, read_only(A), W)
+        _sum_rows(self._rows, bias_feature, read_only(A), W)
         return W
 
     def scores(self, W: Floats, bias_feature: float) -> Floats:
         """h_i . w_m of every row and class: one pass."""
         out = np.empty((self.problem.data.n_rows, W.shape[1]))
-        _score_rows(*self._rows, bias_feature, read_only(W), out)
+        _score_rows(self._rows, bias_feature, read_only(W), out)
         return out
 
     def own(self) -> Floats:
@@ -45,8 +47,11 @@ class ClassDuals:
         return out
 
     def suggested(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        """The dual point, and its weights, that the optimality conditions suggest for weights: all cost on the worst
-        rival, shortened to the length at which it is worth most, so never worse than zero. Two passes."""
+        """The dual point that the optimality conditions give for weights, and its own weights: two passes.
+
+        A row's whole cost is on its worst rival; the point is scaled by the factor that maximises the dual, so it is
+        never worse than zero.
+        """
         costs = self.problem.costs
         bias = np.zeros_like(intercept) if self.problem.spec.bias == "none" else intercept
         rivals = (self.scores(np.vstack([coef.T, bias]), 1.0) - self.own()).argmax(axis=1)
@@ -58,7 +63,7 @@ class ClassDuals:
         return A * length, W * length
 
     def feasible(self, A: Floats) -> Floats:
-        """A moved into the domain: what a row's other classes take is >= 0, and in all at most the row's cost."""
+        """A projected into the domain: the shares of a row's other classes are >= 0 and sum to at most its cost."""
         costs = self.problem.costs
         shares = np.maximum(-A, 0.0)
         np.put_along_axis(shares, self._codes, 0.0, axis=1)
@@ -73,7 +78,7 @@ class ClassDuals:
 class SharesFace(Face):
     """The variables below their bounds C_i [m = y_i]; those of a row move against each other, for their sum stays 0.
 
-    A free bias that is held near a centre is the feature of that strength, and its centre is part of every score.
+    A free bias kept near a centre is a feature of the pull's strength, and the centre is part of every score.
     """
 
     diagonal = np.zeros(1)
@@ -108,7 +113,7 @@ class SharesFace(Face):
         self.free.flat[place] = False
         self.counts = np.maximum(self.free.sum(axis=1, keepdims=True), 1)
 
-    def mended(self, x: Floats) -> Floats:
+    def projected(self, x: Floats) -> Floats:
         return self.duals.feasible(x)
 
 
@@ -116,8 +121,9 @@ class SharesFace(Face):
 
 
 @njit(cache=True, nogil=True)
-def _sum_rows(values: Array, columns: Array, starts: Array, bias_feature: float, A: Array, out: Array) -> None:
+def _sum_rows(rows: FlatRows, bias_feature: float, A: Array, out: Array) -> None:
     """out += sum_i h_i A_i'"""
+    values, columns, starts = rows
     dense, d, k = starts.size == 0, out.shape[0] - 1, out.shape[1]
     for i in range(A.shape[0]):
         a = A[i]
@@ -136,8 +142,9 @@ def _sum_rows(values: Array, columns: Array, starts: Array, bias_feature: float,
 
 
 @njit(cache=True, nogil=True)
-def _score_rows(values: Array, columns: Array, starts: Array, bias_feature: float, W: Array, out: Array) -> None:
+def _score_rows(rows: FlatRows, bias_feature: float, W: Array, out: Array) -> None:
     """out[i, m] = h_i . W[:, m]"""
+    values, columns, starts = rows
     dense, d, k = starts.size == 0, W.shape[0] - 1, W.shape[1]
     for i in range(out.shape[0]):
         scores = out[i]

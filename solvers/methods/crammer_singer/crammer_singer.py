@@ -1,6 +1,5 @@
-"""`crammer_singer`: dual coordinate descent for all classes jointly.
+"""`crammer_singer`: dual coordinate descent for all classes jointly (Keerthi, Sundararajan, Chang, Hsieh, Lin 2008).
 
-Keerthi, Sundararajan, Chang, Hsieh, Lin: A sequential dual method for large scale multi-class linear SVMs, KDD 2008.
 The dual has one variable A_i^m a row and class. A step minimises exactly over all k variables of a row, and the
 weights W = sum_i x_i A_i' are kept up to date. In the shares q of a row's cost C_i,
 
@@ -8,10 +7,10 @@ weights W = sum_i x_i A_i' are kept up to date. In the shares q of a row's cost 
 
 a step is the projection of q + v / |x_i|^2 onto that simplex; the row's term of the gap is sum_m q_m (max v - v_m).
 
-W is stored by features, so that an entry of X meets the weights of all classes side by side. Rows whose cost has
-settled on one class are left out ("shrunk") until the rest is solved; classes of a row are not: up to some thirty, all
-together cost hardly more than a few picked out. Every FACE_PASSES passes the shares that are not zero are solved for
-together, see dual_face.py. A free bias is held near a centre that moves, see class_bias.py.
+W is stored by feature, so that an entry of X meets the weights of all classes side by side. Rows whose cost has settled
+on one class are shrunk until the others are solved. Classes of a row are not shrunk: up to about thirty, all of them
+cost hardly more than a few picked out. Every FACE_PASSES passes the shares above zero are solved together
+(dual_face.py). A free bias is kept near a centre that moves (class_bias.py).
 """
 
 from collections.abc import Mapping
@@ -24,28 +23,38 @@ from solvers.errors import InvalidOptions
 from solvers.method import Method, Option, Point, Progress, Start
 from solvers.methods._shared.dual_face import ascend
 from solvers.methods.crammer_singer.class_bias import FreeBias
-from solvers.methods.crammer_singer.class_descent import ACTIVE_SHARE, run_pass
+from solvers.methods.crammer_singer.class_descent import (
+    ACTIVE_SHARE,
+    ClassPoint,
+    ClassTerms,
+    ClassVisits,
+    Goal,
+    PassReport,
+    run_pass,
+)
 from solvers.methods.crammer_singer.class_duals import ClassDuals, SharesFace
+from solvers.methods.crammer_singer.class_state import CrammerSingerState, FreeBiasState
 from solvers.problem.problems import MulticlassProblem
 from solvers.result import Status
-from solvers.state import StoredState as State
 
 __all__ = ["CrammerSinger"]
 
 
 FACE_PASSES, FACE_READS = 50, 100
-"""After so many passes without an end, the shares above zero are solved for together, by at most so many reads."""
+"""Passes after which the shares above zero are solved together, and the maximum reads of X for that. Larger passes:
+longer slow phases."""
 FACE_PRODUCTS = 100_000_000
-"""At most so many products of an entry of X and a weight are taken for that at once: it is within a step."""
+"""Maximum products of an entry of X and a weight in such a solve. It is part of one step, so this bounds its time."""
 ENOUGH = 0.1
-"""Of the gap that is wanted: that of the rows need not be less before the centre of a free bias moves."""
+"""The rows' gap, as a share of the target, below which they count as solved and the centre of a free bias moves."""
 
 
-class CrammerSinger(Method[MulticlassProblem, Any]):
+class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
     name = "crammer_singer"
     tasks = ("multiclass",)
     losses = ("hinge",)
     biases = ("none", "regularized", "free")
+    state_type = CrammerSingerState
     options = (
         Option("shrinking", bool, True, "leave rows out while their cost is settled on one class"),
         Option(
@@ -65,147 +74,140 @@ class CrammerSinger(Method[MulticlassProblem, Any]):
     def __init__(self, problem: MulticlassProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
         self.shape = problem.data.n_rows, problem.classes.size
-        self.rows = problem.data.flat()
         self.duals = ClassDuals(problem)
-        self.norms = problem.data.usable_squared_norms()
-        self.bias = FreeBias(problem, self.norms) if problem.spec.bias == "free" else None
+        norms = problem.data.usable_squared_norms()
+        self.terms = ClassTerms(problem.data.flat(), problem.costs, norms, problem.codes, options["shrinking"])
+        self.bias = FreeBias(problem, norms) if problem.spec.bias == "free" else None
 
-    def init(self, seed: int, start: Start) -> State:
-        order = np.flatnonzero(self.problem.costs > 0.0)
-        state: State = {
-            "alpha": np.zeros(self.shape),
-            "W": np.zeros((self.problem.data.n_features + 1, self.shape[1])),
-            "order": order,
-            "active": order.size,
-            "active_goal": np.inf,
-            "random_state": np.array([seed], dtype=np.uint64),
-            "rows_until_face": FACE_PASSES * order.size,
-            "total_cost": self.problem.total_cost,
-            "balance": np.zeros(0),
-            "epochs": 0,
-            "rows_read": 0,
-        }
+    def init(self, seed: int, start: Start) -> CrammerSingerState:
+        state = self._zero_state(seed)
         intercept = np.zeros(self.shape[1])
         if start.coef is not None:
             intercept = np.asarray(start.intercept, dtype=np.float64)
             intercept = intercept if self.bias is None else self.bias.held_low(intercept)
-            state["alpha"], state["W"] = self.duals.suggested(start.coef, intercept)
-            state["rows_read"] = 2 * self.shape[0]
+            state.alpha, state.W = self.duals.suggested(start.coef, intercept)
+            state.rows_read = 2 * self.shape[0]
         if self.bias is not None:
             self.bias.begin(state, intercept)
-        if start.state is not None:
-            self._resume(state, start.state)
-        return state
+        earlier = self.earlier(start)
+        return state if earlier is None else self._resumed(state, earlier)
 
-    def step(self, state: State, target: float) -> Progress:
-        floor = self.problem.primal_floor
-        active, goal, epochs, visited, is_whole, gap, violation, updates, dual = run_pass(
-            *self.rows,
-            self.problem.costs,
-            self.norms,
-            self.problem.codes,
-            self._bias_feature(state),
-            self.chosen["shrinking"],
-            state["active_goal"],
-            state["active"],
-            state["order"],
-            state["alpha"],
-            state["W"],
-            state["balance"],
-            0 if self.bias is None else self.bias.moves(state),
-            state["random_state"],
-            target,
-            floor,
-            self.chosen["violation_tol"],
-        )
-        state["active"], state["active_goal"] = active, goal
-        state["epochs"] += epochs
-        state["rows_read"] += visited
-        state["rows_until_face"] -= visited
-        # With W = W(A) the gap is the sum of the rows' terms, each taken when its row was visited.
-        primal, is_settled = dual + gap, updates == 0
-        bound: float | None = dual
+    def step(self, state: CrammerSingerState, target: float) -> Progress:
+        seen = self._run_pass(state, target)
+        primal, gap = seen.dual + seen.gap, seen.gap
+        is_settled, bound = seen.updates == 0, seen.dual if self.bias is None else None
         if self.bias is not None:
-            primal -= float((self.bias.bias(state) * state["balance"]).sum())
-            imbalance = self.bias.imbalance(state)
-            is_solved = is_settled or gap <= ENOUGH * target * max(primal, floor)
-            is_settled = self.bias.follow(state, gap, visited, is_whole, is_solved) and is_settled
-            # The rows left out may have to answer to the bias.
-            if not is_whole and (imbalance > gap or ACTIVE_SHARE * gap > goal):
-                state["active"] = state["order"].size
-            gap += imbalance
-            bound = None
-        if state["rows_until_face"] <= 0:
-            self._explore_face(state)
-        passes = state["rows_read"] // self.shape[0]
+            primal -= float((self.bias.bias(state) * state.bias.balance).sum())
+            gap += self.bias.imbalance(state)
+            enough = ENOUGH * target * max(primal, self.problem.primal_floor)
+            is_settled = self._follow_bias(self.bias, state, seen, enough)
+        if state.rows_until_face <= 0:
+            self._solve_face(state)
+        passes = state.rows_read // self.shape[0]
         if not np.isfinite(primal):
-            return Progress(state["epochs"], passes, None, None, None, Status.NONFINITE)
+            return Progress(state.epochs, passes, None, None, None, Status.NONFINITE)
         finished = None
-        if is_whole and is_settled:
+        if seen.is_whole and is_settled:
             finished = Status.STALLED
-        elif is_whole and violation < self.chosen["violation_tol"]:
+        elif seen.is_whole and seen.violation < self.chosen["violation_tol"]:
             finished = Status.STOPPED
-        return Progress(state["epochs"], passes, primal, bound, gap / max(primal, floor), finished, is_whole)
+        # With W = W(A) the gap is the sum of the rows' terms, each taken when its row was visited.
+        relative_gap = gap / max(primal, self.problem.primal_floor)
+        return Progress(state.epochs, passes, primal, bound, relative_gap, finished, seen.is_whole)
 
-    def extract(self, state: State) -> Point:
-        W = state["W"]
+    def extract(self, state: CrammerSingerState) -> Point:
+        W = state.W
         intercept = self.problem.bias_feature * W[-1] if self.bias is None else self.bias.intercept(state)
-        return Point(W[:-1].T.copy(), intercept, state["alpha"].copy())
+        return Point(W[:-1].T.copy(), intercept, state.alpha.copy())
 
-    def _bias_feature(self, state: State) -> float:
+    def _zero_state(self, seed: int) -> CrammerSingerState:
+        order = np.flatnonzero(self.problem.costs > 0.0)
+        return CrammerSingerState(
+            alpha=np.zeros(self.shape),
+            W=np.zeros((self.problem.data.n_features + 1, self.shape[1])),
+            bias=FreeBiasState(np.zeros(0), 0.0, 0, 0, np.inf, np.inf, np.inf),
+            order=order,
+            active=order.size,
+            active_goal=np.inf,
+            random_state=np.array([seed], dtype=np.uint64),
+            rows_until_face=FACE_PASSES * order.size,
+            total_cost=self.problem.total_cost,
+            epochs=0,
+            rows_read=0,
+        )
+
+    def _run_pass(self, state: CrammerSingerState, target: float) -> PassReport:
+        moves = 0 if self.bias is None else self.bias.moves(state)
+        point = ClassPoint(state.alpha, state.W, state.bias.balance, self._bias_feature(state))
+        visits = ClassVisits(state.order, state.active, state.random_state, moves)
+        goal = Goal(state.active_goal, target, self.problem.primal_floor, self.chosen["violation_tol"])
+        seen = run_pass(self.terms, point, visits, goal)
+        state.active, state.active_goal = seen.active, seen.active_goal
+        state.epochs += seen.epochs
+        state.rows_read += seen.visited
+        state.rows_until_face -= seen.visited
+        return seen
+
+    def _follow_bias(self, bias: FreeBias, state: CrammerSingerState, seen: PassReport, enough: float) -> bool:
+        """Let the free bias follow a pass; rows with a gap of `enough` are solved. Returns whether nothing moves."""
+        imbalance, is_settled = bias.imbalance(state), seen.updates == 0
+        is_solved = is_settled or seen.gap <= enough
+        is_balanced = bias.follow(state, seen.gap, seen.visited, seen.is_whole, is_solved)
+        # Shrunk rows may have to react to the bias.
+        if not seen.is_whole and (imbalance > seen.gap or ACTIVE_SHARE * seen.gap > seen.active_goal):
+            state.active = state.order.size
+        return is_balanced and is_settled
+
+    def _bias_feature(self, state: CrammerSingerState) -> float:
         return self.problem.bias_feature if self.bias is None else self.bias.feature(state)
 
-    def _explore_face(self, state: State) -> None:
+    def _solve_face(self, state: CrammerSingerState) -> None:
+        """Solve all shares above zero together, the others held."""
         n, k = self.shape
         affordable = FACE_PRODUCTS // max(1, k * self.problem.data.stored_entries)
         reads = min(FACE_READS, affordable, self.reads_left - 1)
-        state["rows_until_face"] = FACE_PASSES * state["order"].size
+        state.rows_until_face = FACE_PASSES * state.order.size
         if self.bias is not None:
             self.bias.look_back(state)
         if reads < 6:
             return
-        feature, W = self._bias_feature(state), state["W"]
+        feature, W = self._bias_feature(state), state.W
         if self.bias is None:
             face = SharesFace(self.duals, feature, np.zeros(k))
-            state["alpha"], state["W"], used = ascend(face, state["alpha"], W, reads)
+            state.alpha, state.W, used = ascend(face, state.alpha, W, reads)
         else:
             centre, weights = self.bias.centre(state), W.copy()
-            weights[-1] = feature * state["balance"]
+            weights[-1] = feature * state.bias.balance
             face = SharesFace(self.duals, feature, centre)
-            state["alpha"], state["W"], used = ascend(face, state["alpha"], weights, reads)
-            state["balance"] = state["W"][-1] / feature
-            state["W"][-1] += centre / feature
-        state["rows_read"] += used * n
+            state.alpha, state.W, used = ascend(face, state.alpha, weights, reads)
+            state.bias.balance = state.W[-1] / feature
+            state.W[-1] += centre / feature
+        state.rows_read += used * n
 
-    def _resume(self, state: State, earlier: State) -> None:
-        """Go on from an earlier state; its dual point is a start for other costs, too."""
-        if any(key not in earlier or np.shape(earlier[key]) != np.shape(state[key]) for key in ("alpha", "W")):
+    def _resumed(self, state: CrammerSingerState, earlier: CrammerSingerState) -> CrammerSingerState:
+        """Continue an earlier state, to the same bits if the problem is the same; else start from its dual point."""
+        if earlier.alpha.shape != state.alpha.shape or earlier.W.shape != state.W.shape:
             shape = f"{self.shape[0]} rows x {self.problem.data.n_features} features and {self.shape[1]} classes"
             raise InvalidOptions("warm_start", f"is not a state of crammer_singer on {shape}")
-        given = np.array(earlier["alpha"], dtype=np.float64)
+        given = earlier.alpha.copy()
         if not np.isfinite(given).all():
             raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
         if self.bias is not None:
             given[:, self.bias.is_absent] = 0.0
         A = self.duals.feasible(given)
         W = self.duals.weights_of(A, self.problem.bias_feature)
-        rows_kept = np.array_equal(np.sort(earlier.get("order", ())), state["order"])
+        rows_kept = np.array_equal(np.sort(earlier.order), state.order)
         summed = slice(None) if self.bias is None else slice(-1)  # a free bias is no sum over the dual point
-        W_kept = np.allclose(W[summed], earlier["W"][summed], rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(W).max())))
+        W_kept = np.allclose(W[summed], earlier.W[summed], rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(W).max())))
         A_kept = np.allclose(A, given, rtol=1e-9, atol=1e-9 * float(self.problem.costs.max()))
-        scalars = "rows_until_face", "active_goal", "active", *(self.bias.SCALARS if self.bias is not None else ())
-        is_whole = earlier.keys() >= {"balance", "random_state", *scalars}
-        bias_kept = is_whole and np.shape(earlier["balance"]) == state["balance"].shape
-        state["alpha"], state["W"] = A, W
-        state["rows_read"] = self.shape[0]
+        bias_kept = earlier.bias.balance.shape == state.bias.balance.shape
+        state.alpha, state.W = A, W
+        state.rows_read = self.shape[0]
         if self.bias is not None:
             self.bias.begin(state, self.bias.intercept(earlier) if bias_kept else np.zeros(self.shape[1]))
         kept = rows_kept and W_kept and A_kept and bias_kept
-        if kept and earlier.get("total_cost") == state["total_cost"]:
-            # The same problem: everything is taken over, so that going on from a checkpoint repeats
-            # the uninterrupted run to the last bit.
-            for key in ("alpha", "W", "order", "balance", "random_state"):
-                state[key] = np.array(earlier[key], dtype=state[key].dtype)
-            for key in scalars:
-                state[key] = type(state[key])(earlier[key])
-            state["active"] = min(max(state["active"], 1), state["order"].size)
+        if not (kept and earlier.total_cost == state.total_cost):
+            return state
+        earlier.epochs, earlier.rows_read = state.epochs, state.rows_read
+        earlier.active = min(max(earlier.active, 1), earlier.order.size)
+        return earlier

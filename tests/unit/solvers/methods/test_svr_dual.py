@@ -86,7 +86,7 @@ def test_the_stopping_rule_of_liblinear_is_an_option(loss):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-def test_rows_that_repeat_do_not_make_descent_creep(loss, epsilon):
+def test_rows_that_repeat_do_not_make_descent_slow(loss, epsilon):
     random = np.random.default_rng(7)
     table = 0.1 * random.standard_normal((40, 8))
     table[20:] = table[:20] + 1e-3 * random.standard_normal((20, 8))
