@@ -11,6 +11,7 @@ from tests.support.documents import LANGUAGES, REASONS, ROOT, blocks, dead_links
 NAMED = re.compile(r"`((?:app|solvers|alembic|tests|benchmarks|docker|docs)/[\w./-]*\w/?)`")
 MOST_NOT_RUN = 16
 """Blocks that may be left out of the run. A new one needs a better reason than those that are there."""
+LONGEST_ENTRY = 180
 RECORDS = ("docs/adr/", "docs/benchmarks/", "CHANGELOG.md")
 """Records of their day: files that they name may have moved since."""
 
@@ -48,3 +49,12 @@ def test_few_blocks_are_left_out_of_the_run() -> None:
 def test_the_readme_fits_on_150_lines_and_contributing_on_60() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
     assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) <= 60
+
+
+def test_the_changelog_has_the_usual_sections_and_one_line_an_entry() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    sections = {line.removeprefix("### ") for line in lines if line.startswith("### ")}
+    assert sections <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Performance"}
+    assert any(line == "## [Unreleased]" for line in lines)
+    assert [line for line in lines if line.startswith(" ")] == []  # an entry that goes on in a second line
+    assert [line for line in lines if len(line) > LONGEST_ENTRY] == []
