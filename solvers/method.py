@@ -23,6 +23,8 @@ from solvers.cost import Footprint, Pace
 from solvers.errors import InvalidOptions, UnsupportedProblem
 from solvers.linalg.types import Floats
 from solvers.problem.losses import losses_of
+from solvers.problem.losses import registered as registered_losses
+from solvers.problem.losses.loss import MarginLoss
 from solvers.problem.problems import Problem
 from solvers.problem.spec import ProblemSpec
 from solvers.result import Counts, Status
@@ -150,6 +152,9 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
     name: ClassVar[str]
     tasks: ClassVar[tuple[str, ...]]
     losses: ClassVar[tuple[str, ...]]
+    """Those for which the method has code of its own."""
+    takes_any_loss: ClassVar[bool] = False
+    """Whether it takes every loss of two classes, by what the loss object computes."""
     biases: ClassVar[tuple[str, ...]]
     options: ClassVar[tuple[Option, ...]] = ()
     paper: ClassVar[str]
@@ -181,7 +186,7 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
     @classmethod
     def missing(cls, spec: ProblemSpec) -> UnsupportedProblem | None:
         """Return the error that says what this method does not support; None if it supports the problem."""
-        of_task = tuple(loss for loss in cls.losses if loss in losses_of(spec.task))
+        of_task = tuple(loss for loss in losses_of(spec.task) if loss in cls.supported_losses())
         for argument, wanted, offered in (
             ("task", spec.task, cls.tasks),
             ("loss", spec.loss, of_task),
@@ -192,6 +197,14 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
                     argument, f"solver {cls.name} cannot do {wanted}; it can do {', '.join(offered)}"
                 )
         return None
+
+    @classmethod
+    def supported_losses(cls) -> tuple[str, ...]:
+        """The names of the losses that the method takes, with those that it takes without a kernel of its own."""
+        if not cls.takes_any_loss:
+            return cls.losses
+        others = (name for name, loss in registered_losses().items() if issubclass(loss, MarginLoss))
+        return tuple(dict.fromkeys((*cls.losses, *others)))
 
     @classmethod
     def supports(cls, spec: ProblemSpec) -> bool:
@@ -225,7 +238,7 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
     def described(cls) -> dict[str, Any]:
         return {
             "tasks": list(cls.tasks),
-            "losses": list(cls.losses),
+            "losses": list(cls.supported_losses()),
             "biases": list(cls.biases),
             "options": {option.name: option.described() for option in cls.options},
             "exact": cls.exact,

@@ -1,13 +1,38 @@
-"""`bmrm`: the bundle method for regularised risk minimisation, for hinge and squared hinge.
+"""`bmrm`: the bundle method for regularised risk minimisation, for any convex loss of two classes.
 
-Teo, Smola, Vishwanathan, Le (2007). Cutting planes of any convex loss; with hinge it takes the same steps as `cpa`. The
-point returned is the best of all iterations. See cutting_planes.py for the iteration and risks.py for the planes.
+Teo, Smola, Vishwanathan, Le (2007). With hinge it takes the same steps as `cpa`. The point returned is the best of all
+iterations. See cutting_planes.py for the iteration and risks.py for the planes of hinge and squared hinge. The planes
+of any other loss come from its loss object: a row's loss lies above alpha (margin - m) - conj(alpha) for every alpha in
+the dual's domain, and touches it where alpha is its derivative.
 """
 
+import numpy as np
+
 from solvers.cost import Pace
+from solvers.linalg.types import Floats
 from solvers.methods.cutting_planes.cutting_planes import CuttingPlanes, CuttingPlanesState
+from solvers.methods.cutting_planes.risks import Cut, Risk, SquaredHingeRisk, risk_of
+from solvers.problem.problems import BinaryProblem, MulticlassProblem
 
 __all__ = ["BundleMethod"]
+
+
+class AnyLossRisk(SquaredHingeRisk):
+    """R of a loss that has no kernels here. A plane's marks are its alpha, as for squared hinge."""
+
+    def loss(self, scores: Floats) -> float:
+        loss, costs = self.problem.loss, self.problem.costs
+        return float(loss.value(loss.margin - scores, costs).sum())
+
+    def cut(self, scores: Floats, towards: Floats, share: float, last: Cut | None) -> Cut:
+        loss, costs = self.problem.loss, self.problem.costs
+        slack = loss.margin - (scores + share * (towards - scores))
+        # Rounded first, so that plane and marks are of the same alpha.
+        marks = np.minimum(loss.derivative(slack, costs), loss.dual_top(costs)).astype(np.float32)
+        alpha = np.minimum(marks.astype(np.float64), loss.dual_top(costs))
+        level = float((loss.margin * alpha - loss.conjugate(alpha, costs)).sum())
+        kept = marks[: self.marks[0]]
+        return Cut(self._normal(self.problem.signs * alpha), level, kept[:0], kept, int(np.count_nonzero(alpha)))
 
 
 class BundleMethod(CuttingPlanes[CuttingPlanesState]):
@@ -15,6 +40,7 @@ class BundleMethod(CuttingPlanes[CuttingPlanesState]):
     name = "bmrm"
     tasks = ("binary",)
     losses = ("hinge", "squared_hinge")
+    takes_any_loss = True
     biases = ("none", "regularized")
     pace = Pace(
         least=9.5,
@@ -30,3 +56,8 @@ class BundleMethod(CuttingPlanes[CuttingPlanesState]):
         "Reads the data in passes only, so rows can come in blocks; many iterations for precise answers or large C. "
         "Solvers oca_e (hinge), asvm and tron (squared hinge) need fewer."
     )
+
+    def _risk(self, problem: BinaryProblem | MulticlassProblem) -> Risk:
+        if isinstance(problem, BinaryProblem) and problem.spec.loss not in self.losses:
+            return AnyLossRisk(problem)
+        return risk_of(problem)

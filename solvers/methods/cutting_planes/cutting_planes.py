@@ -26,7 +26,7 @@ from solvers.errors import InvalidOptions
 from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Point, Progress, Start
 from solvers.methods.cutting_planes.bundle import Bundle, empty_bundle, sum_squares
-from solvers.methods.cutting_planes.risks import Cut, risk_of
+from solvers.methods.cutting_planes.risks import Cut, Risk, risk_of
 from solvers.problem.problems import BinaryProblem, MulticlassProblem
 from solvers.result import Status
 from solvers.state import State
@@ -71,13 +71,16 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
 
     def __init__(self, problem: BinaryProblem | MulticlassProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
-        self.risk = risk_of(problem)
+        self.risk = self._risk(problem)
         self.scores = self.risk.empty_scores()
         """Of w_t: overwritten by every step."""
         data = problem.data
         shorter = is_shorter_by_scores(data.n_rows, data.n_features, data.stored_entries)
         self.by_scores = self.risk.has_dual_points and shorter
         """Whether the bundle holds scores in place of normals."""
+
+    def _risk(self, problem: BinaryProblem | MulticlassProblem) -> Risk:
+        return risk_of(problem)
 
     def init(self, seed: int, start: Start) -> AnyPlanesState:
         risk, earlier = self.risk, self.earlier(start)

@@ -260,3 +260,64 @@ print(json.dumps({
     assert said["gap"] <= 1e-3
     found, optimum = said["primals"]
     assert optimum * (1 - 1e-9) <= found <= optimum / (1 - 1e-3)
+
+
+LOSS = '''
+"""The hinge with its kink rounded over a width of 1: s^2 / 2 for slacks from 0 to 1, then s - 1/2."""
+
+import numpy as np
+
+from solvers.problem.losses.loss import MarginLoss
+
+
+class RoundedHinge(MarginLoss):
+    name = "rounded_hinge"
+    description = "hinge with a rounded kink"
+    divides_by_cost = True
+
+    def value(self, slacks, costs):
+        over = np.maximum(slacks, 0.0)
+        return costs * np.where(over < 1.0, 0.5 * over * over, over - 0.5)
+
+    def dual_bounds(self, slacks, costs, rounding):
+        alpha = costs * np.clip(slacks, 0.0, 1.0)
+        return alpha, alpha
+
+    def conjugate(self, alpha, costs):
+        return np.divide(0.5 * alpha * alpha, costs, out=np.zeros_like(alpha), where=costs > 0.0)
+'''
+
+TRAIN_WITH_IT = """
+import numpy as np
+import scipy.optimize
+import solvers
+
+random = np.random.default_rng(0)
+X = random.standard_normal((200, 4))
+y = X[:, 0] + random.standard_normal(200) > 0
+signs = np.where(y, 1.0, -1.0)
+
+
+def primal(w):
+    over = np.maximum(1.0 - signs * (X @ w), 0.0)
+    return 0.5 * w @ w + np.where(over < 1.0, 0.5 * over * over, over - 0.5).sum()
+
+
+found = {}
+for bias in ("none", "regularized"):
+    result = solvers.train(X, y, solver="bmrm", loss="rounded_hinge", bias=bias, tol=1e-6, max_passes=2000)
+    found[bias] = result.status, result.certificate.primal, result.certificate.dual_bound
+several = solvers.train(X, np.digitize(X[:, 0], [-0.5, 0.5]), solver="bmrm", loss="rounded_hinge", tol=1e-3)
+best = scipy.optimize.minimize(primal, np.zeros(4), tol=1e-12).fun
+choices = solvers.PARAMETERS["loss"].choices
+print(json.dumps([found, best, several.status, "rounded_hinge" in choices]))
+"""
+
+
+def test_a_loss_is_one_new_file_which_a_general_method_trains_and_certifies(tmp_path: Path) -> None:
+    found, best, of_several, is_offered = use_plugin(tmp_path, "solvers.problem.losses", LOSS, TRAIN_WITH_IT)
+    assert is_offered
+    assert of_several == found["none"][0] == found["regularized"][0] == "converged"
+    _, primal, bound = found["none"]
+    assert bound <= best * (1.0 + 1e-9)
+    assert best * (1.0 - 1e-9) <= primal <= best * (1.0 + 2e-6)
