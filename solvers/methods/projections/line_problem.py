@@ -2,14 +2,14 @@
 
     min over (s, b) of  1/2 N s^2 + sum_i C_i max(0, 1 - y_i (s z_i + b))^p,    p = 1 or 2.
 
-Hinge. For a slope s >= 0 the best b leaves  integral over m of max(0, 2 - s delta(m)),  where the positive rows are
-taken by rising z and the negative ones by falling z, each for as much mass as its cost, and delta(m) is how far the
-two are apart at mass m, up to the whole mass of the lighter class. delta never falls, so one sweep finds the s at
-which the derivative changes its sign. The sweep ends there, and the rows are sorted only as far as it goes
-(incremental quicksort: Paredes and Navarro 2006). What it took of each row is the dual point. If no s > 0 lowers the
-value, -z is tried; if that fails, too, the best slope is 0. O(n log n).
+Hinge. For a slope s >= 0 the best b leaves  integral over m of max(0, 2 - s delta(m)).  The positive rows are taken by
+rising z and the negative ones by falling z, each for as much mass as its cost; delta(m) is the distance of the two at
+mass m, up to the whole mass of the lighter class. delta never falls, so one sweep finds the s at which the derivative
+changes its sign. The sweep ends there, and the rows are sorted only as far as it goes (incremental quicksort: Paredes
+and Navarro 2006). The mass that it took of each row is the dual point. If no s > 0 lowers the value, -z is tried; if
+that fails too, the best slope is 0. O(n log n).
 
-Squared hinge has no such pairs: Newton's method in (s, b), a few sums over all rows, and nothing is sorted.
+Squared hinge has no such pairs. It is solved by Newton's method in (s, b): a few sums over all rows, without sorting.
 """
 
 from typing import NamedTuple
@@ -29,70 +29,68 @@ class LineOptimum(NamedTuple):
     value: float
     """The minimum itself."""
     rise: float = 0.0
-    """If the slope is 0: the derivative of the value on a way of length 1 from there, the lower of the two directions';
-    this is how directions of which none helps compare. For squared hinge it is always 0."""
+    """If the slope is 0: the derivative of the value along the line from there, the lower one of the two directions. It
+    compares lines of which none lowers the value. Always 0 for squared hinge."""
 
 
 class Line:
-    """Solves such problems one after another, all with the same signs, costs and exponent."""
+    """Solves such problems one after another, all with the same signs, costs and loss."""
 
-    def __init__(self, signs: Floats, costs: Floats, exponent: float) -> None:
+    def __init__(self, signs: Floats, costs: Floats, *, is_squared: bool) -> None:
         self._signs, self._costs = read_only(signs), read_only(costs)
-        self._is_squared = exponent == 2.0
+        self._is_squared = is_squared
         sides = [np.flatnonzero((costs > 0.0) & (signs == sign)) for sign in (1.0, -1.0)]
-        self._positives = sides[0].size
-        self._members = read_only(np.concatenate(sides).astype(np.uint64))
-        self._keys, self._rows = np.empty(self._members.size), self._members.copy()
-        self._stacks = np.empty((2, self._members.size + 1), np.int64)
+        members = np.concatenate(sides).astype(np.uint64)
+        self._sides = _Sides(read_only(members), sides[0].size, self._costs)
+        self._order = _Order(np.empty(members.size), members.copy(), np.empty((2, members.size + 1), np.int64))
         self._mass = 0.0
 
     def solve(self, z: Floats, squared_norm: float, near: LineOptimum | None = None) -> LineOptimum:
-        """The optimum for these projections; one that is `near` spares squared hinge some of its sums."""
+        """Return the optimum for these projections. One that is `near` saves squared hinge some of its sums."""
         z = read_only(z)
         if self._is_squared:
             return self._solve_squared(z, squared_norm, near)
-        likely, rises = _choose_direction(z, self._members, self._positives, self._costs), []
+        likely, rises = _choose_direction(z, self._sides), []
         for direction in (likely, -likely):
-            s, b, reach = self._sweep(z, squared_norm, direction)
+            s, b, mass, reach = self._sweep(z, squared_norm, direction)
             if s > 0.0:
-                return LineOptimum(direction * s, b, 2.0 * self._mass - 0.5 * squared_norm * s * s)
+                return LineOptimum(direction * s, b, 2.0 * mass - 0.5 * squared_norm * s * s)
             rises.append(-reach / np.sqrt(squared_norm))
-        return LineOptimum(0.0, b, 2.0 * self._mass, float(min(rises)))
+        return LineOptimum(0.0, b, 2.0 * mass, float(min(rises)))
 
     def dual_point(self, z: Floats, optimum: LineOptimum) -> Floats:
-        """The alpha with sum_i alpha_i y_i = 0 and sum_i alpha_i y_i z_i = s N, of the problem that was solved last."""
+        """Return the alpha with sum_i alpha_i y_i = 0 and sum_i alpha_i y_i z_i = s N of the problem solved last."""
         if self._is_squared:
             slack = 1.0 - self._signs * (optimum.slope * z + optimum.bias)
             return np.asarray(2.0 * self._costs * np.maximum(slack, 0.0))
         if optimum.slope != 0.0:
             return self._taken()
-        # Slope 0 is best because the way in either direction is flat or uphill; the two balance each other.
+        # Slope 0 is optimal: the value falls in neither direction. A combination of both dual points balances.
         reaches, points = [], []
         for direction in (1.0, -1.0):
-            _, _, reach = self._sweep(read_only(z), 0.0, direction)
-            reaches.append(max(0.0, -reach))
+            reaches.append(max(0.0, -self._sweep(read_only(z), 0.0, direction).reach))
             points.append(self._taken())
         share = reaches[0] / sum(reaches) if reaches[0] > 0.0 else 0.0
         return np.asarray(points[0] + share * (points[1] - points[0]))
 
-    def _sweep(self, z: Floats, squared_norm: float, direction: float) -> tuple[float, float, float]:
-        """(slope, bias, reach) of `_sweep_pairs`; the order of the rows and the mass are kept."""
-        s, b, self._mass, reach = _sweep_pairs(
-            z, self._members, self._positives, self._costs, squared_norm, direction,
-            self._keys, self._rows, self._stacks,
-        )  # fmt: skip
-        return s, b, reach
+    def _sweep(self, z: Floats, squared_norm: float, direction: float) -> "_Sweep":
+        """Sweep in one direction; keep the order of the rows and the mass for the dual point."""
+        sweep = _sweep_pairs(z, self._sides, squared_norm, direction, self._order)
+        self._mass = sweep.mass
+        return sweep
 
     def _taken(self) -> Floats:
-        alpha = np.zeros(self._costs.size)
-        for side in (self._rows[: self._positives], self._rows[self._positives :]):
+        """Return the mass that the last sweep took of each row."""
+        alpha, rows, positives = np.zeros(self._costs.size), self._order.rows, self._sides.positives
+        for side in (rows[:positives], rows[positives:]):
             _take_mass(side, self._costs, self._mass, alpha)
         return alpha
 
     def _solve_squared(self, z: Floats, squared_norm: float, near: LineOptimum | None) -> LineOptimum:
-        if self._positives in (0, self._members.size):
-            return LineOptimum(0.0, 1.0 if self._positives else -1.0, 0.0)
-        # Around their mean the projections lose the fewest digits in squares and products.
+        positives = self._sides.positives
+        if positives in (0, self._sides.members.size):
+            return LineOptimum(0.0, 1.0 if positives else -1.0, 0.0)
+        # Squares and products of projections lose the fewest digits around their mean.
         centre = float((self._costs * z).sum() / self._costs.sum())
         if near is None:
             s, b = 0.0, float((self._costs * self._signs).sum() / self._costs.sum())
@@ -105,13 +103,53 @@ class Line:
 # --- kernels. P, Q: keys of the positive and the negative rows, the smallest is the worst; N: |L|^2; c: costs ---------
 
 _SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_SHORT = 16  # a stretch so short is sorted by insertion
-_STEPS = 100
+_SHORT = 16  # stretches up to this length are sorted by insertion
+_STEPS = 100  # maximum Newton steps, and shortenings of each
+
+
+class _Sides(NamedTuple):
+    """The rows that count, those of the positive class first."""
+
+    members: Array
+    positives: int
+    c: Array
+
+
+class _Order(NamedTuple):
+    """Work space of a sweep: the rows of both sides by rising key, as far as they are sorted."""
+
+    keys: Array
+    rows: Array
+    stacks: Array
+    """Of each side, for its incremental quicksort."""
+
+
+class _Sweep(NamedTuple):
+    slope: float
+    """The best one in this direction; 0 if there is none."""
+    bias: float
+    """The middle of the best ones for the slope."""
+    mass: float
+    """What was taken of each side."""
+    reach: float
+    """The integral of delta over that mass."""
+
+
+class _Derivatives(NamedTuple):
+    """The squared hinge problem at (s, b)."""
+
+    value: float
+    g_s: float
+    g_b: float
+    H_ss: float
+    H_sb: float
+    H_bb: float
 
 
 @njit(cache=True, nogil=True)
-def _choose_direction(z: Array, members: Array, positives: int, c: Array) -> float:
-    """1 if the mean of the positive rows is not below that of the negative ones, else -1: nearly always right."""
+def _choose_direction(z: Array, sides: _Sides) -> float:
+    """Return 1 if the mean of the positive rows is at least that of the negative ones, else -1: nearly always right."""
+    members, positives, c = sides.members, sides.positives, sides.c
     mass, moment = np.zeros(2), np.zeros(2)
     for k in range(members.size):
         side = 0 if k < positives else 1
@@ -121,19 +159,10 @@ def _choose_direction(z: Array, members: Array, positives: int, c: Array) -> flo
 
 
 @njit(cache=True, nogil=True)
-def _sweep_pairs(
-    z: Array,
-    members: Array,
-    positives: int,
-    c: Array,
-    N: float,
-    direction: float,
-    keys: Array,
-    rows: Array,
-    stacks: Array,
-) -> tuple[float, float, float, float]:
-    """(s, b, mass, reach): the best slope in this direction, 0 if there is none, with the middle of its best biases;
-    how much was taken of each side; the integral of delta over that mass. N = 0 stands for slope 0: all is taken."""
+def _sweep_pairs(z: Array, sides: _Sides, N: float, direction: float, order: _Order) -> _Sweep:
+    """Find the best slope in this direction. With N = 0 the whole mass is taken: the dual point for slope 0."""
+    members, positives, c = sides.members, sides.positives, sides.c
+    keys, rows, stacks = order.keys, order.rows, order.stacks
     for k in range(members.size):
         rows[k] = members[k]
         keys[k] = direction * z[members[k]] if k < positives else -direction * z[members[k]]
@@ -153,9 +182,10 @@ def _sweep_pairs(
         # Between two kinks: the pairs before this one are short of the margin, this one is beyond it.
         if reach > 0.0 and N > 0.0 and (is_end or reach * (p + q) >= 2.0 * N):
             s = reach / N
-            return s, 0.5 * (max(1.0 - s * p, s * Q_last - 1.0) + min(1.0 - s * P_last, s * q - 1.0)), mass, reach
+            b = 0.5 * (max(1.0 - s * p, s * Q_last - 1.0) + min(1.0 - s * P_last, s * q - 1.0))
+            return _Sweep(s, b, mass, reach)
         if is_end:
-            return 0.0, 1.0 * (i < P.size) - 1.0 * (j < Q.size), mass, reach
+            return _Sweep(0.0, 1.0 * (i < P.size) - 1.0 * (j < Q.size), mass, reach)
         if is_new_P:
             P_left = c[P_rows[i]]
         if is_new_Q:
@@ -163,7 +193,7 @@ def _sweep_pairs(
         delta, block = p + q, min(P_left, Q_left)
         if N > 0.0 and delta > 0.0 and (reach + block * delta) * delta >= 2.0 * N:
             s = 2.0 / delta
-            return s, 0.5 * s * (q - p), mass + min(block, max(0.0, (N * s - reach) / delta)), N * s
+            return _Sweep(s, 0.5 * s * (q - p), mass + min(block, max(0.0, (N * s - reach) / delta)), N * s)
         reach += block * delta
         mass += block
         P_last, Q_last = p, q
@@ -176,9 +206,9 @@ def _sweep_pairs(
 
 @njit(cache=True, nogil=True)
 def _sort_stretch(keys: Array, rows: Array, first: int, stack: Array, depth: int) -> tuple[int, int]:
-    """Sort on from `first`, before which all is sorted, by at least one place; returns (sorted up to, depth).
+    """Sort at least one more place from `first`, before which all is sorted; return (sorted up to, depth).
 
-    The stack holds the ends of stretches whose keys are all above those before: the size, then pivots in their places.
+    The stack holds the ends of stretches, each with larger keys than the one before: the size, then placed pivots.
     """
     while stack[depth - 1] - first > _SHORT:
         past = stack[depth - 1]
@@ -223,7 +253,7 @@ def _swap(keys: Array, rows: Array, a: int, b: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _take_mass(rows: Array, c: Array, mass: float, alpha: Array) -> None:
-    """alpha takes the mass from the rows in their order, of each as much as its cost."""
+    """Take the mass from the rows in their order, of each at most its cost; write it to alpha."""
     for k in range(rows.size):
         if mass <= 0.0:
             break
@@ -233,39 +263,37 @@ def _take_mass(rows: Array, c: Array, mass: float, alpha: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def _descend_newton(z: Array, y: Array, c: Array, N: float, s: float, b: float) -> tuple[float, float, float]:
-    """(s, b, value) at the minimum for squared hinge, from (s, b).
+    """Return (s, b, value) at the minimum for squared hinge, found from a start (s, b).
 
-    A step leads to the minimum of the quadratic that holds on the present piece; where other pieces make it too long,
-    it is shortened along the way, on which the slope can only rise.
+    A step leads to the minimum of the quadratic that holds on the current piece. Where other pieces make it too long,
+    it is shortened along the line, on which the slope rises.
     """
-    value, g_s, g_b, H_ss, H_sb, H_bb = _derive_squared(z, y, c, N, s, b)
+    here = _derive_squared(z, y, c, N, s, b)
     for _ in range(_STEPS):
+        g_s, g_b, H_ss, H_sb, H_bb = here.g_s, here.g_b, here.H_ss, here.H_sb, here.H_bb
         determinant = H_ss * H_bb - H_sb * H_sb
         if not determinant > 0.0:
             break
         step_s, step_b = (H_sb * g_b - H_bb * g_s) / determinant, (H_sb * g_s - H_ss * g_b) / determinant
         slope = g_s * step_s + g_b * step_b
-        if slope >= -1e-26 * value:
+        if slope >= -1e-26 * here.value:
             break
         length = 1.0
         for _ in range(_STEPS):
             ahead = _derive_squared(z, y, c, N, s + length * step_s, b + length * step_b)
-            slope_ahead = ahead[1] * step_s + ahead[2] * step_b
-            if slope_ahead <= 0.0 or ahead[0] < value:
+            slope_ahead = ahead.g_s * step_s + ahead.g_b * step_b
+            if slope_ahead <= 0.0 or ahead.value < here.value:
                 break
             length *= max(0.1, slope / (slope - slope_ahead))
-        if ahead[0] > value and slope_ahead > 0.0:
+        if ahead.value > here.value and slope_ahead > 0.0:
             break
         s, b = s + length * step_s, b + length * step_b
-        value, g_s, g_b, H_ss, H_sb, H_bb = ahead
-    return s, b, value
+        here = ahead
+    return s, b, here.value
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def _derive_squared(
-    z: Array, y: Array, c: Array, N: float, s: float, b: float
-) -> tuple[float, float, float, float, float, float]:
-    """(value, derivatives in s and b, second derivatives in ss, sb, bb) of the squared hinge problem."""
+def _derive_squared(z: Array, y: Array, c: Array, N: float, s: float, b: float) -> _Derivatives:
     loss = moment = mass = zz = zy = ys = 0.0
     for i in range(z.size):
         slack = 1.0 - y[i] * (s * z[i] + b)
@@ -277,4 +305,4 @@ def _derive_squared(
         mass += cost
         moment += cost * z[i]
         zz += cost * z[i] * z[i]
-    return 0.5 * N * s * s + loss, N * s - 2.0 * zy, -2.0 * ys, N + 2.0 * zz, 2.0 * moment, 2.0 * mass
+    return _Derivatives(0.5 * N * s * s + loss, N * s - 2.0 * zy, -2.0 * ys, N + 2.0 * zz, 2.0 * moment, 2.0 * mass)

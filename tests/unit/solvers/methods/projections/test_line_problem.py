@@ -79,7 +79,9 @@ def test_is_the_least_value_of_all_candidates(loss):
         count = -(-PROBLEMS // len(SIZES))
         drawing = drawn(count, n, seed=1)
         z, signs, costs, norms = (part[(drawing[2] > 0.0).any(axis=1)] for part in drawing)
-        optima = [Line(signs[k], costs[k], EXPONENTS[loss]).solve(z[k], norms[k]) for k in range(len(z))]
+        optima = [
+            Line(signs[k], costs[k], is_squared=loss == "squared_hinge").solve(z[k], norms[k]) for k in range(len(z))
+        ]
         s, b, value, _ = np.array(optima).T
         least = enumerate_least(z, signs, costs, norms)
         scale = 1e-10 * (1e-3 + least)
@@ -95,7 +97,7 @@ def test_the_dual_point_proves_the_optimum(loss):
     for n in (2, 5, 40, 400):
         z, signs, costs, norms = drawn(60, n, seed=2)
         for k in np.flatnonzero((costs > 0.0).any(axis=1)):
-            line = Line(signs[k], costs[k], EXPONENTS[loss])
+            line = Line(signs[k], costs[k], is_squared=loss == "squared_hinge")
             optimum = line.solve(z[k], norms[k])
             alpha = line.dual_point(z[k], optimum)
             assert (alpha >= 0.0).all()
@@ -116,13 +118,13 @@ def test_the_dual_point_proves_the_optimum(loss):
 def test_a_start_nearby_changes_nothing_and_rows_of_no_cost_count_for_nothing(loss):
     z, signs, costs, norms = drawn(50, 30, seed=3)
     for k in range(len(z)):
-        line = Line(signs[k], costs[k], EXPONENTS[loss])
+        line = Line(signs[k], costs[k], is_squared=loss == "squared_hinge")
         cold = line.solve(z[k], norms[k])
         warm = line.solve(z[k], norms[k], near=cold._replace(slope=1.1 * cold.slope, bias=cold.bias + 0.1))
         assert warm.value == pytest.approx(cold.value, rel=1e-12, abs=1e-15)
         used = costs[k] > 0.0
         if 0 < (signs[k][used] > 0).sum() < used.sum():
-            fewer = Line(signs[k][used], costs[k][used], EXPONENTS[loss]).solve(z[k][used], norms[k])
+            fewer = Line(signs[k][used], costs[k][used], is_squared=loss == "squared_hinge").solve(z[k][used], norms[k])
             assert fewer.value == pytest.approx(cold.value, rel=1e-12, abs=1e-15)
 
 
@@ -130,7 +132,7 @@ def test_where_no_slope_helps_the_rise_is_the_derivative_on_a_way_of_length_one(
     z, signs, costs, norms = drawn(400, 6, seed=5)
     compared = 0
     for k in range(len(z)):
-        optimum = Line(signs[k], costs[k], 1.0).solve(z[k], norms[k])
+        optimum = Line(signs[k], costs[k], is_squared=False).solve(z[k], norms[k])
         if optimum.slope == 0.0 and (costs[k] > 0.0).any():
             step = 1e-6 / np.sqrt(norms[k]) / max(1.0, np.abs(z[k]).max())
             one = tuple(part[k : k + 1] for part in (z, signs, costs))
@@ -163,7 +165,7 @@ def test_sorts_only_as_far_as_needed_but_right(shape):
         "organ pipe": np.concatenate([np.linspace(-2.0, 2.0, n // 2), np.linspace(2.0, -2.0, n - n // 2)]),
     }[shape]
     signs = np.where(z + random.standard_normal(n) > 0.0, 1.0, -1.0)
-    optimum = Line(signs, np.ones(n), 1.0).solve(z, 1.0)
+    optimum = Line(signs, np.ones(n), is_squared=False).solve(z, 1.0)
     rising, falling = np.sort(z[signs > 0]), np.sort(z[signs < 0])[::-1]
     pairs = min(rising.size, falling.size)
     delta = rising[:pairs] - falling[:pairs]

@@ -84,7 +84,7 @@ def test_project_keeps_the_best_of_its_directions(loss, storage):
         storage(X), y, solver="project", loss=loss, bias="free", seed=4, max_passes=5, options={"directions": 3}
     )
     assert (result.passes, result.iterations) == (5, 15)
-    line = Line(y, np.ones(y.size), EXPONENTS[loss])
+    line = Line(y, np.ones(y.size), is_squared=loss == "squared_hinge")
     optima = []
     for batch in range(5):
         drawn = np.random.default_rng([4, 3 * batch]).standard_normal((6, 3))
@@ -102,7 +102,7 @@ def test_project_says_stalled_when_its_patience_is_over():
 
 def printed_local_search(X, y, p, phases):
     """Algorithm 3 as printed, one trial after another, without anything that saves work."""
-    line, d = Line(y, np.ones(y.size), p), X.shape[1]
+    line, d = Line(y, np.ones(y.size), is_squared=p == 2.0), X.shape[1]
     w, l_min, l_last = np.zeros(d), np.inf, 0.0
     t, curr, thres, no_decrease = 1.0, 2.0, 1.1, False
     path = []
@@ -135,7 +135,7 @@ def test_local_walks_the_printed_way(loss, storage, monkeypatch):
     path, original = [], local.LocalSearch._end_phase
 
     def recording(self, state):
-        path.append((state["t"], state["value"]))
+        path.append((state.phase.t, state.value))
         return original(self, state)
 
     monkeypatch.setattr(local.LocalSearch, "_end_phase", recording)
@@ -149,7 +149,7 @@ def test_local_walks_the_printed_way(loss, storage, monkeypatch):
 @every_loss
 def test_trials_that_local_leaves_out_could_not_have_helped(loss, monkeypatch):
     X, y = table(n=120, d=8, density=0.5)
-    line = Line(y, np.ones(y.size), EXPONENTS[loss])
+    line = Line(y, np.ones(y.size), is_squared=loss == "squared_hinge")
     left_out = []
 
     def judged(report):
@@ -157,7 +157,7 @@ def test_trials_that_local_leaves_out_could_not_have_helped(loss, monkeypatch):
         w, z, norm = state["w_scale"] * state["w"], state["z"], state["squared_norm"]
         for j in range(8):
             g = X[:, j] @ state["pull"]
-            for change in (state["t"], -state["t"]):
+            for change in (state["phase.t"], -state["phase.t"]):
                 turned = norm + change * (2.0 * w[j] + change)
                 if (norm + change * g) ** 2 <= norm * turned:
                     optimum = line.solve(z + change * X[:, j], turned)
@@ -194,7 +194,7 @@ def test_local_finds_a_way_from_the_origin_where_no_coordinate_alone_helps():
     random = np.random.default_rng(6)
     X = random.standard_normal((600, 12))
     y = np.where(X.sum(axis=1) > 1.5 * np.sqrt(12.0), 1.0, -1.0)
-    line = Line(y, np.ones(y.size), 1.0)
+    line = Line(y, np.ones(y.size), is_squared=False)
     assert all(line.solve(X[:, j], 1.0).slope == 0.0 for j in range(12))
     result = solvers.train(X, y, solver="local", bias="free", tol=1e-3)
     assert result.certificate.primal < 0.5 * 2.0 * (y > 0).sum()
