@@ -146,7 +146,7 @@ def regression_totals(p, C, error_of_row, beta, errors_of_slacks, sizes, targets
 def test_the_evaluation_of_two_classes_counts_every_error(monkeypatch, p, bias, is_compensated, as_matrix):
     make_coarse(monkeypatch)
     problem, given = built("binary", p, bias, as_matrix), precision(is_compensated)
-    intercept = INTERCEPT if bias == "regularized" else 0.0
+    intercept = (INTERCEPT if p == 1.0 else -INTERCEPT) if bias == "regularized" else 0.0
     for a in (RANDOM.uniform(0.0, 1.0, N) * COSTS, np.zeros(N)):
         signed = SIGNS * a
         found = binary._evaluate(problem, W, intercept, signed, is_compensated)
@@ -165,7 +165,7 @@ def test_the_evaluation_of_two_classes_counts_every_error(monkeypatch, p, bias, 
 def test_the_evaluation_of_regression_counts_every_error(monkeypatch, p, bias, is_compensated):
     make_coarse(monkeypatch)
     problem, given = built("regression", p, bias), precision(is_compensated)
-    intercept = INTERCEPT if bias == "regularized" else 0.0
+    intercept = (INTERCEPT if p == 1.0 else -INTERCEPT) if bias == "regularized" else 0.0
     beta = RANDOM.uniform(-1.0, 1.0, N) * COSTS
     beta[:3] = 0.0
     found = regression._evaluate(problem, W, intercept, beta, is_compensated)

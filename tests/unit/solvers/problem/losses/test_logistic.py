@@ -31,6 +31,9 @@ def test_the_dual_point_is_the_derivative_of_the_loss():
     assert low == pytest.approx(rise, rel=1e-7)
     bend = (LOSS.derivative(slacks + step, costs) - LOSS.derivative(slacks - step, costs)) / (2.0 * step)
     assert LOSS.curvature(slacks, costs) == pytest.approx(bend, rel=1e-7)
+    far = np.array([-800.0, 800.0])
+    assert LOSS.derivative(far, costs[:2]).tolist() == [0.0, 2.0]
+    assert LOSS.curvature(far, costs[:2]).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("share", [1e-300, 1e-17, 0.25, 0.5, 0.75, 1.0 - 2.0**-53])
