@@ -1,11 +1,11 @@
-"""`alm_exact`: the augmented Lagrangian method with the weights updated by least squares, Algorithm 1 of the paper.
+"""`alm_exact`: the augmented Lagrangian method with least-squares updates (Nie et al. 2014, Algorithm 1).
 
-What it shares with `alm_inexact` is in augmented_lagrangian.py. The least-squares problem of the weights has
-the normal equations (I + H' mu H) step = r, where only the right side changes as long as mu does not. With few
-features the matrix is summed up once and factored again when mu changes; an iteration is then one read of X. With
-more of them conjugate gradients (the paper has LSQR, which is the same iteration in other variables) start from the
-weights before, each product one read, and end where the residual is a given share of the first: with a tenth the
-outer iterations are about as many as with exact updates.
+What it shares with `alm_inexact` is in augmented_lagrangian.py. The least-squares problem of the weights has the normal
+equations (I + H' mu H) step = r, of which only the right side changes as long as mu does not. With few features the
+matrix is summed once and factored again when mu changes; an iteration is then one read of X. With more features,
+conjugate gradients (the paper has LSQR, the same iteration in other variables) start from the last weights, each
+product one read, and end where the residual is a given share of the first. With a share of 0.1 there are about as many
+outer iterations as with exact updates.
 """
 
 import math
@@ -19,18 +19,20 @@ from solvers.cost import Footprint, Pace
 from solvers.linalg.cholesky import cholesky_factor, cholesky_solve
 from solvers.linalg.types import Floats
 from solvers.method import Option, Progress
-from solvers.methods.alm.augmented_lagrangian import AugmentedLagrangian, shared_options
+from solvers.methods.alm.augmented_lagrangian import AlmState, AugmentedLagrangian, shared_options
 from solvers.problem.problems import BinaryProblem
 from solvers.result import Status
-from solvers.state import StoredState as State
 
 __all__ = ["ExactAugmentedLagrangian"]
 
 MAX_FACTORED, MAX_FACTORED_A_ROW = 2048, 2
-"""Features up to which the matrix is formed: it and its factor are then 70 MB; and of how many for each row, since with
-fewer rows conjugate gradients end after as many products (600 rows of 1,800 features: in a quarter of the time)."""
-FEW = 256  # features: nothing takes long
+"""Maximum features for which the matrix is formed, in all (matrix and factor take 70 MB at 2048) and for each row. With
+fewer rows than that, conjugate gradients end after as many products (600 rows of 1,800 features: in a quarter of the
+time)."""
+FEW = 256
+"""Number of features up to which the matrix is formed for any number of rows."""
 MOST_PRODUCTS = 200
+"""Maximum products of one update of the weights."""
 
 
 class ExactAugmentedLagrangian(AugmentedLagrangian):
@@ -41,12 +43,13 @@ class ExactAugmentedLagrangian(AugmentedLagrangian):
             "least_squares",
             str,
             "auto",
-            f"how the weights are updated: factor forms a matrix of features x features, cg reads X for each product; "
-            f"auto: factor up to {MAX_FACTORED} features, if that is at most {MAX_FACTORED_A_ROW} a row or {FEW}",
+            f"how the weights are updated: factor forms a matrix of features x features; cg reads X for each product; "
+            f"auto is factor for at most {MAX_FACTORED} features if these are at most {FEW} or {MAX_FACTORED_A_ROW} "
+            "for each row",
             choices=("auto", "factor", "cg"),
         ),
         Option(
-            "cg_tol", float, 0.03, "the share of the residual at which conjugate gradients end", low=1e-12, high=0.9
+            "cg_tol", float, 0.03, "conjugate gradients end at this share of the first residual", low=1e-12, high=0.9
         ),
     )
     footprint = Footprint(
@@ -69,8 +72,8 @@ class ExactAugmentedLagrangian(AugmentedLagrangian):
         gram_seconds=1.1e-10,
     )
     notes = (
-        "Any p from 1 to 2 and any bias, to high precision. Suits few features; hinge with large C on long rows takes "
-        "thousands of iterations. For p = 1 and p = 2 without a free bias there are faster solvers."
+        "Any p from 1 to 2 and any bias, to high precision. Suited to few features; hinge with large C on long rows "
+        "takes thousands of iterations. For p = 1 and p = 2 without a free bias there are faster solvers."
     )
 
     @classmethod
@@ -87,29 +90,30 @@ class ExactAugmentedLagrangian(AugmentedLagrangian):
         self.factor: Floats | None = None
         self.factored_mu = math.nan
 
-    def step(self, state: State, target: float) -> Progress:
+    def step(self, state: AlmState, target: float) -> Progress:
         if self.is_factored and self.gram is None:
-            state["passes"] += 1
+            state.passes += 1
             k = self.problem.data.n_features + 1
             self.gram = np.zeros((k, k))
             self.problem.data.add_gram(self.penalties.scales, self.bias_feature, self.gram)
             finished = None if math.isfinite(float(self.gram.trace())) else Status.NONFINITE
-            return Progress(state["iterations"], state["passes"], None, None, None, finished)
+            return Progress(state.iterations, state.passes, None, None, None, finished)
         return super().step(state, target)
 
-    def _update_weights(self, state: State) -> bool:
+    def _update_weights(self, state: AlmState) -> bool:
         if self.gram is None:
             return False
-        if self.factor is None or self.factored_mu != state["mu"]:
-            matrix = state["mu"] * self.gram
+        mu = state.penalty.mu
+        if self.factor is None or self.factored_mu != mu:
+            matrix = mu * self.gram
             k = matrix.shape[0]
-            # Beside a larger trace the identity is lost in rounding, and the matrix would be singular.
+            # A trace above 1 / (k eps) swamps the identity in rounding, and the matrix would be singular.
             lost = k * float(np.finfo(float).eps) * float(matrix.trace())
             matrix[np.arange(k), np.arange(k)] += np.maximum(self.ridge, lost)
-            self.factor, self.factored_mu = cholesky_factor(matrix, 0.0), state["mu"]
-        state["weights"] = state["weights"] + cholesky_solve(self.factor, state["residual"])
+            self.factor, self.factored_mu = cholesky_factor(matrix, 0.0), mu
+        state.weights = state.weights + cholesky_solve(self.factor, state.update.residual)
         return True
 
-    def _is_updated(self, state: State) -> bool:
-        is_small = state["rho"] <= self.chosen["cg_tol"] ** 2 * state["rho_start"]
-        return bool(is_small or state["products"] >= MOST_PRODUCTS)
+    def _is_updated(self, state: AlmState) -> bool:
+        is_small = state.update.rho <= self.chosen["cg_tol"] ** 2 * state.update.rho_start
+        return bool(is_small or state.update.products >= MOST_PRODUCTS)

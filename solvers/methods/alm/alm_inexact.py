@@ -1,16 +1,15 @@
-"""`alm_inexact`: the augmented Lagrangian method with gradient steps for the weights, Algorithm 2 of the paper.
+"""`alm_inexact`: the augmented Lagrangian method with gradient steps for the weights (Nie et al. 2014, Algorithm 2).
 
-What it shares with `alm_exact` is in augmented_lagrangian.py. The weights move along the negative gradient of
-their least-squares problem by the optimal length, eq. (18), for which one product with X is needed. The paper takes
-one such step, which makes an iteration two reads of X. Here it is three by default (`gradient_steps`), the second and
-third in conjugate directions: where one step needs hundreds of reads to come within 1 % of the optimum, or never does,
-three need a half to an eighth of them. With so rough an update there is no proof of convergence for a fixed mu.
+What it shares with `alm_exact` is in augmented_lagrangian.py. The weights move along the negative gradient of their
+least-squares problem by the optimal length, eq. (18), which needs one product with X. The paper takes one such step, so
+that an iteration is two reads of X. Here three are the default (`gradient_steps`), the second and third in conjugate
+directions. Where one step needs hundreds of reads to come within 1 % of the optimum, or never does, three need a half
+to an eighth of them. With such rough updates there is no proof of convergence for a fixed mu.
 """
 
 from solvers.cost import Footprint, Pace
 from solvers.method import Option
-from solvers.methods.alm.augmented_lagrangian import AugmentedLagrangian, shared_options
-from solvers.state import StoredState as State
+from solvers.methods.alm.augmented_lagrangian import AlmState, AugmentedLagrangian, shared_options
 
 __all__ = ["InexactAugmentedLagrangian"]
 
@@ -20,7 +19,11 @@ class InexactAugmentedLagrangian(AugmentedLagrangian):
     options = (
         *shared_options(multiplier_step=1.0),
         Option(
-            "gradient_steps", int, 3, "for the weights in each iteration; the paper has 1, more are conjugate", low=1
+            "gradient_steps",
+            int,
+            3,
+            "steps for the weights in each iteration, in conjugate directions; 1 in the paper",
+            low=1,
         ),
     )
     exact = False
@@ -28,11 +31,11 @@ class InexactAugmentedLagrangian(AugmentedLagrangian):
     pace = Pace(least=19, hardness=0.42, precision=0.31, tallness=0.1, entry_seconds=1.1e-9, row_seconds=4.7e-8)
     notes = (
         "Any p from 1 to 2 and any bias, by products with X alone. Quick to a rough answer where the features are of "
-        "like scale; to more than that use alm_exact."
+        "similar scale; for a precise one use alm_exact."
     )
 
-    def _update_weights(self, state: State) -> bool:
+    def _update_weights(self, state: AlmState) -> bool:
         return False
 
-    def _is_updated(self, state: State) -> bool:
-        return bool(state["products"] >= self.chosen["gradient_steps"])
+    def _is_updated(self, state: AlmState) -> bool:
+        return bool(state.update.products >= self.chosen["gradient_steps"])

@@ -9,80 +9,61 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from solvers.data.rows import read_only
 from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
-from solvers.linalg.types import Array, Floats
-from solvers.problem.problems import BinaryProblem
+from solvers.linalg.types import Array
+from solvers.methods._shared.signed_rows import SignedRows
 
-__all__ = ["Penalties", "RowSums", "add_product", "dual_point", "move_multipliers_and_residuals"]
+__all__ = ["Penalties", "RowSums", "Split", "add_product", "move_rows", "write_dual_point"]
 
 
 class Penalties(NamedTuple):
-    """mu_i = mu scales_i of every row; 0 for rows without cost."""
+    """What the terms of the rows depend on beside their costs."""
 
-    scales: Floats
-    bias_feature: float
+    scales: Array
+    """mu_i / mu of each row; 0 for rows without cost."""
+    p: float
+    """The exponent of the loss."""
+
+
+class Split(NamedTuple):
+    """What is known of each row; changed in place."""
+
+    multipliers: Array
+    """alpha"""
+    z: Array
+    """The residuals."""
+    slack: Array
+    """1 - h v at the weights of the last read."""
 
 
 class RowSums(NamedTuple):
-    """What a read adds up over the rows."""
+    """Sums over the rows of one read."""
 
     loss: float
-    """Of the weights."""
+    """At the weights."""
     gap_terms: float
-    """The rows' part of the gap between the weights and alpha^."""
+    """What the rows add to the gap between the weights and alpha^."""
     violation: float
     """|1 - Hv - z|^2 with the residuals before the read."""
     split_loss: float
-    """Of those residuals."""
+    """The loss of those residuals."""
     multiplier_change: float
     """sum of (change of alpha_i)^2 / scale_i"""
     residual_change: float
     """sum of scale_i (change of z_i)^2"""
 
 
-def move_multipliers_and_residuals(
-    problem: BinaryProblem,
-    penalties: Penalties,
-    v: Floats,
-    multiplier_mu: float,
-    next_mu: float,
-    multipliers: Floats,
-    z: Floats,
-    slack: Floats,
-    out: Floats,
-) -> RowSums:
-    """Moves the multipliers by `multiplier_mu`, then minimises over z with `next_mu`; out += sum_i alpha^_i h_i."""
-    sums = _update_rows(
-        *problem.data.flat(), problem.signs, problem.costs, penalties.scales, penalties.bias_feature,
-        problem.spec.exponent, read_only(v), multiplier_mu, next_mu, multipliers, z, slack, out,
-    )  # fmt: skip
-    return RowSums(*sums)
-
-
-def add_product(problem: BinaryProblem, penalties: Penalties, mu: float, direction: Floats, out: Floats) -> None:
-    """out += H' mu H direction"""
-    _add_product(*problem.data.flat(), penalties.scales, penalties.bias_feature, mu, read_only(direction), out)
-
-
-def dual_point(
-    problem: BinaryProblem, penalties: Penalties, mu: float, multipliers: Floats, z: Floats, slack: Floats
-) -> Floats:
-    """alpha^ of the last read."""
-    alpha = np.zeros_like(z)
-    _dual_values(problem.costs, penalties.scales, problem.spec.exponent, mu, multipliers, z, slack, alpha)
-    return alpha
-
-
-# --- kernels. y, C, mu: y_i, C_i, mu_i of the row at hand; s: its slack 1 - h_i v; a: its multiplier; t: s + a / mu ---
+# --- kernels. y, C, mu: y_i, C_i, mu_i of the current row; s: its slack 1 - h_i v; a: its multiplier; t: s + a / mu ---
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _update_rows(
-    values: Array, columns: Array, starts: Array, signs: Array, costs: Array, scales: Array, bias_feature: float,
-    p: float, v: Array, multiplier_mu: float, next_mu: float, multipliers: Array, z: Array, slack: Array, sums: Array,
-) -> tuple[float, float, float, float, float, float]:  # fmt: skip
-    """The fields of `RowSums`."""
+def move_rows(
+    rows: SignedRows, penalties: Penalties, v: Array, multiplier_mu: float, next_mu: float, split: Split, sums: Array
+) -> RowSums:
+    """Move the multipliers by `multiplier_mu`, then minimise over z with `next_mu`; add sum_i alpha^_i h_i to sums."""
+    values, columns, starts, signs, costs = rows.values, rows.columns, rows.starts, rows.signs, rows.costs
+    bias_feature, scales, p = rows.bias_feature, penalties.scales, penalties.p
+    multipliers, z, slack = split.multipliers, split.z, split.slack
     dense, d = starts.size == 0, v.size - 1
     loss = terms = violation = split_loss = multiplier_change = z_change = 0.0
     for i in range(signs.size):
@@ -112,14 +93,13 @@ def _update_rows(
             add_dense(values[first:past], multiplier, sums)
         else:
             add_sparse(values, columns, first, past, multiplier, sums)
-    return loss, terms, violation, split_loss, multiplier_change, z_change
+    return RowSums(loss, terms, violation, split_loss, multiplier_change, z_change)
 
 
 @njit(cache=True, nogil=True)
-def _add_product(
-    values: Array, columns: Array, starts: Array, scales: Array, bias_feature: float, mu: float, direction: Array,
-    out: Array,
-) -> None:  # fmt: skip
+def add_product(rows: SignedRows, scales: Array, mu: float, direction: Array, out: Array) -> None:
+    """Add H' mu H direction to out."""
+    values, columns, starts, bias_feature = rows.values, rows.columns, rows.starts, rows.bias_feature
     dense, d = starts.size == 0, direction.size - 1
     for i in range(scales.size):
         if scales[i] == 0.0:
@@ -138,9 +118,10 @@ def _add_product(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _dual_values(
-    costs: Array, scales: Array, p: float, mu: float, multipliers: Array, z: Array, slack: Array, out: Array
-) -> None:
+def write_dual_point(costs: Array, penalties: Penalties, mu: float, split: Split, out: Array) -> None:
+    """Write alpha^ of the last read, for rows with a cost."""
+    scales, p = penalties.scales, penalties.p
+    multipliers, z, slack = split.multipliers, split.z, split.slack
     for i in range(costs.size):
         if costs[i] > 0.0:
             out[i] = _dual_value(slack[i], multipliers[i], z[i], costs[i], mu * scales[i], p)
@@ -148,7 +129,7 @@ def _dual_values(
 
 @njit(cache=True, nogil=True)
 def _dual_value(s: float, a: float, z: float, C: float, mu: float, p: float) -> float:
-    """alpha^ = a + mu (s - z), which is p C z^(p - 1) if z > 0, in the form that rounds less."""
+    """Return alpha^ = a + mu (s - z), which is p C z^(p - 1) if z > 0, in the form that rounds less."""
     if z < 0.0:
         return 0.0
     t = s + a / mu
@@ -159,7 +140,7 @@ def _dual_value(s: float, a: float, z: float, C: float, mu: float, p: float) -> 
 
 @njit(cache=True, nogil=True)
 def _gap_term(s: float, z: float, alpha: float, C: float, p: float) -> float:
-    """C max(0, s)^p + conj(alpha) - alpha s, where conj(alpha) = (p - 1) C z^p for alpha = p C z^(p - 1)."""
+    """Return C max(0, s)^p + conj(alpha) - alpha s, where conj(alpha) = (p - 1) C z^p for alpha = p C z^(p - 1)."""
     if p == 1.0:
         return (C - alpha) * s if s > 0.0 else -alpha * s
     conjugate = (p - 1.0) * C * _power(max(z, 0.0), p)
@@ -172,15 +153,15 @@ def _gap_term(s: float, z: float, alpha: float, C: float, p: float) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _minimise_residual(t: float, g: float, p: float) -> float:
-    """The minimiser over z of g max(0, z)^p + (z - t)^2 / 2: for t > 0 the root of z + p g z^(p - 1) = t."""
+    """Return the minimiser over z of g max(0, z)^p + (z - t)^2 / 2: for t > 0 the root of z + p g z^(p - 1) = t."""
     if not t > 0.0:
         return t
     if p == 1.0:
         return max(t - g, 0.0)
     if p == 2.0:
         return t / (1.0 + 2.0 * g)
-    # Neither term is above t. Newton's step from there lands left of the root, because the left side is concave, and
-    # so does putting the bound of one term into the other; from the left, Newton's method climbs to the root.
+    # Neither term exceeds t, which bounds z from above. A Newton step from there lands left of the root because the
+    # left side is concave; so does the other term's bound. From the left, Newton's method rises to the root.
     q, G = p - 1.0, p * g
     above = min(t, _power(t / G, 1.0 / q))
     if above == 0.0:

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import solvers
 from solvers.methods.alm.augmented_lagrangian import FIRST_BALANCE, LAST_BALANCE, balanced
 from solvers.methods.alm.residuals import _gap_term, _minimise_residual
+from solvers.problem.losses.hinge import Hinge
 
 C = 2.0
 SOLVERS = ("alm_exact", "alm_inexact")
@@ -152,12 +153,13 @@ def test_balancing_ends_and_the_constant_rule_never_begins():
     X, y, _ = problem()
     changed = train(X, y, loss="squared_hinge", options={"mu": 1e3})
     assert changed.converged
-    assert changed.state["mu"] < 1e3
-    assert train(X, y, loss="squared_hinge", options={"mu_rule": "constant", "mu": 0.5}).state["mu"] == 0.5
-    late = {**changed.state, "age": LAST_BALANCE, "next_balance": 0, "mu": 1e3, "next_mu": 1e3}
-    assert train(X, y, loss="squared_hinge", warm_start=late, max_passes=50, tol=1e-300).state["mu"] == 1e3
-    early = {**late, "age": FIRST_BALANCE}
-    assert train(X, y, loss="squared_hinge", warm_start=early, max_passes=50, tol=1e-300).state["mu"] < 1e3
+    assert changed.state["penalty.mu"] < 1e3
+    assert train(X, y, loss="squared_hinge", options={"mu_rule": "constant", "mu": 0.5}).state["penalty.mu"] == 0.5
+    rule = {"penalty.age": LAST_BALANCE, "penalty.next_balance": 0, "penalty.mu": 1e3, "penalty.next_mu": 1e3}
+    late = {**changed.state, **rule}
+    assert train(X, y, loss="squared_hinge", warm_start=late, max_passes=50, tol=1e-300).state["penalty.mu"] == 1e3
+    early = {**late, "penalty.age": FIRST_BALANCE}
+    assert train(X, y, loss="squared_hinge", warm_start=early, max_passes=50, tol=1e-300).state["penalty.mu"] < 1e3
 
 
 def test_balancing_mends_a_bad_start():
@@ -172,7 +174,7 @@ def test_balancing_mends_a_bad_start():
 def test_the_printed_rule_only_raises_mu_and_can_freeze():
     X, y, _ = problem()
     taken = states(X, y, 60, "alm_exact", options={"mu_rule": "paper"})
-    mus = [state["mu"] for state in taken]
+    mus = [state["penalty.mu"] for state in taken]
     assert mus == sorted(mus)
     assert max(mus) <= 1e5
     frozen = train(X, y, options={"mu_rule": "paper"}, max_passes=2000)
@@ -190,7 +192,7 @@ def test_balancing_the_dual_point_keeps_its_bounds():
 
     class Stated:
         signs, costs = y.astype(float), C * weights
-        spec = type("Spec", (), {"exponent": 1.0})
+        loss = Hinge()
 
     alpha = Stated.costs * random.random(y.size)
     moved = balanced(Stated, alpha)
