@@ -220,7 +220,10 @@ def list_keys(data_dir: DataDir = None) -> None:
 
 
 @keys.command("revoke")
-def revoke_key(key_id: str, data_dir: DataDir = None) -> None:
+def revoke_key(
+    key_id: Annotated[str, typer.Argument(help="id of the key: key_…, the part before the dot")],
+    data_dir: DataDir = None,
+) -> None:
     """Revoke an API key. A running server refuses it within two seconds."""
     from app.errors import NotFound
     from app.keys import service
