@@ -5,9 +5,15 @@ from numba import njit
 
 from solvers.linalg.cholesky import factor_in_place, solve_in_place
 from solvers.linalg.tiles import WIDE, panels_of
-from solvers.linalg.types import Array
+from solvers.linalg.types import Array, Floats
 
-__all__ = ["newton_direction"]
+__all__ = ["empty_factor", "factor_hessian", "newton_direction"]
+
+
+def empty_factor(k: int) -> Floats:
+    """The array that `factor_hessian` fills, of order k."""
+    panels = panels_of(k)
+    return np.zeros((panels, panels * WIDE, WIDE))
 
 
 @njit(cache=True, nogil=True)
@@ -22,7 +28,30 @@ def newton_direction(
     gradient: Array,
     direction: Array,
 ) -> bool:
-    """Solve (R + curvature gram) direction = -gradient, with R = diag(ridge); False if rounding prevents it.
+    """Solve (R + curvature gram) direction = -gradient, with R = diag(ridge); False if rounding prevents it."""
+    k, panels = ridge.size, panels_of(ridge.size)
+    factor, x = np.zeros((panels, panels * WIDE, WIDE)), np.zeros(panels * WIDE)
+    if not factor_hessian(gram, curvature, wide, squares, least_share, of_sample, ridge, factor):
+        return False
+    x[:k] = gradient
+    solve_in_place(factor, x)
+    for j in range(k):
+        direction[j] = -x[j]
+    return True
+
+
+@njit(cache=True, nogil=True)
+def factor_hessian(
+    gram: Array,
+    curvature: float,
+    wide: float,
+    squares: Array,
+    least_share: float,
+    of_sample: bool,
+    ridge: Array,
+    factor: Array,
+) -> bool:
+    """Factor R + curvature gram, with R = diag(ridge), in panels (cholesky.py); False if rounding prevents it.
 
     The diagonal of a matrix `of_sample` is replaced by squares / wide, which are of all rows, and the rest scaled like
     it: a rare column that the sample lacks would otherwise have no curvature. With a `least_share`, columns with few
@@ -30,7 +59,8 @@ def newton_direction(
     kinks of their other rows. A column without curvature and without ridge, that of a free bias, has curvature 1.
     """
     k, panels = ridge.size, panels_of(ridge.size)
-    factor, x, stretch = np.zeros((panels, panels * WIDE, WIDE)), np.zeros(panels * WIDE), np.ones(k)
+    factor[:] = 0.0
+    stretch = np.ones(k)
     diagonal = np.empty(k)
     for j in range(k):
         diagonal[j] = squares[j] / wide if of_sample else curvature * gram[j, j]
@@ -55,10 +85,4 @@ def newton_direction(
         factor[j // WIDE, j, j % WIDE] = 1.0 if ridge[j] == 0.0 and diagonal[j] <= 0.0 else diagonal[j]
     for j in range(k, panels * WIDE):
         factor[j // WIDE, j, j % WIDE] = 1.0
-    if not factor_in_place(factor):
-        return False
-    x[:k] = gradient
-    solve_in_place(factor, x)
-    for j in range(k):
-        direction[j] = -x[j]
-    return True
+    return factor_in_place(factor)

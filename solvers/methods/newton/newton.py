@@ -9,7 +9,8 @@ import math
 
 from solvers.cost import Footprint, Pace
 from solvers.method import Rehearsal
-from solvers.methods.newton.newton_loop import MAX_FEATURES, RowNewton
+from solvers.methods.newton.feature_newton import MAX_FEATURES
+from solvers.methods.newton.newton_loop import RowNewton
 from solvers.methods.newton.newton_state import NewtonState
 
 __all__ = ["Newton"]

@@ -16,19 +16,19 @@ minimum of the line is found from the slacks of both ends, without X, and read.
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from solvers.data.rows import read_only
-from solvers.data.samples import RowSample, first_stride, next_stride, take_sample
-from solvers.errors import InvalidOptions, UnsupportedProblem
-from solvers.linalg.gram import add_gram_rows, gram_room
+from solvers.data.samples import RowSample, first_stride, next_stride
+from solvers.errors import InvalidOptions
+from solvers.linalg.gram import add_gram_rows
 from solvers.linalg.types import Floats
-from solvers.method import Method, Point, Progress, Start
+from solvers.method import Point, Progress, Start
 from solvers.methods.newton.direction import newton_direction
 from solvers.methods.newton.exact_line_search import Line, search_line
+from solvers.methods.newton.feature_newton import FeatureNewton, dot
 from solvers.methods.newton.newton_state import NewtonState
 from solvers.methods.newton.row_terms import (
     SampledRows,
@@ -40,19 +40,14 @@ from solvers.methods.newton.row_terms import (
     sum_with_places,
 )
 from solvers.problem.problems import BinaryProblem, RegressionProblem
-from solvers.problem.spec import ProblemSpec
 from solvers.result import Status
 
-__all__ = ["MAX_FEATURES", "RowNewton"]
+__all__ = ["RowNewton"]
 
-MAX_FEATURES = 4096
-"""Most features. The matrix, its factor and a copy of the state then take 400 MB."""
 SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 4.0
 """A sample is left when a step on it gains at most this multiple of the sample's own error, for dense and sparse rows.
 A sparse sample has few rows in most columns and overfits them: w8a, squared hinge, C = 100, 1e-2 took 12 reads of the
 sample and 9 of all rows with 0.5, 2 and 8 with 4."""
-BLOCK_ENTRIES = 1 << 20
-"""Stored entries in a block of rows. Blocks are read by any thread and added in their order."""
 LEAST_SHARE = 0.1
 """Least curvature of a column, as a share of the median. covtype, C = 100, 1e-3: 6 steps on all rows with
 0, 4 with it."""
@@ -60,8 +55,6 @@ SAMPLE_STEPS = 4
 """Steps with the matrix of a sample that take as long as summing the matrix of all rows."""
 LEAST_KNOWN = 1e-3
 """Shortest step, as a share of a line, whose slacks are interpolated and not read: digits cancel in shorter ones."""
-PAIR_WORK = 12
-"""Time of adding one pair of entries at any place of the matrix, in entries of a tile."""
 PATIENCE = 16
 """Steps on all rows without a smaller gap or objective that count as a standstill."""
 DRIFT = 1e-3
@@ -72,43 +65,24 @@ equal to rounding, such as a free bias and a large constant column."""
 _EPS = float(np.finfo(float).eps)
 
 
-class RowNewton(Method[BinaryProblem | RegressionProblem, NewtonState]):
+class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
     """The loop; a method defines the width of the smoothing and how it changes."""
 
     tasks = ("binary", "regression")
-    biases = ("regularized", "none", "free")
-    uses_threads = True
     state_type = NewtonState
     top: float
     """The largest share of its cost that the alpha of a row can be."""
 
     def __init__(self, problem: BinaryProblem | RegressionProblem, options: Mapping[str, Any]) -> None:
-        super().__init__(problem, options)
-        data = problem.data
         if isinstance(problem, RegressionProblem):
-            self.labels, self.low, self.tube = problem.targets, -self.top, problem.spec.epsilon
+            super().__init__(problem, options, problem.targets)
+            self.low, self.tube = -self.top, problem.spec.epsilon
         else:
-            self.labels, self.low, self.tube = problem.signs, 0.0, 0.0
-        self.is_free = problem.spec.bias == "free"
-        self.constant = 1.0 if self.is_free else problem.bias_feature
-        self.ridge = np.ones(data.n_features + 1)
-        self.ridge[-1] = 0.0 if self.is_free else 1.0
-        self.row_entries = max(1.0, data.stored_entries / data.n_rows)
+            super().__init__(problem, options, problem.signs)
+            self.low, self.tube = 0.0, 0.0
+        data = problem.data
         self.changed, self.changes = np.empty(data.n_rows + 1, dtype=np.int64), np.empty(data.n_rows + 1)
-        k = data.n_features + 1
-        # Rows are gathered for tiles of the matrix, unless they are so sparse that adding pairs of entries is faster.
-        is_gathered = not data.sparse or k * k <= PAIR_WORK * self.row_entries**2
         self.sample_share = SPARSE_SAMPLE_SHARE if data.sparse and self.top > 1.0 else SAMPLE_SHARE
-        self._taken: RowSample | None = None
-        self.gathered = gram_room(k, is_gathered=is_gathered)
-
-    @classmethod
-    def missing(cls, spec: ProblemSpec) -> UnsupportedProblem | None:
-        lacks = super().missing(spec)
-        if lacks is None and spec.n_features > MAX_FEATURES:
-            limit = f"takes at most {MAX_FEATURES} features, because it factors a matrix of features x features"
-            return UnsupportedProblem("solver", f"{cls.name} {limit}; the data has {spec.n_features}")
-        return lacks
 
     @abstractmethod
     def _change_smoothing(self, state: NewtonState, gain: float, wanted: float) -> bool:
@@ -164,7 +138,7 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, NewtonState]):
         state.iterations += 1
         if state.phase == "trial":
             direction = w - state.w
-            slope = self._dot(w, direction) - _dot(u, direction)
+            slope = self._dot(w, direction) - dot(u, direction)
             rounding = 1e-13 * abs(smooth)
             # At the minimum both slopes are noise, and a line that is searched by noise leads anywhere.
             steep = max(0.5 * abs(state.slope), _EPS * abs(smooth))
@@ -179,7 +153,7 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, NewtonState]):
         state.slack, state.trial_slack = state.trial_slack, state.slack
         state.phase = "aim"
         scale = max(0.5 * self._dot(w, w) + sums.loss, self.problem.primal_floor)
-        misfit = 0.5 * _dot(w * self.ridge - u, w * self.ridge - u) + self._imbalance(sums, u)
+        misfit = 0.5 * dot(w * self.ridge - u, w * self.ridge - u) + self._imbalance(sums, u)
         state.blur, state.misfit = sums.mismatch / scale, misfit / scale
         state.spread = sums.loss / self.problem.total_cost
         return self._judged(state, sums, target)
@@ -203,7 +177,7 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, NewtonState]):
         """Set the next trial: a Newton step, or w on more rows or another smooth problem if this one is solved."""
         direction = self._direction(state)
         gradient = state.w * self.ridge - state.u
-        state.slope = _dot(gradient, direction)
+        state.slope = dot(gradient, direction)
         state.trial = state.w + direction
         state.phase = "trial"
         gain = -0.5 * state.slope / max(state.smooth, self.problem.primal_floor)
@@ -264,29 +238,19 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, NewtonState]):
 
     def _evaluate(self, state: NewtonState) -> tuple[Sums, Floats]:
         """Read the sample at the trial; return sums scaled to all rows, and the vectors u and squares."""
-        sample, stride = self._sample(state), state.stride
-        n = sample.data.n_rows
-        n_blocks = max(1, int(n * self.row_entries) // BLOCK_ENTRIES)
-        edges = [n * block // n_blocks for block in range(n_blocks + 1)]
-        vectors = np.zeros((n_blocks, 2, state.w.size))
+        sample, scale = self._sample(state), self._scale(state.stride)
         rows = SampledRows(sample.data.flat(), sample.labels, sample.costs, self.constant)
         smoothing, w, slack = self._smoothing(state), read_only(state.trial), state.trial_slack
-        with_squares = state.gram.stride > stride if self.top > 1.0 else not state.squares_known
+        with_squares = state.gram.stride > state.stride if self.top > 1.0 else not state.squares_known
         with_scores = state.phase != "known"
 
-        def read(block: int) -> Sums:
-            first, past, into = edges[block], edges[block + 1], vectors[block]
+        def read(first: int, past: int, into: Floats) -> Sums:
             return evaluate_rows(rows, smoothing, w, first, past, slack, into, with_squares, with_scores)
 
-        if self.threads > 1 and n_blocks > 1:
-            with ThreadPoolExecutor(min(self.threads, n_blocks)) as pool:
-                parts = list(pool.map(read, range(n_blocks)))
-        else:
-            parts = [read(block) for block in range(n_blocks)]
-        state.rows_read += n
-        scale = self._scale(stride)
+        parts, vectors = self._read_in_blocks(sample.data.n_rows, read)
+        state.rows_read += sample.data.n_rows
         total = [scale * math.fsum(part[field] for part in parts) for field in range(len(Sums._fields))]
-        return Sums(*total), scale * vectors.sum(axis=0)
+        return Sums(*total), scale * vectors
 
     def _judged(self, state: NewtonState, sums: Sums, target: float) -> Progress:
         """Report the accepted point, with its gap if the sample is all rows."""
@@ -295,7 +259,7 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, NewtonState]):
         w, u = state.w, state.u
         primal = 0.5 * self._dot(w, w) + sums.loss
         gradient = (w - u)[: w.size - self.is_free]
-        gap = 0.5 * _dot(gradient, gradient) + sums.mismatch
+        gap = 0.5 * dot(gradient, gradient) + sums.mismatch
         if state.gram.stride > 1 and state.gap < math.inf:
             # If steps that gain like this one are too many for the gap wanted, the matrix of all rows is cheaper.
             ratio, wanted = gap / state.gap, target * max(primal, self.problem.primal_floor)
@@ -334,10 +298,7 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, NewtonState]):
     # --- sizes -------------------------------------------------------------------------------------------------------
 
     def _sample(self, state: NewtonState) -> RowSample:
-        if self._taken is None or self._taken.stride != state.stride:
-            rows = self.problem.data, self.labels, self.problem.costs
-            self._taken = take_sample(*rows, state.stride, state.seed)
-        return self._taken
+        return self._sampled(state.stride, state.seed)
 
     def _smoothing(self, state: NewtonState) -> Smoothing:
         return Smoothing(state.h, self.low, self.top, self.tube, read_only(state.before))
@@ -345,14 +306,6 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, NewtonState]):
     def _is_long(self) -> bool:
         """Whether summing the matrix of all rows takes so much longer than a read that a sample is worth trying."""
         return self.top > 1.0 and not self.problem.data.sparse and self.row_entries > 20
-
-    def _scale(self, stride: int) -> float:
-        n = self.problem.data.n_rows
-        return n / (n // stride)
-
-    def _dot(self, left: Floats, right: Floats) -> float:
-        """Without the bias, if that is free."""
-        return float((left * right * self.ridge).sum())
 
     def _resumed(self, state: NewtonState, earlier: NewtonState) -> NewtonState:
         """Return the earlier state, to go on to the same bits, or on another problem a start from its weights."""
@@ -369,8 +322,3 @@ class RowNewton(Method[BinaryProblem | RegressionProblem, NewtonState]):
         state.gram.stride = 1
         self._prepare(state, is_warm=True)
         return state
-
-
-def _dot(left: Floats, right: Floats) -> float:
-    # Not left @ right: BLAS would use threads, whose waiting costs more than the sum on a busy machine.
-    return float((left * right).sum())

@@ -21,7 +21,8 @@ import numpy as np
 from solvers.cost import Footprint, Pace
 from solvers.data.rows import read_only
 from solvers.method import Rehearsal
-from solvers.methods.newton.newton_loop import MAX_FEATURES, RowNewton
+from solvers.methods.newton.feature_newton import MAX_FEATURES
+from solvers.methods.newton.newton_loop import RowNewton
 from solvers.methods.newton.newton_state import NewtonState
 from solvers.methods.newton.row_terms import shares_of
 
