@@ -51,7 +51,7 @@ def exp_of_minus(x: float) -> float:
     tail = r * r * r * r * (1.0 / 39916800.0 + r * (1.0 / 479001600.0 + r * (1.0 / 6227020800.0)))
     high = high + tail
     low = 0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0 + r * high))))
-    power = _as_float((_as_bits(shifted) + _EXPONENT_BIAS) << _MANTISSA_BITS)
+    power: float = _as_float((_as_bits(shifted) + _EXPONENT_BIAS) << _MANTISSA_BITS)
     return (1.0 + (r + r * r * low)) * power
 
 

@@ -21,7 +21,8 @@ from solvers.data.samples import row_of
 from solvers.linalg.row import FlatRows
 from solvers.linalg.types import Array
 
-__all__ = ["SampledRows", "Smoothing", "Sums", "evaluate_rows", "mark_changes", "shares_of", "sum_with_places"]
+__all__ = ["SampledRows", "Smoothing", "Sums", "add_rows", "add_squares", "evaluate_rows", "mark_changes", "multiply"]
+__all__ += ["score_rows", "shares_of", "sum_with_places"]
 
 
 class SampledRows(NamedTuple):
@@ -99,9 +100,9 @@ def evaluate_rows(
         count = min(at_once, past - begin)
         end = begin + count
         if with_scores:
-            _score_rows(flat, begin, labels[begin:end], bias, w, slack[begin:end])
+            score_rows(flat, begin, labels[begin:end], bias, w, slack[begin:end])
             if low == 0.0:
-                _multiply(labels[begin:end], slack[begin:end])
+                multiply(labels[begin:end], slack[begin:end])
         q = before[begin:end] if has_before else nothing[:count]
         if low == 0.0:
             here = _add_up_classes(slack[begin:end], costs[begin:end], q, h, top, shares[:count])
@@ -114,13 +115,13 @@ def evaluate_rows(
             i = begin + k
             weights[n_used], used[n_used] = costs[i] * shares[k] * (labels[i] if low == 0.0 else 1.0), i
             n_used += shares[k] != 0.0
-        _add_rows(flat, constant, used, weights, n_used, sums[0])
+        add_rows(flat, constant, used, weights, n_used, sums[0])
         if with_squares:
             n_used = 0
             for k in range(count):
                 weights[n_used], used[n_used] = costs[begin + k], begin + k
                 n_used += is_all or shares[k] != 0.0 or not is_flat
-            _add_squares(flat, constant, used, weights, n_used, sums[1])
+            add_squares(flat, constant, used, weights, n_used, sums[1])
     return Sums(loss, smooth, mismatch, total, earned, conjugate)
 
 
@@ -190,7 +191,7 @@ def _share(x: float, low: float, top: float, tube: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _score_rows(flat: FlatRows, begin: int, labels: Array, bias: float, w: Array, out: Array) -> None:
+def score_rows(flat: FlatRows, begin: int, labels: Array, bias: float, w: Array, out: Array) -> None:
     """out = y - f(x) of consecutive rows; for classes, y times that is the slack."""
     values, columns, starts = flat.values, flat.columns, flat.starts
     d = w.size - 1
@@ -202,7 +203,7 @@ def _score_rows(flat: FlatRows, begin: int, labels: Array, bias: float, w: Array
 
 
 @njit(cache=True, nogil=True)
-def _multiply(factors: Array, out: Array) -> None:
+def multiply(factors: Array, out: Array) -> None:
     for k in range(out.size):
         out[k] *= factors[k]
 
@@ -239,7 +240,7 @@ def _score_dense(block: Array, labels: Array, bias: float, w: Array, out: Array)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_rows(flat: FlatRows, constant: float, used: Array, weights: Array, count: int, out: Array) -> None:
+def add_rows(flat: FlatRows, constant: float, used: Array, weights: Array, count: int, out: Array) -> None:
     """out += sum of weights[k] h of the rows used[k], k < count; four dense rows at once read `out` less often."""
     values, columns, starts = flat.values, flat.columns, flat.starts
     d = out.size - 1
@@ -264,7 +265,7 @@ def _add_rows(flat: FlatRows, constant: float, used: Array, weights: Array, coun
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_squares(flat: FlatRows, constant: float, used: Array, weights: Array, count: int, out: Array) -> None:
+def add_squares(flat: FlatRows, constant: float, used: Array, weights: Array, count: int, out: Array) -> None:
     """Do the same with the squares of the entries."""
     values, columns, starts = flat.values, flat.columns, flat.starts
     d = out.size - 1

@@ -11,14 +11,9 @@ from typing import NamedTuple
 from numba import njit
 
 from solvers.linalg.types import Array
+from solvers.methods.tncg.line import LONGEST, STEEP, Line
 
-__all__ = ["HingeTerms", "Line", "choose_length", "slacks_of_scores", "weigh_rows"]
-
-
-STEEP = 0.25
-"""Share of the slope at the start of a step. If P still falls more steeply at its end, longer steps are looked at."""
-LONGEST = 8.0
-"""Longest step, as a multiple of the solution of the quadratic."""
+__all__ = ["HingeTerms", "choose_length", "slacks_of_scores", "weigh_rows"]
 
 
 class HingeTerms(NamedTuple):
@@ -34,23 +29,6 @@ class HingeTerms(NamedTuple):
     """k / C."""
     squared: bool
     """Whether the loss is squared hinge: alpha then has no upper bound."""
-
-
-class Line(NamedTuple):
-    """P along a step s from w, apart from the rows, and what a step must reach to be taken whole."""
-
-    ws: float
-    """w . s"""
-    ss: float
-    """s . s"""
-    slope: float
-    """The derivative of P at w along s."""
-    least_decrease: float
-    """The decrease of P from which a whole step is taken."""
-    is_drowned: bool
-    """Whether the decrease is below the rounding of P and has to come from the slopes at both ends."""
-    is_least: bool
-    """Whether s has the least residual: it is then never lengthened."""
 
 
 @njit(cache=True, nogil=True)

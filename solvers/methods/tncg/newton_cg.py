@@ -24,7 +24,7 @@ from solvers.errors import InvalidOptions, InvalidProblem
 from solvers.linalg.types import Array, Floats
 from solvers.method import Method, Option, Progress, Start
 from solvers.methods.tncg.conjugate_gradients import ConjugateGradients
-from solvers.methods.tncg.hinge_terms import Line
+from solvers.methods.tncg.line import Line
 from solvers.problem.problems import Problem
 from solvers.result import Status
 from solvers.state import State

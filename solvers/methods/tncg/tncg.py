@@ -27,7 +27,8 @@ from solvers.cost import Footprint, Pace
 from solvers.linalg.types import Floats
 from solvers.method import Point, Start
 from solvers.methods.tncg.conjugate_gradients import ConjugateGradients
-from solvers.methods.tncg.hinge_terms import HingeTerms, Line, choose_length, slacks_of_scores, weigh_rows
+from solvers.methods.tncg.hinge_terms import HingeTerms, choose_length, slacks_of_scores, weigh_rows
+from solvers.methods.tncg.line import Line
 from solvers.methods.tncg.newton_cg import FIRST_PRODUCTS, NewtonCg, NewtonCgState
 from solvers.methods.tncg.row_sums import RowProducts
 from solvers.problem.problems import BinaryProblem

@@ -1,0 +1,37 @@
+"""The sum of logistic losses along a line, from the slacks s = -y f(x) at both of its ends."""
+
+from numba import njit
+
+from solvers.linalg.softplus import exp_of_minus, log1p_of_unit
+from solvers.linalg.types import Array
+
+__all__ = ["logistic_change", "logistic_derivatives"]
+
+_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM, error_model="numpy")
+def logistic_derivatives(slack: Array, trial: Array, costs: Array, t: float) -> tuple[float, float]:
+    """Return the first and second derivative of the sum of losses along the line from `slack` to `trial`, at t."""
+    slope, curvature = 0.0, 0.0
+    for i in range(slack.size):
+        change = trial[i] - slack[i]
+        s = slack[i] + t * change
+        e = exp_of_minus(abs(s))
+        inverse = 1.0 / (1.0 + e)
+        share = (1.0 if s >= 0.0 else e) * inverse
+        slope += costs[i] * share * change
+        curvature += costs[i] * (e * inverse * inverse) * (change * change)
+    return slope, curvature
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM, error_model="numpy")
+def logistic_change(slack: Array, trial: Array, costs: Array) -> float:
+    """Return the sum of losses at `trial` less that at `slack`, row by row."""
+    total = 0.0
+    for i in range(slack.size):
+        before, after = slack[i], trial[i]
+        of_after = max(after, 0.0) + log1p_of_unit(exp_of_minus(abs(after)))
+        of_before = max(before, 0.0) + log1p_of_unit(exp_of_minus(abs(before)))
+        total += costs[i] * (of_after - of_before)
+    return total

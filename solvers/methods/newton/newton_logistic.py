@@ -1,0 +1,386 @@
+"""`newton_logistic`: Newton's method on the logistic loss, by a matrix of features x features.
+
+A step needs H = I + sum_i C_i r_i (1 - r_i) h_i h_i', and summing that matrix takes as long as many reads of the rows.
+So it is summed on a sample, and kept: the directions of L-BFGS (Nocedal 1980), with the kept matrix as the first
+approximation of H, correct it by the changes of the gradient that each step has measured. A fresh matrix makes the
+step Newton's own. It is summed again, on more rows, where the steps left to do would take longer than that.
+
+The first steps are taken on a sample of the rows, which grows as soon as its own error is larger than what a step can
+still gain. A step reads X once, at the point that it leads to; if that is not good enough, the minimum of the line is
+found from the slacks of both ends, without X.
+
+With alpha_i = C_i r_i the duality gap is 1/2 |gradient|^2: each read gives it at no cost.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from solvers.cost import Footprint, Pace
+from solvers.data.rows import read_only
+from solvers.data.samples import RowSample, first_stride, next_stride, row_numbers
+from solvers.errors import InvalidOptions
+from solvers.linalg.cholesky import cholesky_solve
+from solvers.linalg.gram import add_gram_rows
+from solvers.linalg.types import Floats
+from solvers.method import Point, Progress, Rehearsal, Start
+from solvers.methods.newton.direction import empty_factor, factor_hessian
+from solvers.methods.newton.feature_newton import MAX_FEATURES, PAIR_WORK, FeatureNewton, dot
+from solvers.methods.newton.logistic_terms import (
+    LogisticLine,
+    curvatures_of,
+    evaluate_logistic,
+    search_logistic_line,
+    shares_of_slacks,
+)
+from solvers.methods.newton.row_terms import SampledRows, sum_with_places
+from solvers.problem.problems import BinaryProblem
+from solvers.result import Status
+from solvers.state import State
+
+__all__ = ["NewtonLogistic"]
+
+SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 4.0
+"""A sample is left when a step on it gains at most this multiple of the sample's own error, for dense and sparse rows.
+A sparse sample has few rows in most columns and overfits them."""
+PAIRS = 8
+"""Most pairs of steps and gradient changes that correct the kept matrix. More: fewer steps, and 2 k numbers each."""
+LEAST_KNOWN = 1e-3
+"""Shortest step, as a share of a line, whose slacks are interpolated and not read: digits cancel in shorter ones."""
+GOOD_SLOPE = 0.5
+"""A step is taken whole if the slope at its end is at most this share of the slope at its start."""
+PATIENCE = 16
+"""Steps on all rows without a smaller gap or objective that count as a standstill."""
+STEPS_AFTER = 2.0
+"""Steps to expect after the matrix is summed again."""
+RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
+"""Shares of the diagonal to add, one after the other, to a matrix that rounding makes indefinite."""
+ROW_WORK = 6.0
+"""Time of the exponential and logarithm of a row, in stored entries."""
+_EPS = float(np.finfo(float).eps)
+
+
+@dataclass(slots=True)
+class LogisticState(State):
+    """Arrays with a number for each row are of the rows of the sample."""
+
+    phase: str  # what the trial is, as in NewtonState: "moved", "trial", "searched", "known"; "aim": there is none yet
+    w: Floats  # weights; the weight of the bias feature is last
+    trial: Floats  # the weights to read the rows at
+    u: Floats  # sum of alpha_i y_i h_i at w
+    slack: Floats  # at w
+    trial_slack: Floats  # at the trial
+    gram: Floats  # the matrix that was summed last, scaled to all rows: upper triangle
+    gram_stride: int  # which rows are in it: one in this many; 0: none
+    gram_steps: int  # steps taken with it
+    squares: Floats  # its diagonal for all rows of the sample, at the weights where the sample was entered
+    squares_known: bool
+    steps: Floats  # of the last pairs, oldest first; one a row
+    changes: Floats  # of the gradient
+    pairs: int
+    stride: int  # the sample has one row in this many
+    seed: int  # of the samples
+    primal: float  # the objective at w, on the sample
+    slope: float  # its derivative at w towards the trial
+    measure: float  # relative gap (on a sample: relative gain of a step) one step before
+    best_gap: float
+    lowest: float  # the objective one step before, on the same rows
+    idle: int  # steps on all rows since the gap or the objective fell
+    seen: Floats  # numbers that tell this problem from others
+    iterations: int
+    rows_read: int
+
+    @classmethod
+    def new(cls, k: int, stride: int, seed: int, seen: Floats) -> Self:
+        nothing = np.zeros(0)
+        return cls(
+            phase="moved",
+            w=np.zeros(k),
+            trial=np.zeros(k),
+            u=np.zeros(k),
+            slack=nothing,
+            trial_slack=nothing,
+            gram=np.zeros((k, k)),
+            gram_stride=0,
+            gram_steps=0,
+            squares=np.zeros(k),
+            squares_known=False,
+            steps=np.zeros((PAIRS, k)),
+            changes=np.zeros((PAIRS, k)),
+            pairs=0,
+            stride=stride,
+            seed=seed % 2**31,
+            primal=math.inf,
+            slope=0.0,
+            measure=math.inf,
+            best_gap=math.inf,
+            lowest=math.inf,
+            idle=0,
+            seen=seen,
+            iterations=0,
+            rows_read=0,
+        )
+
+
+class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
+    name = "newton_logistic"
+    tasks = ("binary",)
+    losses = ("logistic",)
+    state_type = LogisticState
+    rehearsals = (Rehearsal(4800, {"task": "binary", "loss": "logistic"}),)  # enough rows for the sampled first steps
+    footprint = Footprint(
+        row=9.5, free_row=6.5, feature=40.0, square=4.1, kept_row=2.1, kept_feature=24.0, kept_square=1.0
+    )
+    pace = Pace(
+        least=9.6,
+        hardness=0.073,
+        precision=0.05,
+        tallness=-0.071,
+        sparsity=0.2,
+        entry_seconds=1.5e-9,
+        row_seconds=3e-8,
+        gram_seconds=3e-11,
+        divided=0.3,
+        cube_seconds=3e-12,
+    )
+    paper = "Lin, Weng, Keerthi (2008): Trust region Newton method for logistic regression; Nocedal (1980) for L-BFGS"
+    notes = f"For many rows and up to a few hundred features: a few passes. At most {MAX_FEATURES} features."
+
+    def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
+        super().__init__(problem, options, problem.signs)
+        k = self.ridge.size
+        pairs = k * k / PAIR_WORK if self.is_gathered else self.row_entries**2
+        self.gram_reads = 0.5 * pairs / (self.row_entries + ROW_WORK)
+        """Reads of as many rows that take as long as summing the matrix."""
+        self.sample_share = SPARSE_SAMPLE_SHARE if problem.data.sparse else SAMPLE_SHARE
+        self._factor: Floats | None = None
+
+    def init(self, seed: int, start: Start) -> LogisticState:
+        # The order counts: weights may be the same numbers in another order.
+        seen = [sum_with_places(self.problem.costs), sum_with_places(self.labels), self.constant]
+        state = LogisticState.new(self.ridge.size, first_stride(self.problem.data, has_top=False), seed, np.array(seen))
+        earlier = self.earlier(start)
+        if earlier is not None:
+            return self._resumed(state, earlier)
+        if start.coef is not None:
+            scale = self.constant
+            state.trial = np.append(start.coef, start.intercept / scale if scale > 0.0 else 0.0)
+            state.stride = 1
+        self._enter(state, state.stride)
+        return state
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # it is a status
+    def step(self, state: LogisticState, target: float) -> Progress:
+        if state.phase == "aim":
+            try:
+                self._aim(state, target)
+            except np.linalg.LinAlgError:
+                return self._overflowed(state)
+        loss, u, squares = self._evaluate(state)
+        w = state.trial
+        primal = 0.5 * self._dot(w, w) + loss
+        if not math.isfinite(primal + float(u.sum())):
+            return self._overflowed(state)
+        state.iterations += 1
+        if state.phase == "trial" and not self._is_good(state, primal, u):
+            self._search(state)
+            return self._progress(state)
+        self._accept(state, primal, u, squares)
+        return self._judged(state)
+
+    def extract(self, state: LogisticState) -> Point:
+        alpha = None
+        if state.stride == 1 and state.slack.size == self.problem.data.n_rows:
+            alpha = np.empty(state.slack.size)
+            shares_of_slacks(read_only(state.slack), alpha)
+            alpha *= self.problem.costs
+        return Point(state.w[:-1].copy(), float(self.constant * state.w[-1]), alpha)
+
+    # --- the next point -----------------------------------------------------------------------------------------------
+
+    def _aim(self, state: LogisticState, target: float) -> None:
+        """Set the next trial: a step, or w on more rows if the sample says no more."""
+        gradient = state.w * self.ridge - state.u
+        if state.gram_stride == 0:
+            self._sum_gram(state, max(state.stride, first_stride(self.problem.data, has_top=False)))
+        direction = self._direction(state, gradient)
+        measure = self._measure(state, gradient, direction)
+        error = state.w.size * (state.stride - 1) / self.problem.data.n_rows  # relative, of the sample's minimum
+        if state.stride > 1 and measure <= self.sample_share * error:
+            self._enter(state, next_stride(state.stride))
+            state.trial, state.phase = state.w.copy(), "moved"
+            return
+        stride = self._better_gram(state, measure, max(self.sample_share * error, 0.5 * target))
+        state.measure = measure
+        if stride > 0:
+            self._sum_gram(state, stride)
+            direction = self._direction(state, gradient)
+        state.slope = dot(gradient, direction)
+        state.trial, state.phase = state.w + direction, "trial"
+
+    def _measure(self, state: LogisticState, gradient: Floats, direction: Floats) -> float:
+        """How far w is from the minimum, relative to the objective: the gap on all rows, the gain of a step on a sample."""
+        far = -dot(gradient, direction) if state.stride > 1 else dot(gradient, gradient)
+        return 0.5 * far / max(state.primal, self.problem.primal_floor)
+
+    def _better_gram(self, state: LogisticState, measure: float, wanted: float) -> int:
+        """The stride of the rows to sum the matrix of before this step; 0 if the kept matrix is the better choice."""
+        if state.measure == math.inf or measure <= wanted:
+            return 0
+        ratio = measure / state.measure
+        left = math.log(measure / wanted) / -math.log(ratio) if ratio < 1.0 else math.inf
+        # As many rows as half of the reads that are left pay for, but not fewer than before.
+        stride = math.ceil(state.stride * 2.0 * self.gram_reads / left)
+        stride = max(min(stride, state.gram_stride), state.stride)
+        cost = self.gram_reads * state.stride / stride
+        return stride if left > cost + STEPS_AFTER else 0
+
+    def _sum_gram(self, state: LogisticState, stride: int) -> None:
+        """Sum the matrix at w over one row in `stride`, and forget the pairs that corrected the old one."""
+        sample = self._sample(state)
+        rows = row_numbers(sample.data.n_rows, max(1, stride // state.stride), state.seed)
+        weights = np.empty(rows.size)
+        scale = self.problem.data.n_rows / rows.size
+        curvatures_of(read_only(state.slack), sample.costs, rows, scale, weights)
+        state.gram[:] = 0.0
+        add_gram_rows(
+            *sample.data.flat(), read_only(rows), read_only(weights), self.constant, *self.gathered, state.gram
+        )
+        if not math.isfinite(float(state.gram.trace())):
+            raise np.linalg.LinAlgError("the matrix overflows")
+        state.rows_read += rows.size
+        state.gram_stride, state.gram_steps, state.pairs, self._factor = stride, 0, 0, None
+
+    def _direction(self, state: LogisticState, gradient: Floats) -> Floats:
+        """The direction of L-BFGS from the kept matrix: the two loops over the pairs."""
+        q, products = -gradient, np.empty(state.pairs)
+        inverses = [1.0 / dot(state.steps[k], state.changes[k]) for k in range(state.pairs)]
+        for k in reversed(range(state.pairs)):
+            products[k] = inverses[k] * dot(state.steps[k], q)
+            q = q - products[k] * state.changes[k]
+        direction = cholesky_solve(self._factored(state), q)
+        for k in range(state.pairs):
+            direction = direction + (products[k] - inverses[k] * dot(state.changes[k], direction)) * state.steps[k]
+        return direction
+
+    def _factored(self, state: LogisticState) -> Floats:
+        if self._factor is None:
+            factor = empty_factor(self.ridge.size)
+            of_sample = state.gram_stride > state.stride
+            for more in RAISES:
+                gram = state.gram + np.diag(more * state.gram.diagonal()) if more > 0.0 else state.gram
+                if factor_hessian(gram, 1.0, 1.0, state.squares, 0.0, of_sample, self.ridge, factor):
+                    self._factor = factor
+                    return factor
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+        return self._factor
+
+    def _search(self, state: LogisticState) -> None:
+        """Make the minimum of the line through w and the trial the trial."""
+        w, direction = state.w, state.trial - state.w
+        lengths = self._dot(w, direction), self._dot(direction, direction)
+        line = LogisticLine(self._scale(state.stride), *lengths, state.slope)
+        t = search_logistic_line(read_only(state.slack), state.trial_slack, self._sample(state).costs, line)
+        # Slacks on a line need no read, unless its end is so far away that few of their digits are right.
+        state.trial, state.phase = w + t * direction, "known" if t > LEAST_KNOWN else "searched"
+
+    # --- this point ---------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, state: LogisticState) -> tuple[float, Floats, Floats]:
+        """Read the sample at the trial; return the sum of losses scaled to all rows, u, and the diagonal if asked for."""
+        sample, scale = self._sample(state), self._scale(state.stride)
+        rows = SampledRows(sample.data.flat(), sample.labels, sample.costs, self.constant)
+        w, slack = read_only(state.trial), state.trial_slack
+        with_squares, with_scores = not state.squares_known, state.phase != "known"
+
+        def read(first: int, past: int, into: Floats) -> float:
+            return evaluate_logistic(rows, w, first, past, slack, into, with_squares, with_scores)
+
+        parts, vectors = self._read_in_blocks(sample.data.n_rows, read)
+        state.rows_read += sample.data.n_rows
+        return scale * math.fsum(parts), scale * vectors[0], scale * vectors[1]
+
+    def _is_good(self, state: LogisticState, primal: float, u: Floats) -> bool:
+        """Whether the trial is good enough to be taken as it is."""
+        direction = state.trial - state.w
+        slope = self._dot(state.trial, direction) - dot(u, direction)
+        # At the minimum both slopes are noise, and a line that is searched by noise leads anywhere.
+        steep = max(GOOD_SLOPE * abs(state.slope), _EPS * primal)
+        return abs(slope) <= steep and primal <= state.primal * (1.0 + 1e-13)
+
+    def _accept(self, state: LogisticState, primal: float, u: Floats, squares: Floats) -> None:
+        """Go to the trial, and keep the step with the change of the gradient that it made."""
+        step = state.trial - state.w
+        change = step * self.ridge - (u - state.u)
+        if state.phase != "moved" and dot(step, change) > 0.0:
+            if state.pairs == PAIRS:
+                state.steps[:-1], state.changes[:-1] = state.steps[1:].copy(), state.changes[1:].copy()
+                state.pairs -= 1
+            state.steps[state.pairs], state.changes[state.pairs] = step, change
+            state.pairs += 1
+        state.gram_steps += 1
+        if not state.squares_known:
+            state.squares, state.squares_known, self._factor = squares, True, None
+        state.w, state.u, state.primal = state.trial, u, primal
+        state.slack, state.trial_slack = state.trial_slack, state.slack
+        state.phase = "aim"
+
+    def _judged(self, state: LogisticState) -> Progress:
+        """Report the accepted point, with its gap if the sample is all rows."""
+        if state.stride > 1:
+            return self._progress(state)
+        gradient = (state.w - state.u)[: state.w.size - self.is_free]
+        gap = 0.5 * dot(gradient, gradient)
+        if self.is_free:
+            # Rows of the heavier side lose what they have too much of.
+            mass = float(self.problem.costs.sum())
+            excess = abs(state.u[-1]) / mass
+            gap += excess * (state.primal + excess * self._dot(state.u, state.u))
+        if gap < 0.99 * state.best_gap or state.primal < state.lowest * (1.0 - 1e-14):
+            state.idle = 0
+        else:
+            state.idle += 1
+        state.lowest, state.best_gap = state.primal, min(gap, state.best_gap)
+        finished = Status.STALLED if state.idle >= PATIENCE else None
+        relative = gap / max(state.primal, self.problem.primal_floor)
+        return self._progress(state, finished)._replace(
+            primal=state.primal, dual_bound=state.primal - gap, gap_estimate=relative
+        )
+
+    def _overflowed(self, state: LogisticState) -> Progress:
+        """End the run, or raise the error that names a row."""
+        self.problem.data.usable_squared_norms()
+        return self._progress(state, Status.NONFINITE)
+
+    def _progress(self, state: LogisticState, finished: Status | None = None) -> Progress:
+        passes = state.rows_read // self.problem.data.n_rows
+        return Progress(state.iterations, passes, None, None, None, finished, is_complete=state.stride == 1)
+
+    # --- samples and starts -------------------------------------------------------------------------------------------
+
+    def _sample(self, state: LogisticState) -> RowSample:
+        return self._sampled(state.stride, state.seed)
+
+    def _enter(self, state: LogisticState, stride: int) -> None:
+        """Go on with a sample of this stride; the matrix is kept."""
+        n = self.problem.data.n_rows // stride
+        state.stride, state.pairs, state.squares_known = stride, 0, False
+        state.slack, state.trial_slack = np.zeros(n), np.zeros(n)
+        state.measure = state.lowest = math.inf
+
+    def _resumed(self, state: LogisticState, earlier: LogisticState) -> LogisticState:
+        """Return the earlier state, to go on to the same bits, or on another problem a start from its weights."""
+        if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
+            raise InvalidOptions(
+                "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"
+            )
+        n = self.problem.data.n_rows
+        if np.array_equal(earlier.seen, state.seen) and earlier.slack.shape == (n // max(1, earlier.stride),):
+            earlier.iterations, earlier.rows_read = 0, n
+            return earlier
+        state.trial = earlier.w
+        self._enter(state, 1)
+        return state
