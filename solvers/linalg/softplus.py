@@ -2,7 +2,7 @@
 
 The compiler vectorises a loop over these functions; a call of the C library for each row took longer than reading a
 sparse row. The results are right to 4 units in the last place (tests/unit/solvers/linalg/test_softplus.py measures
-them against 113-bit arithmetic).
+them against long doubles).
 """
 
 from typing import Any

@@ -85,8 +85,12 @@ def assert_honest(result, dense):
     alpha = result.state.get("alpha") if result.task == "binary" else None
     if alpha is not None and result.status is not solvers.Status.NONFINITE and len(certified(result)) == 1:
         # With one certificate the bound is the value of the best multiple of the state's own dual point.
-        assert certificate.dual_bound >= plain_dual(dense, alpha) - tolerance
-        assert certificate.dual_bound <= best_multiple(lambda t: plain_dual(dense, t * alpha)) + tolerance
+        if result.loss == "logistic":
+            value, best = dense.dual(alpha), dense.best_multiple(alpha)
+        else:
+            value, best = plain_dual(dense, alpha), best_multiple(lambda t: plain_dual(dense, t * alpha))
+        assert certificate.dual_bound >= value - tolerance
+        assert certificate.dual_bound <= best + tolerance
 
 
 def certified(result):

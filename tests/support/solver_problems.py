@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from tests.support.logistic_reference import DenseLogistic, DenseMultinomial
 from tests.support.solver_reference import Dense, row_costs
 from tests.support.task_reference import DenseMulticlass, DenseOneVsRest, DenseOrdinal, DenseRegression
 
@@ -68,10 +69,14 @@ class Case:
         if self.task == "multiclass" and d["strategy"] == "ovr":
             return DenseOneVsRest([self._against_rest(X, codes == k, label) for k, label in enumerate(classes)])
         if self.task == "multiclass":
-            return DenseMulticlass(X, codes, classes.size, costs, d["bias"], d["bias_scale"])
+            joint = DenseMultinomial if d["strategy"] == "multinomial" else DenseMulticlass
+            return joint(X, codes, classes.size, costs, d["bias"], d["bias_scale"])
+        signs = np.where(codes == 1, 1.0, -1.0)
+        if d["loss"] == "logistic":
+            return DenseLogistic(X, signs, costs, d["bias"], d["bias_scale"])
         return Dense(
             X=X,
-            signs=np.where(codes == 1, 1.0, -1.0),
+            signs=signs,
             costs=costs,
             p=EXPONENTS.get(d["loss"], d["p"]),
             bias=d["bias"],
@@ -87,7 +92,10 @@ class Case:
         table = d["class_weight"] or {}
         weight = self.labels.size / (np.unique(self.labels).size * is_own.sum())
         costs = np.where(is_own, weight if table == "balanced" else table.get(label, 1.0), 1.0) * rest
-        return Dense(X, np.where(is_own, 1.0, -1.0), costs, EXPONENTS[d["loss"]], d["bias"], d["bias_scale"])
+        signs = np.where(is_own, 1.0, -1.0)
+        if d["loss"] == "logistic":
+            return DenseLogistic(X, signs, costs, d["bias"], d["bias_scale"])
+        return Dense(X, signs, costs, EXPONENTS[d["loss"]], d["bias"], d["bias_scale"])
 
     def with_rows(self, rows, *, sample_weight="same"):
         """The same problem on chosen rows, in that order, repeats allowed."""
