@@ -222,7 +222,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         state.trial, state.phase = state.w + direction, "trial"
 
     def _measure(self, state: LogisticState, gradient: Floats, direction: Floats) -> float:
-        """How far w is from the minimum, relative to the objective: the gap on all rows, the gain of a step on a sample."""
+        """How far w is from the minimum, relative to the objective: its gap; on a sample, what the step gains."""
         far = -dot(gradient, direction) if state.stride > 1 else dot(gradient, gradient)
         return 0.5 * far / max(state.primal, self.problem.primal_floor)
 
@@ -290,7 +290,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
     # --- this point ---------------------------------------------------------------------------------------------------
 
     def _evaluate(self, state: LogisticState) -> tuple[float, Floats, Floats]:
-        """Read the sample at the trial; return the sum of losses scaled to all rows, u, and the diagonal if asked for."""
+        """Read the sample at the trial; return the losses scaled to all rows, u, and the diagonal if asked for."""
         sample, scale = self._sample(state), self._scale(state.stride)
         rows = SampledRows(sample.data.flat(), sample.labels, sample.costs, self.constant)
         w, slack = read_only(state.trial), state.trial_slack

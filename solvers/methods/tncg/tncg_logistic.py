@@ -2,8 +2,9 @@
 
     P(w) = 1/2 |w|^2 + sum_i C_i log(1 + exp(s_i)),    s_i = -y_i h_i . w
 
-With the share r_i = 1 / (1 + exp(-s_i)), alpha_i = C_i r_i is a dual point whose gap at w is 1/2 |g|^2 with the gradient
-g, at no cost. H = 1 + sum_i C_i r_i (1 - r_i) h_i h_i'; a product with it reads the rows once (Lin, Weng, Keerthi 2008).
+With the share r_i = 1 / (1 + exp(-s_i)), alpha_i = C_i r_i is a dual point whose gap at w is 1/2 |g|^2 with the
+gradient g, at no cost. H = 1 + sum_i C_i r_i (1 - r_i) h_i h_i'; a product with it reads the rows once (Lin, Weng,
+Keerthi 2008).
 """
 
 from collections.abc import Iterator, Mapping

@@ -15,7 +15,11 @@ def units_off(computed, exact):
 def numbers():
     random = np.random.default_rng(0)
     return np.concatenate(
-        [random.uniform(-40.0, 40.0, 20_000), random.uniform(-700.0, 700.0, 5_000), 10.0 ** random.uniform(-300, 2, 5_000)]
+        [
+            random.uniform(-40.0, 40.0, 20_000),
+            random.uniform(-700.0, 700.0, 5_000),
+            10.0 ** random.uniform(-300, 2, 5_000),
+        ]
     )
 
 
