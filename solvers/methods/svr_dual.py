@@ -82,13 +82,10 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
 
     def __init__(self, problem: RegressionProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
-        squared = problem.spec.exponent == 2.0
         self.counted = problem.costs > 0.0
-        self.diagonal = np.zeros_like(problem.costs)
-        if squared:
-            np.divide(0.5, problem.costs, out=self.diagonal, where=self.counted)
+        self.diagonal = problem.loss.dual_diagonal(problem.costs)
         norms = problem.data.usable_squared_norms() + problem.bias_feature**2
-        self.upper = np.where(self.counted, np.inf, 0.0) if squared else problem.costs
+        self.upper = problem.loss.dual_top(problem.costs)
         columns = [problem.targets, problem.costs, self.diagonal, norms + self.diagonal]
         # Gradients are differences of targets and scores, so they are no more exact than those.
         noise = 1e-13 * float(np.abs(problem.targets).max())
@@ -182,9 +179,8 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
         scores = np.empty(self.problem.data.n_rows)
         self.problem.data.margins(coef, scores)
         errors = self.problem.targets - scores - intercept
-        excess = np.maximum(np.abs(errors) - spec.epsilon, 0.0)
-        sizes = 2.0 * excess if spec.exponent == 2.0 else excess > 0.0
-        beta = np.sign(errors) * self.problem.costs * sizes
+        sizes, _ = self.problem.loss.dual_bounds(np.abs(errors) - spec.epsilon, self.problem.costs, 0.0)
+        beta = np.sign(errors) * sizes
         w = self._weights_of(beta)
         gain = float((self.problem.targets * beta - spec.epsilon * np.abs(beta)).sum())
         quadratic = float((w * w).sum() + (self.diagonal * beta * beta).sum())

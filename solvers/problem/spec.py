@@ -126,11 +126,6 @@ class ProblemSpec:
         return loss(self.p) if loss.takes_p else loss()  # type: ignore[call-arg]
 
     @property
-    def exponent(self) -> float:
-        """Until all methods ask the loss."""
-        return self.p if self.p is not None else 2.0 if self.loss_function.is_squared else 1.0
-
-    @property
     def of_one_class(self) -> "ProblemSpec":
         """One class against the rest of them."""
         return replace(self, task="binary", n_classes=2)

@@ -83,8 +83,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         f"{CERTIFICATES}/regression.py",
-        "at_edge = np.abs(lighter * errors - epsilon) <= rounding",
-        "at_edge = np.abs(lighter * errors - epsilon) < rounding",
+        "at_edge, room = np.abs(lighter * errors - epsilon) <= rounding, high - low",
+        "at_edge, room = np.abs(lighter * errors - epsilon) < rounding, high - low",
         "Only for a row exactly at the limit of a guess; any dual point of the domain proves a bound.",
     ),
 )

@@ -89,14 +89,11 @@ class BinaryDual:
     """The dual of one problem: its terms for kernels, its bounds, and what follows from them."""
 
     def __init__(self, problem: BinaryProblem) -> None:
-        squared = problem.spec.exponent == 2.0
         self.problem = problem
         self.counted = problem.costs > 0.0
-        diagonal = np.zeros_like(problem.costs)
-        if squared:
-            np.divide(0.5, problem.costs, out=diagonal, where=self.counted)
+        diagonal = problem.loss.dual_diagonal(problem.costs)
         norms = problem.data.usable_squared_norms()
-        self.upper = np.where(self.counted, np.inf, 0.0) if squared else problem.costs
+        self.upper = problem.loss.dual_top(problem.costs)
         constants = read_only(np.stack([problem.signs, problem.costs, diagonal, norms + diagonal], axis=1))
         self.terms = DualTerms(problem.data.flat(), constants, problem.bias_feature)
         self.mean_norm = float(norms[self.counted].mean())
@@ -150,7 +147,7 @@ def start_at_bounds(dual: BinaryDual, state: DcdState) -> None:
     first epoch.
     """
     problem, data = dual.problem, dual.problem.data
-    if problem.spec.exponent != 1.0 or problem.total_cost / data.n_rows * dual.mean_norm > SMALL_COST:
+    if not problem.loss.is_piecewise_linear or problem.total_cost / data.n_rows * dual.mean_norm > SMALL_COST:
         return
     shares = np.ones(2)
     if problem.bias_feature > 0.0:
@@ -203,10 +200,7 @@ def approach_weights(dual: BinaryDual, state: DcdState, coef: Floats, intercept:
     scores = np.empty(problem.data.n_rows)
     problem.data.margins(coef, scores)
     slack = 1.0 - problem.signs * (scores + intercept)
-    if problem.spec.exponent == 2.0:
-        alpha = 2.0 * problem.costs * np.maximum(slack, 0.0)
-    else:
-        alpha = np.where(slack > 0.0, problem.costs, 0.0)
+    alpha, _ = problem.loss.dual_bounds(slack, problem.costs, 0.0)
     w = problem.weights_of(alpha)
     quadratic = float((w * w).sum() + (dual.terms.constants[:, 2] * alpha * alpha).sum())
     length = min(1.0, float(alpha.sum()) / quadratic) if quadratic > 0.0 else 1.0

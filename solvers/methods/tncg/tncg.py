@@ -75,7 +75,7 @@ class TruncatedNewton(NewtonCg[BinaryProblem, TncgState]):
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
         self.products = RowProducts(problem)
-        self.squared = problem.spec.exponent == 2.0
+        self.squared = problem.loss.is_squared
 
     def extract(self, state: TncgState) -> Point:
         w = state.w

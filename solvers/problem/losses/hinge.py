@@ -53,12 +53,6 @@ class PowerLoss(MarginLoss):
     def curvature(self, slacks: Floats, costs: Floats) -> Floats | None:
         return 2.0 * costs * (slacks > 0.0) if self.p == 2.0 else None
 
-    def dual_diagonal(self, costs: Floats) -> Floats:
-        diagonal = np.zeros_like(costs)
-        if self.p == 2.0:
-            np.divide(0.5, costs, out=diagonal, where=costs > 0.0)
-        return diagonal
-
     def row_totals(self, rows: SlackRows, error: SlackError) -> RowTotals:
         return totals_of(_sum_rows(self.p, rows, error))
 

@@ -107,6 +107,13 @@ class Loss(ABC):
             return costs
         return np.where(costs >= LEAST_COST, costs if self.is_capped else np.inf, 0.0)
 
+    def dual_diagonal(self, costs: Floats) -> Floats:
+        """D_i of a conjugate D_i alpha_i^2 / 2: 1 / (2 C_i) if the loss is squared, 0 if the conjugate is 0."""
+        diagonal = np.zeros_like(costs)
+        if self.is_squared:
+            np.divide(0.5, costs, out=diagonal, where=costs > 0.0)
+        return diagonal
+
 
 class MarginLoss(Loss):
     """A loss of two classes: convex and non-decreasing in the slack s = margin - y f(x)."""
@@ -144,10 +151,6 @@ class MarginLoss(Loss):
     def curvature(self, slacks: Floats, costs: Floats) -> Floats | None:
         """The second derivative of each row's loss; None if it has none where it matters."""
         return None
-
-    def dual_diagonal(self, costs: Floats) -> Floats:
-        """D_i of a quadratic dual: 0 if the conjugate is."""
-        return np.zeros_like(costs)
 
     def row_totals(self, rows: SlackRows, error: SlackError) -> RowTotals:
         """The sums of a certificate, rounding counted.
