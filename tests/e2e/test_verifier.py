@@ -64,6 +64,8 @@ CASES: list[Json] = [
     {"task": "multiclass", "strategy": "crammer_singer", "preprocess": {"scale": "maxabs"}, "bias": "free"},
     {"task": "ordinal", "preprocess": {"scale": "minmax"}},
     {"task": "regression", "preprocess": {"scale": "standard"}, "bias": "none"},
+    {"task": "binary", "loss": "logistic", "preprocess": {"scale": "standard"}, "bias": "free"},
+    {"task": "multiclass", "loss": "logistic", "preprocess": {"scale": "standard"}},
 ]
 
 
