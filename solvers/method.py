@@ -30,7 +30,7 @@ from solvers.problem.spec import ProblemSpec
 from solvers.result import Counts, Status
 from solvers.state import State, StoredState
 
-__all__ = ["Method", "Option", "Planes", "Point", "Progress", "Rehearsal", "Start", "cut_margin"]
+__all__ = ["AnyMethod", "Method", "Option", "Planes", "Point", "Progress", "Rehearsal", "Start", "cut_margin"]
 
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
 AnyState = TypeVar("AnyState", bound=State)
@@ -261,3 +261,7 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
     @abstractmethod
     def extract(self, state: AnyState) -> Point:
         """Return the current answer, as copies."""
+
+
+AnyMethod = Method[Any, Any]
+"""A method of any problem with any state, as the engine holds it. `missing` and `earlier` check what fits together."""

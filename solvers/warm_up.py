@@ -16,7 +16,7 @@ from solvers.data.rows import as_rows
 from solvers.engine.registry import registered
 from solvers.linalg.clock import NotCompiled, only_cached
 from solvers.linalg.kernel_cache import kernels_of, remove_damaged, warm
-from solvers.method import Method
+from solvers.method import AnyMethod
 from solvers.problem.losses import losses_of
 
 __all__ = ["load_kernels", "warm_up"]
@@ -54,7 +54,7 @@ def load_kernels(names: Collection[str]) -> list[str]:
     return lacking
 
 
-def _run_every_kernel(methods: Mapping[str, type[Method[Any, Any]]]) -> None:
+def _run_every_kernel(methods: Mapping[str, type[AnyMethod]]) -> None:
     """Run small problems that are hard enough for a method to use all of its kernels."""
     random = np.random.default_rng(0)
     wide, labels = _problem(random, 60)

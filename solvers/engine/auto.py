@@ -9,12 +9,12 @@ again from zero. Every other task has one method of its own.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from solvers.cost import USUAL_PLANES, Size
 from solvers.engine.handover import Handover
 from solvers.engine.registry import able_methods, named, nothing_supports
-from solvers.method import Method
+from solvers.method import AnyMethod
 from solvers.problem.spec import ProblemSpec
 
 __all__ = ["CANDIDATES", "Choice", "choose"]
@@ -44,13 +44,13 @@ USUAL_ENTRIES = 100
 
 
 class Choice(NamedTuple):
-    method: type[Method[Any, Any]]
+    method: type[AnyMethod]
     """The method that starts the run."""
     reason: str
     successor: Handover | None = None
 
     @property
-    def main(self) -> type[Method[Any, Any]]:
+    def main(self) -> type[AnyMethod]:
         """The method that is expected to take most of the run."""
         return self.method if self.successor is None or self.successor.passes > 0.0 else self.successor.method
 
@@ -96,7 +96,7 @@ def choose(solver: object, spec: ProblemSpec, size: Size | None, tol: float, thr
     return Choice(able[first], reason, Handover(able[second], expected[second] / a_pass))
 
 
-def _last_resort(able: dict[str, type[Method[Any, Any]]], first: str, spec: ProblemSpec, size: Size) -> Handover | None:
+def _last_resort(able: dict[str, type[AnyMethod]], first: str, spec: ProblemSpec, size: Size) -> Handover | None:
     if LAST_RESORT not in able:
         return None
     needed, given = (able[name].footprint.peak(spec, size, USUAL_PLANES) for name in (LAST_RESORT, first))
@@ -117,7 +117,7 @@ def _is_rival(name: str, spec: ProblemSpec) -> bool:
 
 
 def _seconds(
-    method: type[Method[Any, Any]],
+    method: type[AnyMethod],
     spec: ProblemSpec,
     size: Size,
     tol: float,

@@ -17,7 +17,7 @@ from solvers.engine.trace import Trace
 from solvers.errors import InvalidOptions
 from solvers.linalg.clock import solving_time
 from solvers.linalg.types import Floats
-from solvers.method import Method, Progress, Start
+from solvers.method import AnyMethod, Progress, Start
 from solvers.problem.problems import OrdinalProblem, Problem, rank_thresholds
 from solvers.result import Certificate, Counts, LinearModel, SolveResult, Status, StepReport
 from solvers.state import State, StoredState
@@ -50,7 +50,7 @@ class Limits:
 
 
 def solve(
-    method: Method[Any, Any],
+    method: AnyMethod,
     limits: Limits,
     *,
     seed: int,
@@ -72,11 +72,11 @@ def solve(
     trace = Trace()
     stall = StallWatch()
     patience = Patience.with_one_for(successor, limits.tol)
-    state = method.init(seed, start)
+    state: State = method.init(seed, start)
     before = start.counts
 
     def capture(copy: bool) -> StoredState:
-        return _counted(method.name, _stored(state, copy=copy), progress, started)
+        return _counted(method.name, state.stored(copy=copy), progress, started)
 
     def extract() -> LinearModel:
         point = with_best_bias(problem, method.extract(state)._replace(alpha=None))
@@ -155,7 +155,7 @@ def solve(
         seconds=seconds,
         certificate_seconds=judge.seconds,
         trace=trace.points,
-        state=_counted(method.name, _stored(state, copy=False), progress, started),  # no copy: the run is over
+        state=_counted(method.name, state.stored(copy=False), progress, started),  # no copy: the run is over
         solver=method.name,
         solver_reason=reason,
         loss=spec.loss,
@@ -196,12 +196,6 @@ def _meaning(problem: Problem, coef: Floats) -> dict[str, Any]:
         "task": spec.task,
         "strategy": spec.strategy if spec.task == "multiclass" else None,
     }
-
-
-def _stored(state: Any, *, copy: bool) -> StoredState:
-    if isinstance(state, State):
-        return state.stored(copy=copy)
-    return {name: value.copy() if copy and isinstance(value, np.ndarray) else value for name, value in state.items()}
 
 
 def _counted(solver: str, state: StoredState, progress: Progress, started: float) -> StoredState:

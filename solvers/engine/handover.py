@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from solvers.method import Method, Progress
+from solvers.method import AnyMethod, Progress
 from solvers.problem.problems import BinaryProblem
 from solvers.state import StoredState
 
@@ -25,7 +25,7 @@ FAIR_PASSES = 8
 class Handover(NamedTuple):
     """The method that continues from another one's weights if that becomes slow, or starts from zero if it stalls."""
 
-    method: type[Method[Any, Any]]
+    method: type[AnyMethod]
     passes: float
     """Passes of the method before it that take as long as a run of this one; infinite: it only follows a failure."""
     fair_passes: int = FAIR_PASSES
@@ -35,11 +35,11 @@ class Handover(NamedTuple):
 
 def method_at(
     state: StoredState | None,
-    method: type[Method[BinaryProblem, Any]],
+    method: type[AnyMethod],
     options: Mapping[str, Any],
     problem: BinaryProblem,
     successor: Handover | None,
-) -> tuple[Method[BinaryProblem, Any], Handover | None]:
+) -> tuple[AnyMethod, Handover | None]:
     """Return the method that a state belongs to, `method` or one of its successors, and the successor of that."""
     owner = None if state is None else state.get("solver")
     later = successor

@@ -19,7 +19,7 @@ from solvers.engine.driver import Callback, Limits, agreeing_status, solve
 from solvers.engine.handover import Handover, method_at
 from solvers.engine.trace import Trace
 from solvers.linalg.clock import solving_time
-from solvers.method import Method, Start
+from solvers.method import AnyMethod, Start
 from solvers.problem.problems import BinaryProblem
 from solvers.result import Certificate, Counts, LinearModel, SolveResult, Status, StepReport
 from solvers.state import StoredState
@@ -32,7 +32,7 @@ WORST_FIRST = (Status.NONFINITE, Status.STOPPED, Status.TIME_LIMIT, Status.PASS_
 
 
 def solve_each_class(
-    method: type[Method[BinaryProblem, Any]],
+    method: type[AnyMethod],
     options: Mapping[str, Any],
     problems: Sequence[BinaryProblem],
     classes: NDArray[Any],

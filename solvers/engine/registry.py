@@ -12,7 +12,7 @@ from typing import Any
 
 from solvers import methods
 from solvers.errors import UnknownSolver, UnsupportedProblem
-from solvers.method import Method
+from solvers.method import AnyMethod, Method
 from solvers.problem.losses import losses_of
 from solvers.problem.spec import BIASES, ProblemSpec
 
@@ -20,9 +20,9 @@ __all__ = ["able_methods", "named", "nothing_supports", "registered", "with_impl
 
 
 @cache
-def registered() -> MappingProxyType[str, type[Method[Any, Any]]]:
+def registered() -> MappingProxyType[str, type[AnyMethod]]:
     """Return all methods by name."""
-    found: dict[str, type[Method[Any, Any]]] = {}
+    found: dict[str, type[AnyMethod]] = {}
     for module_info in pkgutil.walk_packages(methods.__path__, f"{methods.__name__}."):
         module = importlib.import_module(module_info.name)
         for member in vars(module).values():
@@ -40,7 +40,7 @@ def with_implied_strategy(solver: object, spec: ProblemSpec) -> ProblemSpec:
     return spec
 
 
-def named(solver: object, spec: ProblemSpec) -> type[Method[Any, Any]]:
+def named(solver: object, spec: ProblemSpec) -> type[AnyMethod]:
     """Return the method of this name if it supports the spec; raise UnknownSolver or UnsupportedProblem otherwise."""
     by_name = registered()
     if not isinstance(solver, str) or solver not in by_name:
@@ -53,7 +53,7 @@ def named(solver: object, spec: ProblemSpec) -> type[Method[Any, Any]]:
     return by_name[solver]
 
 
-def able_methods(spec: ProblemSpec) -> list[type[Method[Any, Any]]]:
+def able_methods(spec: ProblemSpec) -> list[type[AnyMethod]]:
     """Return the methods that support the spec, in order of their names."""
     return [method for method in registered().values() if method.supports(spec)]
 

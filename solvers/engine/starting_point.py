@@ -8,16 +8,14 @@ import numpy as np
 from solvers.data.rows import Rows
 from solvers.engine.one_vs_rest import class_states
 from solvers.errors import InvalidOptions
-from solvers.method import Method, Start
+from solvers.method import AnyMethod, Start
 from solvers.result import Counts, SolveResult
 from solvers.state import StoredState
 
 __all__ = ["read_start", "starts_of_classes"]
 
 
-def read_start(
-    warm_start: Any, method: type[Method[Any, Any]], data: Rows, n_classes: int | None, *, resume: bool
-) -> Start:
+def read_start(warm_start: Any, method: type[AnyMethod], data: Rows, n_classes: int | None, *, resume: bool) -> Start:
     """Check `warm_start` and return the start of a run. `n_classes` is None for a single vector of weights."""
     if warm_start is None:
         return Start()
@@ -62,7 +60,7 @@ def starts_of_classes(start: Start, n_classes: int, *, resume: bool) -> list[Sta
     return [Start(coef=start.coef[k], intercept=float(intercepts[k])) for k in range(n_classes)]
 
 
-def _is_state_for(state: StoredState, method: type[Method[Any, Any]], data: Rows) -> bool:
+def _is_state_for(state: StoredState, method: type[AnyMethod], data: Rows) -> bool:
     """Whether a result's state fits this method and these rows. If not, its weights are used."""
     alphas = [value for name, value in state.items() if name == "alpha" or name.endswith(".alpha")]
     return state.get("solver") == method.name and all(np.shape(alpha)[:1] == (data.n_rows,) for alpha in alphas)

@@ -196,12 +196,26 @@ print(json.dumps({
 SUBGRADIENT = '''
 """Subgradient descent with step 1/t, and the best point so far."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from solvers.linalg.types import Floats
 from solvers.method import Method, Point, Progress
+from solvers.problem.problems import BinaryProblem
+from solvers.state import State
 
 
-class Subgradient(Method):
+@dataclass(slots=True)
+class SubgradientState(State):
+    w: Floats
+    best: Floats
+    best_primal: float
+    iterations: int
+
+
+class Subgradient(Method[BinaryProblem, SubgradientState]):
+    state_type = SubgradientState
     name = "subgradient"
     tasks = ("binary",)
     losses = ("hinge",)
@@ -213,24 +227,24 @@ class Subgradient(Method):
 
     def init(self, seed, start):
         w = np.zeros(self.problem.data.n_features)
-        return {"w": w, "best": w, "best_primal": np.inf, "iterations": 0}
+        return SubgradientState(w, w, np.inf, 0)
 
     def step(self, state, target):
-        state["iterations"] += 1
-        problem, w = self.problem, state["w"]
+        state.iterations += 1
+        problem, w = self.problem, state.w
         scores = np.empty(problem.data.n_rows)
         problem.data.margins(w, scores)
         slack = np.maximum(1.0 - problem.signs * scores, 0.0)
         primal = 0.5 * float(w @ w) + float(problem.costs @ slack)
-        if primal < state["best_primal"]:
-            state["best"], state["best_primal"] = w, primal
+        if primal < state.best_primal:
+            state.best, state.best_primal = w, primal
         pull = np.empty_like(w)
         problem.data.weighted_column_sums(problem.costs * problem.signs * (slack > 0.0), pull)
-        state["w"] = w - (w - pull) / state["iterations"]
-        return Progress(state["iterations"], 2 * state["iterations"], state["best_primal"], None, None)
+        state.w = w - (w - pull) / state.iterations
+        return Progress(state.iterations, 2 * state.iterations, state.best_primal, None, None)
 
     def extract(self, state):
-        return Point(state["best"].copy(), 0.0, None)
+        return Point(state.best.copy(), 0.0, None)
 '''
 
 

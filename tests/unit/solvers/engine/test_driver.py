@@ -1,5 +1,7 @@
 """The driver with scripted methods: every exit has its status, and what is returned is the best point."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -13,11 +15,17 @@ from solvers.problem.build import build_problem
 from solvers.problem.labels import read_labels
 from solvers.problem.spec import resolve_spec
 from solvers.result import Status
+from solvers.state import State
 
 X = np.array([[1.0, 0.2], [0.3, -0.5], [-1.0, 0.4], [-0.6, -0.9]])
 Y = np.array([1, 1, 0, 0])
 DCD = Handover(registered()["dcd"], 60.0)
 OPTIMUM = solvers.train(X, Y, solver="dcd", tol=1e-12)
+
+
+@dataclass(slots=True)
+class At(State):
+    at: int
 
 
 class Scripted(Method):
@@ -36,21 +44,21 @@ class Scripted(Method):
         self.targets = []
 
     def init(self, seed, start):
-        return {"at": 0}
+        return At(0)
 
     def step(self, state, target):
-        state["at"] += 1
+        state.at += 1
         self.targets.append(target)
-        _, fields = self.script[min(state["at"], len(self.script)) - 1]
+        _, fields = self.script[min(state.at, len(self.script)) - 1]
         return Progress(**{**self.defaults(state), **fields})
 
     @staticmethod
     def defaults(state):
-        at = state["at"]
+        at = state.at
         return {"iterations": at, "passes": at, "primal": None, "dual_bound": float(at), "gap_estimate": None}
 
     def extract(self, state):
-        scale, _ = self.script[min(state["at"], len(self.script)) - 1]
+        scale, _ = self.script[min(state.at, len(self.script)) - 1]
         optimum = OPTIMUM.state["alpha"]
         return Point(scale * OPTIMUM.coef, scale * OPTIMUM.intercept, min(scale, 1.0) * optimum)
 
