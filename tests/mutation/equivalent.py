@@ -87,4 +87,22 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "at_edge, room = np.abs(lighter * errors - epsilon) < rounding, high - low",
         "Only for a row exactly at the limit of a guess; any dual point of the domain proves a bound.",
     ),
+    Equivalent(
+        f"{CERTIFICATES}/regression.py",
+        "at_edge, room = np.abs(lighter * errors - epsilon) <= rounding, high - low",
+        "at_edge, room = np.abs(lighter * errors - epsilon) <= rounding, high + low",
+        "At the edge of the tube `low` is 0.",
+    ),
+    Equivalent(
+        f"{CERTIFICATES}/balance.py",
+        "if up == 0.0 or down == 0.0 or not np.isfinite(up + down):",
+        "if up == 0.0 and down == 0.0 or not np.isfinite(up + down):",
+        "With one side of 0 the other is scaled by 0.",
+    ),
+    Equivalent(
+        "app/worker/claimed_certificate.py",
+        "if not _is_near(claimed[name], total, claimed):",
+        "if not _is_near(total, claimed[name], claimed):",
+        "The comparison is symmetric.",
+    ),
 )

@@ -389,3 +389,14 @@ def test_losses_of_pairs_at_their_margin_keep_their_digits(seed):
     assert found.primal - found.least_primal <= 1e-12 * found.primal
     plain = ordinal._evaluate(problem, w, Planes(w[None, :], np.ones(1)), False)
     assert plain.primal - plain.least_primal > 1e-9 * plain.primal, "the case is too easy"
+
+
+@pytest.mark.parametrize("is_pairwise", [False, True])
+def test_ordinal_scores_that_overflow_prove_nothing(monkeypatch, is_pairwise):
+    monkeypatch.setattr(ordinal, "PAIRWISE_ROWS", N if is_pairwise else N - 1)
+    problem = built("ordinal", groups=None)
+    for w in (np.full(D, np.finfo(float).max), np.array([np.inf, 0.0, 0.0])):
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = ordinal._evaluate(problem, w, Planes(np.zeros((1, D)), np.ones(1)), False)
+        assert found.primal == found.nominal_primal == math.inf
+        assert certify_ordinal(problem, w, None).dual_bound is None

@@ -150,3 +150,16 @@ def test_what_underflow_can_lose_is_added():
 def test_the_middle_derivative_is_taken_at_a_kink():
     assert PowerLoss(1.0).derivative(np.zeros(1), np.full(1, 3.0)).tolist() == [1.5]
     assert PowerLoss(1.0).curvature(np.zeros(1), np.ones(1)) is None
+
+
+def test_the_default_error_of_a_loss_is_a_few_roundings():
+    assert MarginLoss.relative_error == 64.0 * UNIT
+
+
+@pytest.mark.parametrize("slack", [np.nan, -np.inf])
+@pytest.mark.parametrize("loss", [PowerLoss(1.0), PowerLoss(2.0), PowerLoss(1.5), Huber()])
+def test_a_slack_that_is_not_finite_spoils_the_sum_of_the_losses(loss, slack):
+    ones = read_only(np.ones(3))
+    rows = SlackRows(read_only(np.array([0.5, slack, -1.0])), read_only(np.full(3, 0.25)), ones, ones)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(loss.row_totals(rows, SlackError(0.0, 0.0, 0.0, False)).losses)
