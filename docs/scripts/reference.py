@@ -16,7 +16,7 @@ from docs.scripts.registry_pages import format_page, settings_page, solver_page
 __all__ = ["FOLDER", "PAGES", "main"]
 
 FOLDER = Path(__file__).resolve().parents[1]
-NOTICE = "<!-- Written by `make reference` from the code. Do not edit this page; edit the code. -->\n\n"
+NOTICE = "<!-- Written by `make reference` from the code. Do not edit this page; edit the code. -->"
 
 PAGES: dict[str, Callable[[], str]] = {
     "adr/index.md": decisions_page,
@@ -31,7 +31,8 @@ PAGES: dict[str, Callable[[], str]] = {
 
 def render(name: str) -> str:
     """The text of a generated page, as it should be stored."""
-    return NOTICE + PAGES[name]().rstrip() + "\n"
+    title, _, rest = PAGES[name]().partition("\n")
+    return f"{title}\n\n{NOTICE}\n{rest.rstrip()}\n"
 
 
 def main() -> None:
