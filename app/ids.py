@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Literal
 
-Kind = Literal["ds", "up", "job", "mdl", "evt", "key", "wrk", "req", "wh", "dlv", "ev"]
+Kind = Literal["ds", "up", "job", "mdl", "evt", "key", "wrk", "req", "wh", "dlv", "ev", "ses"]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
@@ -37,6 +37,11 @@ def following_id(text: str) -> str:
     for digit in digits:
         number = number << 5 | _ALPHABET.index(digit)
     return f"{kind}_{_digits(number + 1)}"
+
+
+def lowest_id(kind: Kind, seconds: float) -> str:
+    """Sorts before every id made from this moment (seconds since 1970) on."""
+    return f"{kind}_{_digits(int(seconds * 1000) << 80)}"
 
 
 def is_id(kind: Kind, text: str) -> bool:

@@ -26,10 +26,12 @@ from app.datasets.uploads.part_files import PartFiles
 from app.db import Database
 from app.errors import Problem, install_handlers
 from app.health import endpoints as health
+from app.health import system_endpoints
 from app.jobs import endpoints as jobs
-from app.jobs import model_endpoints, snapshot_endpoints, solver_endpoints
+from app.jobs import event_endpoints, model_endpoints, snapshot_endpoints, solver_endpoints
 from app.jobs import repository as job_rows
 from app.jobs.events import EventFeed
+from app.keys import session_endpoints
 from app.keys.guard import Guard
 from app.models import endpoints as models
 from app.models.aliases import endpoints as aliases
@@ -41,6 +43,7 @@ from app.predictions.model_cache import ModelCache
 from app.predictions.open_inference import endpoints as inference
 from app.predictions.shadow import Shadows
 from app.storage.identity import open_store
+from app.ui import endpoints as ui
 from app.web import idempotency
 from app.web.browser import HeadRequests, add_docs
 from app.web.context import Context, set_context
@@ -83,9 +86,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     parts = PartFiles(settings.data_dir, blobs.check)
     context = Context(settings, database, blobs, readers_warm=lambda: parser_pool.warm)
     inspector, event_feed = Inspector(settings, database, blobs, parser_pool), EventFeed(settings, database)
+    all_events = event_endpoints.AllEvents(database, settings.max_event_streams)
     buffers = UploadBuffers(settings.data_dir, settings.free_space_bytes)
     watch = DoneWatch(database, {"ds": dataset_rows.unfinished_among, "job": job_rows.unfinished_among})
-    for part in (parse_queue, parts, inspector, event_feed, exports.Conversions(), watch, buffers):
+    for part in (parse_queue, parts, inspector, event_feed, exports.Conversions(), watch, buffers, all_events):
         context.add(part)
     serve_from(context, ModelCache(database, blobs, settings.model_cache_bytes, settings.max_predict_bytes))
 
@@ -141,6 +145,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         exports,
         solver_endpoints,
         webhooks,
+        event_endpoints,
+        system_endpoints,
+        session_endpoints,
+        ui,
     ):
         app.include_router(module.router)
     add_docs(app)

@@ -7,8 +7,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
 
 from app.datasets import service
 from app.datasets.formats import file_formats
@@ -39,7 +40,7 @@ from app.web.idempotency import InStreamedOnce, Once
 from app.web.long_poll import DoneWatch, Wait, preferred_wait, wait_until_done
 from app.web.pagination import InPage, Listing, listing
 from app.web.thread_rooms import FILES, WRITES, RoomRoute
-from app.web.validation import CreatedAfter, label_parameters
+from app.web.validation import CreatedAfter, label_parameters, no_body
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=RoomRoute)
 
@@ -123,6 +124,35 @@ async def create_from(
 
     await WRITES.run(keep_found)
     return found
+
+
+@router.post(
+    "/{dataset_id}/reread",
+    status_code=201,
+    operation_id="reread_dataset",
+    responses={200: {"model": Dataset, "description": "Already here"}, **problems(404, 409, 507)},
+    dependencies=[Depends(no_body)],
+)
+async def reread_dataset(
+    dataset_id: str,
+    request: Request,
+    response: Response,
+    context: InContext,
+    options: InReadOptions,
+    name: Annotated[Name | None, Query(description="of the new dataset; default: the name of this one")] = None,
+    prefer: Prefer = None,
+) -> Dataset:
+    """Read a stored file again with other options, such as another `target`: a new dataset that shares its bytes.
+
+    Options that the query leaves out are those of the first upload.
+    """
+
+    def look() -> Received:
+        with context.database.read() as session:
+            return service.received_with(session, dataset_id, options, name)
+
+    received = await run_in_threadpool(look)
+    return await create_from(request, response, context.blobs.path(received.sha256), received, prefer)
 
 
 @router.get("", operation_id="list_datasets", responses=problems())

@@ -10,7 +10,7 @@ A file that is found invalid in time is refused, and nothing of it is stored.
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -146,6 +146,15 @@ def received_again(session: Session, claim: Claim) -> Received | None:
         return None
     file_format, options = dataset.format, options_from(dataset.options)
     return Received(dataset.sha256, dataset.bytes, file_format, options, dataset.name, dataset.labels)
+
+
+def received_with(session: Session, dataset_id: str, changes: ReadOptions, name: str | None) -> Received:
+    """The stored file of a dataset, to be read with other options; those that `changes` leaves out stay."""
+    dataset = get_stored(session, dataset_id, get_light)
+    unchanged = asdict(ReadOptions())
+    changed = {field: value for field, value in asdict(changes).items() if value != unchanged[field]}
+    options = replace(options_from(dataset.options), **changed)
+    return Received(dataset.sha256, dataset.bytes, dataset.format, options, name or dataset.name, dict(dataset.labels))
 
 
 def options_from(stored: dict[str, Any] | None) -> ReadOptions:

@@ -226,6 +226,18 @@ class KeyRow(Base):
     revoked_at: Mapped[datetime | None]
 
 
+class SessionRow(Base):
+    """A browser that is signed in with a key. It ends at its time, by a sign-out, or with the key."""
+
+    __tablename__ = "sessions"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    key_id: Mapped[str] = mapped_column(ForeignKey("keys.id"), index=True)
+    secret_sha256: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+
+
 class IdempotencyRow(Base):
     """A request that must not happen twice, and its answer; written in the transaction of what it does."""
 

@@ -289,10 +289,15 @@ class JobSummary(BaseModel):
     dataset_id: DatasetId
     model: ModelNameShown
     model_id: ModelIdShown
+    solver: str | None = Field(description="Solver that ran; before it runs, the one that the request named.")
+    tol: float | None = Field(description="Relative gap at which the job ends; null: the job trains nothing.")
+    passes: int = Field(description="Passes over the data so far.")
     relative_gap: RelativeGap
+    eta_seconds: float | None = Field(description="Estimated seconds until the gap reaches `tol`; null: not known.")
     error: ErrorShown
     labels: LabelsShown
     created_at: CreatedAt
+    started_at: datetime | None = Field(description="Time when a worker first took the job; null: not yet.")
     finished_at: FinishedAt
 
 

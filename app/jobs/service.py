@@ -42,7 +42,9 @@ def show(session: Session, job: JobRow) -> dict[str, Any]:
 
 def summarize(job: JobRow) -> dict[str, Any]:
     columns = {name: getattr(job, name) for name in JobRow.__mapper__.columns.keys() if name != "trace"}  # noqa: SIM118
-    return {**columns, "model": job.model_name, "done": JobStatus(job.status).done}
+    solver = (job.result or {}).get("solver") or job.spec.get("solver")
+    own = {"model": job.model_name, "done": JobStatus(job.status).done, "solver": solver, "tol": job.spec.get("tol")}
+    return {**columns, **own}
 
 
 def list_newest(session: Session, limit: int, before_id: str | None, filters: repository.Filters) -> Sequence[JobRow]:

@@ -1,7 +1,8 @@
 """The gate in front of every route: request id, the body's size and pace, foreign origins, keys. Deny by default.
 
-Open without a key: the health routes, and everything while no key exists and the service is bound
-to loopback. Once a key exists it is asked for, on loopback too.
+Open without a key: the health routes, the files of the dashboard, signing in, and everything while no key exists and
+the service is bound to loopback. Once a key exists it is asked for, on loopback too: as a header, or as the cookie of a
+session, whose changes also need its CSRF token.
 """
 
 import re
@@ -23,12 +24,16 @@ from app.errors import (
     problem_response,
 )
 from app.ids import new_id
-from app.keys import key_cache, service
+from app.keys import key_cache, service, session_store
 from app.keys.key_cache import KeyCache, Scopes
 from app.web.bodies import Body, BodyRoom
 from app.web.thread_rooms import KEYS
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
+OPEN_PAGES = ("/ui/",)
+"""Files of the dashboard: nothing in them is secret, and a browser has to load them before it can sign in."""
+OPEN_REDIRECTS = frozenset({"/", "/ui"})
+SESSION_PATH = "/v1/session"
 UPLOADS = {"POST": re.compile(r"/v1/datasets"), "PATCH": re.compile(r"/v1/uploads/[^/]+")}
 PREDICT_PATH = re.compile(
     r"/v1/models/[^/]+/(?:predict|invocations|explain)|/v1/jobs/[^/]+/predict|/v2/models/[^/]+(?:/versions/[^/]+)?/infer"
@@ -89,15 +94,23 @@ class Guard:
             body.release()
 
     async def _check_key(self, scope: Scope, headers: Headers) -> None:
-        if scope["path"] in OPEN_PATHS or await self._is_open():
+        if _needs_no_key(scope) or await self._is_open():
             return
         challenge = {"WWW-Authenticate": 'Bearer realm="hyperplane"'}
         kind, _, token = _text(headers.get(b"authorization", b"")).partition(" ")
+        by_cookie = b"authorization" not in headers
+        if by_cookie:
+            kind, token = "bearer", _session_cookie(headers)
         if kind.lower() != "bearer" or not token:
             raise Unauthorized("Send an API key: Authorization: Bearer key_….secret", headers=challenge)
         granted = await self._keys.scopes_of(token.strip())
-        if granted is None:
-            raise Unauthorized("The API key is not valid.", headers=challenge)
+        if granted is None or by_cookie is not session_store.can_be_session(token):
+            detail = "The session is over; sign in again." if by_cookie else "The API key is not valid."
+            raise Unauthorized(detail, headers=challenge)
+        if by_cookie and scope["method"] not in SAFE_METHODS:
+            _check_csrf(headers, token)
+        if scope["path"] == SESSION_PATH:
+            return  # every session may end itself
         needed = _needed_scope(scope)
         scope["state"]["caller"] = token.partition(".")[0].strip()
         if needed not in granted and "admin" not in granted:
@@ -118,7 +131,31 @@ class Guard:
 
     def _authenticate(self, token: str) -> Scopes | None:
         with self._database.reserved_read() as session:
-            return service.authenticate(session, token)
+            return session_store.authenticate(session, token)
+
+
+def _needs_no_key(scope: Scope) -> bool:
+    path, reads = scope["path"], scope["method"] in SAFE_METHODS
+    if path == SESSION_PATH:
+        return reads or scope["method"] == "POST"
+    return path in OPEN_PATHS or (reads and (path in OPEN_REDIRECTS or path.startswith(OPEN_PAGES)))
+
+
+def _session_cookie(headers: Headers) -> str:
+    """The session of a browser that is signed in; empty: it sends none."""
+    for pair in _text(headers.get(b"cookie", b"")).split(";"):
+        name, _, value = pair.strip().partition("=")
+        if name == session_store.COOKIE:
+            return value.strip('"')
+    return ""
+
+
+def _check_csrf(headers: Headers, token: str) -> None:
+    """A cookie is sent with every request to us, whoever caused it; the token only by a page that could read it."""
+    sent = _text(headers.get(session_store.CSRF_HEADER.lower().encode(), b""))
+    if not session_store.is_csrf_token(token, sent):
+        detail = f"A change by cookie needs the header {session_store.CSRF_HEADER}; GET /v1/session has its value."
+        raise Forbidden(detail, code="csrf_token_missing")
 
 
 def _needed_scope(scope: Scope) -> str:

@@ -1,4 +1,4 @@
-"""What API keys grant, remembered for a short time. Of a token only its SHA-256 is kept, of rejected ones a few."""
+"""What API keys and sessions grant, remembered for a short time. Only the SHA-256 of a token is kept."""
 
 import asyncio
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from app.db.outages import DATABASE_ERRORS
-from app.keys import service
+from app.keys import service, session_store
 from app.web.thread_rooms import KEYS, KNOWN_KEYS
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class KeyCache:
 
     async def scopes_of(self, token: str) -> Scopes | None:
         """What the token grants; None: it is no valid key."""
-        if not service.can_be_key(token):
+        if not service.can_be_key(token) and not session_store.can_be_session(token):
             return None
         digest, now = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest(), time.monotonic()
         known = self._valid.get(digest)

@@ -41,7 +41,12 @@ def list_models(
     filters = Filters(name, task, created_after, deleted)
     with context.database.read() as session:
         rows = service.list_newest(session, page.limit + 1, page.cursor_id, filters)
-    return Listing[ModelSummary].model_validate(listing(request, response, page, rows, _summarize))
+        figures = service.figures(session, rows)
+
+    def summarize(model: ModelRow) -> dict[str, Any]:
+        return {**_columns(model), **figures[model.id]}
+
+    return Listing[ModelSummary].model_validate(listing(request, response, page, rows, summarize))
 
 
 @router.get("/{ref}", operation_id="get_model", responses=problems(404))
@@ -125,8 +130,9 @@ def show(session: Session, model: ModelRow) -> Model:
     card = model.card
     lineage = {"parent": None, **card["lineage"], "params": card["params"]}
     aliases = service.aliases_of(session, model)
-    return Model.model_validate({**_summarize(model), **card, "lineage": lineage, "aliases": aliases})
+    figures = service.figures(session, [model])[model.id]
+    return Model.model_validate({**_columns(model), **figures, **card, "lineage": lineage, "aliases": aliases})
 
 
-def _summarize(model: ModelRow) -> dict[str, Any]:
-    return {name: getattr(model, name) for name in ModelSummary.model_fields}
+def _columns(model: ModelRow) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in ModelSummary.model_fields if hasattr(ModelRow, name)}

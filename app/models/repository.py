@@ -12,6 +12,9 @@ from sqlalchemy.orm import Session
 from app.db.queries import newest
 from app.db.tables import ModelNameRow, ModelRow
 
+HEADLINES = {"binary": "accuracy", "multiclass": "accuracy", "regression": "r2", "ordinal": "swapped_pairs"}
+"""The metric by which a list compares models, by task."""
+
 
 class Location(NamedTuple):
     """Where a version's file is: all that predict has to ask the database for."""
@@ -99,6 +102,24 @@ def list_newest(
     query = newest(ModelRow, limit, before_id, equal, created_after=filters.created_after)
     alive = ModelRow.deleted_at.is_(None)
     return session.scalars(query.where(~alive if filters.deleted else alive)).all()
+
+
+def figures(session: Session, model_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What a list says of each model beside its columns, taken out of the cards by the database: cards can be large."""
+    paths = {"relative_gap": ModelRow.card[("certificate", "relative_gap")].as_float()}
+    for rows in ("test", "train"):
+        for name in set(HEADLINES.values()):
+            paths[f"{rows}.{name}"] = ModelRow.card[("metrics", rows, name)].as_float()
+    named = [path.label(label) for label, path in paths.items()]
+    query = select(ModelRow.id, ModelRow.task, *named).where(ModelRow.id.in_(model_ids))
+    return {row.id: _figures(row._mapping) for row in session.execute(query)}
+
+
+def _figures(row: Any) -> dict[str, Any]:
+    name = HEADLINES.get(row["task"], "accuracy")
+    known = [(rows, row[f"{rows}.{name}"]) for rows in ("test", "train") if row[f"{rows}.{name}"] is not None]
+    headline = {"name": name, "value": known[0][1], "rows": known[0][0]} if known else None
+    return {"relative_gap": row["relative_gap"], "headline": headline}
 
 
 def _location(connection: Connection, statement: Executable, values: dict[str, Any]) -> Location | None:

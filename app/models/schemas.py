@@ -70,6 +70,14 @@ class Curves(BaseModel):
     pr: PrecisionRecall
 
 
+class Headline(BaseModel):
+    """The one figure by which models of a task are compared."""
+
+    name: str = Field(description="`accuracy` for classes, `r2` for numbers, `swapped_pairs` for ranks.")
+    value: float = Field(description="Value of the metric.")
+    rows: Literal["train", "test"] = Field(description="Rows that it was computed on: test rows if the job had a split.")
+
+
 class ModelSummary(BaseModel):
     """A model version in a list. `GET /v1/models/{ref}` has all fields."""
 
@@ -79,6 +87,8 @@ class ModelSummary(BaseModel):
     task: TaskShown
     solver: str = Field(description="Solver that trained it; `imported` for imported models.")
     converged: bool = Field(description="Whether the certified relative gap is at most `tol`.")
+    relative_gap: float | None = Field(description="Relative gap of the certificate; null: the model has none.")
+    headline: Headline | None = Field(description="Metric for lists; null: none is known, as of an imported model.")
     created_at: CreatedAt
     deleted_at: datetime | None = Field(description="Time of the deletion; null: not deleted.")
     purged_at: datetime | None = Field(description="Time when its weights were deleted for good; null: they were not.")

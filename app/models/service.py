@@ -4,7 +4,7 @@ A reference is `mdl_…`, `name` (its newest version), `name:3`, or `name@alias`
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
@@ -86,6 +86,11 @@ def resolve_deleted(session: Session, reference: str) -> ModelRow:
 
 def list_newest(session: Session, limit: int, before_id: str | None, filters: Filters) -> Sequence[ModelRow]:
     return repository.list_newest(session, limit, before_id, filters)
+
+
+def figures(session: Session, models: Sequence[ModelRow]) -> dict[str, dict[str, Any]]:
+    """The certified gap and the headline metric of each model, by id."""
+    return repository.figures(session, [model.id for model in models])
 
 
 def aliases_of(session: Session, model: ModelRow) -> list[str]:

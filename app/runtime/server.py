@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.config import Settings
+from app.jobs.event_endpoints import AllEvents
 from app.jobs.events import EventFeed
 from app.runtime.connections import LimitedProtocol, Limits
 from app.web.context import context_of
@@ -57,6 +58,7 @@ class Server(uvicorn.Server):
         """Stop. uvicorn's signal handler only sets a flag; its loop sees that within 0.1 s and calls this."""
         context = context_of(self._application)
         context.draining = True
+        context.part(AllEvents).close()
         context.part(EventFeed).close()  # a stream would hold up the end until its patience is over
         end_waits()
         self._close_once_answered()

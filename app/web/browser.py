@@ -9,14 +9,14 @@ from importlib.resources import files
 
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.error_codes import ERRORS_PAGE, GROUPS
 
 PATHS_WITH_HEAD = frozenset(
-    {"/", "/docs", ERRORS_PAGE, "/openapi.json", "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"}
+    {"/docs", ERRORS_PAGE, "/openapi.json", "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"}
 )
 """GET routes that also answer HEAD: health checks and pages. FastAPI's routes do not by themselves."""
 INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -71,10 +71,6 @@ def add_docs(app: FastAPI) -> None:
     @app.get(ERRORS_PAGE, include_in_schema=False)
     async def errors() -> HTMLResponse:
         return HTMLResponse(errors_page, headers=errors_policy)
-
-    @app.get("/", include_in_schema=False)
-    async def root() -> RedirectResponse:
-        return RedirectResponse("/docs")
 
 
 def _errors_page() -> Iterator[str]:

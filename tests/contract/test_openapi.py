@@ -80,6 +80,12 @@ OPERATIONS = {
     "get_webhook": "GET /v1/webhooks/{webhook_id}",
     "delete_webhook": "DELETE /v1/webhooks/{webhook_id}",
     "test_webhook": "POST /v1/webhooks/{webhook_id}/test",
+    "reread_dataset": "POST /v1/datasets/{dataset_id}/reread",
+    "stream_events": "GET /v1/events",
+    "get_system": "GET /v1/system",
+    "create_session": "POST /v1/session",
+    "get_session": "GET /v1/session",
+    "delete_session": "DELETE /v1/session",
     "list_webhook_deliveries": "GET /v1/webhooks/{webhook_id}/deliveries",
 }
 
@@ -158,7 +164,7 @@ def test_every_operation_with_a_body_declares_how_a_body_can_be_wrong(document: 
     assert set(with_body) == {
         *("create_dataset", "append_to_upload", "create_job", "import_model", "predict", "put_alias"),
         *("evaluate_model", "create_webhook", "invoke_model", "explain_predictions", "v2_infer", "v2_infer_version"),
-        "predict_with_job",
+        *("predict_with_job", "create_session"),
         *may_be_empty,
     }
     for name, operation in with_body.items():
@@ -176,7 +182,7 @@ def test_the_conflicts_are_declared(document: dict[str, Any]) -> None:
     conflicts = {op["operationId"] for _, _, op in operations(document) if "409" in op["responses"]}
     assert conflicts == {
         *("create_job", "cancel_job", "finish_job", "pause_job", "resume_job", "predict_with_job"),
-        *("create_dataset", "delete_dataset", "create_upload", "append_to_upload", "import_model"),
+        *("create_dataset", "delete_dataset", "reread_dataset", "create_upload", "append_to_upload", "import_model"),
         *("delete_model", "restore_model", "put_alias", "roll_back_alias", "verify_model", "evaluate_model"),
         *("get_job_output", "get_job_errors", "delete_job_output", "create_webhook", "test_webhook"),
         *("preview_dataset", "get_dataset_statistics", "get_dataset_issues", "get_dataset_content"),

@@ -1,0 +1,96 @@
+"""`GET /v1/system`: counts, workers, memory, storage and readiness in one look, for an operator's page."""
+
+import shutil
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app import __version__
+from app.db.job_state import JobStatus
+from app.db.tables import BlobOwnerRow, DatasetRow, JobRow, ModelRow
+from app.errors import problems
+from app.health.endpoints import Readiness, readiness
+from app.web.context import Context, InContext
+
+router = APIRouter(prefix="/v1/system", tags=["health"])
+
+
+class JobCounts(BaseModel):
+    """Jobs by their status."""
+
+    queued: int = Field(0, description="waiting for a worker")
+    running: int = Field(0, description="held by a worker")
+    paused: int = Field(0, description="set aside until they are resumed")
+    succeeded: int = Field(0, description="ended with a result")
+    failed: int = Field(0, description="ended with an error")
+    cancelled: int = Field(0, description="ended by a client")
+
+
+class Training(BaseModel):
+    """What trains, and the memory it may use."""
+
+    workers: int = Field(description="training processes of this service; 0: workers run elsewhere")
+    memory_budget_bytes: int = Field(description="what the training processes of a machine may need together")
+    memory_needed_bytes: int = Field(description="what all running jobs are estimated to need, on all machines")
+
+
+class Storage(BaseModel):
+    """The store of files."""
+
+    used_bytes: int = Field(description="files of datasets, models, checkpoints and outputs")
+    free_bytes: int = Field(description="of the disk that holds them")
+    total_bytes: int = Field(description="of the same disk")
+    reserved_bytes: int = Field(description="what uploads and new jobs leave free (HYPERPLANE_FREE_SPACE_BYTES)")
+
+
+class System(BaseModel):
+    """One look at the whole service."""
+
+    version: str = Field(description="of the software")
+    database: str = Field(description="`sqlite` or `postgresql`")
+    datasets: int = Field(description="datasets that are stored")
+    models: int = Field(description="versions of models that are not deleted")
+    jobs: JobCounts = Field(description="jobs by status")
+    training: Training = Field(description="workers and their memory")
+    storage: Storage = Field(description="files and disk space")
+    readiness: Readiness = Field(description="what `/readyz` answers")
+
+
+@router.get("", operation_id="get_system", responses=problems())
+def get_system(context: InContext) -> System:
+    """Counts, workers, memory, storage, readiness and the version, in one answer."""
+    with context.database.read() as session:
+        return _look(context, session)
+
+
+def _look(context: Context, session: Session) -> System:
+    settings = context.settings
+    by_status = dict(session.execute(select(JobRow.status, func.count()).group_by(JobRow.status)).all())
+    needed = select(func.sum(JobRow.peak_bytes)).where(JobRow.status == JobStatus.RUNNING)
+    files = select(BlobOwnerRow.sha256, func.max(BlobOwnerRow.bytes).label("bytes")).group_by(BlobOwnerRow.sha256)
+    disk = shutil.disk_usage(settings.data_dir)
+    return System(
+        version=__version__,
+        database=session.get_bind().dialect.name,
+        datasets=_count(session, select(func.count()).select_from(DatasetRow)),
+        models=_count(session, select(func.count()).select_from(ModelRow).where(ModelRow.deleted_at.is_(None))),
+        jobs=JobCounts(**by_status),
+        training=Training(
+            workers=settings.workers,
+            memory_budget_bytes=settings.memory_budget_bytes,
+            memory_needed_bytes=_count(session, needed),
+        ),
+        storage=Storage(
+            used_bytes=_count(session, select(func.sum(files.subquery().c.bytes))),
+            free_bytes=disk.free,
+            total_bytes=disk.total,
+            reserved_bytes=settings.free_space_bytes,
+        ),
+        readiness=readiness(context),
+    )
+
+
+def _count(session: Session, query: object) -> int:
+    return int(session.scalar(query) or 0)  # type: ignore[call-overload]

@@ -1,0 +1,181 @@
+"""`GET /v1/events`: the events of all jobs as one stream, for pages that follow many jobs over one connection."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Header
+from fastapi.sse import EventSourceResponse, format_sse_event
+from pydantic import Field
+from sqlalchemy import select
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from app.db import Database
+from app.db.outages import DATABASE_ERRORS
+from app.db.tables import EventRow
+from app.errors import Unavailable, invalid_field, problems
+from app.ids import is_id, lowest_id
+from app.jobs.events import HEADERS, LOOK_SECONDS, PING_SECONDS, RECONNECT_MS
+from app.jobs.schemas import Event
+from app.web.context import InContext
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(prefix="/v1/events", tags=["jobs"])
+
+LATE_SECONDS = 10.0
+"""Seconds that an event may become visible after its id was made: a slow commit, or a clock of another machine that is
+behind. Larger: more rows are read again with every look."""
+MOST_REPLAYED = 10_000
+"""Events that are sent again after a broken connection. Beyond, the client starts from now and asks for the jobs."""
+MOST_WAITING = 5_000
+"""Events that a slow client may lag behind before its stream ends. It reconnects and replays."""
+
+
+class JobEvent(Event):
+    """What happened to one of the jobs."""
+
+    job_id: str = Field(description="the job that it happened to")
+
+
+class AllEvents:
+    """The streams of all events of one API process: one look at the database serves all of them."""
+
+    def __init__(self, database: Database, most_streams: int) -> None:
+        self._database = database
+        self._most_streams = most_streams
+        self._streams: set[AllEventsStream] = set()
+        self._lookout: asyncio.Task[None] | None = None
+        self._started = asyncio.Event()
+        self._seen: frozenset[str] = frozenset()
+        self.closing = False
+
+    def open(self, after_id: str | None) -> "AllEventsStream":
+        if len(self._streams) >= self._most_streams:
+            raise Unavailable(f"{self._most_streams} event streams are open already.", code="too_many_streams")
+        return AllEventsStream(self, after_id)
+
+    def add(self, stream: "AllEventsStream") -> None:
+        self._streams.add(stream)
+        if self._lookout is None or self._lookout.done():
+            self._started = asyncio.Event()
+            self._lookout = asyncio.create_task(self._look_out())
+
+    async def started(self) -> None:
+        """Wait until every later event is going to be seen."""
+        await self._started.wait()
+
+    def discard(self, stream: "AllEventsStream") -> None:
+        self._streams.discard(stream)
+
+    def close(self) -> None:
+        """The process is about to stop: streams end, and their clients go on elsewhere."""
+        self.closing = True
+        for stream in self._streams:
+            stream.end()
+
+    async def read(self, after_id: str) -> list[JobEvent]:
+        return await run_in_threadpool(self._read, after_id)
+
+    def _read(self, after_id: str) -> list[JobEvent]:
+        query = select(EventRow).where(EventRow.id > after_id).order_by(EventRow.id).limit(MOST_REPLAYED)
+        with self._database.read() as session:
+            return [JobEvent.model_validate(row, from_attributes=True) for row in session.scalars(query)]
+
+    async def _look_out(self) -> None:
+        while self._streams and not self.closing:
+            try:
+                found = await self.read(_recent())
+            except DATABASE_ERRORS as error:
+                log.warning("events of jobs are not read: %s", error)
+            else:
+                news = [event for event in found if event.id not in self._seen]
+                self._seen = frozenset(event.id for event in found)
+                for stream in list(self._streams) if self._started.is_set() else []:
+                    stream.put(news)
+                self._started.set()
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+class AllEventsStream(EventSourceResponse):
+    """One client's stream of all events, behind the one that it names or from now on."""
+
+    def __init__(self, feed: AllEvents, after_id: str | None) -> None:
+        super().__init__(self._messages(), headers=HEADERS)
+        self._feed = feed
+        self._after_id = after_id
+        self._queue: asyncio.Queue[JobEvent | None] = asyncio.Queue(MOST_WAITING)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._feed.add(self)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.discard(self)
+
+    def put(self, events: Sequence[JobEvent]) -> None:
+        """Send these too; a client that reads far too slowly is left."""
+        try:
+            for event in events:
+                self._queue.put_nowait(event)
+        except asyncio.QueueFull:
+            self._feed.discard(self)
+            self.end()
+
+    def end(self) -> None:
+        while self._queue.full():
+            self._queue.get_nowait()
+        self._queue.put_nowait(None)
+
+    async def _messages(self) -> AsyncIterator[bytes]:
+        yield format_sse_event(retry=RECONNECT_MS)
+        yield format_sse_event(comment="following")
+        await self._feed.started()
+        replayed = await self._feed.read(self._after_id) if self._after_id else []
+        for event in replayed:
+            yield _formatted(event)
+        known = {event.id for event in replayed}
+        while True:
+            try:
+                async with asyncio.timeout(PING_SECONDS):
+                    queued = await self._queue.get()
+            except TimeoutError:
+                yield format_sse_event(comment=f"ping {time.time():.0f}")
+                continue
+            if queued is None:
+                return
+            if queued.id not in known:
+                yield _formatted(queued)
+
+
+@router.get(
+    "",
+    operation_id="stream_events",
+    response_model=None,
+    responses={
+        200: {"description": "Events of all jobs", "content": {EventSourceResponse.media_type: {}}},
+        **problems(),
+    },
+)
+async def stream_events(
+    context: InContext,
+    last_event_id: Annotated[str | None, Header(description="go on behind this event (`evt_…`)")] = None,
+) -> AllEventsStream:
+    """Server-sent events of all jobs, from now on or behind `Last-Event-ID`, each with its `job_id`.
+
+    Events of one job come in their order. The stream does not end by itself; a comment every 15 s says that it is open.
+    """
+    if last_event_id is not None and not is_id("evt", last_event_id):
+        raise invalid_field("Last-Event-ID", "invalid_event_id", "is not the id of an event")
+    return context.part(AllEvents).open(last_event_id)
+
+
+def _recent() -> str:
+    return lowest_id("evt", time.time() - LATE_SECONDS)
+
+
+def _formatted(event: JobEvent) -> bytes:
+    return format_sse_event(id=event.id, event=event.type, data_str=event.model_dump_json())

@@ -1,0 +1,82 @@
+// A form from a JSON schema: what the API describes can be set, with its descriptions, defaults and limits.
+// The value holds only what was set; everything else is the service's default.
+import { html, useState } from './html.js';
+import { Field } from './parts.js';
+
+export function resolve(schema, components) {
+  if (schema?.$ref) return { ...resolve(components[schema.$ref.split('/').at(-1)], components), ...omit(schema, '$ref') };
+  const options = schema?.anyOf;
+  if (options?.length === 2 && options.some((one) => one.type === 'null')) {
+    const inner = resolve(options.find((one) => one.type !== 'null'), components);
+    return { ...inner, ...omit(schema, 'anyOf'), nullable: true, properties: inner.properties };
+  }
+  return schema || {};
+}
+
+function omit(object, name) {
+  const { [name]: _, ...rest } = object;
+  return rest;
+}
+
+function kindOf(schema) {
+  if (schema.enum) return 'choice';
+  if (schema.type === 'boolean') return 'truth';
+  if (schema.type === 'number' || schema.type === 'integer') return 'number';
+  if (schema.type === 'string') return 'text';
+  if (schema.type === 'object' && schema.properties && Object.keys(schema.properties).length) return 'group';
+  return 'json';
+}
+
+const titled = (name) => name.replaceAll('_', ' ').replace(/^./, (letter) => letter.toUpperCase());
+const shown = (value) => (value === null || value === undefined ? 'none' : typeof value === 'string' ? value : JSON.stringify(value));
+
+// only / skip: which properties are shown. special: a property's own widget, ({value, set, input, error}) => element.
+export function SchemaForm({ schema, components, value, onChange, errors = [], only, skip = [], special = {}, path = '' }) {
+  const names = (only || Object.keys(schema.properties)).filter((name) => schema.properties[name] && !skip.includes(name));
+  const set = (name, next) => {
+    const changed = { ...value };
+    if (next === undefined) delete changed[name];
+    else changed[name] = next;
+    onChange(changed);
+  };
+  return html`<div class="form">${names.map((name) => html`<${Property} key=${name} name=${name} schema=${resolve(schema.properties[name], components)} components=${components}
+    value=${value?.[name]} set=${(next) => set(name, next)} errors=${errors} path=${path ? `${path}.${name}` : name} special=${special[name]} />`)}</div>`;
+}
+
+function Property({ name, schema, components, value, set, errors, path, special }) {
+  const kind = kindOf(schema);
+  const error = errors.find((one) => one.field === path)?.detail;
+  if (kind === 'group' && !special) {
+    return html`<fieldset class="full group"><legend>${titled(name)}</legend>${schema.description && html`<p class="hint">${schema.description}</p>`}
+      <${SchemaForm} schema=${schema} components=${components} value=${value} errors=${errors} path=${path} onChange=${(next) => set(Object.keys(next).length ? next : undefined)} /></fieldset>`;
+  }
+  return html`<${Field} label=${titled(name)} hint=${schema.description} error=${error}>${(input) => (special ? special({ value, set, input, schema }) : html`<${Widget} kind=${kind} schema=${schema} value=${value} set=${set} input=${input} />`)}</${Field}>`;
+}
+
+function Widget({ kind, schema, value, set, input }) {
+  if (kind === 'choice' || kind === 'truth') {
+    const options = kind === 'truth' ? [true, false] : schema.enum;
+    const place = options.findIndex((one) => one === value);
+    return html`<select ...${input} value=${place < 0 ? '' : String(place)} onChange=${(event) => set(event.target.value === '' ? undefined : options[Number(event.target.value)])}>
+      <option value="">default: ${shown(schema.default)}</option>${options.map((one, index) => html`<option value=${String(index)}>${shown(one)}</option>`)}</select>`;
+  }
+  if (kind === 'number') {
+    return html`<input ...${input} type="number" step=${schema.type === 'integer' ? '1' : 'any'} min=${schema.minimum ?? schema.exclusiveMinimum} max=${schema.maximum > 1e15 ? null : schema.maximum} placeholder=${`default: ${shown(schema.default)}`}
+      value=${value ?? ''} onInput=${(event) => set(event.target.value === '' ? undefined : Number(event.target.value))} />`;
+  }
+  if (kind === 'text') return html`<input ...${input} type="text" placeholder=${`default: ${shown(schema.default)}`} value=${value ?? ''} onInput=${(event) => set(event.target.value === '' ? undefined : event.target.value)} />`;
+  return html`<${Json} value=${value} set=${set} input=${input} schema=${schema} />`;
+}
+
+// What has no widget of its own is written as JSON; it counts when it can be read.
+function Json({ value, set, input, schema }) {
+  const [text, setText] = useState(value === undefined ? '' : JSON.stringify(value));
+  const [wrong, setWrong] = useState(false);
+  const typed = (event) => {
+    const next = event.target.value;
+    setText(next);
+    if (!next.trim()) { setWrong(false); set(undefined); return; }
+    try { set(JSON.parse(next)); setWrong(false); } catch { setWrong(true); }
+  };
+  return html`<textarea ...${input} class="json" rows="1" spellcheck=${false} placeholder=${`JSON; default: ${shown(schema.default)}`} aria-invalid=${wrong ? 'true' : input['aria-invalid']} value=${text} onInput=${typed}></textarea>`;
+}
