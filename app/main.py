@@ -72,7 +72,8 @@ TAGS = {
     "open inference protocol": "Predictions for clients of the Open Inference Protocol, such as tritonclient.",
     "solvers": "The solvers and their options.",
     "webhooks": "Addresses that receive the events of jobs.",
-    "health": "Liveness and readiness checks.",
+    "session": "Sign-in of browsers: a key in exchange for a cookie.",
+    "health": "Liveness and readiness checks, and figures of the whole service.",
 }
 """Groups of operations in the API documentation, in order, with their descriptions."""
 

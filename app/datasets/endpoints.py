@@ -134,12 +134,12 @@ async def create_from(
     dependencies=[Depends(no_body)],
 )
 async def reread_dataset(
-    dataset_id: str,
+    dataset_id: DatasetInPath,
     request: Request,
     response: Response,
     context: InContext,
     options: InReadOptions,
-    name: Annotated[Name | None, Query(description="of the new dataset; default: the name of this one")] = None,
+    name: Annotated[Name | None, Query(description="Name of the new dataset; default: the name of this one.")] = None,
     prefer: Prefer = None,
 ) -> Dataset:
     """Read a stored file again with other options, such as another `target`: a new dataset that shares its bytes.

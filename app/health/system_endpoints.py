@@ -20,42 +20,42 @@ router = APIRouter(prefix="/v1/system", tags=["health"])
 class JobCounts(BaseModel):
     """Jobs by their status."""
 
-    queued: int = Field(0, description="waiting for a worker")
-    running: int = Field(0, description="held by a worker")
-    paused: int = Field(0, description="set aside until they are resumed")
-    succeeded: int = Field(0, description="ended with a result")
-    failed: int = Field(0, description="ended with an error")
-    cancelled: int = Field(0, description="ended by a client")
+    queued: int = Field(0, description="Waiting for a worker.")
+    running: int = Field(0, description="Held by a worker.")
+    paused: int = Field(0, description="Set aside until they are resumed.")
+    succeeded: int = Field(0, description="Ended with a result.")
+    failed: int = Field(0, description="Ended with an error.")
+    cancelled: int = Field(0, description="Ended by a client.")
 
 
 class Training(BaseModel):
     """What trains, and the memory it may use."""
 
-    workers: int = Field(description="training processes of this service; 0: workers run elsewhere")
-    memory_budget_bytes: int = Field(description="what the training processes of a machine may need together")
-    memory_needed_bytes: int = Field(description="what all running jobs are estimated to need, on all machines")
+    workers: int = Field(description="Training processes of this service; 0: workers run elsewhere.")
+    memory_budget_bytes: int = Field(description="What the training processes of a machine may need together.")
+    memory_needed_bytes: int = Field(description="What all running jobs are estimated to need, on all machines.")
 
 
 class Storage(BaseModel):
     """The store of files."""
 
-    used_bytes: int = Field(description="files of datasets, models, checkpoints and outputs")
-    free_bytes: int = Field(description="of the disk that holds them")
-    total_bytes: int = Field(description="of the same disk")
-    reserved_bytes: int = Field(description="what uploads and new jobs leave free (HYPERPLANE_FREE_SPACE_BYTES)")
+    used_bytes: int = Field(description="Files of datasets, models, checkpoints and outputs.")
+    free_bytes: int = Field(description="Of the disk that holds them.")
+    total_bytes: int = Field(description="Of the same disk.")
+    reserved_bytes: int = Field(description="What uploads and new jobs leave free (HYPERPLANE_FREE_SPACE_BYTES).")
 
 
 class System(BaseModel):
     """One look at the whole service."""
 
-    version: str = Field(description="of the software")
-    database: str = Field(description="`sqlite` or `postgresql`")
-    datasets: int = Field(description="datasets that are stored")
-    models: int = Field(description="versions of models that are not deleted")
-    jobs: JobCounts = Field(description="jobs by status")
-    training: Training = Field(description="workers and their memory")
-    storage: Storage = Field(description="files and disk space")
-    readiness: Readiness = Field(description="what `/readyz` answers")
+    version: str = Field(description="Of the software.")
+    database: str = Field(description="`sqlite` or `postgresql`.")
+    datasets: int = Field(description="Datasets that are stored.")
+    models: int = Field(description="Versions of models that are not deleted.")
+    jobs: JobCounts = Field(description="Jobs by status.")
+    training: Training = Field(description="Workers and their memory.")
+    storage: Storage = Field(description="Files and disk space.")
+    readiness: Readiness = Field(description="What `/readyz` answers.")
 
 
 @router.get("", operation_id="get_system", responses=problems())

@@ -38,7 +38,7 @@ MOST_WAITING = 5_000
 class JobEvent(Event):
     """What happened to one of the jobs."""
 
-    job_id: str = Field(description="the job that it happened to")
+    job_id: str = Field(description="The job that it happened to.")
 
 
 class AllEvents:
@@ -162,7 +162,7 @@ class AllEventsStream(EventSourceResponse):
 )
 async def stream_events(
     context: InContext,
-    last_event_id: Annotated[str | None, Header(description="go on behind this event (`evt_…`)")] = None,
+    last_event_id: Annotated[str | None, Header(description="Go on behind this event (`evt_…`).")] = None,
 ) -> AllEventsStream:
     """Server-sent events of all jobs, from now on or behind `Last-Event-ID`, each with its `job_id`.
 

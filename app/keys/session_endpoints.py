@@ -22,20 +22,20 @@ EVERY_SCOPE = ["admin", "predict", "read", "write"]
 class SignIn(Body):
     """The key to exchange for a session."""
 
-    key: Text = Field(description="an API key, `key_….secret`", max_length=256)
+    key: Text = Field(description="An API key, `key_….secret`.", max_length=256)
 
 
 class BrowserSession(BaseModel):
     """Who the caller is and what it may do."""
 
-    required: bool = Field(description="whether requests need a key; false: the service is open to this machine")
-    signed_in: bool = Field(description="whether this request carried a valid session or key")
-    key_id: str | None = Field(description="the key of the session; null: none")
-    scopes: list[str] = Field(description="what the caller may do: `read`, `write`, `predict`, `admin`")
+    required: bool = Field(description="Whether requests need a key; false: the service is open to this machine.")
+    signed_in: bool = Field(description="Whether this request carried a valid session or key.")
+    key_id: str | None = Field(description="The key of the session; null: none.")
+    scopes: list[str] = Field(description="What the caller may do: `read`, `write`, `predict`, `admin`.")
     csrf_token: str | None = Field(
-        description="send it as `X-CSRF-Token` with every change that the cookie authorizes; null without a cookie"
+        description="Send it as `X-CSRF-Token` with every change that the cookie authorizes; null without a cookie."
     )
-    expires_at: datetime | None = Field(description="when the session ends; null: it is not limited")
+    expires_at: datetime | None = Field(description="When the session ends; null: it is not limited.")
 
 
 @router.post("", status_code=201, operation_id="create_session", responses=problems(400, 413, 415))

@@ -75,7 +75,7 @@ class Headline(BaseModel):
 
     name: str = Field(description="`accuracy` for classes, `r2` for numbers, `swapped_pairs` for ranks.")
     value: float = Field(description="Value of the metric.")
-    rows: Literal["train", "test"] = Field(description="Rows that it was computed on: test rows if the job had a split.")
+    rows: Literal["train", "test"] = Field(description="Rows it was computed on: test rows if the job had a split.")
 
 
 class ModelSummary(BaseModel):
