@@ -1,51 +1,17 @@
 """Every method, interrupted after any step, written down, read back and resumed, gets where it would have got."""
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import solvers
-from app.storage import BlobStore
-from app.worker.train import checkpoint_file
 from solvers.engine.registry import registered
+from tests.support.checkpoints import Interruption, written_and_read
 from tests.support.conformance import CHOICES, HANG_SECONDS, INEXACT_PASSES, over
 from tests.support.solver_problems import cases, examples
 
 TOL = 1e-5
-HEADER = checkpoint_file.Header(
-    job_id="job_x",
-    fence=1,
-    data="0" * 64,
-    code=checkpoint_file.code_version(),
-    seed=0,
-    seconds=1.5,
-    training=0,
-    folds=[],
-    progress=0.25,
-    first_gap=None,
-    curve=[{"passes": 1, "primal": None}],
-)
-
-
-class Interruption(Exception):
-    """What a worker that has to stop leaves a solver with."""
-
-
-def written_and_read(state):
-    with tempfile.TemporaryDirectory() as folder:
-        blobs = BlobStore(Path(folder))
-        sha256, size = checkpoint_file.write(blobs, HEADER, state)
-        assert size == blobs.size(sha256)
-        header, read = checkpoint_file.read(blobs, sha256)
-    assert header.model_copy(update={"arrays": {}, "scalars": {}}) == HEADER
-    assert read.keys() == state.keys()
-    for name, value in state.items():
-        assert np.asarray(read[name]).tobytes() == np.asarray(value).tobytes(), name
-    return read
 
 
 def check_interruption(case, method, storage, after):

@@ -216,3 +216,5 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
             state.moved, state.seen, state.last_seen = earlier.moved, earlier.seen, earlier.last_seen
             state.guess, state.check_due, state.dual_scale = earlier.guess, earlier.check_due, earlier.dual_scale
             state.random_state = earlier.random_state
+            # A step ends with a pass over the data: the part of it that was read counts on.
+            state.entries_read += earlier.entries_read % max(self.entries, 1)
