@@ -18,6 +18,7 @@ from solvers.linalg.clock import NotCompiled, only_cached
 from solvers.linalg.kernel_cache import kernels_of, remove_damaged, warm
 from solvers.method import AnyMethod
 from solvers.problem.losses import losses_of
+from solvers.problem.spec import JOINT_LOGISTIC
 
 __all__ = ["load_kernels", "warm_up"]
 
@@ -68,7 +69,8 @@ def _run_every_kernel(methods: Mapping[str, type[AnyMethod]]) -> None:
             for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases):
                 if loss not in losses_of(task):
                     continue
-                definition: Any = {"task": task, "strategy": "crammer_singer", "loss": loss, "bias": bias}
+                strategy = JOINT_LOGISTIC if loss == "logistic" else "crammer_singer"
+                definition: Any = {"task": task, "strategy": strategy, "loss": loss, "bias": bias}
                 p = 1.5 if loss == "hinge_p" else None
                 for tol in (1e-2, 1e-8):
                     train(X, labels[task], solver=name, p=p, tol=tol, max_passes=1000, **definition)

@@ -6,6 +6,7 @@ One module a task, each plain enough to be checked by reading against docs/solve
 from solvers.certificates.binary import certify_binary, feasible_dual_point
 from solvers.certificates.free_bias import minimising_bias
 from solvers.certificates.multiclass import balanced_dual_point, certify_multiclass
+from solvers.certificates.multinomial import certify_multinomial
 from solvers.certificates.ordinal import certify_ordinal
 from solvers.certificates.regression import certify_regression
 from solvers.method import Point
@@ -24,7 +25,8 @@ def certify(problem: Problem, point: Point, tol: float | None = None) -> Certifi
     if isinstance(problem, BinaryProblem):
         return certify_binary(problem, point.coef, float(point.intercept), point.alpha, tol)
     if isinstance(problem, MulticlassProblem):
-        return certify_multiclass(problem, point.coef, point.intercept, point.alpha, tol)
+        certify_joint = certify_multinomial if problem.spec.loss == "logistic" else certify_multiclass
+        return certify_joint(problem, point.coef, point.intercept, point.alpha, tol)
     if isinstance(problem, OrdinalProblem):
         return certify_ordinal(problem, point.coef, point.planes, tol)
     if isinstance(problem, RegressionProblem):

@@ -16,6 +16,7 @@ v_im + e_im, and the violations in the bracket are at least v_im - e_im.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +36,8 @@ from solvers.method import Point
 from solvers.problem.problems import MulticlassProblem
 from solvers.result import Certificate
 
-__all__ = ["balanced_dual_point", "certify_multiclass"]
+__all__ = ["balanced_dual_point", "certify_multiclass", "class_lengths", "feasible_shares", "signed_of"]
+__all__ += ["violations_and_sizes"]
 
 
 def certify_multiclass(
@@ -63,11 +65,11 @@ def _evaluate(
 ) -> Evaluation:
     spec, data, costs, k = problem.spec, problem.data, problem.costs, problem.classes.size
     precision = Precision.of(data, is_compensated=is_compensated)
-    violations, sizes = _violations_and_sizes(problem, coef, bias, is_compensated)
-    shares = _feasible_shares(problem, _worst_classes(problem, violations) if alpha is None else alpha)
+    violations, sizes = violations_and_sizes(problem, coef, bias, is_compensated)
+    shares = feasible_shares(problem, _worst_classes(problem, violations) if alpha is None else alpha)
     if spec.bias == "free":
         shares = balanced_shares(problem, shares, violations)
-    signed = _signed(problem, shares)
+    signed = signed_of(problem, shares)
 
     of_rows = 2.0 * (precision.scores * (sizes + float(np.abs(bias).max())) + precision.underflow)
     errors = precision.slack * np.abs(violations) + of_rows[:, None]
@@ -76,6 +78,49 @@ def _evaluate(
     least = (violations - errors).max(axis=1)
     scaled_bias = bias / spec.bias_scale if spec.bias == "regularized" else np.zeros(k)
 
+    lengths = class_lengths(problem, coef, scaled_bias, signed, precision, is_compensated)
+    # Shares add up to at most C_i in exact arithmetic, so what is left of it is not negative.
+    unused = np.maximum(costs - shares.sum(axis=1), 0.0) + gamma(k + 16) * costs
+    terms = compensated_sum(read_only((shares * (most[:, None] - violations + errors)).sum(axis=1) + unused * most))
+    nominal_terms = (shares * (losses[:, None] - violations)).sum() + (unused * losses).sum()
+    totals = [float(compensated_sum(read_only(costs * one))) for one in (losses, most, least)]
+    underflow = (data.n_features + data.n_rows) * k * LEAST
+    rounding = gamma(k + 32)
+    is_positive = bool(coef.any() or scaled_bias.any() or (most[costs > 0.0] > 0.0).any())
+    return Evaluation(
+        primal=above((lengths.norm + totals[1]) * (1.0 + rounding) + (underflow if is_positive else 0.0)),
+        least_primal=below((lengths.norm + totals[2]) * (1.0 - rounding) - underflow),
+        nominal_primal=lengths.norm + totals[0],
+        gap=above((0.5 * lengths.distance + terms) * (1.0 + rounding) + underflow),
+        nominal_gap=0.5 * lengths.nominal + float(nominal_terms),
+        linear=below(compensated_sum(read_only(np.ascontiguousarray(shares).reshape(-1)))),
+        curved=above(lengths.curved * (1.0 + rounding)),
+    )
+
+
+class ClassLengths(NamedTuple):
+    """Sums over the classes, each of non-negative terms."""
+
+    distance: float
+    """At least |W - W(A)|^2."""
+    nominal: float
+    """The same as computed, rounding not considered."""
+    norm: float
+    """1/2 |W|^2 with the biases, as computed."""
+    curved: float
+    """At least 1/2 |W(A)|^2."""
+
+
+def class_lengths(
+    problem: MulticlassProblem,
+    coef: Floats,
+    scaled_bias: Floats,
+    signed: Floats,
+    precision: Precision,
+    is_compensated: bool,
+) -> ClassLengths:
+    """Read the data once for each class and compare its weights with those of the dual point."""
+    data, k = problem.data, problem.classes.size
     distance = norm = curved = nominal = 0.0
     for m in range(k):
         multipliers = np.ascontiguousarray(signed[:, m])
@@ -95,24 +140,7 @@ def _evaluate(
         reach = above(math.hypot(length_at_most(weights.high) * (1.0 + 4.0 * UNIT), bias_weight) + error)
         curved += 0.5 * reach * reach
         norm += 0.5 * compensated_sum(read_only(coef[m] * coef[m])) + 0.5 * float(scaled_bias[m]) ** 2
-
-    # Shares add up to at most C_i in exact arithmetic, so what is left of it is not negative.
-    unused = np.maximum(costs - shares.sum(axis=1), 0.0) + gamma(k + 16) * costs
-    terms = compensated_sum(read_only((shares * (most[:, None] - violations + errors)).sum(axis=1) + unused * most))
-    nominal_terms = (shares * (losses[:, None] - violations)).sum() + (unused * losses).sum()
-    totals = [float(compensated_sum(read_only(costs * one))) for one in (losses, most, least)]
-    underflow = (data.n_features + data.n_rows) * k * LEAST
-    rounding = gamma(k + 32)
-    is_positive = bool(coef.any() or scaled_bias.any() or (most[costs > 0.0] > 0.0).any())
-    return Evaluation(
-        primal=above((norm + totals[1]) * (1.0 + rounding) + (underflow if is_positive else 0.0)),
-        least_primal=below((norm + totals[2]) * (1.0 - rounding) - underflow),
-        nominal_primal=norm + totals[0],
-        gap=above((0.5 * distance + terms) * (1.0 + rounding) + underflow),
-        nominal_gap=0.5 * nominal + float(nominal_terms),
-        linear=below(compensated_sum(read_only(np.ascontiguousarray(shares).reshape(-1)))),
-        curved=above(curved * (1.0 + rounding)),
-    )
+    return ClassLengths(distance, nominal, norm, curved)
 
 
 def balanced_dual_point(problem: MulticlassProblem, point: Point) -> Floats | None:
@@ -120,21 +148,21 @@ def balanced_dual_point(problem: MulticlassProblem, point: Point) -> Floats | No
     if point.alpha is None:
         return None
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
-        violations, _ = _violations_and_sizes(problem, point.coef, np.asarray(point.intercept), is_compensated=False)
-        return _signed(problem, balanced_shares(problem, _feasible_shares(problem, point.alpha), violations))
+        violations, _ = violations_and_sizes(problem, point.coef, np.asarray(point.intercept), is_compensated=False)
+        return signed_of(problem, balanced_shares(problem, feasible_shares(problem, point.alpha), violations))
 
 
-def _signed(problem: MulticlassProblem, shares: Floats) -> Floats:
+def signed_of(problem: MulticlassProblem, shares: Floats) -> Floats:
     """A of the shares."""
     signed = -shares
     signed[np.arange(problem.codes.size), problem.codes] = shares.sum(axis=1)
     return np.asarray(signed)
 
 
-def _violations_and_sizes(
-    problem: MulticlassProblem, coef: Floats, bias: Floats, is_compensated: bool
+def violations_and_sizes(
+    problem: MulticlassProblem, coef: Floats, bias: Floats, is_compensated: bool, margin: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """v_im = [m != y_i] + f_m - f_yi, and at least the sum of the magnitudes of each row's products with any class."""
+    """v_im = margin [m != y_i] + f_m - f_yi, and at least the magnitudes of each row's products with any class."""
     rows, n, k = np.arange(problem.codes.size), problem.codes.size, problem.classes.size
     scores, low = np.empty((n, k)), np.zeros((n, k))
     if is_compensated:
@@ -148,7 +176,7 @@ def _violations_and_sizes(
         problem.data.class_scores(np.column_stack([coef, bias]), 1.0, scores)
         sizes = problem.data.lengths() * max(length_at_most(of_class) for of_class in coef)
     apart, lost = _two_sums(scores, -scores[rows, problem.codes][:, None])
-    violations, lost_too = _two_sums(np.ones_like(apart), apart)
+    violations, lost_too = _two_sums(np.full_like(apart, margin), apart)
     violations += lost + lost_too + (low - low[rows, problem.codes][:, None])
     violations[rows, problem.codes] = 0.0
     return np.asarray(violations), sizes
@@ -167,7 +195,7 @@ def _worst_classes(problem: MulticlassProblem, violations: Floats) -> Floats:
     return alpha
 
 
-def _feasible_shares(problem: MulticlassProblem, alpha: Floats) -> Floats:
+def feasible_shares(problem: MulticlassProblem, alpha: Floats) -> Floats:
     """-A_i^m of the classes other than the row's own, moved into the domain: >= 0, in all at most C_i, exactly."""
     shares = np.maximum(-alpha, 0.0)
     shares[np.arange(shares.shape[0]), problem.codes] = 0.0

@@ -20,7 +20,7 @@ from solvers.problem.spec import ProblemSpec
 __all__ = ["CANDIDATES", "Choice", "choose"]
 
 RIVALS = ("dcd", "newton", "newton_logistic", "smooth_newton", "svr_dual", "tncg", "tncg_logistic")
-OTHERS = ("crammer_singer", "cpa_ordinal", "alm_exact")
+OTHERS = ("crammer_singer", "tncg_multinomial", "cpa_ordinal", "alm_exact")
 """Methods for problems that none of the candidates supports, in order of preference."""
 CANDIDATES = (*RIVALS, *OTHERS)
 """Every method that `auto` can choose, also as a successor."""

@@ -14,7 +14,7 @@ from solvers import methods
 from solvers.errors import UnknownSolver, UnsupportedProblem
 from solvers.method import AnyMethod, Method
 from solvers.problem.losses import losses_of
-from solvers.problem.spec import BIASES, ProblemSpec
+from solvers.problem.spec import BIASES, JOINT_LOGISTIC, ProblemSpec
 
 __all__ = ["able_methods", "named", "nothing_supports", "registered", "with_implied_strategy"]
 
@@ -36,7 +36,7 @@ def with_implied_strategy(solver: object, spec: ProblemSpec) -> ProblemSpec:
     """Set the strategy if the named method trains classes jointly and in no other way."""
     named = registered().get(solver) if isinstance(solver, str) else None
     if spec.task == "multiclass" and named is not None and "binary" not in named.tasks:
-        return replace(spec, strategy="crammer_singer")
+        return replace(spec, strategy=JOINT_LOGISTIC if spec.loss == "logistic" else "crammer_singer")
     return spec
 
 

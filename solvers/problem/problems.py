@@ -3,6 +3,7 @@
     Problem
       BinaryProblem       1/2 |w|^2 + 1/2 (b / bias_scale)^2 + sum_i C_i l(y_i (w . x_i + b)), l as the loss has it
       MulticlassProblem   1/2 |W|^2 + 1/2 |b / bias_scale|^2 + sum_i C_i max_m ([m != y_i] + f_m(x_i) - f_yi(x_i))
+                          logistic: sum_i C_i log sum_m exp(f_m(x_i) - f_yi(x_i))
       OrdinalProblem      1/2 |w|^2 + sum over pairs (y_i > y_j, same group) of C_ij max(0, 1 - w . (x_i - x_j))
       RegressionProblem   1/2 |w|^2 + 1/2 (b / bias_scale)^2 + sum_i C_i max(0, |y_i - w . x_i - b| - epsilon)^p
 

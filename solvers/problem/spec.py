@@ -20,6 +20,7 @@ from solvers.problem.losses.loss import Loss
 
 __all__ = [
     "BIASES",
+    "JOINT_LOGISTIC",
     "PARAMETERS",
     "Parameter",
     "Parameters",
@@ -29,7 +30,9 @@ __all__ = [
 ]
 
 TASKS = ("auto", "binary", "multiclass", "ordinal", "regression")
-STRATEGIES = ("ovr", "crammer_singer")
+STRATEGIES = ("ovr", "crammer_singer", "multinomial")
+JOINT_LOGISTIC = "multinomial"
+"""The strategy that trains all classes jointly on the logistic loss; `crammer_singer` does so on the hinge losses."""
 BIASES = ("none", "regularized", "free")
 C_SCALES = ("sum", "mean")
 
@@ -71,7 +74,7 @@ class Parameters(TypedDict, total=False):
     task: Annotated[
         str, Parameter("auto", "what is learned; auto: what the labels suggest, and the result says why", TASKS)
     ]
-    strategy: Annotated[str, Parameter("ovr", "several classes: one problem each (ovr) or one for all", STRATEGIES)]
+    strategy: Annotated[str, Parameter("ovr", "several classes: one problem each (ovr), or one for all", STRATEGIES)]
     loss: Annotated[str, Parameter("auto", "what an error costs; auto: the task's first loss", _loss_names)]
     p: Annotated[float | None, Parameter(None, "the exponent of loss hinge_p; null otherwise", low=1.0, high=2.0)]
     C: Annotated[float, Parameter(1.0, "the weight of the losses against the regulariser", above=0.0)]
@@ -143,7 +146,13 @@ def resolve_spec(
         raise InvalidProblem("y", "has only one class; rows of at least two classes are needed")
     values: dict[str, Any] = {name: parameter.default for name, parameter in PARAMETERS.items()} | dict(parameters)
     task = _resolve_task(PARAMETERS["task"].checked("task", values["task"]), n_classes)
-    loss, p = _resolve_loss(PARAMETERS["loss"].checked("loss", values["loss"]), values["p"], task)
+    strategy = PARAMETERS["strategy"].checked("strategy", values["strategy"])
+    loss = PARAMETERS["loss"].checked("loss", values["loss"])
+    if loss == "auto" and task == "multiclass" and strategy == JOINT_LOGISTIC:
+        loss = "logistic"
+    loss, p = _resolve_loss(loss, values["p"], task)
+    if task == "multiclass":
+        _check_strategy(strategy, loss)
     plain = {name: values[name] for name in ("strategy", "bias", "C", "c_scale", "bias_scale", "epsilon")}
     checked = {name: PARAMETERS[name].checked(name, value) for name, value in plain.items()}
     if task == "ordinal":
@@ -173,6 +182,13 @@ def _resolve_task(task: str, n_classes: int | None) -> str:
     if task == "binary" and n_classes != 2:
         raise InvalidProblem("task", f"binary needs labels of exactly two classes; there are {n_classes}")
     return task
+
+
+def _check_strategy(strategy: str, loss: str) -> None:
+    if strategy == JOINT_LOGISTIC and loss != "logistic":
+        raise InvalidProblem("strategy", f"{strategy} needs loss logistic, not {loss}; use ovr or crammer_singer")
+    if strategy == "crammer_singer" and loss == "logistic":
+        raise InvalidProblem("strategy", f"{strategy} does not fit loss logistic; use ovr or {JOINT_LOGISTIC}")
 
 
 def _resolve_loss(loss: str, p: float | None, task: str) -> tuple[str, float | None]:

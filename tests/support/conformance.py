@@ -29,14 +29,18 @@ class Choice(NamedTuple):
     bias: str
 
     @property
+    def strategy(self):
+        return "multinomial" if self.loss == "logistic" else "crammer_singer"
+
+    @property
     def arguments(self):
         """The arguments of solvers.train that pick it."""
         p = 1.5 if self.loss == "hinge_p" else None
-        chosen = {"solver": self.method.name, "task": self.task, "strategy": "crammer_singer"}
+        chosen = {"solver": self.method.name, "task": self.task, "strategy": self.strategy}
         return {**chosen, "loss": self.loss, "p": p, "bias": self.bias}
 
     def cases(self, c_scale):
-        return cases(task=self.task, loss=self.loss, bias=self.bias, c_scale=c_scale)
+        return cases(task=self.task, loss=self.loss, bias=self.bias, c_scale=c_scale, strategy=self.strategy)
 
 
 CHOICES = [

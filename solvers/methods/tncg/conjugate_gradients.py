@@ -52,7 +52,8 @@ class ConjugateGradients(State):
 
     def advance(self, Hd: Floats) -> float:
         """Take one step, given the product of H with d; return the squared length of best_r."""
-        vectors = _Vectors(self.M, Hd, self.s, self.r, self.d, self.best_s, self.best_r)
+        arrays = self.M, Hd, self.s, self.r, self.d, self.best_s, self.best_r
+        vectors = _Vectors(*(array.reshape(-1) for array in arrays))  # views, also of the weights of several classes
         self.rho, best = _advance(vectors, self.rho)
         self.products += 1
         return best

@@ -60,8 +60,8 @@ class NewtonCgState(State):
     steps: int  # calls of step
     rows_read: int
     newton_steps: int
-    w: Floats  # weights; the weight of the bias feature is last
-    scores: Floats  # what the terms of rows depend on, at w: slacks of two classes
+    w: Floats  # weights, one or one row a feature; those of the bias feature are last
+    scores: Floats  # what the terms of rows depend on, at w: slacks of two classes, or a score for each class
     gradient: Floats  # of P at w
     primal: float  # the objective with the true loss
     half_gg: float  # 1/2 |gradient|^2, the gradient's part of the gap
@@ -288,7 +288,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
             return earlier, True
         state.w, state.stride = earlier.w, 1
         if not self.problem.bias_feature:
-            state.w[..., -1] = 0.0
+            state.w[-1] = 0.0
         state.scores = self._scores(state, state.w)
         return state, False
 

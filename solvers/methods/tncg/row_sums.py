@@ -16,7 +16,7 @@ from numba import njit
 from solvers.linalg.prefetch import ask_ahead
 from solvers.linalg.row import FlatRows, add_dense, add_sparse, dot_dense, dot_sparse
 from solvers.linalg.types import Array, Floats
-from solvers.problem.problems import BinaryProblem
+from solvers.problem.problems import Problem
 
 __all__ = ["RowProducts"]
 
@@ -34,11 +34,12 @@ WORTH_A_SUM = 32
 class RowProducts:
     """The rows of one problem. `rows` are row numbers; what belongs to a row is looked up by its number."""
 
-    def __init__(self, problem: BinaryProblem) -> None:
+    def __init__(self, problem: Problem, vectors: int = 1) -> None:
+        """`vectors`: how many weight vectors there are."""
         data = problem.data
         self._flat = data.flat()
         self._bias = problem.bias_feature
-        self._size = data.n_features + 1
+        self._size = (data.n_features + 1) * vectors
         large = data.stored_entries >= max(WORTH_PARTS, WORTH_A_SUM * self._size)
         parts = min(max(CACHED_NUMBERS // self._size, 2), MOST_PARTS) if large else 1
         self._sums = np.zeros((parts, 2 * self._size))

@@ -34,8 +34,8 @@ def products_of(X, y, monkeypatch):
     made = []
     original = RowProducts.__init__
 
-    def spying(self, problem):
-        original(self, problem)
+    def spying(self, problem, vectors=1):
+        original(self, problem, vectors)
         made.append(self)
 
     monkeypatch.setattr(RowProducts, "__init__", spying)

@@ -1,0 +1,153 @@
+"""The certificate of the joint logistic problem of several classes (multinomial).
+
+With v_im = f_m(x_i) - f_yi(x_i), the loss of a row l_i = log sum_m exp(v_im), and probabilities p_i, the dual point
+A_i^m = C_i ([m = y_i] - p_i^m) has the value D = sum_i C_i H(p_i) - 1/2 |W(A)|^2 with the entropy
+H(p) = sum_m -p_m log p_m, and
+
+    gap = 1/2 |W - W(A)|^2 + sum_i C_i [ l_i - H(p_i) - sum_m p_i^m v_im ]
+
+The bracket is the divergence of p_i from the probabilities of the scores: it is >= 0, and 0 where these are p_i.
+
+The dual point is held as the shares C_i p_i^m of the classes other than the row's own, as in multiclass.py; the share
+of the own class is what is left of C_i. Rounding is counted as there. l_i grows with each v_im: with e_im what v_im can
+be off by, l_i is at most that of v_im + e_im and at least that of v_im - e_im. exp, log and log1p are taken to be right
+to 4 units in the last place (8 u), as in problem/losses/logistic.py.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from solvers.certificates.circulation import balanced_shares
+from solvers.certificates.evaluation import Evaluation, Precision, certificate_of
+from solvers.certificates.multiclass import class_lengths, feasible_shares, signed_of, violations_and_sizes
+from solvers.data.rows import read_only
+from solvers.linalg.rounding import LEAST, LEAST_COST, UNIT, above, below, compensated_sum, gamma
+from solvers.linalg.types import Floats
+from solvers.problem.problems import MulticlassProblem
+from solvers.result import Certificate
+
+__all__ = ["certify_multinomial"]
+
+LIBRARY = 8.0 * UNIT
+"""Relative error of exp, log and log1p: 4 units in the last place."""
+
+
+def certify_multinomial(
+    problem: MulticlassProblem,
+    coef: Floats,
+    intercept: Floats | float,
+    alpha: Floats | None,
+    tol: float | None = None,
+) -> Certificate:
+    """What (coef, intercept) is worth; without a dual point the bound is that of the probabilities of the scores.
+
+    `tol` is the relative gap that would do: rounding that does not matter for it is not worth more reads.
+    """
+    bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (problem.classes.size,))
+    source = "dual point from the margins" if alpha is None else "dual point"
+
+    def evaluate(is_compensated: bool) -> Evaluation:
+        return _evaluate(problem, coef, bias, alpha, is_compensated)
+
+    return certificate_of(problem, evaluate, source, tol)
+
+
+def _evaluate(
+    problem: MulticlassProblem, coef: Floats, bias: Floats, alpha: Floats | None, is_compensated: bool
+) -> Evaluation:
+    spec, data, costs, k = problem.spec, problem.data, problem.costs, problem.classes.size
+    precision = Precision.of(data, is_compensated=is_compensated)
+    apart, sizes = violations_and_sizes(problem, coef, bias, is_compensated, margin=0.0)
+    shares = feasible_shares(problem, _shares_of_scores(problem, apart) if alpha is None else alpha)
+    if spec.bias == "free":
+        shares = balanced_shares(problem, shares, apart)
+    signed = signed_of(problem, shares)
+
+    of_rows = 2.0 * (precision.scores * (sizes + float(np.abs(bias).max())) + precision.underflow)
+    # v + e and v - e are rounded, too.
+    errors = (precision.slack + 4.0 * UNIT) * np.abs(apart) + of_rows[:, None] * (1.0 + 4.0 * UNIT)
+    errors[np.arange(problem.codes.size), problem.codes] = 0.0  # 0 of the row's own class is exact
+    losses, most, least = _losses(apart), _losses(apart + errors), _losses(apart - errors)
+    losses_at_most, losses_at_least = most.value + most.error, np.maximum(least.value - least.error, 0.0)
+    entropies = _entropies(problem, shares)
+    scaled_bias = bias / spec.bias_scale if spec.bias == "regularized" else np.zeros(k)
+    lengths = class_lengths(problem, coef, scaled_bias, signed, precision, is_compensated)
+
+    pulled = (shares * apart).sum(axis=1)
+    moved = (shares * np.abs(apart)).sum(axis=1)
+    doubt = gamma(k + 16) * (costs * losses_at_most + entropies.value + moved)
+    terms = np.maximum(costs * losses_at_most - entropies.value - pulled, 0.0)
+    terms += doubt + entropies.error + (shares * errors).sum(axis=1) * (1.0 + gamma(k + 16))
+    nominal_terms = np.maximum(costs * losses.value - entropies.value - pulled, 0.0)
+    totals = [_total(costs * one) for one in (losses.value, losses_at_most, losses_at_least)]
+    underflow = (data.n_features + 4 * data.n_rows) * k * LEAST * (1.0 + float(costs.max()))
+    rounding = gamma(k + 32)
+    linear = _total(entropies.value) * (1.0 - rounding) - _total(entropies.error) * (1.0 + rounding) - underflow
+    return Evaluation(
+        primal=above((lengths.norm + totals[1]) * (1.0 + rounding) + underflow),
+        least_primal=below((lengths.norm + totals[2]) * (1.0 - rounding) - underflow),
+        nominal_primal=lengths.norm + totals[0],
+        gap=above((0.5 * lengths.distance + _total(terms)) * (1.0 + rounding) + underflow),
+        nominal_gap=0.5 * lengths.nominal + _total(nominal_terms),
+        linear=linear,
+        curved=above(lengths.curved * (1.0 + rounding)),
+    )
+
+
+class _Rows(NamedTuple):
+    """A number for each row, and at least its error; of the error itself, rounding is not counted."""
+
+    value: Floats
+    error: Floats
+
+
+def _losses(apart: Floats) -> _Rows:
+    """log sum_m exp(v_m), as the largest v plus log(1 + the others' exponentials relative to it).
+
+    The exponent v_m - max v has a relative error of u, which makes one of |v_m - max v| u of its exponential. The sum
+    has k terms, and the slope of log(1 + x) is at most 1.
+    """
+    k, rows = apart.shape[1], np.arange(apart.shape[0])
+    first = apart.argmax(axis=1)
+    top = apart[rows, first]
+    below_top = top[:, None] - apart
+    small = np.exp(-below_top)
+    small[rows, first] = 0.0
+    others = small.sum(axis=1)
+    of_others = ((below_top + k) * small).sum(axis=1) * (2.0 * UNIT) + 2.0 * LIBRARY * others + k * LEAST
+    logarithm = np.log1p(others)
+    value = top + logarithm
+    return _Rows(value, 2.0 * (of_others + LIBRARY * logarithm + UNIT * value))
+
+
+def _entropies(problem: MulticlassProblem, shares: Floats) -> _Rows:
+    """C_i H(p_i) of each row.
+
+    A share over its cost has a relative error of 2 u, which makes (1 + |log p|) 2 u p of -p log p. The probability of
+    the own class is 1 less the others', off by at most d = gamma(k + 8). That makes less than
+    3 d (2 + |log max(p, d)|): the slope of -p log p is -1 - log p for p >= 2 d, and below that all of it is less than 3 d |log 3 d|.
+    """
+    k, costs = problem.classes.size, problem.costs
+    usable = costs >= LEAST_COST
+    divisors = np.where(usable, costs, 1.0)
+    others = shares / divisors[:, None]
+    own = np.clip((divisors - shares.sum(axis=1)) / divisors, 0.0, 1.0)
+    doubt = gamma(k + 8)
+    logarithms = np.log(np.where(others > 0.0, others, 1.0))
+    of_own = np.log(np.where(own > 0.0, own, 1.0))
+    value = -(others * logarithms).sum(axis=1) - own * of_own
+    error = (others * (1.0 - logarithms)).sum(axis=1) * (4.0 * UNIT + LIBRARY)
+    error += 3.0 * doubt * (2.0 - np.log(np.maximum(own, doubt))) + (LIBRARY + gamma(k + 8)) * np.abs(value)
+    # Of a row without cost there is nothing; its shares are 0.
+    return _Rows(np.where(usable, costs * np.maximum(value, 0.0), 0.0), np.where(usable, 2.0 * costs * error, 0.0))
+
+
+def _shares_of_scores(problem: MulticlassProblem, apart: Floats) -> Floats:
+    """The dual point of the probabilities that the scores mean: A of the classes other than the row's own."""
+    small = np.exp(apart - apart.max(axis=1)[:, None])
+    return np.asarray(-problem.costs[:, None] * small / small.sum(axis=1)[:, None])
+
+
+def _total(values: Floats) -> float:
+    return float(compensated_sum(read_only(np.ascontiguousarray(values))))
