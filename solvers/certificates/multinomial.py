@@ -126,7 +126,8 @@ def _entropies(problem: MulticlassProblem, shares: Floats) -> _Rows:
 
     A share over its cost has a relative error of 2 u, which makes (1 + |log p|) 2 u p of -p log p. The probability of
     the own class is 1 less the others', off by at most d = gamma(k + 8). That makes less than
-    3 d (2 + |log max(p, d)|): the slope of -p log p is -1 - log p for p >= 2 d, and below that all of it is less than 3 d |log 3 d|.
+    3 d (2 + |log max(p, d)|): the slope of -p log p is -1 - log p for p >= 2 d, and below that all of it is less than
+    3 d |log 3 d|.
     """
     k, costs = problem.classes.size, problem.costs
     usable = costs >= LEAST_COST

@@ -11,7 +11,7 @@ import numpy as np
 from flint import arb, ctx, fmpq, fmpz
 
 from solvers.certificates.binary import _signed_dual_point
-from solvers.certificates.multiclass import _feasible_shares, _violations_and_sizes
+from solvers.certificates.multiclass import feasible_shares, violations_and_sizes
 from solvers.certificates.regression import _feasible
 from solvers.problem.problems import BinaryProblem, MulticlassProblem, OrdinalProblem, RegressionProblem
 
@@ -258,11 +258,11 @@ def dual_parts(problem, point):
 def used_shares(problem, point):
     from solvers.certificates.circulation import balanced_shares
 
-    shares = _feasible_shares(problem, point.alpha)
+    shares = feasible_shares(problem, point.alpha)
     if problem.spec.bias != "free":
         return shares
     bias = np.broadcast_to(np.asarray(point.intercept, dtype=np.float64), (problem.classes.size,))
-    return balanced_shares(problem, shares, _violations_and_sizes(problem, point.coef, bias, False)[0])
+    return balanced_shares(problem, shares, violations_and_sizes(problem, point.coef, bias, False)[0])
 
 
 def exact_squared_hinge_optimum(problem, coef, intercept, rounds=30):

@@ -127,21 +127,21 @@ def test_shares_are_moved_into_the_domain(monkeypatch):
     costs = problem.costs.copy()
     for factor in (0.5, 1.0 - 1e-15, 1.0, 1.0 + 1e-15, 40.0):
         shares = shares_within(costs, factor)
-        found = multiclass._feasible_shares(problem, -shares)
+        found = multiclass.feasible_shares(problem, -shares)
         for row, cost in zip(found, costs, strict=True):
             assert sum(map(exact, row)) <= exact(cost)
         assert (found[np.arange(N), CODES] == 0.0).all()
         assert (found <= shares * (1.0 + 1e-15)).all()
         assert found.sum(axis=1) == pytest.approx(min(factor, 1.0) * costs, rel=1e-13)
-    assert (multiclass._feasible_shares(problem, np.ones((N, K))) == 0.0).all()
+    assert (multiclass.feasible_shares(problem, np.ones((N, K))) == 0.0).all()
     make_coarse(monkeypatch)
     room = 4.0 * (K + 4) * UNIT
     shares = shares_within(costs, 1.0)
-    assert multiclass._feasible_shares(problem, -shares) == pytest.approx(shares * (1.0 - 2.0 * room), rel=1e-12)
+    assert multiclass.feasible_shares(problem, -shares) == pytest.approx(shares * (1.0 - 2.0 * room), rel=1e-12)
     shares = shares_within(costs, 1.0 - 1.01 * room)
-    assert np.array_equal(multiclass._feasible_shares(problem, -shares), shares)
+    assert np.array_equal(multiclass.feasible_shares(problem, -shares), shares)
     shares = shares_within(costs, 1.0 - 0.99 * room)
-    assert multiclass._feasible_shares(problem, -shares).sum(axis=1) == pytest.approx(costs * (1.0 - 2.0 * room))
+    assert multiclass.feasible_shares(problem, -shares).sum(axis=1) == pytest.approx(costs * (1.0 - 2.0 * room))
 
 
 def test_rows_of_hardly_any_cost_get_no_share():
@@ -149,7 +149,7 @@ def test_rows_of_hardly_any_cost_get_no_share():
     costs[4], costs[5] = 1e-291, 1e-289
     problem = built("multiclass", costs=costs / 0.7)
     shares = np.full((N, K), -1e-300)
-    found = multiclass._feasible_shares(problem, shares)
+    found = multiclass.feasible_shares(problem, shares)
     assert not found[4].any()
     assert found[5].sum() == 2e-300
 
@@ -161,8 +161,8 @@ def test_violations_keep_what_cancellation_loses():
     coef = 1e9 * random.standard_normal((1, D)) * (1.0 + 2.0**-45 * random.integers(-9, 9, (K, D)))
     bias = 1e9 * random.standard_normal(K)
     bias[1], bias[2] = bias[0] * (1.0 + 2.0**-50), bias[0] * (1.0 - 2.0**-50)
-    found, sizes = multiclass._violations_and_sizes(problem, coef, bias, is_compensated=True)
-    plain, plain_sizes = multiclass._violations_and_sizes(problem, coef, bias, is_compensated=False)
+    found, sizes = multiclass.violations_and_sizes(problem, coef, bias, is_compensated=True)
+    plain, plain_sizes = multiclass.violations_and_sizes(problem, coef, bias, is_compensated=False)
     missed = 0
     for i, m in product(range(N), range(K)):
         own = int(CODES[i])
