@@ -56,5 +56,7 @@ def test_the_changelog_has_the_usual_sections_and_one_line_an_entry() -> None:
     sections = {line.removeprefix("### ") for line in lines if line.startswith("### ")}
     assert sections <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Performance"}
     assert any(line == "## [Unreleased]" for line in lines)
+    first_section = next(number for number, line in enumerate(lines) if line.startswith("### "))
+    assert [line for line in lines[:first_section] if line.startswith("- ")] == []  # an entry outside of a section
     assert [line for line in lines if line.startswith(" ")] == []  # an entry that goes on in a second line
     assert [line for line in lines if len(line) > LONGEST_ENTRY] == []
