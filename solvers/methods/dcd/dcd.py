@@ -26,6 +26,7 @@ from solvers.methods.dcd.dcd_start import (
     approach_weights,
     gap_at_bounds,
     resume,
+    rows_together,
     start_at_bounds,
     zero_state,
 )
@@ -44,10 +45,6 @@ FALL, NEAR = 0.25, 0.5
 NEAR of the objective. Larger FALL: fewer steps. Larger NEAR: steps while the active set still changes."""
 LESS_PULL = 0.9
 """Factor on the pull of the bias every CG_PASSES passes: about a quarter is left after a hundred."""
-TOGETHER, CACHED_BYTES, THIN = 8, 32 << 20, 0.01
-"""Shuffling keeps TOGETHER neighbouring rows together if X is larger than CACHED_BYTES, because memory is then read
-ahead (rcv1-like, 200k rows: an epoch takes half the time). Only if rows have less than THIN of all columns: others, if
-they are sorted, need more epochs (w8a up to three times as many)."""
 
 
 class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
@@ -91,7 +88,7 @@ class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
         super().__init__(problem, options)
         self.dual = BinaryDual(problem)
         self.terms = self.dual.terms
-        self.together = self._rows_together()
+        self.together = rows_together(problem.data)
 
     def init(self, seed: int, start: Start) -> DcdState:
         state, earlier = zero_state(self.dual, seed), self.earlier(start)
@@ -189,8 +186,3 @@ class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
 
     def _make_exact(self, state: DcdState) -> None:
         """Make w equal to sum_i alpha_i y_i x_i; overridden where several threads let them drift apart."""
-
-    def _rows_together(self) -> int:
-        data, rows = self.problem.data, self.terms.rows
-        is_thin = data.stored_entries < THIN * data.n_rows * data.n_features
-        return TOGETHER if is_thin and rows.values.nbytes + rows.columns.nbytes > CACHED_BYTES else 1

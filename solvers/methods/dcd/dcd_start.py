@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from solvers.data.rows import read_only
+from solvers.data.rows import Rows, read_only
 from solvers.data.samples import row_numbers
 from solvers.errors import InvalidOptions
 from solvers.linalg.types import Array, Floats
@@ -25,6 +25,7 @@ __all__ = [
     "approach_weights",
     "gap_at_bounds",
     "resume",
+    "rows_together",
     "start_at_bounds",
     "zero_state",
 ]
@@ -38,6 +39,10 @@ PULL = 30.0
 alphas are enough to move it. Larger: longer steps in alpha, slower moves of the bias."""
 CG_PASSES = 8
 """Passes after which a conjugate-gradient step is considered. Larger: fewer steps, longer slow phases."""
+TOGETHER, CACHED_BYTES, THIN = 8, 32 << 20, 0.01
+"""Shuffling keeps TOGETHER neighbouring rows together if X is larger than CACHED_BYTES, because memory is then read
+ahead (rcv1-like, 200k rows: an epoch takes half the time). Only if rows have less than THIN of all columns: others, if
+they are sorted, need more epochs (w8a up to three times as many)."""
 
 
 @dataclass(slots=True)
@@ -106,6 +111,13 @@ class BinaryDual:
         """b and S for these weights, with b = beta^2 S."""
         beta = self.problem.bias_feature
         return np.array([beta * w[-1], w[-1] / beta]) if beta > 0.0 else np.zeros(2)
+
+
+def rows_together(data: Rows) -> int:
+    """Neighbouring rows that shuffling keeps together."""
+    rows = data.flat()
+    is_thin = data.stored_entries < THIN * data.n_rows * data.n_features
+    return TOGETHER if is_thin and rows.values.nbytes + rows.columns.nbytes > CACHED_BYTES else 1
 
 
 def zero_state(dual: BinaryDual, seed: int) -> DcdState:

@@ -1,0 +1,237 @@
+"""The kernels of dual coordinate descent for logistic loss: safeguarded Newton steps in one alpha_i after another.
+
+Row i is stored by its log-odds t_i = log(alpha_i / (C_i - alpha_i)) beside alpha_i = C_i sigma(t_i). The dual is
+stationary in alpha_i where t = -y_i f(x_i), so that g = y_i f(x_i) + t_i is its gradient, without a logarithm and
+without cancellation at either end: alpha_i may be 1e-300 of C_i or next to C_i. With K = C_i |x_i|^2, the step of a row
+solves
+
+    h(t) = t + K sigma(t) - c = 0,    c = t_i + K sigma(t_i) - g,
+
+which is increasing. Newton's method in t never passes the root from the side where K sigma is the smaller part, and
+Newton's method in alpha, the substitution of Yu, Huang and Lin (2011), never passes it from the other side; the larger
+of the two parts of h' decides. The row's term of the gap is C times the Bregman divergence of log(1 + exp(.)) between
+-y_i f(x_i) and t_i. Other symbols are those of dual_problem.py.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from solvers.linalg.prefetch import AHEAD, LINE, prefetch
+from solvers.linalg.rng import shuffle
+from solvers.linalg.row import add_dense, add_sparse, dot_dense, dot_sparse
+from solvers.linalg.types import Array
+from solvers.methods.dcd.dual_problem import DualTerms
+from solvers.methods.dcd.proximal_bias import bias_share
+
+__all__ = ["LogisticPoint", "LogisticSweep", "entropy_sum", "log_odds", "run_epoch", "sigma", "solve_row"]
+
+_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
+_SEGMENTS = 4
+"""Moves of the bias's centre in an epoch."""
+_ENOUGH = 0.01
+"""Share of a row's gradient that its step may leave. Smaller: more exponentials a row, no fewer epochs."""
+_SHORT = 0.3
+"""Steps in t up to this length are the same in t and in alpha, up to a small error, so they are taken in t."""
+_TINY = 0.05
+"""Steps in t up to this length take the entropy's change from the corrected trapezoidal rule: its error is below
+1e-10."""
+_MOST_STEPS = 40
+"""Newton steps of a row at most. The bracket halves if Newton does not, so this is never the end in practice."""
+_NEAR_ROOT = 0.5
+"""Gradients up to this value take the gap's term from its Taylor series: its error is below 1 % there."""
+_SETTLED = 1e-14
+"""Gradients up to this share of their two parts are rounding."""
+
+
+class LogisticPoint(NamedTuple):
+    """What a step changes."""
+
+    alpha: Array
+    logits: Array
+    """t_i; without meaning where alpha_i = 0."""
+    w: Array
+    """sum_i alpha_i y_i x_i; the last entry is bias_feature * S."""
+    balance: Array
+    """[b, S]; see proximal_bias.py."""
+
+
+class LogisticSweep(NamedTuple):
+    """What visits of some rows saw and did."""
+
+    gap: float
+    """Sum of the rows' terms of the gap, each as it was before the row's step."""
+    entropy: float
+    """Increase of the sum of C H(alpha / C), the part of the dual without weights."""
+    updates: int
+
+
+@njit(cache=True, nogil=True)
+def run_epoch(
+    terms: DualTerms, point: LogisticPoint, order: Array, random_state: Array, together: int, pull: float
+) -> LogisticSweep:
+    """Visit all rows once, in a new random order; the centre of the bias moves _SEGMENTS times."""
+    balance, w = point.balance, point.w
+    shuffle(order, order.size, together, random_state)
+    share = bias_share(terms.bias_feature, pull)
+    gap, entropy, updates, past = 0.0, 0.0, 0, 0
+    for k in range(1, _SEGMENTS + 1):
+        first, past = past, order.size * k // _SEGMENTS
+        balance[0] = share * (balance[1] + pull * balance[0])
+        sweep = _descend(terms, point, order[first:past], share)
+        gap, entropy, updates = gap + sweep.gap, entropy + sweep.entropy, updates + sweep.updates
+    w[w.size - 1] = terms.bias_feature * balance[1]
+    return LogisticSweep(gap, entropy, updates)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _descend(terms: DualTerms, point: LogisticPoint, rows: Array, share: float) -> LogisticSweep:
+    """Take a step in each of the rows' alphas, in this order."""
+    values, columns, starts = terms.rows
+    constants = terms.constants
+    alpha, logits, w, balance = point
+    dense = starts.size == 0
+    d = w.size - 1
+    gap, entropy, updates = 0.0, 0.0, 0
+    a_line = LINE // values.itemsize
+    for s in range(rows.size):
+        # A random row is a cache miss in every array: prefetch the rows ahead while this one is worked on.
+        if s + _FAR < rows.size:
+            ahead = rows[s + _FAR]
+            prefetch(alpha, ahead)
+            prefetch(logits, ahead)
+            prefetch(constants, 4 * ahead)
+            if not dense:
+                prefetch(starts, ahead)
+        if s + _NEAR < rows.size:
+            ahead = rows[s + _NEAR]
+            start = ahead * d if dense else starts[ahead]
+            stop = min(start + d if dense else starts[ahead + 1], start + AHEAD)
+            for k in range(start, stop, a_line):
+                prefetch(values, k)
+            if not dense:
+                for k in range(start, stop, LINE // columns.itemsize):
+                    prefetch(columns, k)
+        i = rows[s]
+        y, C, Q = constants[i, 0], constants[i, 1], constants[i, 3] + share
+        a, b = alpha[i], balance[0]
+        first = np.uint64(i * d) if dense else np.uint64(starts[i])
+        past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
+        score = dot_dense(values[first:past], w) if dense else dot_sparse(values, columns, first, past, w)
+        margin = y * (score + b)
+        is_zero = a == 0.0
+        t = -margin if is_zero else logits[i]
+        p = a / C
+        g = 0.0 if is_zero else margin + t
+        gap += C * (_softplus(-margin) if is_zero else _divergence(t, p, -g))
+        if not is_zero and abs(g) <= _SETTLED * (abs(margin) + abs(t)):
+            continue
+        new_t, new_p = solve_row(t, p, g, C * Q)
+        new_a = C * new_p
+        change = (new_a - a) * y
+        logits[i] = new_t
+        if change != 0.0:
+            # conj(alpha) = alpha t - C log(1 + exp(t))
+            more = _softplus(new_t) if is_zero else _softplus_change(t, p, new_t, new_p)
+            entropy += C * more - (new_a * new_t - (0.0 if is_zero else a * t))
+            updates += 1
+            alpha[i] = new_a
+            balance[0] = b + share * change
+            balance[1] += change
+            if dense:
+                add_dense(values[first:past], change, w)
+            else:
+                add_sparse(values, columns, first, past, change, w)
+    return LogisticSweep(gap, entropy, updates)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_row(t: float, p: float, g: float, K: float) -> tuple[float, float]:
+    """Solve h(t) = 0 from t, where p = sigma(t) and g = h(t); return the root and its sigma.
+
+    With p = 0, t is -y_i f(x_i) of a row that has not been visited, and h(t) = K sigma(t).
+    """
+    enough = _ENOUGH * abs(g)
+    length = -g / (1.0 + K * p * (1.0 - p))
+    if p > 0.0 and abs(length) <= _SHORT:
+        x = t + length
+        sx = sigma(x)
+        if abs(g + length + K * (sx - p)) <= enough:
+            return x, sx
+    c = t + K * p - g  # the root is between c - K and c, on the side of 0 where h changes its sign
+    is_negative = c <= 0.5 * K
+    low, high = (c - K, min(c, 0.0)) if is_negative else (max(c - K, 0.0), c)
+    x = min(max(t, low), high)
+    if not p > 0.0:
+        enough = _ENOUGH * min(1.0, K)
+    for _ in range(_MOST_STEPS):
+        sx = sigma(x)
+        h = x - c + K * sx
+        if abs(h) <= enough:
+            break
+        if h > 0.0:
+            high = x
+        else:
+            low = x
+        slope = K * sx * (1.0 - sx)
+        length = -h / (1.0 + slope)
+        moved = sx + sx * (1.0 - sx) * length
+        if slope > 1.0 and abs(length) > _SHORT and 0.0 < moved < 1.0:
+            x = np.log(moved / (1.0 - moved))
+        else:
+            x += length
+        if not low < x < high:
+            x = 0.5 * (low + high)
+    return x, sigma(x)
+
+
+@njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+def sigma(t: float) -> float:
+    """1 / (1 + exp(-t)), exact to rounding at both ends."""
+    small = np.exp(-abs(t))
+    return float(1.0 / (1.0 + small) if t >= 0.0 else small / (1.0 + small))
+
+
+@njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+def _softplus(t: float) -> float:
+    """log(1 + exp(t))"""
+    return float(max(t, 0.0) + np.log1p(np.exp(-abs(t))))
+
+
+@njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+def _softplus_change(t: float, p: float, new_t: float, new_p: float) -> float:
+    """log(1 + exp(new_t)) - log(1 + exp(t)); for small steps by the corrected trapezoidal rule."""
+    length = new_t - t
+    if abs(length) > _TINY:
+        return _softplus(new_t) - _softplus(t)
+    return length * (0.5 * (p + new_p) - length / 12.0 * (new_p * (1.0 - new_p) - p * (1.0 - p)))
+
+
+@njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+def _divergence(t: float, p: float, d: float) -> float:
+    """log(1 + exp(t + d)) - log(1 + exp(t)) - sigma(t) d >= 0"""
+    if abs(d) > _NEAR_ROOT:
+        return max(0.0, _softplus(t + d) - _softplus(t) - p * d)
+    spread = p * (1.0 - p)
+    return 0.5 * spread * d * d * (1.0 + d / 3.0 * (1.0 - 2.0 * p) + d * d / 12.0 * (1.0 - 6.0 * spread))
+
+
+@njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+def entropy_sum(alpha: Array, costs: Array) -> float:
+    """sum_i C_i H(alpha_i / C_i)"""
+    total = 0.0
+    for i in range(alpha.size):
+        share = min(alpha[i], costs[i] - alpha[i])
+        if share > 0.0:
+            share /= costs[i]
+            total -= costs[i] * (share * np.log(share) + (1.0 - share) * np.log1p(-share))
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+def log_odds(alpha: Array, costs: Array, out: Array) -> None:
+    """out[i] = log(alpha_i / (C_i - alpha_i)), finite also at the ends."""
+    for i in range(alpha.size):
+        rest = max(costs[i] - alpha[i], 1e-17 * costs[i])
+        out[i] = np.log(alpha[i] / rest) if alpha[i] > 0.0 else 0.0
