@@ -303,11 +303,13 @@ def bound_sockets(settings: Settings) -> list[socket.socket]:
     """Bind a socket for each address of the host. They listen when the first API process does."""
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
+    unusable: OSError | None = None
     for family, kind, protocol, _, address in dict.fromkeys(found):
         try:
             one = socket.socket(family, kind, protocol)
-        except OSError:
-            continue  # this machine does not support the address family
+        except OSError as error:  # this machine does not support the address family
+            unusable = error
+            continue
         sockets.append(one)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -316,10 +318,13 @@ def bound_sockets(settings: Settings) -> list[socket.socket]:
             one.bind(address)
         except OSError as error:
             sockets.pop().close()
-            if error.errno != errno.EADDRNOTAVAIL or not sockets:
+            unusable = error
+            if error.errno != errno.EADDRNOTAVAIL:
                 for bound in sockets:
                     bound.close()
                 raise
+    if not sockets and unusable is not None:
+        raise unusable
     return sockets
 
 

@@ -4,15 +4,7 @@ An entry is found by its file and by the lines before and after the change, so i
 mutant is killed or gone is reported as stale.
 """
 
-from typing import NamedTuple
-
-
-class Equivalent(NamedTuple):
-    path: str
-    before: str
-    after: str
-    reason: str
-
+from tests.mutation.equivalent_service import SERVICE_EQUIVALENT, Equivalent
 
 CERTIFICATES = "solvers/certificates"
 HINGE = "solvers/problem/losses/hinge.py"
@@ -105,4 +97,5 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if not _is_near(total, claimed[name], claimed):",
         "The comparison is symmetric.",
     ),
+    *SERVICE_EQUIVALENT,
 )

@@ -1,7 +1,7 @@
 """The mutants of a source file: one small change each, made in the text so that a diff shows nothing else.
 
 Left alone, because a change there is caught by other means or has no meaning: annotations, decorators, docstrings,
-`__all__`, the text of errors, and `assert` statements, which narrow types for mypy.
+`__all__`, the text of errors, lines of the log, and `assert` statements, which narrow types for mypy.
 """
 
 import ast
@@ -140,10 +140,10 @@ class _Collector(ast.NodeVisitor):
 
     # --- what is passed over, and names -------------------------------------------------------------------------------
 
-    def _visit_definition(self, node: ast.FunctionDef | ast.ClassDef) -> None:
+    def _visit_definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         self._names.append(node.name)
         self._assigned.append(set())
-        if isinstance(node, ast.FunctionDef):
+        if not isinstance(node, ast.ClassDef):
             arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             self._arguments.append([one.arg for one in arguments if one.arg not in ("self", "cls")])
             self._assigned[-1].update(self._arguments[-1])
@@ -152,7 +152,7 @@ class _Collector(ast.NodeVisitor):
                     self.visit(default)
         for statement in node.body:
             self.visit(statement)
-        if isinstance(node, ast.FunctionDef):
+        if not isinstance(node, ast.ClassDef):
             self._arguments.pop()
         self._assigned.pop()
         self._names.pop()
@@ -160,6 +160,9 @@ class _Collector(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         if node.name != "_fused_multiply_add":  # generates machine code, which does not run here
             self._visit_definition(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._visit_definition(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._visit_definition(node)
@@ -182,6 +185,8 @@ class _Collector(ast.NodeVisitor):
     def visit_Expr(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant):
             return  # a docstring
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func).startswith("log."):
+            return
         if not isinstance(node.value, ast.Yield):
             self._add("statement removed", node, b"pass")
         self.generic_visit(node)

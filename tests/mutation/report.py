@@ -1,4 +1,4 @@
-"""Draws the sample, and says what came of it: on the terminal and in docs/benchmarks/mutation.md."""
+"""Draws the sample, and says what came of it: on the terminal and in docs/benchmarks/mutation*.md."""
 
 import datetime
 import random
@@ -9,9 +9,11 @@ from typing import NamedTuple
 from tests.mutation.equivalent import EQUIVALENT, Equivalent
 from tests.mutation.operators import Mutant, mutants_of
 from tests.mutation.runner import ROOT, SURVIVED, TIMED_OUT, Outcome
-from tests.mutation.targets import Part
+from tests.mutation.targets import ON_SERVICE, Part
 
-DOCUMENT = ROOT / "docs" / "benchmarks" / "mutation.md"
+DOCUMENTS = ROOT / "docs" / "benchmarks"
+
+SURROUNDINGS = ("Tests run without numba's compiler.", "Tests run on SQLite.")
 
 
 def drawn(parts: Sequence[Part], count: int | None, seed: int) -> list[Mutant]:
@@ -117,7 +119,7 @@ class Result:
         command = f"python -m tests.mutation --target {target} --mutants {mutants} --seed {seed}"
         stopped = sum(outcome.verdict == TIMED_OUT for outcome in self.outcomes)
         lines = [
-            "# Mutation testing",
+            "# Mutation testing" if target == "certificates" else f"# Mutation testing: {target.replace('_', ' ')}",
             "",
             f"Written by `{command}`",
             f"on {date:%Y-%m-%d}, in {self.seconds / 60.0:.0f} minutes on {processes} processes.",
@@ -131,7 +133,7 @@ class Result:
             f"| killed, of all | {self.score:.1%} |",
             f"| killed, of those that are not equivalent | {self.score_without_equivalent:.1%} |",
             "",
-            "Tests run without numba's compiler. What is mutated and how is described in `tests/mutation/`.",
+            f"{SURROUNDINGS[target in ON_SERVICE]} What is mutated and how is described in `tests/mutation/`.",
             "",
             "| file | possible | drawn | killed | equivalent | survived |",
             "|---|---:|---:|---:|---:|---:|",
@@ -150,7 +152,8 @@ class Result:
         ]
         for mutant, known in self.equivalent:
             lines += [f"- `{mutant.path}:{mutant.line}`, {mutant.operator}: {known.reason}", *_as_diff(mutant), ""]
-        DOCUMENT.write_text("\n".join(lines).rstrip() + "\n")
+        name = "mutation.md" if target == "certificates" else f"mutation_{target}.md"
+        (DOCUMENTS / name).write_text("\n".join(lines).rstrip() + "\n")
 
     def _row(self, part: Part) -> str:
         here = [outcome for outcome in self.outcomes if outcome.mutant and outcome.mutant.path == part.path]

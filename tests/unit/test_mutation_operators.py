@@ -2,7 +2,7 @@
 
 import ast
 
-from tests.mutation import report
+from tests.mutation import report, warm_tests
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.operators import mutants_of
 from tests.mutation.runner import ROOT
@@ -48,6 +48,38 @@ def test_docstrings_annotations_asserts_and_errors_are_left_alone():
     touched = {one.line for one in mutants_of("f.py", SOURCE)}
     assert touched == {8, 9, 10, 11, 16}  # 16: the raise itself is removed
     assert {one.function for one in mutants_of("f.py", SOURCE, ("g",))} == {"g"}
+
+
+ASYNC = b"""
+LIMIT = 3
+
+
+async def f(a: int) -> int:
+    log.warning("%s is 2 much", a)
+    await g(a)
+    return a + 1
+
+
+class C:
+    def h(self) -> bool:
+        return not self.x
+"""
+
+
+def test_coroutines_are_changed_and_lines_of_the_log_are_not() -> None:
+    found = {one.change(ASYNC)[1] for one in mutants_of("a.py", ASYNC, ("f",))}
+    assert found == {"pass", "await (a)", "return a - 1", "return (a)", "return (1)", "return a + 0", "return a + 2"}
+
+
+def test_only_functions_that_a_mutant_changes_get_new_code() -> None:
+    before = compile(ASYNC, "a.py", "exec")
+    for mutant in mutants_of("a.py", ASYNC):
+        changed = warm_tests._changed(before, compile(mutant.applied(ASYNC), "a.py", "exec"))
+        if mutant.function == "":
+            assert changed is None, "a module's own statement ran long ago"
+        else:
+            assert changed is not None
+            assert [old.co_qualname for old, _ in changed] == [mutant.function]
 
 
 def test_a_sample_is_of_every_file_and_can_be_drawn_again():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from app.config import Settings, setting_sources, unknown_variables
-from app.ids import is_id, looks_like_id, new_id
+from app.ids import following_id, is_id, looks_like_id, new_id
 from app.names import MAX_LABELS, Labels, Name, Text
 from tests.support.builders import NOBODY
 
@@ -102,6 +102,52 @@ def test_a_later_id_sorts_behind_an_earlier_one() -> None:
     first = new_id("ds")
     time.sleep(0.002)
     assert first < new_id("ds")
+
+
+CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def number_of(one: str) -> int:
+    number = 0
+    for digit in one.partition("_")[2]:
+        number = 32 * number + CROCKFORD.index(digit)
+    return number
+
+
+def test_an_id_tells_its_millisecond_and_the_rest_is_random() -> None:
+    before = time.time_ns() // 1_000_000
+    numbers = [number_of(new_id("ds")) for _ in range(200)]
+    milliseconds = [number >> 80 for number in numbers]
+    assert before <= milliseconds[0] <= milliseconds[-1] <= time.time_ns() // 1_000_000
+    first_of_each = {number >> 80: number & (2**80 - 1) for number in reversed(numbers)}.values()
+    assert all(low > 0 for low in first_of_each)
+
+
+def test_random_bits_of_ids_are_all_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from app import ids
+
+    class AllOnes:
+        def getrandbits(self, count: int) -> int:
+            return 2**count - 1
+
+    monkeypatch.setattr(ids, "_random", AllOnes())
+    monkeypatch.setattr(ids, "_last", 0)
+    monkeypatch.setattr(ids.time, "time_ns", lambda: 5_999_999)
+    assert number_of(new_id("ds")) == (5 << 80) + 2**80 - 1
+    assert number_of(new_id("ds")) == 6 << 80, "the next one, within the same millisecond"
+
+
+@pytest.mark.parametrize(
+    ("one", "following"),
+    [
+        (f"evt_{'0' * 26}", f"evt_{'0' * 25}1"),
+        (f"evt_{'0' * 25}z", f"evt_{'0' * 24}10"),
+        (f"evt_1{'z' * 25}", f"evt_2{'0' * 25}"),
+        (f"job_{NOBODY}", f"job_{NOBODY[:-1]}p"),
+    ],
+)
+def test_the_following_id_is_the_next_that_sorts_behind(one: str, following: str) -> None:
+    assert following_id(one) == following
 
 
 def test_an_id_is_one_of_its_kind_only() -> None:

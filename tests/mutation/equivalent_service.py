@@ -1,0 +1,88 @@
+"""The part of equivalent.py that is about the service: keys, jobs and storage."""
+
+from typing import NamedTuple
+
+
+class Equivalent(NamedTuple):
+    path: str
+    before: str
+    after: str
+    reason: str
+
+
+ORDER = "Conditions that are joined by AND, in the other order."
+LOG = "Only a line of the log depends on it."
+
+SERVICE_EQUIVALENT: tuple[Equivalent, ...] = (
+    Equivalent(
+        "app/ids.py",
+        'return "".join([_PAIRS[number >> shift & 1023] for shift in range(5 * (_LENGTH - 2), -1, -10)])',
+        'return "".join([_PAIRS[number >> shift & 1023] for shift in range(5 * (_LENGTH - 2), -2, -10)])',
+        "The last shift is 0 either way.",
+    ),
+    Equivalent("app/ids.py", "number = 0", "number = 1", "The bit is shifted out of what 26 digits show."),
+    Equivalent(
+        "app/keys/guard.py",
+        "room = None if is_upload else self._predict_bodies if _is_predict(scope) else self._other_bodies",
+        "room = None if is_upload else self._predict_bodies if not (_is_predict(scope)) else self._other_bodies",
+        "Two rooms of the same size change places.",
+    ),
+    *(
+        Equivalent(
+            "app/keys/guard.py",
+            "if length.isdigit() and int(length[:30]) > limit:",
+            f"if length.isdigit() and int(length[:{digits}]) > limit:",
+            "Any number of digits that the limit has not, and that int takes.",
+        )
+        for digits in (29, 60)
+    ),
+    Equivalent(
+        "app/keys/repository.py",
+        "return session.scalar(select(KeyRow).where(KeyRow.id == key_id, KeyRow.revoked_at.is_(None)))",
+        "return session.scalar(select(KeyRow).where(KeyRow.revoked_at.is_(None), KeyRow.id == key_id))",
+        ORDER,
+    ),
+    Equivalent(
+        "app/keys/repository.py",
+        "return session.scalar(select(KeyRow.id).where(KeyRow.revoked_at.is_(None)).limit(1)) is not None",
+        "return session.scalar(select(KeyRow.id).where(KeyRow.revoked_at.is_(None)).limit(2)) is not None",
+        "Only the first row is read.",
+    ),
+    Equivalent(
+        "app/keys/service.py",
+        "if not hmac.compare_digest(_digest(secret), expected) or key is None:",
+        "if not hmac.compare_digest(expected, _digest(secret)) or key is None:",
+        "A comparison from both ends.",
+    ),
+    Equivalent(
+        "app/jobs/repository.py",
+        ".where(JobRow.status == JobStatus.RUNNING, JobRow.lease_expires_at < current_time(session))",
+        ".where(JobRow.lease_expires_at < current_time(session), JobRow.status == JobStatus.RUNNING)",
+        ORDER,
+    ),
+    Equivalent(
+        "app/jobs/repository.py",
+        "newer = or_(*(and_(EventRow.job_id == job_id, EventRow.id > after) for job_id, after in part))",
+        "newer = or_(*(and_(EventRow.id > after, EventRow.job_id == job_id) for job_id, after in part))",
+        ORDER,
+    ),
+    Equivalent(
+        "app/jobs/repository.py",
+        "select(JobRow.id, JobRow.fence, JobRow.lease_owner)",
+        "select(JobRow.id, JobRow.lease_owner, JobRow.fence)",
+        "Columns are read by name.",
+    ),
+    Equivalent(
+        "app/jobs/repository.py",
+        ".returning(JobRow.id, JobRow.fence, JobRow.attempt, JobRow.peak_bytes)",
+        ".returning(JobRow.id, JobRow.fence, JobRow.peak_bytes, JobRow.attempt)",
+        "Columns are read by name.",
+    ),
+    Equivalent(
+        "app/worker/slot.py",
+        "if stronger(reason, self.stop_reason) != self.stop_reason:",
+        "if stronger(self.stop_reason, reason) != self.stop_reason:",
+        "The stronger of two reasons, in either order.",
+    ),
+    Equivalent("app/worker/supervisor.py", "if not self._storage_failed:", "if self._storage_failed:", LOG),
+)
