@@ -15,7 +15,7 @@ RANDOM = np.random.default_rng(8)
 X = RANDOM.standard_normal((240, 4))
 SIGNAL = X @ [2.0, -1.0, 0.5, 0.0] + RANDOM.standard_normal(240)
 LABELS = {"binary": np.where(SIGNAL > 0.5, "up", "down"), "multiclass": np.digitize(SIGNAL, [-1.0, 1.0]).astype(str)}
-CASES: list[Json] = [{"task": "binary"}, {"task": "multiclass"}]
+CASES: list[Json] = [{"task": "binary"}, {"task": "multiclass"}, {"task": "multiclass", "strategy": "multinomial"}]
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +53,11 @@ def test_probabilities_need_no_calibration(service: Service, case: Json) -> None
     assert 0.0 < model["metrics"]["test"]["log_loss"] < 1.0
     scores, shares = predicted(service, job["model_id"])
     assert shares.sum(axis=1) == pytest.approx(np.ones(30))
+    if case.get("strategy") == "multinomial":
+        weights = checked(service.http.get(f"/v1/models/{job['model_id']}/weights"))
+        scores_by_class = X[:30] @ np.array(weights["coef"]).T + np.array(weights["intercept"])
+        odds = np.exp(scores_by_class)
+        assert shares == pytest.approx(odds / odds.sum(axis=1, keepdims=True), rel=1e-9)
     if case["task"] == "binary":
         assert shares[:, 1] == pytest.approx(1.0 / (1.0 + np.exp(-scores)), rel=1e-12)
 
@@ -74,7 +79,9 @@ def test_exports_keep_the_probabilities(service: Service, case: Json) -> None:
     _, of_import = predicted(service, checked(again)["id"])
     assert of_import == pytest.approx(shares, abs=1e-15)
     liblinear = service.http.get(f"/v1/models/{model_id}/export", params={"format": "liblinear"})
-    assert liblinear.text.startswith("solver_type L2R_LR\n")
+    # LIBLINEAR has no jointly trained logistic model: its labels are right there, and it gives no probabilities.
+    is_joint = case.get("strategy") == "multinomial"
+    assert liblinear.text.startswith(f"solver_type {'L2R_L2LOSS_SVC' if is_joint else 'L2R_LR'}\n")
 
 
 def test_a_calibration_that_is_asked_for_is_fitted(service: Service) -> None:

@@ -66,6 +66,7 @@ CASES: list[Json] = [
     {"task": "regression", "preprocess": {"scale": "standard"}, "bias": "none"},
     {"task": "binary", "loss": "logistic", "preprocess": {"scale": "standard"}, "bias": "free"},
     {"task": "multiclass", "loss": "logistic", "preprocess": {"scale": "standard"}},
+    {"task": "multiclass", "loss": "logistic", "strategy": "multinomial", "preprocess": {"scale": "standard"}},
 ]
 
 
