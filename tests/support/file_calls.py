@@ -1,6 +1,7 @@
 """What a process asks of the file system, in order."""
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ class FileCalls:
         fsync, mkdir = os.fsync, os.mkdir
 
         def sync(handle: int) -> None:
+            status = os.fstat(handle)
+            assert status.st_size > 0 or stat.S_ISDIR(status.st_mode), "what was written is still in memory"
             self.done.append(("fsync", self._short(os.readlink(f"/proc/self/fd/{handle}"))))
             fsync(handle)
 

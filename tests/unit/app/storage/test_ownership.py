@@ -160,7 +160,7 @@ class Recorded:
         self.statements.append(f"{len(list(rows))} rows")
 
 
-def test_on_postgresql_owners_share_a_lock_that_who_deletes_holds_alone() -> None:
+def test_owners_share_a_lock_that_who_deletes_holds_alone() -> None:
     session = Recorded("postgresql")
     ownership.own(cast(Session, session), ANY_BLOBS, "ds_1", {A: 1})
     assert session.statements == ["SELECT pg_advisory_xact_lock_shared(7165318228)", "1 rows"]

@@ -16,7 +16,7 @@ from app.datasets.uploads import endpoints, service
 from app.datasets.uploads.part_files import Part, PartFiles
 from app.db import Database
 from app.db.tables import UploadRow
-from app.errors import Invalid, Unavailable
+from app.errors import AppError, Invalid, Unavailable
 from app.main import create_app
 from app.storage.blobs import UntrustedBytes
 from app.web.context import context_of
@@ -196,6 +196,7 @@ def test_bytes_are_written_in_large_pieces_and_made_durable_now_and_then(
     ("error", "status", "is_kept"),
     [
         (Invalid("no rows"), 422, False),
+        (AppError("a fault of ours"), 500, True),
         (Unavailable("later"), 503, True),
         (UntrustedBytes(errno.EIO, "lost"), 503, True),
     ],
@@ -245,6 +246,7 @@ def encoded(name: str) -> str:
         (f"note {encoded('x.csv')}", 415, None),
         (None, 415, None),
         ("filename b@d!", 400, None),
+        (f"filename {encoded('data.csv')[:4]}@{encoded('data.csv')[4:]}", 400, None),
         (f"filename {base64.b64encode(bytes([255, 254])).decode()}", 400, None),
     ],
 )
