@@ -1,5 +1,4 @@
-"""The evaluations of joint multi-class and of ordinal problems against their formulas, in an arithmetic so coarse that
-every error term is seen."""
+"""Evaluations of joint multi-class and ordinal problems against their formulas, in coarse arithmetic."""
 
 import math
 from itertools import product
@@ -32,8 +31,7 @@ from tests.support.coarse import (
 from tests.support.exact import exact
 from tests.support.exact import primal as exact_primal
 
-N, D, K = 17, 3, 3
-BIAS_SCALE = 1.7
+N, D, K, BIAS_SCALE = 17, 3, 3, 1.7
 RANDOM = np.random.default_rng(8)
 X = RANDOM.standard_normal((N, D))
 COSTS = RANDOM.uniform(0.2, 3.0, N)
