@@ -34,7 +34,7 @@ define install_pinned
 		|| PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)'
 endef
 
-.PHONY: help install run test test-quick check kernels bench soak docs reference recording constraints
+.PHONY: help install run test test-quick check kernels bench soak docs reference recording screenshots constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ soak: $(DEV_STAMP) kernels ## certificates in exact arithmetic, random faults fo
 docs: $(DEV_STAMP) ## build the documentation into site/ (a broken link is an error)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "built: site/index.html"
+
+screenshots: $(DEV_STAMP) kernels ## write docs/images/ui/*.png with the Chromium of this machine
+	$(BIN)/python -m tests.browser.screenshots $(ARGS)
 
 reference: $(DEV_STAMP) ## write the pages of docs/ that come from the code
 	$(BIN)/python -m docs.scripts.reference

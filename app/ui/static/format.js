@@ -4,6 +4,7 @@ const DASH = '–';
 
 export function number(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return DASH;
+  if (typeof value !== 'number') return String(value);
   if (value === 0) return '0';
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString('en-US');
   const size = Math.abs(value);

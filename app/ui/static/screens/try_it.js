@@ -102,7 +102,7 @@ function Numbered({ values, onChange }) {
 
 function Answer({ answer, model }) {
   const one = answer.predictions[0];
-  const contributions = Object.entries(one.contributions || {}).filter(([, value]) => value !== 0).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  const contributions = named(one.contributions).filter(([, value]) => value !== 0).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
   return html`<div class="stack">
     <dl class="stats"><${Stat} label=${model.task === 'regression' ? 'Prediction' : 'Label'} value=${html`<bdi>${typeof one.label === 'number' ? number(one.label, 6) : String(one.label ?? '–')}</bdi>`} />
       <${Stat} label="Score" value=${number(one.score, 5)} note=${Number.isFinite(one.score_error_bound) ? `± ${number(one.score_error_bound, 2)} of the optimum's` : null} />
@@ -115,6 +115,13 @@ function Answer({ answer, model }) {
     <p class="fine">answered by ${answer.name}:${answer.version}</p>
     <${Announce} text=${`Label ${one.label}, score ${number(one.score, 3)}`} />
   </div>`;
+}
+
+// By name; of a model whose features have none, by number.
+function named(contributions) {
+  if (contributions?.indices) return contributions.indices.map((index, place) => [`#${index}`, contributions.values[place]]);
+  if (Array.isArray(contributions)) return contributions.map((value, index) => [`#${index}`, value]);
+  return Object.entries(contributions || {});
 }
 
 function wanted(model) {

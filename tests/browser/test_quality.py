@@ -1,0 +1,101 @@
+"""What every screen owes its readers: nothing that axe calls serious, text that stays text, no button without right."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config import Settings
+from app.db import Database
+from app.keys import service as keys
+from tests.browser.conftest import SAMPLE
+from tests.support.serving import Service, running_service
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+SERIOUS = """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
+  .filter((one) => ['serious', 'critical'].includes(one.impact))
+  .map((one) => one.id + ': ' + one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(' | '))"""
+
+
+def screens(service: Service) -> list[str]:
+    job = service.get("/v1/jobs", name="radar")["data"][0]
+    dataset = job["dataset_id"]
+    return [
+        *("overview", "jobs", f"jobs/{job['id']}", f"jobs/compare?ids={job['id']}", "jobs/new", "datasets"),
+        *(f"datasets/{dataset}", f"datasets/{dataset}?tab=histograms", f"datasets/{dataset}?tab=preview"),
+        *("models", "models/radar:1", "models/radar:1?tab=weights", "models/radar:1?tab=aliases"),
+        *("models/several/versions?refs=radar:1,radar:2", "try?model=radar:1", "operate"),
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(page: Any, service: Service, theme: str) -> None:
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    page.goto(f"{service.url}/ui/")
+    page.get_by_role("heading", level=1).wait_for()
+    page.evaluate(AXE.read_text())
+    found = {}
+    for screen in screens(service):
+        page.evaluate("target => { location.hash = '#/' + target; }", screen)
+        page.wait_for_function("() => document.querySelector('h1') && !document.querySelector('.skeleton')")
+        page.wait_for_timeout(150)
+        if problems := page.evaluate(SERIOUS):
+            found[screen] = problems
+    assert found == {}
+
+
+@pytest.mark.parametrize("width", [360, 1440, 3840])
+def test_no_screen_is_wider_than_the_window(page: Any, service: Service, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{service.url}/ui/")
+    wide = []
+    for screen in screens(service):
+        page.evaluate("target => { location.hash = '#/' + target; }", screen)
+        page.wait_for_function("() => document.querySelector('h1') && !document.querySelector('.skeleton')")
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth + 1"):
+            wide.append(screen)
+    assert wide == []
+
+
+def test_hostile_names_are_shown_as_text(page: Any, service: Service) -> None:
+    html, rtl, long = "<img src=x onerror=document.title='owned'>", "\u202eevil\u05d0", "long" * 2500
+    header = ",".join([f'"{html}"', rtl, long, "y"])
+    rows = "\n".join(f"{n % 7},{n % 5},{n % 3},<b>{n % 2}</b>" for n in range(40))
+    dataset = service.upload(f"{header}\n{rows}\n".encode(), name="hostile", **{"label.x": "<script>1</script>"})
+    page.set_viewport_size({"width": 360, "height": 800})
+    for tab in ("columns", "histograms", "preview"):
+        page.goto(f"{service.url}/ui/#/datasets/{dataset['id']}?tab={tab}")
+        page.get_by_text("<img src=x").first.wait_for()
+        assert page.locator("main img, main script, main b").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1")
+    assert page.get_by_text("<script>1</script>").count() == 1
+    assert "owned" not in page.title()
+
+
+def test_a_read_only_key_sees_no_action(browser: Any, tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    with running_service(tmp_path, workers=0) as service:
+        dataset = service.upload(SAMPLE.read_bytes(), name="radar")
+        database = Database(settings.resolved_database_url)
+        with database.write() as session:
+            key = keys.create(session, None, ["read"])
+        database.close()
+        context = browser.new_context()
+        page = context.new_page()
+        page.wait_for_timeout(2500)  # an open service is believed to be open for two seconds
+        page.goto(f"{service.url}/ui/")
+        page.get_by_label("API key").fill(key)
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Overview").wait_for()
+        (cookie,) = context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        assert key not in page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+        for screen in ("overview", "jobs", "datasets", f"datasets/{dataset['id']}", "models", "operate"):
+            page.goto(f"{service.url}/ui/#/{screen}")
+            page.wait_for_function("() => document.querySelector('h1') && !document.querySelector('.skeleton')")
+            for name in ("New job", "Delete", "Train", "Choose a file", "Add", "Upload data", "Train a model"):
+                assert page.get_by_role("button", name=name, exact=True).count() == 0, (screen, name)
+                assert page.get_by_role("link", name=name, exact=True).count() == 0, (screen, name)
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_label("API key").wait_for()
+        context.close()

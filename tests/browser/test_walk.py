@@ -1,0 +1,74 @@
+"""The README's walk in the dashboard: upload, look, train, watch, compare, promote, predict."""
+
+from typing import Any
+
+from tests.browser.conftest import SAMPLE
+from tests.support.serving import Service
+
+
+def test_from_a_file_to_a_certain_prediction(page: Any, service: Service) -> None:
+    page.goto(f"{service.url}/ui/#/datasets")
+    page.get_by_label("File to upload").set_input_files(
+        {"name": "walk.csv", "mimeType": "text/csv", "buffer": SAMPLE.read_bytes()}
+    )
+    page.get_by_role("heading", name="walk", exact=True).wait_for()
+    page.get_by_text("constant columns").wait_for()
+    page.get_by_label("Role of pulse01_im").select_option("ignored")
+    page.get_by_role("link", name="Train with them").click()
+
+    page.get_by_text("The job is valid.").wait_for()
+    page.get_by_label("Tol", exact=True).fill("0.000001")
+    page.get_by_text("The job is valid.").wait_for()
+    assert '"ignore":true' in page.locator("pre").inner_text().replace("\n", "")
+    page.get_by_role("button", name="Start training").press("Enter")
+
+    page.get_by_role("link", name="Open the model").wait_for(timeout=120_000)  # kernels may have to be compiled
+    page.get_by_text("The optimum is inside the band").wait_for()
+    page.get_by_role("button", name="Table").first.click()
+    page.get_by_role("region", name="Data: The optimum is inside the band").get_by_text("relative_gap").wait_for()
+    page.get_by_role("link", name="Open the model").click()
+    page.get_by_role("heading", name="walk:1").wait_for()
+
+    page.goto(f"{service.url}/ui/#/models?name=radar")
+    page.get_by_label("Select radar:1").check()
+    page.get_by_label("Select radar:2").check()
+    page.get_by_role("link", name="Side by side").click()
+    page.get_by_role("rowheader", name="relative gap").wait_for()
+
+    page.goto(f"{service.url}/ui/#/models/radar:2?tab=aliases")
+    page.get_by_label("Alias").fill("prod")
+    page.get_by_role("button", name="Promote version 2").click()
+    page.get_by_role("img", name="version 2: 100 %").wait_for()
+    page.get_by_label("Canary", exact=True).select_option("1")
+    page.get_by_label("Share of the canary").fill("25")
+    page.get_by_role("button", name="Apply").click()
+    page.get_by_role("img", name="version 2: 75 %, version 1: 25 %").wait_for()
+    page.get_by_role("button", name="Roll back").click()
+    page.get_by_role("img", name="version 2: 100 %").wait_for()
+
+    page.goto(f"{service.url}/ui/#/try?model=radar:1")
+    page.get_by_text("The exact optimum gives the same label.").wait_for()
+    page.get_by_role("table", name="Contributions to the score").wait_for()
+    before = page.locator(".try dd").nth(1).inner_text()
+    page.get_by_label("pulse01_re").fill("-3")
+    page.wait_for_function("text => document.querySelectorAll('.try dd')[1].innerText !== text", arg=before)
+
+
+def test_the_keyboard_reaches_everything_that_starts_a_job(page: Any, service: Service) -> None:
+    page.goto(f"{service.url}/ui/#/overview")
+    page.get_by_role("link", name="New job").wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent.trim()") == "New job":
+            break
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="New training job").wait_for()
+    page.get_by_text("The job is valid.").wait_for()
+    page.get_by_label("Model", exact=True).focus()
+    page.keyboard.type("keys")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="keys", exact=True).wait_for()
