@@ -44,22 +44,25 @@ def take_logistic_cg_step(
     problem: BinaryProblem, norms: Floats, logits: Floats, alpha: Floats, w: Floats, entropy: float
 ) -> LogisticMove:
     """Return where the step leads; `norms` are |h_i|^2, bias feature included."""
-    margins = _margins(problem, w)
+    right = _margins(problem, w)
     # A row that no step has reached yet has no log-odds of its own.
-    t = np.where(alpha > 0.0, logits, -margins)
-    gradient = margins + t
+    t = np.where(alpha > 0.0, logits, -right)
     roots = np.sqrt(problem.loss.curvature(t, problem.costs))  # type: ignore[arg-type]  # logistic loss has one
-    u, reads = _newton_direction(problem, norms, roots, -roots * gradient)
-    change = roots * u
+    right += t
+    right *= -roots
+    change, reads = _newton_direction(problem, norms, roots, right)
+    change *= roots
+    del right, roots
     lower, _ = problem.loss.dual_bounds(t, problem.costs, 0.0)
     upper, _ = problem.loss.dual_bounds(-t, problem.costs, 0.0)  # C - alpha, exact where alpha is next to C
-    counted = problem.costs > 0.0
+    del t
     best = LogisticMove(logits, alpha, w, entropy, False, 0)
     reads, value, length = reads + 1, entropy - 0.5 * float((w * w).sum()), 1.0
     for _ in range(_TRIALS):
         part = np.clip(length * change, (_LEFT - 1.0) * lower, (1.0 - _LEFT) * upper)
-        odds = np.divide(lower + part, upper - part, out=np.ones_like(part), where=counted)
-        moved = np.log(odds, out=np.zeros_like(odds), where=odds > 0.0)
+        moved = np.divide(lower + part, upper - part, out=np.ones_like(part), where=problem.costs > 0.0)
+        del part
+        np.log(moved, out=moved, where=moved > 0.0)
         shares, _ = problem.loss.dual_bounds(moved, problem.costs, 0.0)
         weights = problem.weights_of(shares)
         reached = entropy_sum(shares, problem.costs)
@@ -73,24 +76,30 @@ def take_logistic_cg_step(
     return best._replace(reads=reads)
 
 
-def _newton_direction(problem: BinaryProblem, norms: Floats, roots: Floats, right: Floats) -> tuple[Floats, int]:
-    """Solve (I + R Z Z' R) u = right by conjugate gradients with the diagonal as preconditioner; count the reads."""
-    diagonal = 1.0 + roots * roots * norms
-    u, residual, reads = np.zeros_like(right), right.copy(), 0
-    scaled = residual / diagonal
-    direction, product = scaled, float((residual * scaled).sum())
+def _newton_direction(problem: BinaryProblem, norms: Floats, roots: Floats, residual: Floats) -> tuple[Floats, int]:
+    """Solve (I + R Z Z' R) u = residual by conjugate gradients with the diagonal as preconditioner; count the reads.
+
+    The residual is overwritten.
+    """
+    u, reads = np.zeros_like(residual), 0
+    direction = residual / (1.0 + roots * roots * norms)
+    product = float((residual * direction).sum())
     enough = _SETTLED * product
     for _ in range(_ITERATIONS):
         if not product > enough:
             break
-        image = direction + roots * _margins(problem, problem.weights_of(roots * direction))
+        image = _margins(problem, problem.weights_of(roots * direction))
+        image *= roots
+        image += direction
         reads += 2
         length = product / float((direction * image).sum())
-        u = u + length * direction
-        residual = residual - length * image
-        scaled = residual / diagonal
+        u += length * direction
+        image *= length
+        residual -= image
+        scaled = residual / (1.0 + roots * roots * norms)
         before, product = product, float((residual * scaled).sum())
-        direction = scaled + product / before * direction
+        direction *= product / before
+        direction += scaled
     return u, reads
 
 
@@ -98,4 +107,6 @@ def _margins(problem: BinaryProblem, w: Floats) -> Floats:
     """y_i h_i . w: one read."""
     scores = np.empty(problem.data.n_rows)
     problem.data.margins(w[:-1], scores)
-    return np.asarray(problem.signs * (scores + problem.bias_feature * w[-1]))
+    scores += problem.bias_feature * w[-1]
+    scores *= problem.signs
+    return scores
