@@ -1,7 +1,7 @@
-"""Alembic's entry point: runs a command on the database that `app.db.migrate` or the service's settings name.
+"""Alembic's entry point, for `app.db.migrate` and for the command `alembic`.
 
-`app.db.migrate` hands over a connection inside a transaction. The command `alembic` does not: then the database is the
-one of HYPERPLANE_DATABASE_URL or HYPERPLANE_DATA_DIR, as for the service.
+`app.db.migrate` passes a connection inside a transaction. The command does not: it uses the database of
+HYPERPLANE_DATABASE_URL or HYPERPLANE_DATA_DIR, like the service.
 """
 
 import logging
@@ -24,14 +24,14 @@ config = context.config
 
 
 def number_revision(_context: MigrationContext, _revision: object, directives: list[MigrationScript]) -> None:
-    """Give a new revision the next number, and write no file where autogenerate found no difference.
+    """Give a new revision the next number. Write no file if autogenerate found no difference.
 
     Revisions are always numbered: `--rev-id` has no effect.
     """
     for script in list(directives):
         is_generated = getattr(config.cmd_opts, "autogenerate", False)
         if is_generated and script.upgrade_ops is not None and script.upgrade_ops.is_empty():
-            config.print_stdout("The database has the tables of app.db.tables: no revision was written.")
+            config.print_stdout("The database matches app.db.tables: no revision was written.")
             directives.remove(script)
         else:
             numbers = [int(known.revision) for known in ScriptDirectory.from_config(config).walk_revisions()]
@@ -39,7 +39,7 @@ def number_revision(_context: MigrationContext, _revision: object, directives: l
 
 
 def render_type(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:
-    """Write our own types as the library's: a migration must not change when the code does."""
+    """Render our own column types as SQLAlchemy's, so that migrations do not depend on later code."""
     if kind == "type" and isinstance(item, UtcDateTime):
         return "sa.DateTime(timezone=True)"
     if kind == "type" and item is Json:
@@ -49,12 +49,12 @@ def render_type(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[
 
 
 def is_comparable(_object: object, name: str | None, *_: object) -> bool:
-    """Leave out what SQLite does not report: that a column of an index descends. A test looks at the index itself."""
+    """Ignore that an index column is descending, which SQLite does not report. A test checks the index itself."""
     return name != "ix_jobs_queue" or context.get_context().dialect.name != "sqlite"
 
 
 def check_foreign_keys(ctx: MigrationContext, step: MigrationInfo, **_: object) -> None:
-    """Fail where a migration broke a foreign key on SQLite, which does not check them meanwhile (app.db.migrate)."""
+    """Fail if a migration broke a foreign key. SQLite does not check them during migrations (app.db.migrate)."""
     if ctx.connection is None or ctx.dialect.name != "sqlite":
         return
     broken = ctx.connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
@@ -83,7 +83,7 @@ def run(connection: Connection) -> None:
 
 
 def print_sql(dialect: str) -> None:
-    """Print the statements instead of running them. On SQLite batch mode has to look at the tables it copies."""
+    """Print the statements instead of running them. Not possible on SQLite, where batch mode reads the tables."""
     if dialect == "sqlite":
         raise CommandError("--sql does not work on SQLite. Set HYPERPLANE_DATABASE_URL to a PostgreSQL URL.")
     context.configure(dialect_name=dialect, literal_binds=True, **OPTIONS)
@@ -93,7 +93,10 @@ def print_sql(dialect: str) -> None:
 
 def run_from_command_line() -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    for chatty in ("alembic.ddl.impl", "alembic.runtime.plugins"):  # the first warns of what is_comparable leaves out
+    for chatty in (
+        "alembic.ddl.impl",
+        "alembic.runtime.plugins",
+    ):  # silence the warning about what is_comparable ignores
         logging.getLogger(chatty).setLevel(logging.ERROR)
     url = Settings().resolved_database_url
     if context.is_offline_mode():

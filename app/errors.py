@@ -1,4 +1,4 @@
-"""Every error that reaches a client, and the one place that turns errors into HTTP.
+"""The errors that reach clients, and the handlers that turn them into HTTP responses.
 
     AppError
     ├── Unparsable 400      ├── NotAcceptable 406         ├── BadRange 416
@@ -8,9 +8,10 @@
     ├── RequestTooSlow 408  ├── UrlTooLong 414            └── StorageFull 507
     └── HeadersTooLarge 431 └── UnsupportedMediaType 415
 
-408, 414 and 431 of this list are sent before a request is complete.
+408, 414 and 431 are sent before the request is complete.
 
-Answers are RFC 9457 problem documents. They never hold a stack trace or the client's raw input.
+Responses are RFC 9457 problem documents. They never contain a stack trace or the client's raw input. Codes are listed
+in app/error_codes.
 """
 
 import errno
@@ -32,20 +33,20 @@ from app.error_codes import problem_type
 log = logging.getLogger(__name__)
 
 UNION_TAG = "type="
-"""How the places of errors mark the member of a union that was meant: it is not a field."""
+"""Prefix of the tags of unions in pydantic's error locations. A tag is not a field, so it is removed."""
 
 OUR_WORDS = {
     "extra_forbidden": "is not a field of this request",
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be an object"),
 }
-"""For what the library says in terms of Python."""
+"""Replacements for messages of pydantic that use terms of Python."""
 
 FULL_STORAGE = frozenset({errno.ENOSPC, errno.EDQUOT})
 FAILING_STORAGE = frozenset(
     {errno.EIO, errno.EROFS, errno.EACCES, errno.ENOTCONN, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT}
 )
-"""Errors of a storage that may be well again later: a volume is mounted again, a disk or a network recovers. A request
-is answered with 503, and a job waits. StoreAway (app/storage/identity.py) is one of them."""
+"""Errors of the storage that can pass: a volume is mounted again, a disk or a network recovers. A request gets 503, and
+a job waits. StoreAway (app/storage/identity.py) has one of them."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 HTTP_CODES = {
     400: "unparsable",
@@ -86,7 +87,7 @@ class Problem(BaseModel):
 
 
 class AppError(Exception):
-    """A refusal with a name. Services raise these; endpoints do not catch them."""
+    """An error with an HTTP status and a code. Services raise it; endpoints do not catch it."""
 
     status = 500
     code = "internal"
@@ -171,7 +172,7 @@ class Unavailable(AppError):
 
 
 class DatabaseUnavailable(Unavailable):
-    """The database is away, read only or overloaded at the moment (app.db.outages says which errors that is)."""
+    """The database does not respond, is read-only or is overloaded. app/db/outages.py lists these errors."""
 
 
 class StorageFull(AppError):
@@ -179,7 +180,7 @@ class StorageFull(AppError):
 
 
 def invalid_field(field: str, code: str, detail: str) -> Invalid:
-    """The commonest refusal: one field holds something that cannot be."""
+    """Build the most common refusal: one field is not valid."""
     return Invalid(f"{field}: {detail}", code=code, errors=[ErrorItem(field=field, code=code, detail=detail)])
 
 
@@ -205,14 +206,14 @@ def problem_response(error: AppError, request_id: str | None) -> JSONResponse:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI declarations for the refusals of a route; those of the guard are always among them."""
+    """Declare the problem responses of a route for OpenAPI. Those of the guard are always included."""
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     every = sorted({401, 403, 422, 503, *statuses})
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in every}
 
 
 class SpaceReserved(OSError):
-    """Writing would leave less disk space than must stay free. `strerror` is the detail for the client."""
+    """Writing would use disk space that must stay free. `strerror` is the detail for the client."""
 
 
 def is_disk_full(error: OSError) -> bool:
@@ -220,7 +221,7 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether the storage may be well again later, so that the same work is worth another try."""
+    """Whether the error can pass, so that the same work is worth a retry."""
     return error.errno in FULL_STORAGE | FAILING_STORAGE
 
 
@@ -244,22 +245,25 @@ def install_handlers(app: FastAPI) -> None:
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:
         if is_disk_full(error):
             reserved = error.strerror if isinstance(error, SpaceReserved) else None
-            return _respond(request, StorageFull(reserved or "The disk is full; nothing was stored."))
+            return _respond(
+                request, StorageFull(reserved or "The disk is full; nothing was stored. Free disk space and retry.")
+            )
         if error.errno in FAILING_STORAGE:
-            log.warning("the storage fails: %s", error)
-            return _respond(request, Unavailable("The storage does not answer; nothing was stored. Try again."))
+            log.warning("the storage failed: %s", error)
+            return _respond(request, Unavailable("The storage does not respond; nothing was stored. Retry later."))
         raise error
 
     @app.exception_handler(ClientDisconnect)
     async def on_disconnect(request: Request, error: ClientDisconnect) -> JSONResponse:
-        return _respond(request, Unparsable("The connection broke off before the body was complete."))
+        return _respond(request, Unparsable("The connection was closed before the body was complete."))
 
     @app.exception_handler(Exception)
     async def on_anything_else(request: Request, _: Exception) -> JSONResponse:
         request_id = _request_id(request)
-        # The server closes the connection after a crash: who is told will not send the next request on it.
-        error = AppError("Something failed on our side; the log has the request id.", headers={"Connection": "close"})
-        if request_id is not None:  # the answer to a crash does not pass the guard, which sets it on all others
+        # The server closes the connection after a crash; the header tells the client not to reuse it.
+        detail = "Internal error. The log of the service has the details under this request id."
+        error = AppError(detail, headers={"Connection": "close"})
+        if request_id is not None:  # this response bypasses the guard, which sets the header on all others
             error.headers["X-Request-Id"] = request_id
         return problem_response(error, request_id)
 
@@ -297,7 +301,7 @@ def _item_from_pydantic(raw: Any) -> ErrorItem:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """The methods that any route has for this path. Starlette names those of the first route that fits."""
+    """List the methods of all routes for this path. Starlette would list those of the first matching route only."""
     found: set[str] = set()
     for method in METHODS:
         scope = {**request.scope, "method": method}
@@ -314,4 +318,4 @@ def _from_http(error: HTTPException) -> AppError:
 
 
 class CorruptModel(Exception):
-    """The file is not a model file, or not one that this version can read."""
+    """The file is not a model file, or this version cannot read it."""

@@ -11,18 +11,20 @@ Kind = Literal["ds", "up", "job", "mdl", "evt", "key", "wrk", "req", "wh", "dlv"
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
-_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]  # two digits at a time: every request has an id
+_PAIRS = [
+    high + low for high in _ALPHABET for low in _ALPHABET
+]  # two digits at a time, because every request gets an id
 _LOOKS_LIKE_ID = re.compile(rf"[a-z]+_[{_ALPHABET}]{{{_LENGTH}}}")
 
 _lock = threading.Lock()
 _last = 0
-# Not the system's for each id: asking it lets other threads go first, and every request has an id. Ids are no secrets.
+# Seeded once: a system call for each id would release the GIL, and every request gets an id. Ids are not secrets.
 _random = random.Random()
 os.register_at_fork(after_in_child=_random.seed)
 
 
 def new_id(kind: Kind) -> str:
-    """A fresh id; ids of one process are strictly increasing, also within a millisecond."""
+    """Return a new id. Ids of one process are strictly increasing, also within a millisecond."""
     global _last
     with _lock:
         number = max((time.time_ns() // 1_000_000 << 80) | _random.getrandbits(80), _last + 1)
@@ -31,7 +33,7 @@ def new_id(kind: Kind) -> str:
 
 
 def following_id(text: str) -> str:
-    """The id that sorts right behind this one, for a row that must not sort before another process's."""
+    """Return the id that sorts directly after this one, for a row that must sort after that of another process."""
     kind, _, digits = text.partition("_")
     number = 0
     for digit in digits:

@@ -1,1 +1,1 @@
-"""Work on a whole installation from the command line: backups, integrity checks, the demo."""
+"""Commands for a whole installation: backup, restore, integrity check, repair, demo."""

@@ -1,14 +1,14 @@
-"""`hyperplane backup` and `restore`: everything the service knows, in a folder that any database can be filled from.
+"""`hyperplane backup` and `restore`: all rows and files in a folder that can fill a database of either kind.
 
-    manifest.json        written last: what belongs to the backup, with hashes; without it the backup is torn
-    rows/TABLE.jsonl     every row of a table, one JSON object a line
+    manifest.json        written last: the contents with their hashes; without it the backup is incomplete
+    rows/TABLE.jsonl     every row of a table, one JSON object per line
     blobs/ab/cdef…       every file that a row of the snapshot owns, named by its hash
-    uploads/up_…         what has arrived of uploads that are not complete
+    uploads/up_…         the bytes so far of incomplete uploads
 
-The rows are one consistent snapshot, taken while the service runs. Files are immutable, so a second name (a hard link)
-made in the moment of the snapshot keeps each of them, whatever is deleted while they are copied. Rows are read from a
-private copy of an SQLite database, and in a repeatable-read transaction of a PostgreSQL one: nobody waits for long.
-A file that is missing or damaged is left out and named in the manifest: one bad file does not keep the others out.
+The rows are one consistent snapshot, taken while the service runs. Files are immutable, so a hard link that is made at
+the moment of the snapshot keeps each of them, whatever is deleted during the copy. Rows are read from a private copy of
+an SQLite database, or in a repeatable-read transaction on PostgreSQL, so that no writer waits for long. A missing or
+damaged file is left out and listed in the manifest: it does not prevent the backup of the others.
 """
 
 import errno
@@ -43,36 +43,36 @@ ROWS_AT_ONCE = 500
 BLOCK_BYTES = 1 << 20
 STALE_SECONDS = 86_400.0
 BACKED_UP = [table for table in Base.metadata.sorted_tables if table is not StoreRow.__table__]
-"""All tables but the one that says which folder the store is: after a restore that is another one."""
+"""All tables except `store`: a restored database has another data folder."""
 PRIVATE = 0o700  # it holds secrets of webhooks, and everybody's data
 
 
 class BackupError(Exception):
-    """Why a backup cannot be made, or not be restored, in words for whoever called."""
+    """A backup cannot be made or restored; the message says why."""
 
 
 @dataclass(frozen=True)
 class Manifest:
     rows: dict[str, str]
-    """Table > hash of its file."""
+    """Hash of the file of each table."""
     blobs: dict[str, int]
-    """Hash > bytes."""
+    """Size in bytes of each blob, by hash."""
     uploads: dict[str, str]
-    """Id > hash of what has arrived."""
+    """Hash of the bytes so far of each upload, by id."""
     schema: str | None
     version: str
     created_at: str
     lacking: dict[str, str] = field(default_factory=dict)
-    """Files that rows need and that are not in the backup > what is wrong with them, and who needs them."""
+    """Files that rows need but the backup lacks: the fault of each, and the rows that need it."""
 
     def document(self) -> dict[str, Any]:
         return {"format": FORMAT, **vars(self)}
 
 
 def back_up(settings: Settings, target: Path) -> Manifest:
-    """Write a backup into a folder that is not there yet, or empty."""
+    """Write a backup into a folder that is empty or does not exist."""
     if target.exists() and any(target.iterdir()):
-        raise BackupError(f"{target} is not empty")
+        raise BackupError(f"{target} is not empty; choose an empty folder, or one that does not exist")
     target.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     database = Database(settings.resolved_database_url)
     blobs = open_store(settings.data_dir, database)
@@ -94,15 +94,15 @@ def back_up(settings: Settings, target: Path) -> Manifest:
 
 
 def check_backup(source: Path) -> tuple[Manifest, list[str]]:
-    """The manifest, and what of the backup is missing or damaged. Raises BackupError if it has no manifest."""
+    """Return the manifest and the faults of the backup. Raises BackupError if there is no valid manifest."""
     try:
         document = json.loads((source / MANIFEST).read_text())
         assert document.pop("format") == FORMAT
         manifest = Manifest(**document)
     except FileNotFoundError:
-        raise BackupError(f"{source} has no {MANIFEST}: it is no backup, or one that broke off") from None
+        raise BackupError(f"{source} has no {MANIFEST}: it is not a backup, or the backup was interrupted") from None
     except (ValueError, AssertionError, KeyError, TypeError):
-        raise BackupError(f"{source / MANIFEST} is damaged, or of another version") from None
+        raise BackupError(f"{source / MANIFEST} is damaged, or was written by another version") from None
     expected = {f"rows/{name}.jsonl": sha256 for name, sha256 in manifest.rows.items()}
     expected |= {f"blobs/{sha256[:2]}/{sha256[2:]}": sha256 for sha256 in manifest.blobs}
     expected |= {f"uploads/{name}": sha256 for name, sha256 in manifest.uploads.items()}
@@ -117,18 +117,18 @@ def check_backup(source: Path) -> tuple[Manifest, list[str]]:
 
 
 def fill_from(settings: Settings, source: Path) -> Manifest:
-    """Fill an empty database and data folder. The rows come last, all at once: until then nothing is restored."""
+    """Fill an empty database and data folder. The rows are written last, in one transaction."""
     manifest, faults = check_backup(source)
     if faults:
-        raise BackupError(f"the backup is not whole, {len(faults)} of its files are not: {faults[0]}")
+        raise BackupError(f"{len(faults)} files of the backup are missing or damaged; the first: {faults[0]}")
     database, blobs = Database(settings.resolved_database_url), BlobStore(settings.data_dir)
     try:
         upgrade(database)
         if revision(database) != manifest.schema:
             raise BackupError(
-                f"its tables are those of version {manifest.version}: restore with that one, then upgrade"
+                f"the backup was made by version {manifest.version}: restore it with that version, then upgrade"
             )
-        # Files of this backup may be there: those of a restore that broke off.
+        # Files of this backup are allowed: an interrupted restore can have left them.
         if any(sha256 not in manifest.blobs for sha256 in blobs):
             raise BackupError(f"{settings.data_dir} holds files of another database; use an empty folder")
         with database.write() as session:
@@ -160,30 +160,30 @@ def _restore_files(manifest: Manifest, source: Path, blobs: BlobStore, settings:
 def _snapshot_with_files(
     stack: ExitStack, database: Database, blobs: BlobStore, held: Path, settings: Settings
 ) -> Connection:
-    """A connection that sees one moment, and in `held` every file of that moment that is there."""
+    """Yield a connection to the snapshot, with hard links in `held` to every existing file of that moment."""
     for last in [False] * (ATTEMPTS - 1) + [True]:
         attempt = ExitStack()
         try:
-            with database.write() as session:  # whoever gains or deletes files waits for us
+            with database.write() as session:  # owners and deletions of files wait for this lock
                 ownership.lock(session)
                 snapshot = attempt.enter_context(_snapshot(database, held))
                 for sha256 in _owned(snapshot):
-                    with suppress(FileNotFoundError):  # lost: nobody deletes while we hold the lock
+                    with suppress(FileNotFoundError):  # lost: nothing is deleted while the lock is held
                         _link(blobs.path(sha256), held / sha256)
                 for upload_id in snapshot.scalars(select(UploadRow.id).where(UploadRow.dataset_id.is_(None))):
                     with suppress(FileNotFoundError) if last else nullcontext():
                         _link(settings.data_dir / "uploads" / upload_id, held / upload_id)
             stack.push(attempt)
             return snapshot
-        except FileNotFoundError:  # an upload ended just now, or its file is lost: look again
+        except FileNotFoundError:  # the upload has just ended, or its file is lost: retry
             attempt.close()
-    raise AssertionError("the last attempt takes what there is")
+    raise AssertionError("the last attempt accepts missing uploads")
 
 
 def _copy_files(
     snapshot: Connection, held: Path, target: Path
 ) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
-    """Copy what is held: blobs with their bytes, uploads with their hashes, and what could not be copied and why."""
+    """Copy the held files. Returns sizes of blobs, hashes of uploads, and the faults of files that were not copied."""
     copied: dict[str, int] = {}
     uploads: dict[str, str] = {}
     lacking: dict[str, str] = {}
@@ -203,7 +203,7 @@ def _copy_files(
 
 
 def _fault_of(source: Path, target: Path, sha256: str) -> str | None:
-    """Copy a blob; what is wrong with it, and then nothing is left of the copy."""
+    """Copy a blob. Returns None, or its fault; then no copy is left."""
     try:
         if _copy(source, target) == sha256:
             return None
@@ -211,7 +211,7 @@ def _fault_of(source: Path, target: Path, sha256: str) -> str | None:
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
-        if error.errno != errno.EIO:  # the target is full, and the like: that is no fault of the file
+        if error.errno != errno.EIO:  # an error of the target, such as a full disk, is not a fault of the file
             raise
         fault = f"cannot be read: {error.strerror}"
     target.unlink()
@@ -261,7 +261,7 @@ def _write_rows(snapshot: Connection, table: Table, target: Path) -> str:
 
 
 def _read_rows(path: Path, table: Table) -> Iterator[list[dict[str, Any]]]:
-    """Rows as the database takes them, some at a time. A job that ran is queued: its worker is not here."""
+    """Read rows in batches. Running jobs become queued: their workers do not exist here."""
     moments = [column.name for column in table.columns if isinstance(column.type, UtcDateTime)]
     rows: list[dict[str, Any]] = []
     with path.open("rb") as file:
@@ -285,7 +285,7 @@ def _as_text(value: object) -> str:
 
 
 def _waiting_room(settings: Settings) -> Path:
-    """A folder on the file system of the blobs, for second names of them. Removes what a killed backup left."""
+    """Create a folder on the file system of the blobs for hard links. Removes those of killed backups."""
     folder = settings.data_dir / "backups"
     folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     for stale in folder.iterdir():
@@ -300,7 +300,7 @@ def _link(file: Path, name: Path) -> None:
 
 
 def _copy(source: Path, target: Path, n_bytes: int | None = None) -> str:
-    """Copy a file, or its first bytes, durably; returns the hash."""
+    """Copy a file, or its first bytes, durably; return the hash."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, left = hashlib.sha256(), n_bytes
     with source.open("rb") as file, target.open("wb") as copy:

@@ -1,4 +1,4 @@
-"""`hyperplane verify`: does everything that the database names exist, unchanged, and is nothing else there?"""
+"""`hyperplane verify`: check that all files of the database exist and are undamaged, and that there are no others."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,22 +33,22 @@ class Report:
     def lines(self) -> Iterator[str]:
         yield f"{self.blobs} files, {self.datasets} datasets, {self.models} models checked"
         if self.unowned:
-            yield f"{len(self.unowned)} files have no owner; the next sweep removes them"
+            yield f"{len(self.unowned)} files have no owner; the next sweep deletes them"
         yield from self.faults
-        yield "everything is sound" if self.sound else f"{len(self.faults)} fault(s)"
+        yield "no faults found" if self.sound else f"{len(self.faults)} fault(s)"
 
 
 def verify_storage(settings: Settings) -> Report:
-    """Re-hash every file, then check every row's files against it."""
+    """Hash every file, then check the files of every row."""
     database = Database(settings.resolved_database_url)
     blobs, report = open_store(settings.data_dir, database), Report()
     try:
         blobs.check()
-    except StoreAway as error:  # everything would be missing
+    except StoreAway as error:  # otherwise all files would be reported as missing
         database.close()
         return Report(faults=[str(error.strerror)])
     with database.read() as session:
-        interrupted = session.scalars(INTERRUPTED).all()  # before the owners: a blob is owned when it is named
+        interrupted = session.scalars(INTERRUPTED).all()  # before the owners are read: a listed blob then has an owner
         owners = ownership.owners(session)
         datasets = session.scalars(select(DatasetRow)).all()
         models = session.scalars(select(ModelRow).options(undefer(ModelRow.card))).all()
@@ -59,20 +59,20 @@ def verify_storage(settings: Settings) -> Report:
             intact.add(sha256)
             if sha256 not in owners:
                 report.unowned.append(sha256)
-        elif blobs.path(sha256).exists():  # not one that was freed since it was listed
-            report.faults.append(f"file {sha256}: its bytes are not what its name says")
+        elif blobs.path(sha256).exists():  # not one that was deleted since it was listed
+            report.faults.append(f"file {sha256}: damaged (its bytes have another hash)")
     needs = {row.id: _dataset_files(row) for row in datasets}
     needs |= {row.id: _model_files(row) for row in models}
     with database.read() as session:
-        # Running jobs replace theirs: what is not named any more may be gone.
+        # Running jobs replace their files: those that no row refers to any more can be gone.
         kept = {(row.id, blob) for row in session.scalars(INTERRUPTED) for blob in _job_files(row)}
     needs |= {row.id: [blob for blob in _job_files(row) if (row.id, blob) in kept] for row in interrupted}
     for row_id, needed in needs.items():
         for sha256 in needed:
             if row_id not in owners.get(sha256, ()):
-                report.faults.append(f"{row_id}: file {sha256} is not recorded as its own")
+                report.faults.append(f"{row_id}: refers to file {sha256}, but is not recorded as its owner")
     lacking = {sha256 for sha256 in owners if sha256 not in intact}
-    with database.read() as session:  # what was deleted while we read is not missing
+    with database.read() as session:  # files deleted during the check are not missing
         still = ownership.owners(session) if lacking else {}
         report.faults += [
             f"{owner}: file {sha256} is missing or damaged"
@@ -81,7 +81,7 @@ def verify_storage(settings: Settings) -> Report:
         ]
         absent = [BlobOwnerRow.owner_id.not_in(select(table.id)) for table in (DatasetRow, JobRow, ModelRow)]
         strangers = session.scalars(select(BlobOwnerRow.owner_id).where(*absent).distinct())
-        report.faults += [f"{owner} owns files, and there is no such row" for owner in strangers]
+        report.faults += [f"{owner}: owns files, but there is no such row" for owner in strangers]
         report.faults += _upload_faults(session, settings.data_dir / "uploads")
     for row in models:
         report.faults += _model_faults(blobs, row) if row.blob in intact and row.purged_at is None else []
@@ -96,7 +96,7 @@ def _upload_faults(session: Session, folder: Path) -> list[str]:
         part = folder / upload.id
         held = part.stat().st_size if part.exists() else 0
         if held < upload.received:
-            faults.append(f"{upload.id}: {upload.received} bytes were acknowledged, and {held} are there")
+            faults.append(f"{upload.id}: {upload.received} bytes were acknowledged, but its file has {held}")
     return faults
 
 
@@ -123,5 +123,5 @@ def _model_faults(blobs: BlobStore, model: ModelRow) -> list[str]:
     except CorruptModel as error:
         return [f"{model.id}: {error}"]
     if stored.header.card != model.card:
-        return [f"{model.id}: the card in its file is not the one in the database"]
+        return [f"{model.id}: the card in its file differs from the card in the database"]
     return []

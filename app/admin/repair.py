@@ -1,8 +1,8 @@
-"""`hyperplane verify --repair`: a good copy takes the place of a file that is missing or damaged, where there is one.
+"""`hyperplane verify --repair`: replace missing or damaged files with good copies.
 
-A copy is looked for in a backup and among the files of unfinished work (`staging`, `uploads`, `backups`). The arrays of
-a dataset are made again from its own file, and its statistics are computed again when somebody asks. The service may
-run meanwhile: a file is replaced by a rename.
+Copies are looked for in a backup and among temporary files (`staging`, `uploads`, `backups`). Arrays of a dataset are
+rebuilt from its uploaded file, and its statistics are computed again on the next request. The service can keep running:
+a file is replaced by a rename.
 """
 
 import shutil
@@ -26,7 +26,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def repair_storage(settings: Settings, backup: Path | None = None) -> Iterator[str]:
-    """Repair what can be repaired; a line for each file that was."""
+    """Repair what can be repaired. Yields a line for each repair."""
     database = Database(settings.resolved_database_url)
     blobs = open_store(settings.data_dir, database)
     try:
@@ -44,17 +44,17 @@ def repair_storage(settings: Settings, backup: Path | None = None) -> Iterator[s
         for dataset in rows:
             if dataset.statistics in lacking:
                 _forget_statistics(database, dataset)
-                yield f"{dataset.id}: its statistics are computed again when they are asked for"
+                yield f"{dataset.id}: its statistics will be computed again on the next request"
             if lacking.keys() & set(dataset.arrays.values()) and dataset.sha256 not in lacking:
                 yield _read_again(settings, database, blobs, dataset)
     except StoreAway:
-        return  # `verify` says so
+        return  # `verify` reports it
     finally:
         database.close()
 
 
 def _copy_of(data_dir: Path, backup: Path | None, sha256: str, size: int) -> Path | None:
-    """A whole copy of a file, under another name."""
+    """Find an undamaged copy of a file under another name."""
     candidates = [] if backup is None else [backup / "blobs" / sha256[:2] / sha256[2:]]
     for folder in SCRATCH:
         candidates += (data_dir / folder).rglob("*")
@@ -63,14 +63,14 @@ def _copy_of(data_dir: Path, backup: Path | None, sha256: str, size: int) -> Pat
             if one.is_file() and one.stat().st_size == size and hash_file(one) == sha256:
                 return one
         except OSError:
-            continue  # gone since, or as damaged as the other
+            continue  # deleted meanwhile, or damaged too
     return None
 
 
 def _take(blobs: BlobStore, source: Path, sha256: str) -> None:
     with blobs.stage() as staged, source.open("rb") as file:
         shutil.copyfileobj(file, staged, BLOCK_BYTES)
-        if staged.sha256 == sha256:  # it may have changed since it was hashed
+        if staged.sha256 == sha256:  # it can have changed since it was hashed
             staged.commit()
 
 
@@ -89,4 +89,4 @@ def _read_again(settings: Settings, database: Database, blobs: BlobStore, datase
     except AppError as error:
         return f"{dataset.id}: its file cannot be read again: {error.detail}"
     datasets.settle_repaired(database, blobs, dataset, parsed)
-    return f"{dataset.id}: its arrays were made again from its file"
+    return f"{dataset.id}: its arrays were rebuilt from its uploaded file"

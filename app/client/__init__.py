@@ -24,12 +24,15 @@ from app.web.media_types import CSV, ENCODING_SUFFIXES, NPY, NPZ, SUFFIXES, gues
 __all__ = ["ApiError", "Client"]
 
 POLL_SECONDS = 0.25
+"""Seconds between two polls of a job while its progress is shown."""
 LONG_POLL_SECONDS = 30.0
-RESUMABLE_BYTES = 64 << 20  # larger files are sent in parts that survive a broken connection
+"""Seconds of one long poll. Larger: fewer requests."""
+RESUMABLE_BYTES = 64 << 20
+"""Bytes above which a file is sent as a resumable upload. Smaller: more requests for files of medium size."""
 
 
 class Client:
-    """One server, one connection pool. Methods return the JSON that the API documents."""
+    """A client for one server, with one connection pool. Methods return the documented JSON."""
 
     def __init__(self, url: str, api_key: str | None = None, timeout_seconds: float = 120.0) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -37,9 +40,9 @@ class Client:
         self.jobs = Jobs(self._http)
 
     def upload(self, path: Path, **options: Any) -> Json:
-        """Upload a file and wait until it has been read; its suffixes say the format and the compression.
+        """Upload a file and wait until it has been read. Its suffixes determine format and compression.
 
-        Options are the route's query parameters. A large file goes on where a broken connection left it.
+        Options are the query parameters of the route. A large file continues after a broken connection.
         """
         headers = _file_headers(path)
         if path.stat().st_size > RESUMABLE_BYTES:
@@ -58,7 +61,7 @@ class Client:
         return self._send("POST", "/v1/jobs", json={"type": "train", "dataset_id": dataset_id, **parameters})
 
     def wait(self, job_id: str, on_progress: Callable[[Json], None] | None = None) -> Json:
-        """Wait until a job is done, telling of its progress on the way."""
+        """Wait until a job is done. `on_progress` is called with its state meanwhile."""
         while True:
             job = self._send("GET", f"/v1/jobs/{job_id}", params={"wait": POLL_SECONDS})
             if on_progress:
@@ -67,7 +70,7 @@ class Client:
                 return job
 
     def cancel(self, job_id: str) -> Json:
-        """Stop a job and keep nothing of it."""
+        """Stop a job and discard its work."""
         return self._send("POST", f"/v1/jobs/{job_id}/cancel")
 
     def finish(self, job_id: str) -> Json:
@@ -75,11 +78,11 @@ class Client:
         return self._send("POST", f"/v1/jobs/{job_id}/finish")
 
     def pause(self, job_id: str) -> Json:
-        """Let other jobs have its worker."""
+        """Pause a job and free its worker."""
         return self._send("POST", f"/v1/jobs/{job_id}/pause")
 
     def resume(self, job_id: str) -> Json:
-        """Go on with a paused job from where it was."""
+        """Queue a paused job again. It continues where it was paused."""
         return self._send("POST", f"/v1/jobs/{job_id}/resume")
 
     def model(self, reference: str) -> Json:
@@ -115,7 +118,7 @@ def _file_headers(path: Path) -> dict[str, str]:
 
 
 def _body_of(rows: Any) -> dict[str, Any]:
-    """Arguments of a request: lists as JSON, arrays as they are, sparse matrices as CSR, data frames as CSV."""
+    """Build the body of a predict request: lists as JSON, arrays as npy, sparse matrices as CSR, frames as CSV."""
     if hasattr(rows, "to_frame") and hasattr(rows, "to_list"):
         return {"json": {"instances": [_row_of(rows)]}}
     if hasattr(rows, "write_csv"):  # polars
@@ -138,17 +141,17 @@ def _body_of(rows: Any) -> dict[str, Any]:
 
 
 def _row_of(series: Any) -> list[Any] | dict[str, Any]:
-    """A Series as a row: with the names of its index if it has any (pandas), else in the order of the features."""
+    """Convert a Series to a row: by the names of its index (pandas), else in the order of the features."""
     values = [_plain(value) for value in series.to_list()]
     names = list(getattr(series, "index", ()))
     return dict(zip(names, values, strict=True)) if names and all(isinstance(name, str) for name in names) else values
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: a number of numpy as Python's, None where a value is missing."""
+    """Convert a value to JSON: numpy numbers to Python numbers, missing values to None."""
     value = value.item() if hasattr(value, "item") else value
     try:
-        return value if value == value else None  # not so for NaN
+        return value if value == value else None  # false for NaN
     except TypeError:  # pandas.NA
         return None
 

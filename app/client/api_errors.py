@@ -1,4 +1,4 @@
-"""What the client raises when the server refuses."""
+"""The error that the client raises for an error response."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ Json = dict[str, Any]
 
 
 class ApiError(Exception):
-    """The server refused; `problem` is its problem document."""
+    """The server responded with an error; `problem` is its problem document."""
 
     def __init__(self, problem: Json) -> None:
-        super().__init__(problem.get("detail", "the server refused"))
+        super().__init__(problem.get("detail", "the server responded with an error"))
         self.problem = problem
 
 

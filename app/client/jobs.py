@@ -1,4 +1,4 @@
-"""Following a job over a stream of events that outlives broken connections."""
+"""Follow a job by its event stream, with reconnects."""
 
 import json
 from collections.abc import Iterator
@@ -10,19 +10,20 @@ from app.client.api_errors import ApiError, Json
 from app.client.retries import PASSING, Patience
 
 STREAM = "text/event-stream"
-SILENCE_SECONDS = 45.0  # the server pings every 15 s: who says nothing for so long is gone
+SILENCE_SECONDS = 45.0
+"""Seconds without a byte after which a stream counts as broken. The server sends a ping every 15 s."""
 
 
 class Jobs:
-    """What can be asked about jobs beyond a single request; `Client.jobs`."""
+    """Operations on jobs that need more than one request; `Client.jobs`."""
 
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
 
     def watch(self, job_id: str, after_id: str | None = None) -> Iterator[Json]:
-        """The job's events as they happen, each once, until the job is done; the last one is of type `done`.
+        """Yield the events of a job as they happen, each once, until the job is done. The last has the type `done`.
 
-        A broken connection is made again and goes on behind the last event, or behind `after_id`.
+        Reconnects after a broken connection and continues after the last event. Starts after `after_id`, if given.
         """
         patience = Patience()
         while True:
@@ -32,7 +33,7 @@ class Jobs:
                     yield event
                     if event["type"] == "done":
                         return
-                patience.wait(httpx.RemoteProtocolError("the stream of events ended before the job"))
+                patience.wait(httpx.RemoteProtocolError("the event stream ended before the job"))
             except httpx.TransportError as error:
                 patience.wait(error)
             except ApiError as error:
@@ -51,7 +52,7 @@ class Jobs:
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[Json]:
-    """Events of a stream; the server writes each event's data on one line."""
+    """Parse the events of a stream. The server writes the data of each event on one line."""
     fields: dict[str, str] = {}
     for line in lines:
         if line:

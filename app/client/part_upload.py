@@ -1,4 +1,4 @@
-"""Sending a large file in parts: whatever breaks, it goes on from what the server has stored."""
+"""Resumable uploads: send a large file in parts and continue after errors from the bytes that the server has."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ READ_BYTES = 1 << 20
 
 
 def upload_in_parts(http: httpx.Client, path: Path, headers: dict[str, str], options: Json) -> Json:
-    """The dataset that the file becomes."""
+    """Upload the file and return its dataset."""
     length = path.stat().st_size
     announced = {**headers, "Upload-Length": str(length)}
     upload = checked(http.post("/v1/uploads", params=options, headers=announced))
@@ -24,7 +24,7 @@ def upload_in_parts(http: httpx.Client, path: Path, headers: dict[str, str], opt
         while True:
             try:
                 upload = checked(http.get(location))
-                if upload["complete"]:  # the answer that said so was lost
+                if upload["complete"]:  # the response to the last part was lost
                     return checked(http.get(f"/v1/datasets/{upload['dataset_id']}"))
                 patience.note_progress(upload["offset"])
                 response = _send_part(http, location, file, upload["offset"], length)

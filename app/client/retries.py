@@ -1,14 +1,16 @@
-"""Trying again: which refusals pass, how long to wait, and when to give up."""
+"""Retries with back-off: which errors to retry, how long to wait, when to give up."""
 
 import time
 
-MOST_FAILURES = 8  # in a row, without any progress
+MOST_FAILURES = 8
+"""Consecutive failures without progress after which the client gives up."""
 LONGEST_PAUSE_SECONDS = 10.0
+"""Maximum seconds between two attempts."""
 PASSING = (408, 409, 423, 429, 503)
 
 
 class Patience:
-    """Waits longer after each failure, and gives up after too many without progress."""
+    """Exponential back-off that gives up after `MOST_FAILURES` failures without progress."""
 
     def __init__(self) -> None:
         self._failures = 0

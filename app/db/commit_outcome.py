@@ -1,8 +1,8 @@
-"""Whether a commit happened whose connection broke before the answer came.
+"""Finds out whether a commit happened when its connection broke before the response.
 
-PostgreSQL may have committed or not. A row that the transaction inserted under an id of its own tells: it is there, or
-it is absent and its server process has ended. `Database.write` looks it up, so that the answer is true and a request
-that is sent again does nothing twice. SQLite has no connection that breaks.
+PostgreSQL can have committed or not. A row that the transaction inserted under a unique id decides: it exists, or it is
+absent and the server process has ended. `Database.write` looks it up, so that the response is correct and a repeated
+request changes nothing twice. SQLite has no connection that can break.
 """
 
 import logging
@@ -19,24 +19,24 @@ from app.db import outages
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 15.0
-"""How long a broken commit is asked after. Longer: a longer failover is resolved, and a request waits as long.
-A restart of PostgreSQL with crash recovery takes 1 to 5 s."""
+"""Maximum seconds to look for the outcome of a broken commit. Larger: longer failovers are resolved, and the request
+waits as long. A restart of PostgreSQL with crash recovery takes 1 to 5 s."""
 LOOK_SECONDS = 0.1
 WITNESS = "witness"
 
 
 class OutcomeUnknown(Exception):
-    """The server did not come back in time, or the transaction inserted no row to ask for."""
+    """The server did not come back in time, or the transaction inserted no row to look for."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that is about to be sent."""
+    """A commit that will be sent."""
 
     backend_pid: int
-    """The server process that does it."""
+    """Server process that runs the commit."""
     witness: Select[int]
-    """Finds the row that the transaction inserted."""
+    """Query for a row that the transaction inserted."""
 
 
 class UnitOfWork(Session):
@@ -48,13 +48,13 @@ def _remember(session: Session, _context: object) -> None:
     if WITNESS not in session.info:
         for row in session.new:
             columns = inspect(row).mapper.columns
-            if "id" in columns or "created_at" in columns:  # else another transaction may insert an equal row
+            if "id" in columns or "created_at" in columns:  # otherwise another transaction could insert an equal row
                 session.info[WITNESS] = row
                 return
 
 
 def about_to_commit(session: Session) -> Commit | None:
-    """What it takes to ask later for the outcome; None: it cannot be asked for. All must be flushed."""
+    """Return what is needed to look up the outcome later; None: it cannot be looked up. Call it after a flush."""
     row = session.info.get(WITNESS)
     if row is None or session.get_bind().dialect.name != "postgresql":
         return None
@@ -68,20 +68,20 @@ def about_to_commit(session: Session) -> Commit | None:
 
 
 def was_committed(engine: Engine, commit: Commit | None) -> bool:
-    """Ask until it is certain. Raises OutcomeUnknown."""
+    """Look until the outcome is certain, and return it. Raises OutcomeUnknown."""
     if commit is None:
         raise OutcomeUnknown
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         try:
             with engine.connect() as connection:
-                # In this order: a backend that has ended before the look at the row can no longer commit it.
+                # In this order: a backend that ended before the query for the row can no longer commit it.
                 at_work = connection.scalar(
                     text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid"), {"pid": commit.backend_pid}
                 )
                 if connection.execute(commit.witness).first() is not None:
                     return True
-                # A standby may not have replayed the commit yet: only a primary knows.
+                # A standby can lag behind: only a primary knows the outcome.
                 if not at_work and not connection.scalar(select(func.pg_is_in_recovery())):
                     return False
         except SQLAlchemyError as error:

@@ -1,11 +1,11 @@
-"""One engine a process and one unit of work an edge: `with database.write() as session: ...` commits once.
+"""Database engine and unit of work: `with database.write() as session: ...` commits once, at its end.
 
-SQLite: writers take the lock when they begin (`BEGIN IMMEDIATE`), so two of them wait instead of deadlocking; those of
-one process take turns (write_queue.py). `synchronous=FULL` makes a committed answer durable. WAL is used only from
-SQLite 3.51.3 on: older versions can corrupt a WAL that several processes write or checkpoint at once.
+SQLite: a writer takes the lock when it begins (`BEGIN IMMEDIATE`), so that two writers wait and do not deadlock; the
+threads of one process queue for it (write_queue.py). `synchronous=FULL` makes commits durable. WAL is used from SQLite
+3.51.3 on: older versions can corrupt a WAL that several processes write or checkpoint at the same time.
 
-An error that passes (outages.py) leaves here as `DatabaseUnavailable`. A commit whose connection broke is asked after
-(commit_outcome.py): it returns if it happened.
+Transient errors (outages.py) are raised as `DatabaseUnavailable`. After a commit whose connection broke, the outcome is
+looked up (commit_outcome.py): the commit returns if it happened.
 """
 
 import json
@@ -35,10 +35,10 @@ log = logging.getLogger(__name__)
 SAFE_WAL_VERSION = (3, 51, 3)
 LOCK_WAIT_MS = 30_000
 POOL = {"pool_size": 10, "max_overflow": 50}
-"""Connections of one process: 10 stay open. At least as many as threads that may need one (app/web/thread_rooms.py):
-a thread that waits for a connection waits for other requests."""
+"""Connections of a process: 10 stay open, at most 60. At least the number of threads that can need one
+(app/web/thread_rooms.py); with fewer, threads wait for the connections of other requests."""
 RESERVED_POOL = {"pool_size": 2, "max_overflow": 14}
-"""Connections for predictions, keys and health checks only: they do not wait for those of other requests."""
+"""Connections for predictions, keys and health checks, so that they do not wait for other requests."""
 PATIENCE = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
@@ -46,11 +46,11 @@ PATIENCE = {
     "keepalives_count": "3",
     "tcp_user_timeout": "25000",
 }
-"""Until a PostgreSQL whose machine has vanished is given up: seconds, the last one milliseconds. Without these, who
-waits for an answer would wait for a quarter of an hour. The URL may name others."""
+"""TCP options that detect a dead PostgreSQL host after about 25 s; seconds, except `tcp_user_timeout` in milliseconds.
+With the system's defaults a query would wait for about 15 minutes. Parameters of the URL override them."""
 
-NO_ANSWER = "The database does not answer; try again."
-READ_ONLY = "The database is read only at the moment; nothing was changed. Try again."
+NO_ANSWER = "The database does not respond; retry later."
+READ_ONLY = "The database is read-only at the moment; nothing was changed. Retry later."
 OUTCOME_UNKNOWN = (
     "The connection to the database broke while the change was stored, and whether it was stored is not known. "
     "Look for it, or send the request again with the Idempotency-Key that it had."
@@ -58,7 +58,7 @@ OUTCOME_UNKNOWN = (
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware UTC time in Python on both databases (SQLite itself stores no zone)."""
+    """A time with the zone UTC on both databases. SQLite stores no zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -67,7 +67,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("a time without a zone reached the database")
+            raise ValueError("times must have a zone before they are stored")
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
@@ -78,9 +78,9 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Database:
-    """Hands out sessions. `read()` never writes; `write()` commits when its block ends without an error.
+    """Provides sessions. `read()` never writes; `write()` commits when its block ends without an error.
 
-    All of them raise DatabaseUnavailable for an error that passes.
+    All of them raise DatabaseUnavailable for transient errors.
     """
 
     def __init__(self, url: str) -> None:
@@ -94,7 +94,7 @@ class Database:
         for engine in (self.engine, self._reserved):
             event.listen(engine, "handle_error", self._leave_read_only_server)
         self.on_announced: Callable[[], None] | None = None
-        """Called after a commit that was announced, where the database itself cannot tell (announcements.py)."""
+        """Called after an announced commit on databases without notifications (notify.py)."""
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -103,13 +103,13 @@ class Database:
 
     @contextmanager
     def reserved_read(self) -> Iterator[Session]:
-        """`read()` on a reserved connection: for keys and health checks."""
+        """Like `read()`, on a reserved connection: for keys and health checks."""
         with raising_unavailable(), Session(self._reserved_readers, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
-        """A reserved connection for predictions: a third of the cost of `read()`, each statement for itself."""
+        """Open a reserved connection without a transaction, for predictions: a third of the cost of `read()`."""
         with raising_unavailable(), self._lookers.connect() as connection:
             yield connection
 
@@ -128,7 +128,7 @@ class Database:
                 self.on_announced()
 
     def _commit(self, session: Session) -> None:
-        """Commit what is flushed. Returns if it happened, raises if it did not."""
+        """Commit. Returns if the commit happened and raises if it did not, also when the connection breaks."""
         commit = commit_outcome.about_to_commit(session)
         try:
             session.commit()
@@ -136,8 +136,8 @@ class Database:
             if not error.connection_invalidated:
                 session.rollback()
                 raise
-            log.warning("the connection broke in a commit: %s", error.orig)
-            # No rollback: it would forget the rows, which the caller may still need.
+            log.warning("the connection broke during a commit: %s", error.orig)
+            # No rollback: it would expire the rows, which the caller can still need.
             try:
                 was_committed = commit_outcome.was_committed(self.engine, commit)
             except OutcomeUnknown:
@@ -146,7 +146,7 @@ class Database:
                 raise
 
     def check_writable(self) -> None:
-        """Raise DatabaseUnavailable if the database accepts no writes; writes nothing itself."""
+        """Raise DatabaseUnavailable if the database accepts no writes. Writes nothing."""
         if self.url.get_backend_name() == "sqlite":
             file = self.url.database
             if file and os.path.exists(file) and not os.access(file, os.W_OK):
@@ -161,12 +161,12 @@ class Database:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Alone among the writers of this process, where the database would let them fight for it."""
+        """Hold the write lock of this process on SQLite; other databases need none."""
         if self._turns is None:
             yield
             return
         if not self._turns.take(LOCK_WAIT_MS / 1000):
-            raise DatabaseUnavailable("The database is locked by other writes; nothing was changed. Try again.")
+            raise DatabaseUnavailable("The database is locked by other writes; nothing was changed. Retry later.")
         try:
             yield
         finally:
@@ -176,20 +176,20 @@ class Database:
         self._drop_connections()
 
     def _leave_read_only_server(self, context: ExceptionContext) -> None:
-        """The server of this connection has become read only."""
+        """Replace all connections after the server has become read-only."""
         if outages.sqlstate(context.original_exception) == outages.READ_ONLY:
             context.is_disconnect = True
             self._drop_connections()
 
     def _drop_connections(self) -> None:
-        """Close all connections that are not in use, of both pools: new ones may reach the new primary."""
+        """Close all idle connections of both pools, so that new ones can reach the new primary."""
         self.engine.dispose()
         self._reserved.dispose()
 
 
 @contextmanager
 def raising_unavailable() -> Iterator[None]:
-    """Raise DatabaseUnavailable in place of an error that passes."""
+    """Raise transient errors as DatabaseUnavailable."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -200,7 +200,7 @@ def raising_unavailable() -> Iterator[None]:
 
 
 def current_time(session: Session) -> datetime:
-    """The clock that leases are judged by: the server's on PostgreSQL, this machine's on SQLite."""
+    """Return the time that leases are compared with: the server's on PostgreSQL, this machine's on SQLite."""
     if session.get_bind().dialect.name == "postgresql":
         answer = session.scalar(select(func.clock_timestamp()))
         assert isinstance(answer, datetime)
@@ -213,7 +213,7 @@ def _with_patience(url: URL) -> URL:
 
 
 def _create_engine(url: URL, pool_size: int, max_overflow: int) -> Engine:
-    # NaN is not JSON: it must fail here, not in a client.
+    # NaN is not valid JSON: fail here, not in a client.
     serialize = partial(json.dumps, allow_nan=False, separators=(",", ":"))
     if url.get_backend_name() != "sqlite":
         return create_engine(
@@ -226,7 +226,7 @@ def _create_engine(url: URL, pool_size: int, max_overflow: int) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver would begin transactions by itself, deferred
+    connection.isolation_level = None  # otherwise the driver would begin deferred transactions
     journal = "WAL" if sqlite3.sqlite_version_info >= SAFE_WAL_VERSION else "TRUNCATE"
     for pragma in (
         f"busy_timeout={LOCK_WAIT_MS}",

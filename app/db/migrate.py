@@ -1,6 +1,6 @@
-"""Schema migrations by Alembic, driven from code so that an installed package can migrate itself.
+"""Schema migrations with Alembic, called from code so that an installed package can migrate its database.
 
-The scripts are in `alembic/` at the top of a checkout; a wheel carries them beside this module, as `migrations/`.
+The scripts are in `alembic/` of a checkout; a wheel has them next to this module, as `migrations/`.
 """
 
 import sqlite3
@@ -20,24 +20,24 @@ PACKAGED = Path(__file__).parent / "migrations"
 CHECKOUT = Path(__file__).parents[2] / "alembic"
 
 PRIVATE_MODE = 0o600
-"""Permissions of a new SQLite file: it holds hashes of keys and secrets of webhooks. One that exists keeps its own."""
+"""Permissions of a new SQLite file: it contains hashes of keys and secrets of webhooks. Existing files keep theirs."""
 
-# Any fixed number: two services that start at once on one PostgreSQL must not migrate at once.
+# An arbitrary fixed number: key of the advisory lock that lets one service at a time migrate a PostgreSQL database.
 POSTGRESQL_LOCK = 7_165_318_227
 
 
 class OldSchema(Exception):
-    """The database has no schema yet, or that of an older version. The message is for the user."""
+    """The database has no schema, or that of an older version. The message is for the user."""
 
 
 class UnknownRevision(Exception):
-    """The database has a schema that this version of the code has no migration for. The message is for the user."""
+    """The database has a schema that this version does not know. The message is for the user."""
 
 
 def upgrade(database: Database) -> None:
-    """Bring the schema to the newest version; safe to call from several processes at once.
+    """Migrate the schema to the newest version. Several processes can call it at the same time.
 
-    Raises UnknownRevision, and changes nothing, where a newer version of the code has migrated the database.
+    Raises UnknownRevision, and changes nothing, if a newer version of the code has migrated the database.
     """
     with migrating(database) as connection:
         config = config_for(connection)
@@ -59,7 +59,7 @@ def check_current(database: Database) -> None:
 
 @contextmanager
 def migrating(database: Database) -> Iterator[Connection]:
-    """One transaction for all migrations, in one process at a time. `alembic/env.py` calls it for the command line."""
+    """Open one transaction for all migrations, in one process at a time. `alembic/env.py` uses it for the command."""
     if database.url.get_backend_name() == "sqlite" and database.url.database:
         file = Path(database.url.database)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,20 +76,20 @@ def migrating(database: Database) -> Iterator[Connection]:
 
 
 def config_for(connection: Connection) -> Config:
-    """Alembic's settings for work in a transaction that the caller commits."""
+    """Return Alembic's configuration for a connection whose transaction the caller commits."""
     config = _config()
     config.attributes["connection"] = connection
     return config
 
 
 def revision(database: Database) -> str | None:
-    """The name of the schema that the database has; None: it has none."""
+    """Return the revision of the database's schema; None: it has none."""
     with database.reserved_read() as session:  # for health checks; on SQLite it must not wait for a writer
         return MigrationContext.configure(session.connection()).get_current_revision()
 
 
 def is_current(database: Database) -> bool:
-    """Whether the schema is exactly the one that this code was written for."""
+    """Whether the schema is that of this version."""
     return revision(database) == ScriptDirectory.from_config(_config()).get_current_head()
 
 
@@ -130,6 +130,8 @@ def _config() -> Config:
 
 def _scripts() -> Path:
     for folder in (PACKAGED, CHECKOUT):
-        if (folder / "env.py").is_file():  # beside an installed package, CHECKOUT is the folder of the library
+        if (
+            folder / "env.py"
+        ).is_file():  # for an installed package, CHECKOUT would be the folder of the library alembic
             return folder
     raise FileNotFoundError(f"no migrations in {PACKAGED} or {CHECKOUT}: the installation is incomplete")

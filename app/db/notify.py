@@ -1,7 +1,7 @@
-"""Telling whoever waits for work that there is some. A hint and nothing more: who misses it looks by himself.
+"""Wake workers when there is work. Only an optimisation: workers also poll the queue.
 
-On PostgreSQL it is a NOTIFY in the transaction that it tells of, so it arrives with the commit, on every machine.
-SQLite has nothing like it; there the process that writes most, the API, can be given a way to wake its own worker.
+On PostgreSQL it is a NOTIFY in the transaction of the change, so it arrives on every machine with the commit. SQLite
+has no notifications; there the API process wakes its own worker through `Database.on_announced`.
 """
 
 import time
@@ -18,7 +18,7 @@ CONNECT_SECONDS = 2
 
 
 def announce(session: Session) -> None:
-    """Wake the workers once this unit of work is committed."""
+    """Wake the workers when this unit of work commits."""
     if session.get_bind().dialect.name == "postgresql":
         session.connection().exec_driver_sql(f"NOTIFY {CHANNEL}")
     else:
@@ -26,7 +26,7 @@ def announce(session: Session) -> None:
 
 
 class Listener:
-    """A connection to PostgreSQL that hears announcements. It may break, and comes back when the server does."""
+    """A PostgreSQL connection that receives notifications. It reconnects after a break."""
 
     def __init__(self, url: URL) -> None:
         self._address = url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -35,11 +35,11 @@ class Listener:
 
     @property
     def connection(self) -> psycopg.Connection | None:
-        """What can be waited on; None: nothing is heard at present."""
+        """Return the connection to wait on; None: not connected."""
         return self._connection
 
     def hear(self) -> bool:
-        """Whether there may be news: an announcement, or a time in which none could be heard."""
+        """Whether there can be new work: a notification arrived, or the connection was down for a while."""
         if self._connection is None:
             return self._connect()
         try:

@@ -1,7 +1,7 @@
-"""Which errors of the database pass: the server is away, fails over, is read only, or has no room at the moment.
+"""Transient database errors: the server is down, fails over, is read-only or overloaded.
 
-The only place that knows SQLSTATEs and SQLite's codes. `Database` asks it and raises `DatabaseUnavailable` for what
-passes, so that a client gets 503 and a worker waits; every other error is a fault of ours.
+The only module that knows SQLSTATEs and SQLite's result codes. `Database` raises transient errors as
+`DatabaseUnavailable`, so that a client gets 503 and a worker waits. All other errors are bugs.
 """
 
 import sqlite3
@@ -12,10 +12,10 @@ from sqlalchemy.engine import make_url
 from app.errors import DatabaseUnavailable
 
 DATABASE_ERRORS = (DatabaseUnavailable, exc.DBAPIError)
-"""All that a unit of work can raise for the database's part: what a loop in the background survives and tries again."""
+"""Errors that a unit of work can raise because of the database. Background loops catch them and retry."""
 
 READ_ONLY = "25006"
-"""SQLSTATE of a write on a server that accepts none: a standby, or one that fails over."""
+"""SQLSTATE of a write on a server that accepts none: a standby, or a server during a failover."""
 
 PASSING_CLASSES = frozenset(
     {
@@ -25,9 +25,9 @@ PASSING_CLASSES = frozenset(
         "57",  # shutdown (57P01), crash of another backend (57P02), starting up (57P03), cancelled by a timeout (57014)
     }
 )
-"""First two characters of SQLSTATEs (PostgreSQL's documentation, appendix A) of errors that pass."""
+"""Classes of SQLSTATEs (first two characters; PostgreSQL documentation, appendix A) that are transient."""
 PASSING_STATES = frozenset({READ_ONLY, "55P03", "58000", "58030"})
-"""Further SQLSTATEs that pass: read only, lock not available, system and I/O errors."""
+"""Further transient SQLSTATEs: read-only, lock not available, system and I/O errors."""
 
 PASSING_SQLITE = frozenset(
     {
@@ -40,13 +40,13 @@ PASSING_SQLITE = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
-"""Primary result codes of SQLite that pass."""
+"""Transient primary result codes of SQLite."""
 PRIMARY_CODE = 0xFF
-"""Mask: SQLite's extended result codes hold the primary one in their lowest byte."""
+"""Mask of the primary result code, which is the lowest byte of SQLite's extended result codes."""
 
 
 def passes(error: exc.SQLAlchemyError) -> bool:
-    """Whether the same work may succeed later."""
+    """Whether the error is transient: the same work can succeed later."""
     if isinstance(error, exc.TimeoutError):  # all connections of the pool are in use
         return True
     if not isinstance(error, exc.DBAPIError):
@@ -61,14 +61,14 @@ def passes(error: exc.SQLAlchemyError) -> bool:
 
 
 def is_read_only(error: exc.SQLAlchemyError) -> bool:
-    """Whether the database can be read and refuses writes."""
+    """Whether the database refuses writes but can be read."""
     if isinstance(error, exc.DBAPIError) and isinstance(error.orig, sqlite3.Error):
         return getattr(error.orig, "sqlite_errorcode", 0) & PRIMARY_CODE == sqlite3.SQLITE_READONLY
     return sqlstate(error) == READ_ONLY
 
 
 def unreachable(url: str, error: DatabaseUnavailable) -> str:
-    """One line for the terminal: which database, what the driver said, what to do."""
+    """Return one line for the terminal: the database, the driver's message, what to do."""
     cause = getattr(error.__cause__, "orig", None) or error.detail
     said = " ".join(str(cause).split())
     shown = make_url(url).render_as_string(hide_password=True)
@@ -76,6 +76,6 @@ def unreachable(url: str, error: DatabaseUnavailable) -> str:
 
 
 def sqlstate(error: BaseException | None) -> str | None:
-    """The SQLSTATE that PostgreSQL named; None: it did not come to that."""
+    """Return the SQLSTATE of a PostgreSQL error; None: it has none."""
     state = getattr(getattr(error, "orig", error), "sqlstate", None)
     return state if isinstance(state, str) else None

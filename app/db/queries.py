@@ -1,4 +1,4 @@
-"""Queries that several features share: a page of the newest rows of any resource, and the events of a job."""
+"""Queries that several features share: a page of the newest rows of a table, and the events of a job."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,8 +21,8 @@ def newest(
     created_after: datetime | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Select[Row]:
-    """Rows older than the one that the page before ended with. `equal`: columns and their values, None for any."""
-    columns: Any = table  # each has an id; those that are filtered by time or labels have these too
+    """Select a page of rows, newest first, older than `before_id`. `equal`: columns and required values; None: any."""
+    columns: Any = table  # every table has an id; tables that are filtered by time or labels have these columns
     query = select(table).order_by(columns.id.desc()).limit(limit)
     if before_id is not None:
         query = query.where(columns.id < before_id)
@@ -35,7 +35,7 @@ def newest(
 
 
 def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:
-    """A job's events, oldest first, behind the one that was seen last."""
+    """List the events of a job after the given one, oldest first."""
     query = select(EventRow).where(EventRow.job_id == job_id).order_by(EventRow.id).limit(limit)
     if after_id is not None:
         query = query.where(EventRow.id > after_id)

@@ -1,4 +1,4 @@
-"""The tables. Migrations in `alembic/versions` create them; a test compares the two."""
+"""The tables. The migrations in `alembic/versions` create them; a test compares both."""
 
 from datetime import datetime
 from typing import Any
@@ -35,35 +35,37 @@ class DatasetRow(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str | None] = mapped_column(String(128), index=True)
     status: Mapped[str] = mapped_column(String(16))
-    # Bytes and reading options together. An invalid file's is its row's id: the same bytes may be tried again.
+    # Hash of bytes and read options. For an invalid file it is the row's id, so that the bytes can be uploaded again.
     fingerprint: Mapped[str] = mapped_column(String(64), unique=True)
     format: Mapped[str] = mapped_column(String(16))
     sha256: Mapped[str] = mapped_column(String(64))
     bytes: Mapped[int]
-    options: Mapped[dict[str, Any] | None] = mapped_column(Json)  # of the reader; None: all defaults
-    # From here to `warnings`: what the reader found; empty until the dataset is ready.
+    options: Mapped[dict[str, Any] | None] = mapped_column(Json)  # read options; None: all defaults
+    # From here to `warnings`: the results of reading the file; empty until the dataset is ready.
     n_rows: Mapped[int]
     n_features: Mapped[int]
     nnz: Mapped[int]
     storage: Mapped[str] = mapped_column(String(8))
     task_hint: Mapped[str] = mapped_column(String(16))
     arrays: Mapped[dict[str, Any]]  # array name > sha256 of its .npy blob
-    label_names: Mapped[list[Any] | None] = mapped_column(Json)  # what y's codes mean, for text labels
+    label_names: Mapped[list[Any] | None] = mapped_column(Json)  # text labels by their code in y
     classes: Mapped[list[Any]]
     columns: Mapped[list[Any]]
     warnings: Mapped[list[Any]]
     labels: Mapped[dict[str, Any]]
-    attempt: Mapped[int] = mapped_column(default=0)  # how often reading it in the background began; also the fence
-    lease_expires_at: Mapped[datetime | None]  # while processing: when another process may take it over
+    attempt: Mapped[int] = mapped_column(
+        default=0
+    )  # number of attempts to read it in the background; also the fencing number
+    lease_expires_at: Mapped[datetime | None]  # while processing: time when another process can take it over
     error: Mapped[dict[str, Any] | None] = mapped_column(Json)  # why it is invalid: code, message, errors
-    expires_at: Mapped[datetime | None]  # when an invalid dataset is forgotten
+    expires_at: Mapped[datetime | None]  # time when an invalid dataset is deleted
     statistics: Mapped[str | None] = mapped_column(String(64))  # sha256 of the .npy blob, once computed
-    issues: Mapped[list[Any] | None] = mapped_column(Json)  # what the data doctor found, once asked
+    issues: Mapped[list[Any] | None] = mapped_column(Json)  # result of the data checks, once requested
     created_at: Mapped[datetime]
 
 
 class UploadRow(Base):
-    """A file that arrives in parts. `received` bytes of it are durable on disk."""
+    """A resumable upload. `received` bytes are durable on disk."""
 
     __tablename__ = "uploads"
 
@@ -74,14 +76,14 @@ class UploadRow(Base):
     labels: Mapped[dict[str, Any]]
     length: Mapped[int | None]
     received: Mapped[int] = mapped_column(default=0)
-    dataset_id: Mapped[str | None] = mapped_column(String(40))  # what it became
+    dataset_id: Mapped[str | None] = mapped_column(String(40))  # the dataset that it became
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime] = mapped_column(index=True)
 
 
 class JobRow(Base):
     __tablename__ = "jobs"
-    # The order of a claim. Not a partial index: SQLite does not use one for a status that is a parameter.
+    # The order of claims. Not a partial index: SQLite does not use one when the status is a parameter.
     __table_args__ = (Index("ix_jobs_queue", "status", text("priority DESC"), "id"),)
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -97,10 +99,12 @@ class JobRow(Base):
     fence: Mapped[int] = mapped_column(default=0)
     lease_owner: Mapped[str | None] = mapped_column(String(40))
     lease_expires_at: Mapped[datetime | None]
-    request: Mapped[str | None] = mapped_column(String(8))  # a client wants the running job to: cancel, finish, pause
-    peak_bytes: Mapped[int] = mapped_column(default=0)  # what it is thought to need, for admission; 0: not known
-    checkpoint: Mapped[str | None] = mapped_column(String(64))  # sha256 of the blob from which the work can go on
-    snapshot: Mapped[str | None] = mapped_column(String(64))  # sha256 of the model file as it stands
+    request: Mapped[str | None] = mapped_column(
+        String(8)
+    )  # pending request of a client to the running job: cancel, finish, pause
+    peak_bytes: Mapped[int] = mapped_column(default=0)  # estimated memory in bytes, for admission; 0: not known
+    checkpoint: Mapped[str | None] = mapped_column(String(64))  # sha256 of the checkpoint blob
+    snapshot: Mapped[str | None] = mapped_column(String(64))  # sha256 of the interim model file
     progress: Mapped[float] = mapped_column(default=0.0)
     eta_seconds: Mapped[float | None]
     iterations: Mapped[int] = mapped_column(default=0)
@@ -119,7 +123,7 @@ class JobRow(Base):
 
 class EventRow(Base):
     __tablename__ = "events"
-    __table_args__ = (Index(None, "job_id", "id"),)  # a page of a long job's events is found without reading all
+    __table_args__ = (Index(None, "job_id", "id"),)  # finds a page of a job's events without reading all of them
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
@@ -129,7 +133,7 @@ class EventRow(Base):
 
 
 class ModelNameRow(Base):
-    """The counter of a name's versions; a version number is never used twice."""
+    """The version counter of a model name. A version number is never reused."""
 
     __tablename__ = "model_names"
 
@@ -144,21 +148,21 @@ class ModelRow(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(ForeignKey("model_names.name"))
     version: Mapped[int]
-    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), unique=True)  # None: it was imported
-    proof: Mapped[str | None] = mapped_column(String(64))  # sha256 of the dual point that its certificate rests on
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), unique=True)  # None: imported
+    proof: Mapped[str | None] = mapped_column(String(64))  # sha256 of the dual point of its certificate
     blob: Mapped[str] = mapped_column(String(64))
     task: Mapped[str] = mapped_column(String(16))
     solver: Mapped[str] = mapped_column(String(32))
     converged: Mapped[bool]
-    # The document that GET shows: certificate, metrics, training, lineage. Predict must not read it each time.
+    # The document that GET returns: certificate, metrics, training, lineage. Deferred: predict does not need it.
     card: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[datetime]
     deleted_at: Mapped[datetime | None]
-    purged_at: Mapped[datetime | None]  # its bytes are given up; only what the card says is left
+    purged_at: Mapped[datetime | None]  # its files are deleted; only the card is left
 
 
 class AliasRow(Base):
-    """A name for versions of a model that can be moved: to one, to several by weight, with one that only listens."""
+    """An alias of a model: one version, or several by weight, and optionally a shadow version."""
 
     __tablename__ = "aliases"
 
@@ -171,7 +175,7 @@ class AliasRow(Base):
 
 
 class AliasChangeRow(Base):
-    """What an alias was set to at each revision; one that deletes it has no targets."""
+    """The revisions of an alias. The revision that deletes it has no targets."""
 
     __tablename__ = "alias_changes"
 
@@ -184,7 +188,7 @@ class AliasChangeRow(Base):
 
 
 class EvaluationRow(Base):
-    """How a model did on a dataset."""
+    """A stored evaluation of a model on a dataset."""
 
     __tablename__ = "evaluations"
 
@@ -197,7 +201,7 @@ class EvaluationRow(Base):
 
 
 class BlobOwnerRow(Base):
-    """Which row keeps which file alive; written in the transaction of that row."""
+    """Owners of blobs: which row needs which file. Written in the transaction of that row."""
 
     __tablename__ = "blob_owners"
 
@@ -207,12 +211,12 @@ class BlobOwnerRow(Base):
 
 
 class StoreRow(Base):
-    """Which store of blobs belongs to this database; one row at most (app/storage/identity.py)."""
+    """The id of the blob store of this database; at most one row (app/storage/identity.py)."""
 
     __tablename__ = "store"
 
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # always 1
-    id: Mapped[str] = mapped_column(String(40))  # what store.id says in the store
+    id: Mapped[str] = mapped_column(String(40))  # content of the file store.id
 
 
 class KeyRow(Base):
@@ -239,13 +243,13 @@ class SessionRow(Base):
 
 
 class IdempotencyRow(Base):
-    """A request that must not happen twice, and its answer; written in the transaction of what it does."""
+    """An idempotency key and the response to its request. Written in the transaction of the change."""
 
     __tablename__ = "idempotency_keys"
 
-    caller: Mapped[str] = mapped_column(String(40), primary_key=True)  # id of the API key; empty: none is needed
+    caller: Mapped[str] = mapped_column(String(40), primary_key=True)  # id of the API key; empty: no key needed
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
-    request_sha256: Mapped[str] = mapped_column(String(64))  # of method, path, query and body
+    request_sha256: Mapped[str] = mapped_column(String(64))  # hash of method, path, query, some headers and body
     status: Mapped[int | None]  # None: still running
     answer: Mapped[dict[str, Any] | None] = mapped_column(Json)  # headers and document
     created_at: Mapped[datetime]
@@ -253,21 +257,21 @@ class IdempotencyRow(Base):
 
 
 class WebhookRow(Base):
-    """An address that is told of events."""
+    """An address that receives events."""
 
     __tablename__ = "webhooks"
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     url: Mapped[str] = mapped_column(String(2048))
     events: Mapped[list[Any]]
-    secret: Mapped[str] = mapped_column(String(128))  # it signs, so it has to be known
-    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)  # of one job only
+    secret: Mapped[str] = mapped_column(String(128))  # stored in plain text, because it signs messages
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)  # None: events of all jobs
     created_at: Mapped[datetime]
     disabled_at: Mapped[datetime | None]
 
 
 class DeliveryRow(Base):
-    """The outbox: an event that an address has to be told of, written in the transaction of the event."""
+    """The outbox: an event to send to an address. Written in the transaction of the event."""
 
     __tablename__ = "deliveries"
     __table_args__ = (Index("ix_deliveries_due", "status", "due_at"),)
@@ -278,7 +282,7 @@ class DeliveryRow(Base):
     payload: Mapped[dict[str, Any]]
     status: Mapped[str] = mapped_column(String(16))  # waiting, delivered, given_up
     attempt: Mapped[int] = mapped_column(default=0)
-    due_at: Mapped[datetime]  # while one tries: when another may
+    due_at: Mapped[datetime]  # while sending: time when another process can send it
     last_error: Mapped[str | None] = mapped_column(String(512))
     created_at: Mapped[datetime]
     delivered_at: Mapped[datetime | None]

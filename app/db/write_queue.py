@@ -1,7 +1,7 @@
-"""Whose turn it is to write, among the threads of one process: first come, first served.
+"""A fair write lock for the threads of one process: first come, first served.
 
-SQLite lets one write at a time and has the others look again, ever more rarely: who has waited long loses to
-whoever comes, and may wait for half a minute while a hundred others are served.
+SQLite allows one writer at a time, and the others poll with growing delays. A thread that has waited long therefore
+loses to new ones, and can wait half a minute while a hundred others are served.
 """
 
 import threading
@@ -9,7 +9,7 @@ from collections import deque
 
 
 class Turns:
-    """A lock that goes to whoever has waited longest."""
+    """A lock that the longest waiting thread gets next."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -17,7 +17,7 @@ class Turns:
         self._waiting: deque[threading.Lock] = deque()
 
     def take(self, patience_seconds: float) -> bool:
-        """Wait for one's turn; False: it did not come in time."""
+        """Acquire the lock; return False if it was not free within `seconds`."""
         with self._guard:
             if not self._taken:
                 self._taken = True
@@ -28,13 +28,13 @@ class Turns:
         if mine.acquire(timeout=patience_seconds):
             return True
         with self._guard:
-            if mine not in self._waiting:  # it came just now
+            if mine not in self._waiting:  # acquired at the last moment
                 return True
             self._waiting.remove(mine)
             return False
 
     def give(self) -> None:
-        """End one's turn."""
+        """Release the lock."""
         with self._guard:
             if self._waiting:
                 self._waiting.popleft().release()

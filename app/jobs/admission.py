@@ -1,7 +1,7 @@
-"""What a job will need, and whether there is a machine for it: the estimate that admits it, refuses it or lets it wait.
+"""Estimates the time and memory of a job, and refuses jobs that no machine can run.
 
-`solvers.estimate` knows what a solver holds. Here is added what the worker holds around it: copies of rows that a
-split or a fold makes (mapped files themselves are nobody's private memory), scores and metrics, the process itself.
+`solvers.estimate` knows the memory of a solver. This module adds that of the worker around it: copies of rows for
+splits and folds (mapped files are not private memory), scores and metrics, the process itself.
 """
 
 from dataclasses import dataclass
@@ -19,26 +19,29 @@ from app.jobs.validation.task import choose_task
 from app.storage import BlobStore, ownership
 
 PROCESS_BYTES = 64 * MIB
-"""Private memory of a training process beside its work, what it has loaded or written since it was forked: 30 MB after
-its first job, 60 to 80 after some, 130 once a large one has compiled a kernel that nobody needed before."""
+"""Private memory of a training process without its job, in bytes. Larger: fewer jobs run at the same time. Measured:
+30 MB after the first job, 60 to 80 MB after several, 130 MB after a job that compiled a large kernel."""
 JUDGED_NUMBERS_A_ROW = 17
-"""Of 8 bytes each: scores, their order and counts, while a model is judged."""
+"""Numbers of 8 bytes per row while metrics are computed: scores, their order and counts."""
 JUDGED_NUMBERS_A_CLASS = 2
-"""And of several classes for each row and class: scores, the dual point on its way to its file."""
+"""Additional numbers of 8 bytes per row and class of a multiclass model: scores, and the dual point."""
 TESTED_NUMBERS_A_ROW = 3
-"""Of 8 bytes each: scores and classes of the test rows, while a model is trained."""
+"""Numbers of 8 bytes per test row during training: scores and classes."""
 FOLD_NUMBERS_A_ROW = 2
-"""Of 8 bytes each: which row is in which fold; of several classes also the scores of the folds before."""
+"""Numbers of 8 bytes per row in cross-validation: its fold, and the scores of earlier folds."""
 MODEL_COPIES = 4
-"""Of the weights: in the result, in the file's bytes and on the way there."""
+"""Copies of the weights at the peak: in the result, in the encoded file, and in between."""
 START_SECONDS = 0.05
+"""Seconds to claim and start a job, added to every estimate."""
 JUDGE_SECONDS_A_ROW = 1e-6
+"""Seconds per row to compute metrics."""
 JUDGE_SECONDS_AN_ENTRY = 4e-9
+"""Seconds per stored value to score rows."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """An estimate: of time on an idle machine (None: not known), and of private memory at the peak."""
+    """Estimated cost of a job: seconds on an idle machine (None: not known), and peak private memory in bytes."""
 
     seconds: float | None
     peak_bytes: int
@@ -46,7 +49,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Admission:
-    """Judges jobs by the memory of the machines that train."""
+    """Estimates jobs and compares them with the memory budget."""
 
     blobs: BlobStore
     settings: Settings
@@ -65,7 +68,7 @@ class Admission:
         judged = 8 * train_rows * (JUDGED_NUMBERS_A_ROW + JUDGED_NUMBERS_A_CLASS * of_classes)
         weights = MODEL_COPIES * 8 * seen.n_features * max(1, of_classes)
         number = seen.value_bytes(train_rows, request.tol) + 4 * seen.sparse
-        prepared = 0 if spec is None else number * seen.entries  # the rows as the solver sees them, a copy
+        prepared = 0 if spec is None else number * seen.entries  # a copy: the rows as the solver sees them
         stages = [
             prepared + seen.learning_bytes,
             prepared + solve.peak_bytes + 8 * (dataset.n_rows - train_rows) * (TESTED_NUMBERS_A_ROW + of_classes),
@@ -82,7 +85,7 @@ class Admission:
         return Needs(self._whole_seconds(request, seconds, dataset, classes), PROCESS_BYTES + copied + int(max(stages)))
 
     def admit(self, peak_bytes: int) -> None:
-        """Raises Invalid for a job that would not fit even if it ran alone: no worker would ever take it."""
+        """Raise Invalid for a job that does not fit even if it runs alone: no worker would ever claim it."""
         budget = self.settings.memory_budget_bytes
         if peak_bytes > budget:
             detail = (
@@ -94,7 +97,7 @@ class Admission:
     def _solve(
         self, request: TrainingSpec, dataset: DatasetRow, matrix: "_Matrix", seen: Expected, n_rows: int
     ) -> solvers.Estimate:
-        # Of preprocessed features, scaled or 0 and 1, each number that is stored has a square of about 1.
+        # Preprocessed features are scaled, or 0 and 1: assume a square of about 1 for each stored value.
         is_raw = resolve(request, dataset) is None
         share = n_rows / max(1, dataset.n_rows)
         return solvers.estimate(
@@ -143,5 +146,5 @@ class _Matrix:
         return cls(dataset.n_rows, entries, value_bytes, entries * (value_bytes + 4 * is_sparse), texts)
 
     def copied_bytes(self, n_rows: int) -> int:
-        """Of so many rows with their labels."""
+        """Return the bytes of a copy of this many rows with their labels."""
         return self.n_bytes * n_rows // max(1, self.n_rows) + 24 * n_rows

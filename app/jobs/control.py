@@ -1,6 +1,7 @@
-"""How a client changes a job's course: cancel, finish, pause, resume. Asking again for the same changes nothing.
+"""Requests of clients to jobs: cancel, finish, pause, resume. Each is idempotent.
 
-What no worker has is changed here. A running job is told through its column `request`; its worker acts on that.
+Jobs that are not running are changed here. For a running job the request is stored in its column `request`; its worker
+carries it out.
 """
 
 from sqlalchemy.orm import Session
@@ -16,7 +17,7 @@ NO_MODEL_YET = "no_model_yet"
 
 
 def cancel(session: Session, job_id: str) -> JobRow:
-    """End it and keep nothing."""
+    """End a job and discard its work."""
     job = service.get(session, job_id, lock=True)
     if job.status == JobStatus.CANCELLED:
         return job
@@ -31,17 +32,18 @@ def cancel(session: Session, job_id: str) -> JobRow:
 
 
 def finish(session: Session, job_id: str) -> JobRow:
-    """End it with the best model so far."""
+    """End a training with its best model so far."""
     job = service.get(session, job_id, lock=True)
     if job.request == "finish":
         return job
     _check_not_ended(job)
     if not has_interim_model(job.type):
-        raise Conflict(f"A job of type {job.type} has no model to finish with.", code="not_a_training_job")
+        detail = f"A job of type {job.type} has no model to finish with; only training jobs can be finished."
+        raise Conflict(detail, code="not_a_training_job")
     if job.status == JobStatus.RUNNING:
         return _ask(session, job, "finish")
     if job.checkpoint is None:
-        raise Conflict("The job has not run for long enough to have a model.", code=NO_MODEL_YET)
+        raise Conflict("The job has no model yet; retry later, or cancel the job.", code=NO_MODEL_YET)
     paused = job.status == JobStatus.PAUSED
     _ask(session, job, "finish")
     if paused:
@@ -50,7 +52,7 @@ def finish(session: Session, job_id: str) -> JobRow:
 
 
 def pause(session: Session, job_id: str) -> JobRow:
-    """Give its worker to others until it is resumed."""
+    """Pause a job until it is resumed, and free its worker."""
     job = service.get(session, job_id, lock=True)
     if job.status == JobStatus.PAUSED:
         return job
@@ -64,7 +66,7 @@ def pause(session: Session, job_id: str) -> JobRow:
 
 
 def resume(session: Session, job_id: str) -> JobRow:
-    """Go on with a paused job, from where it was; one that was to be paused just goes on."""
+    """Queue a paused job again; it continues where it was. A pending pause is withdrawn."""
     job = service.get(session, job_id, lock=True)
     _check_not_ended(job)
     if job.status == JobStatus.PAUSED:
@@ -90,7 +92,7 @@ def _queue(session: Session, job: JobRow, reason: str) -> None:
 
 def _check_outranks(wanted: Request, job: JobRow) -> None:
     if not outranks(wanted, job.request):
-        raise Conflict(f"The job has already been asked to {job.request}.", code="job_is_ending")
+        raise Conflict(f"The job is already ending: a client has requested {job.request}.", code="job_is_ending")
 
 
 def _check_not_ended(job: JobRow) -> None:

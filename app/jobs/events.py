@@ -1,8 +1,8 @@
-"""Following a job: its events as a stream, replayed from the table and then told as they are written.
+"""Event streams of jobs: stored events first, then new ones as they are written.
 
-A stream remembers nothing that the client does not have: it goes on, on any replica, behind the event whose id the
-client names. While it waits it holds neither a thread nor a connection to the database: one look, a few
-times a second, finds out for all streams of the process which of them there is news for.
+A stream has no state on the server: a client continues on any replica after the event whose id it sends. A waiting
+stream holds neither a thread nor a database connection: a few times a second one query finds the jobs of all streams
+of the process that have new events.
 """
 
 import asyncio
@@ -28,13 +28,17 @@ from app.jobs.schemas import Event, JobSummary
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.25
+"""Seconds between two queries for new events. Larger: later events, less load."""
 PING_SECONDS = 15.0
+"""Seconds of silence after which a stream sends a comment, so that proxies and clients keep the connection."""
 EVENTS_A_READ = 200
+"""Maximum events of one query. Larger: fewer queries for long histories, more memory."""
 RECONNECT_MS = 1000
+"""Milliseconds that clients are asked to wait before they reconnect (the field `retry` of server-sent events)."""
 BEFORE_ALL = ""
-HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nobody on the way may keep or collect events
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # proxies must neither cache nor buffer events
 EVENTS_ANSWER = {
-    "description": "A page of events, or a stream of them that ends with an event `done`",
+    "description": "A page of events, or a stream of events that ends with an event `done`.",
     "content": {EventSourceResponse.media_type: {"schema": {"type": "string"}}},
 }
 
@@ -45,7 +49,7 @@ def wants_stream(request: Request) -> bool:
 
 
 class EventFeed:
-    """The streams of one API process: how many there are, and when each has something to read."""
+    """The event streams of an API process: limits their number, and wakes those with new events."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
@@ -56,10 +60,13 @@ class EventFeed:
         self.closing = False
 
     def open(self, job_id: str, after_id: str | None) -> "EventStream":
-        """A stream of the job's events behind the given one, to be sent as the answer."""
+        """Return a streaming response of the job's events after the given one."""
         if self._open_streams >= self._settings.max_event_streams:
             limit = self._settings.max_event_streams
-            raise Unavailable(f"{limit} event streams are open already; try again later.", code="too_many_streams")
+            raise Unavailable(
+                f"All {limit} event streams are in use (HYPERPLANE_MAX_EVENT_STREAMS); retry later, or poll.",
+                code="too_many_streams",
+            )
         self._open_streams += 1
         return EventStream(self, self._database, job_id, after_id or BEFORE_ALL, self._settings.body_patience_seconds)
 
@@ -67,11 +74,11 @@ class EventFeed:
         self._open_streams -= 1
 
     def close(self) -> None:
-        """The process is about to stop: streams end, and their clients go on elsewhere."""
+        """End all streams because the process is shutting down. Clients continue on another one."""
         self.closing = True
 
     async def news(self, job_id: str, after_id: str, seconds: float) -> bool:
-        """Wait for a newer event; False: there was none for so many seconds."""
+        """Wait for a newer event; return False if there is none within `seconds`."""
         woken = asyncio.Event()
         self._waiting[woken] = (job_id, after_id)
         if self._lookout is None or self._lookout.done():
@@ -85,7 +92,7 @@ class EventFeed:
             del self._waiting[woken]
 
     async def _look_out(self) -> None:
-        """While anybody waits: one question to the database for all of them."""
+        """Query the database for all waiting streams at once, while there are any."""
         while self._waiting:
             await asyncio.sleep(LOOK_SECONDS)
             asked = dict(self._waiting)
@@ -104,7 +111,7 @@ class EventFeed:
 
 
 class EventStream(EventSourceResponse):
-    """One client's stream. Counted as open until it has ended, however it ends."""
+    """The stream of one client. It counts as open until it ends, in whatever way."""
 
     def __init__(
         self, feed: EventFeed, database: Database, job_id: str, after_id: str, patience_seconds: float
@@ -123,7 +130,7 @@ class EventStream(EventSourceResponse):
             self._feed.on_closed()
 
     async def stream_response(self, send: Send) -> None:
-        """Send, but do not wait for ever for a client that no longer reads."""
+        """Send the stream; end it if the client stops reading."""
 
         async def send_in_time(message: Message) -> None:
             async with asyncio.timeout(self._patience_seconds):
@@ -132,7 +139,7 @@ class EventStream(EventSourceResponse):
         try:
             await super().stream_response(send_in_time)
         except TimeoutError:
-            log.info("a client of %s's events does not read them: its stream ends", self._job_id)
+            log.info("the event stream of %s ends: its client does not read", self._job_id)
 
     async def _messages(self) -> AsyncIterator[bytes]:
         yield format_sse_event(retry=RECONNECT_MS)
@@ -156,7 +163,7 @@ class EventStream(EventSourceResponse):
                 yield format_sse_event(comment=f"ping {time.time():.0f}")
 
     def _read(self) -> tuple[JobRow | None, Sequence[EventRow]]:
-        """The job, and then its events: if it has ended, its last event is among them."""
+        """Read the job first and then its events: if the job has ended, its last event is included."""
         with self._database.read() as session:
             job = repository.get(session, self._job_id)
             return job, list_events(session, self._job_id, EVENTS_A_READ, self._after_id)

@@ -1,6 +1,6 @@
-"""What a worker writes of a job that it holds: progress, files to keep, and how the job ends or goes back to the queue.
+"""Writes of a worker to its job: progress, files, and how the job ends or returns to the queue.
 
-Each function works in the caller's unit of work, takes the claim and changes nothing unless its lease still holds.
+Each function runs in the caller's unit of work and changes nothing if the lease of the claim is lost.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,11 @@ from app.jobs.repository import Claim
 from app.storage import BlobStore, ownership
 
 NOTHING_KEPT: dict[str, Any] = {"checkpoint": None, "snapshot": None}
-"""The columns of a job that has ended: it will not go on."""
+"""Columns to clear when a job ends: it will not continue."""
 MAX_WORKER_DEATHS = 3
+"""Worker deaths after which a job fails. Larger: more tolerance for crashes of others, more time lost on a bad job."""
 MAX_DEATHS_FOR_MEMORY = 2
+"""Worker deaths after which a job fails if the last was for memory: a second attempt has the memory for itself."""
 
 
 def report_progress(
@@ -37,19 +39,19 @@ def report_progress(
 
 
 def advance(session: Session, claim: Claim, progress: float) -> None:
-    """How far a job is that has no curve to tell."""
+    """Store the progress of a job that has no convergence curve."""
     if not repository.update_claimed(session, claim, progress=progress):
         raise LeaseLost
 
 
 def tell(session: Session, claim: Claim, event: str, data: dict[str, Any]) -> None:
-    """An event of the job that changes nothing about it."""
+    """Add an event that does not change the job."""
     lease.load(session, claim, lock=True)
     repository.append_event(session, claim.job_id, event, data)
 
 
 def keep(session: Session, claim: Claim, new: Mapping[str, tuple[str, int]], blobs: BlobStore) -> list[str]:
-    """Name new blobs (column > hash, bytes) in place of older ones; returns those, which nobody may need any more."""
+    """Replace blobs of the job (column > hash, bytes); return the old ones, which can be unowned now."""
     job = lease.load(session, claim, lock=True)
     replaced = [old for name in new if (old := getattr(job, name)) is not None]
     ownership.give_up(session, job.id, replaced)
@@ -59,9 +61,9 @@ def keep(session: Session, claim: Claim, new: Mapping[str, tuple[str, int]], blo
 
 
 def succeed(session: Session, claim: Claim, model_id: str, result: dict[str, Any], **figures: Any) -> list[str]:
-    """Finish the job. The model's row is inserted in the same transaction, by the caller, after this check.
+    """End the job as succeeded. The caller inserts the model's row in the same transaction, after this call.
 
-    Like `fail` and `cancel` it returns the blobs that the job no longer needs.
+    Like `fail` and `cancel`, it returns the blobs that the job no longer needs.
     """
     return _end(session, claim, JobStatus.SUCCEEDED, model_id=model_id, result=result, progress=1.0, **figures)
 
@@ -75,12 +77,12 @@ def cancel(session: Session, claim: Claim) -> list[str]:
 
 
 def pause(session: Session, claim: Claim) -> None:
-    """Leave the job as it is until a client resumes it, unless one has changed its mind meanwhile."""
+    """Pause the job until a client resumes it, unless the request has been withdrawn."""
     release(session, claim, "resumed")
 
 
 def release(session: Session, claim: Claim, reason: str = "released") -> None:
-    """Give the job back unharmed: the worker is leaving, not the job failing."""
+    """Return the job to the queue, because the worker stops. It does not count as a failure."""
     request = lease.load(session, claim, lock=True).request
     if request == "cancel":
         cancel(session, claim)
@@ -91,9 +93,9 @@ def release(session: Session, claim: Claim, reason: str = "released") -> None:
 
 
 def worker_died(session: Session, claim: Claim, *, memory_bytes: int | None = None) -> None:
-    """Count a death against the job: requeue it, or fail it when it has taken three workers with it.
+    """Count the death of a worker: requeue the job, or fail it after `MAX_WORKER_DEATHS`.
 
-    `memory_bytes`: the kernel killed this one for memory. The next gets that much for itself, and is the last.
+    `memory_bytes`: the kernel killed the worker for memory. The next attempt reserves that much, and is the last.
     """
     job = lease.load(session, claim, lock=True)
     deaths = job.worker_deaths + 1
@@ -101,7 +103,7 @@ def worker_died(session: Session, claim: Claim, *, memory_bytes: int | None = No
     if job.request == "cancel":
         cancel(session, claim)
     elif memory_bytes is not None and deaths >= MAX_DEATHS_FOR_MEMORY:
-        message = f"the system ended {deaths} worker processes that ran this job, the last for its use of memory"
+        message = f"{deaths} worker processes died while running this job, the last because of its memory use"
         _end(session, claim, JobStatus.FAILED, error=_error("out_of_memory", message), **values)
     elif deaths >= MAX_WORKER_DEATHS:
         message = f"{deaths} worker processes died while running this job"
@@ -116,10 +118,10 @@ def worker_died(session: Session, claim: Claim, *, memory_bytes: int | None = No
 
 
 def requeue_expired(session: Session, supervisor: str | None = None) -> list[Claim]:
-    """Take back the jobs of workers that fell silent; any supervisor may do this for all.
+    """Requeue the jobs whose leases have expired. Any supervisor can do this for all.
 
-    `supervisor` has renewed what it holds: what else it owns was claimed in a commit whose outcome it never learned.
-    No worker died of such a job.
+    Expired leases of `supervisor` itself come from claims whose commit outcome it never learned, because it has renewed
+    all others. They do not count as worker deaths.
     """
     taken = []
     for claim, owner in repository.expired(session):
@@ -154,14 +156,14 @@ def _end(session: Session, claim: Claim, status: JobStatus, **values: Any) -> li
 
 
 def give_up_kept(session: Session, job: JobRow) -> list[str]:
-    """The files from which a job could have gone on are not its own any more; returns them."""
+    """Remove the ownership of checkpoint and interim model; return these blobs."""
     kept = [blob for name in NOTHING_KEPT if (blob := getattr(job, name)) is not None]
     ownership.give_up(session, job.id, kept)
     return kept
 
 
 def _leave(session: Session, claim: Claim, status: JobStatus, told: dict[str, Any], **values: Any) -> None:
-    """Running no more: the lease ends, an event tells what it was, and whoever waits for its room may look."""
+    """End the run: clear the lease, add an event, and wake workers that wait for the memory."""
     free = {"lease_owner": None, "lease_expires_at": None, "eta_seconds": None}
     _write(session, claim, f"job.{status}", told, status=status, **free, **values)
     announce(session)

@@ -1,4 +1,4 @@
-"""The SQL of jobs and their events. Every write to a running job is fenced: it names the claim it belongs to."""
+"""SQL of jobs and their events. Every write to a running job is fenced by its claim."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,23 +17,24 @@ from app.ids import following_id, new_id
 from app.webhooks import repository as outbox
 
 OWNER_SEPARATOR = "/"
-"""The owner of a lease is a machine, by the name of its memory, and a supervisor there."""
-ORS_A_QUERY = 200  # SQLite's expressions may not be deeper than 1000
+"""Separator in the owner of a lease: the name of the machine's memory, and the id of the supervisor."""
+ORS_A_QUERY = 200
+"""Maximum OR terms of a query: SQLite limits the depth of expressions to 1000."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One worker's right to one job: valid while the job's fence is still this one."""
+    """The right of a worker to a job. Valid while the job has this fencing number."""
 
     job_id: str
     fence: int
     peak_bytes: int = field(default=0, compare=False)
-    """What the job is thought to need; 0: not known."""
+    """Estimated memory of the job in bytes; 0: not known."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """The memory of a machine that trains: in all, and what is left of it beside the jobs that run."""
+    """Memory of a training machine in bytes: in total, and left by the running jobs."""
 
     whole: int
     free: int
@@ -41,7 +42,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Filters:
-    """What a list may be narrowed by; None and empty mean all."""
+    """Filters of a list; None and empty mean all."""
 
     status: str | None = None
     type: str | None = None
@@ -52,7 +53,7 @@ class Filters:
 
 
 def unfinished_among(session: Session, job_ids: Sequence[str]) -> set[str]:
-    """Those that are not done."""
+    """Return those of the ids whose jobs are not done."""
     return set(session.scalars(select(JobRow.id).where(JobRow.id.in_(job_ids), JobRow.status.not_in(FINAL))))
 
 
@@ -64,7 +65,7 @@ def insert(session: Session, job: JobRow) -> None:
 
 
 def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool = False) -> JobRow | None:
-    """A job; with `lock` nobody else changes it before this unit of work ends."""
+    """Return a job. With `lock` its row is locked until this unit of work ends."""
     options = [undefer(JobRow.trace)] if with_trace else []
     return session.get(JobRow, job_id, options=options, with_for_update=lock or None, populate_existing=lock)
 
@@ -79,26 +80,26 @@ def list_newest(session: Session, limit: int, before_id: str | None, filters: Fi
 
 
 def queue_position(session: Session, job: JobRow) -> int:
-    """How many jobs are served before this one."""
+    """Return the number of queued jobs before this one."""
     ahead = (JobRow.priority > job.priority) | ((JobRow.priority == job.priority) & (JobRow.id < job.id))
     query = select(func.count()).where(JobRow.status == JobStatus.QUEUED, ahead)
     return session.scalar(query) or 0
 
 
 def any_claimable(session: Session, room: Room | None = None) -> bool:
-    """Whether a claim would find something: a look that takes no lock."""
+    """Whether there is a job to claim. Takes no lock."""
     needed = session.scalar(_next_queued(JobRow.peak_bytes, room))
     return needed is not None and (room is None or needed <= room.free)
 
 
 def claim(session: Session, owner: str, lease_seconds: float, room: Room | None = None) -> Claim | None:
-    """Take the next queued job in one statement; no two workers ever get the same one.
+    """Claim the next queued job in one statement, so that no two workers get the same one.
 
-    The next one that the whole machine could hold is waited for if there is no room for it yet: a smaller one
-    that comes after it does not overtake, or a large one might never start.
+    If the next job fits the machine but not the memory that is free now, nothing is claimed: a smaller job must not
+    overtake it, or a large job would never start.
     """
     now = current_time(session)
-    # "for update" says nothing on SQLite, whose writers are alone anyway
+    # SQLite ignores FOR UPDATE; it has one writer
     waiting = _next_queued(JobRow.id, room).with_for_update(skip_locked=True).scalar_subquery()
     fits = true() if room is None else JobRow.peak_bytes <= room.free
     statement = (
@@ -123,13 +124,13 @@ def claim(session: Session, owner: str, lease_seconds: float, room: Room | None 
 
 
 def needed_beside(session: Session, owner: str, *, lock: bool = False) -> int:
-    """What the running jobs of other supervisors on the owner's machine are thought to need.
+    """Return the estimated memory of the running jobs of other supervisors on the same machine, in bytes.
 
-    With `lock` no other supervisor of that machine can ask the same before this unit of work ends, so that two never
-    take the same room.
+    With `lock` other supervisors of the machine wait until this unit of work ends, so that two never claim the same
+    memory.
     """
     machine = owner.partition(OWNER_SEPARATOR)[0]
-    if lock and session.get_bind().dialect.name == "postgresql":  # on SQLite writers are alone anyway
+    if lock and session.get_bind().dialect.name == "postgresql":  # SQLite has one writer
         session.execute(select(func.pg_advisory_xact_lock(func.hashtext(machine))))
     there = JobRow.lease_owner.startswith(f"{machine}{OWNER_SEPARATOR}", autoescape=True)
     query = select(func.sum(JobRow.peak_bytes)).where(
@@ -146,13 +147,13 @@ def _next_queued(column: InstrumentedAttribute[Any], room: Room | None) -> Selec
 
 
 def extend_leases(session: Session, claims: Sequence[Claim], lease_seconds: float) -> list[Claim]:
-    """Renew these claims; returns the ones that are no longer ours."""
+    """Renew these claims; return those that are lost."""
     expires = current_time(session) + timedelta(seconds=lease_seconds)
     return [one for one in claims if not update_claimed(session, one, lease_expires_at=expires)]
 
 
 def requests(session: Session, claims: Sequence[Claim]) -> dict[Claim, Request]:
-    """What clients want of these running jobs."""
+    """Return the pending requests of clients for these running jobs."""
     by_id = {one.job_id: one for one in claims}
     query = select(JobRow.id, JobRow.request).where(JobRow.id.in_(by_id), JobRow.request.is_not(None))
     return {by_id[row.id]: row.request for row in session.execute(query)}
@@ -164,9 +165,9 @@ def any_expired(session: Session) -> bool:
 
 
 def expired(session: Session) -> list[tuple[Claim, str | None]]:
-    """Running jobs whose worker has been silent for a whole lease, and the owners of these leases.
+    """Return the running jobs with expired leases, and the owners of the leases.
 
-    One that is being written to is not silent.
+    A job whose row is locked by a write is skipped.
     """
     query = (
         select(JobRow.id, JobRow.fence, JobRow.lease_owner)
@@ -177,12 +178,12 @@ def expired(session: Session) -> list[tuple[Claim, str | None]]:
 
 
 def update_claimed(session: Session, held: Claim, **values: Any) -> bool:
-    """Write to a running job, if the claim still holds. False: somebody else has the job now."""
+    """Update a running job if the claim is valid. Returns False if it is not."""
     return _update(session, held.job_id, JobStatus.RUNNING, values, fence=held.fence)
 
 
 def update_locked(session: Session, job: JobRow, **values: Any) -> None:
-    """Write to a job that this unit of work has locked: nobody can have changed it since."""
+    """Update a job that this unit of work has locked."""
     written = _update(session, job.id, JobStatus(job.status), values)
     assert written, "the job was not locked"
     announce(session)
@@ -200,15 +201,17 @@ def _update(session: Session, job_id: str, before: JobStatus, values: dict[str, 
 
 
 def append_event(session: Session, job_id: str, kind: str, data: dict[str, Any]) -> None:
-    """Tell what happened to a job. Who follows a job's events by their ids never misses one.
+    """Add an event. A client that follows a job's events by their ids misses none.
 
-    The job's row stays locked until this unit of work ends, so the events of a job are committed one after the
-    other, and each sorts behind those before it, even if the clock of their process was ahead.
+    The job's row stays locked until this unit of work ends, so events of a job are committed one after another, and the
+    id of each sorts after the earlier ones, even if the clock of another process is ahead.
     """
     assert kind in EVENT_TYPES, kind
     session.execute(select(JobRow.id).where(JobRow.id == job_id).with_for_update())
     event_id = new_id("evt")
-    of_job = EventRow.job_id.concat("") == job_id  # by the primary key: few ids are newer, the job's own may be many
+    of_job = (
+        EventRow.job_id.concat("") == job_id
+    )  # search by primary key: few ids are newer, while the job can have many events
     if newest := session.scalar(select(func.max(EventRow.id)).where(EventRow.id >= event_id, of_job)):
         event_id = following_id(newest)
     moment: datetime = current_time(session)
@@ -218,7 +221,7 @@ def append_event(session: Session, job_id: str, kind: str, data: dict[str, Any])
 
 
 def jobs_with_news(session: Session, seen: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Which of these (job, id of the last event that was seen) have a newer event."""
+    """Return the jobs among these (job, id of the last seen event) that have a newer event."""
     found = set()
     for start in range(0, len(seen), ORS_A_QUERY):
         part = seen[start : start + ORS_A_QUERY]

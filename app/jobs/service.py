@@ -1,4 +1,4 @@
-"""The client's side of jobs: submit and look. How a client changes their course is in control.py."""
+"""Submit and read jobs. control.py changes running jobs; app/worker runs them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,12 +17,12 @@ from app.jobs.schemas import JobOptions
 
 
 def submit(session: Session, request: JobOptions, admission: Admission) -> JobRow:
-    """Check everything that can be checked before a worker sees the job, then queue it."""
+    """Check a request as far as possible without reading rows, then queue the job."""
     return type_of(request).submit(session, request, admission)
 
 
 def validate(session: Session, request: JobOptions, admission: Admission) -> dict[str, Any]:
-    """What `submit` would say, as `schemas.Validation` lists it."""
+    """Return the fields of `schemas.Validation`: what `submit` would refuse."""
     return type_of(request).validate(session, request, admission)
 
 
@@ -34,7 +34,7 @@ def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool =
 
 
 def show(session: Session, job: JobRow) -> dict[str, Any]:
-    """The job as `job_types.Job` lists it."""
+    """Return the fields of `job_types.Job`."""
     position = repository.queue_position(session, job) if job.status == JobStatus.QUEUED else None
     lineage = {"dataset_id": job.dataset_id, "seed": job.spec.get("seed")}
     return {**summarize(job), "queue_position": position, "lineage": lineage}

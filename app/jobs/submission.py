@@ -1,4 +1,4 @@
-"""What a job type declares of its requests, and the steps that all types take to judge and queue one.
+"""The declaration of a job type, and the steps that all types share to check and queue a job.
 
 The modules of app/jobs/types use it.
 """
@@ -25,18 +25,18 @@ Asked = TypeVar("Asked", bound=JobOptions)
 
 @dataclass(frozen=True)
 class JobType(Generic[Asked]):
-    """A type of job as clients see it."""
+    """A job type from the client's point of view."""
 
     request: type[Asked]
-    """The body of its request. Its field `type` is a Literal with the name of the type."""
+    """Schema of the request body. Its field `type` is a Literal with the name of the type."""
     submit: Callable[[Session, Asked, Admission], JobRow]
-    """Check everything that can be checked before a worker sees the job, then queue it. Raises AppError."""
+    """Check a request as far as possible without reading rows, then queue the job. Raises AppError."""
     validate: Callable[[Session, Asked, Admission], dict[str, Any]]
-    """What `submit` would refuse, as `schemas.Validation` lists it. It stores nothing."""
+    """Return the fields of `schemas.Validation`: what `submit` would refuse. Stores nothing."""
     result_fields: str
-    """The fields of `result` once a job has succeeded, for the description of the API."""
+    """Fields of `result` of a succeeded job, for the API description."""
     has_interim_model: bool = False
-    """Whether a job has a model before its end: clients can predict with it and finish the job early with it."""
+    """Whether a running job has an interim model, so that clients can predict with it and finish the job early."""
 
     @property
     def name(self) -> str:
@@ -44,7 +44,7 @@ class JobType(Generic[Asked]):
 
     @property
     def is_default(self) -> bool:
-        """Whether a request that names no type is of this one."""
+        """Whether a request without a type has this type."""
         return not self.request.model_fields["type"].is_required()
 
 
@@ -58,7 +58,7 @@ def enqueue(
     model_id: str | None = None,
     other_datasets: Mapping[str, str] | None = None,
 ) -> JobRow:
-    """Queue a job. Its datasets cannot be deleted before it is done; `other_datasets`: their ids by field."""
+    """Queue a job. Its datasets cannot be deleted before it is done. `other_datasets`: further ids by field."""
     for field, dataset_id in {"dataset_id": dataset.id, **(other_datasets or {})}.items():
         if not datasets.hold(session, dataset_id):
             raise unknown_dataset(field)
@@ -81,12 +81,12 @@ def enqueue(
 
 
 def verdict(refusals: Sequence[AppError], needs: Needs | None = None) -> dict[str, Any]:
-    """As `schemas.Validation` lists it: what a submission would be refused for, and what the job would need."""
+    """Return the fields of `schemas.Validation`: reasons for a refusal, and the estimated cost."""
     errors = [item for refusal in refusals for item in error_items(refusal)]
     return {"valid": not errors, "estimate": needs, "errors": errors}
 
 
 def error_items(refusal: AppError) -> list[dict[str, Any]]:
-    """What a refusal says of single fields, or all it says."""
+    """Return the errors of a refusal, or the refusal itself as one error."""
     items = refusal.errors or [ErrorItem(code=refusal.code, detail=refusal.detail)]
     return [item.model_dump(exclude_none=True) for item in items]

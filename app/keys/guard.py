@@ -1,8 +1,8 @@
-"""The gate in front of every route: request id, the body's size and pace, foreign origins, keys. Deny by default.
+"""The guard in front of every route: request ids, body limits, foreign origins, API keys. It denies by default.
 
-Open without a key: the health routes, the files of the dashboard, signing in, and everything while no key exists and
-the service is bound to loopback. Once a key exists it is asked for, on loopback too: as a header, or as the cookie of a
-session, whose changes also need its CSRF token.
+Without a key it allows the health routes, the files of the dashboard, signing in, and everything while no key exists
+and the service is bound to loopback. Once a key exists, every other request needs one, on loopback too: as a header, or
+as the cookie of a session, whose changes also need its CSRF token.
 """
 
 import re
@@ -44,11 +44,11 @@ REQUEST_ID = b"x-request-id"
 Headers = Mapping[bytes, bytes]
 
 MAX_HOST_BYTES = 300
-"""Bytes of a Host header: a name of at most 253 and a port. Longer ones are not looked at, nor remembered."""
+"""Maximum bytes of a Host header that are checked: a name has at most 253, plus a port. Bounds the cache of hosts."""
 
 
 class Guard:
-    """ASGI middleware; a refusal never reaches the application."""
+    """ASGI middleware. A refused request does not reach the application."""
 
     def __init__(self, app: ASGIApp, settings: Settings, database: Database) -> None:
         self._app = app
@@ -72,11 +72,11 @@ class Guard:
                 message["headers"] = [*message["headers"], (REQUEST_ID, request_id.encode())]
             await send(message)
 
-        headers = dict(reversed(list(scope["headers"])))  # the first of a name; servers give names in small letters
+        headers = dict(reversed(list(scope["headers"])))  # of equal names the first; ASGI names are lower case
         is_upload = _is_upload(scope)
         limit = self._settings.max_upload_bytes if is_upload else self._settings.max_json_bytes
         try:
-            _check_length(headers, limit)
+            _check_length(headers, limit, "HYPERPLANE_MAX_UPLOAD_BYTES" if is_upload else "HYPERPLANE_MAX_JSON_BYTES")
             if self._on_loopback:
                 _check_host(headers.get(b"host", b"")[:MAX_HOST_BYTES])
             _check_origin(scope, headers)
@@ -102,19 +102,20 @@ class Guard:
         if by_cookie:
             kind, token = "bearer", _session_cookie(headers)
         if kind.lower() != "bearer" or not token:
-            raise Unauthorized("Send an API key: Authorization: Bearer key_….secret", headers=challenge)
+            raise Unauthorized("An API key is needed: Authorization: Bearer key_….secret", headers=challenge)
         granted = await self._keys.scopes_of(token.strip())
         if granted is None or by_cookie is not session_store.can_be_session(token):
-            detail = "The session is over; sign in again." if by_cookie else "The API key is not valid."
+            detail = "The session has ended; sign in again." if by_cookie else "The API key is unknown or revoked."
             raise Unauthorized(detail, headers=challenge)
         if by_cookie and scope["method"] not in SAFE_METHODS:
             _check_csrf(headers, token)
         if scope["path"] == SESSION_PATH:
-            return  # every session may end itself
+            return  # every session can end itself
         needed = _needed_scope(scope)
         scope["state"]["caller"] = token.partition(".")[0].strip()
         if needed not in granted and "admin" not in granted:
-            raise Forbidden(f"The API key lacks the scope '{needed}'.", code="missing_scope")
+            detail = f"The API key lacks the scope '{needed}'; use a key with it, or an admin key."
+            raise Forbidden(detail, code="missing_scope")
 
     async def _is_open(self) -> bool:
         if not self._on_loopback:
@@ -173,34 +174,36 @@ def _is_upload(scope: Scope) -> bool:
     return path is not None and path.fullmatch(scope["path"]) is not None
 
 
-@lru_cache(maxsize=256)  # the same few names with every request
+@lru_cache(maxsize=256)  # requests repeat a few names
 def _check_host(host: bytes) -> None:
-    """On loopback only loopback's names are answered: a page that rebinds its own name to us is not."""
+    """On loopback, accept only names of loopback. This stops DNS rebinding by web pages."""
     if _split("Host", b"//" + host).hostname not in (*LOOPBACK_HOSTS, None):
-        raise Forbidden("This service answers on loopback only; the Host header names another host.")
+        detail = "The service is bound to loopback, and the Host header names another host; use 127.0.0.1 or localhost."
+        raise Forbidden(detail)
 
 
 def _check_origin(scope: Scope, headers: Headers) -> None:
-    """A browser on a foreign page may not change anything here, key or not."""
+    """Refuse changes that a browser sends from a page of another origin, with or without a key."""
     if scope["method"] in SAFE_METHODS:
         return
     origin = headers.get(b"origin")
     foreign = origin is not None and _split("Origin", origin).netloc.lower() != _text(headers.get(b"host", b"")).lower()
     if foreign or headers.get(b"sec-fetch-site", b"").lower() == b"cross-site":
-        raise Forbidden("A change from a foreign origin is refused.", code="foreign_origin")
+        detail = "Requests that change something are refused from pages of another origin."
+        raise Forbidden(detail, code="foreign_origin")
 
 
-def _check_length(headers: Headers, limit: int) -> None:
+def _check_length(headers: Headers, limit: int, setting: str) -> None:
     length = headers.get(b"content-length", b"")
     if length.isdigit() and int(length[:30]) > limit:
-        raise PayloadTooLarge(f"The body may be at most {limit} bytes.")
+        raise PayloadTooLarge(f"The body has {int(length[:30])} bytes; the limit is {limit} ({setting}).")
 
 
 def _split(header: str, address: bytes) -> SplitResult:
     try:
         return urlsplit(_text(address))
     except ValueError:
-        raise Unparsable(f"The {header} header is not an address.") from None
+        raise Unparsable(f"The {header} header is not a valid address.") from None
 
 
 def _text(value: bytes) -> str:

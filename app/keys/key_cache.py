@@ -1,4 +1,4 @@
-"""What API keys and sessions grant, remembered for a short time. Only the SHA-256 of a token is kept."""
+"""A short-lived cache of the scopes of API keys and sessions. It keeps the SHA-256 of a token, never the token."""
 
 import asyncio
 import hashlib
@@ -15,17 +15,16 @@ from app.web.thread_rooms import KEYS, KNOWN_KEYS
 log = logging.getLogger(__name__)
 
 KEY_TRUST_SECONDS = 2.0
-"""Seconds that an answer about a key is believed: a revoked key stops working after at most this. Larger: fewer looks
-at the database."""
+"""Seconds that a cached key is valid: a revoked key stops working after at most this time. Larger: fewer queries."""
 RENEW_FROM = 0.5
-"""Share of that time after which a key in use is looked up again, so that its requests never wait for it."""
+"""Share of that time after which a key in use is renewed in the background, so that no request waits for it."""
 LATE_LOOK_SECONDS = 10.0
-"""Seconds that a key is believed beyond its time while a look that began within it has not ended: a locked database
-does not hold up predictions. Larger: a key that is revoked just then works for longer."""
+"""Extra seconds that a cached key stays valid while its renewal is running: a locked database does not delay
+predictions. Larger: a key that is revoked during such a delay works for longer."""
 MAX_VALID_KEYS = 10_000
-"""Valid keys that are remembered, about 400 bytes each."""
+"""Maximum valid keys in the cache, about 400 bytes each. More keys in use cause more queries."""
 MAX_REJECTED_TOKENS = 1_000
-"""Rejected tokens that are remembered, 100 bytes each. Larger: a client that repeats many bad tokens costs less."""
+"""Maximum rejected tokens in the cache, 100 bytes each. Larger: a client that repeats many bad tokens costs less."""
 
 Scopes = frozenset[str]
 
@@ -37,7 +36,7 @@ class _Valid(NamedTuple):
 
 
 class KeyCache:
-    """Answers from memory where it can. One for each API process."""
+    """The cache of one API process."""
 
     def __init__(self, authenticate: Callable[[str], Scopes | None]) -> None:
         self._authenticate = authenticate
@@ -46,7 +45,7 @@ class KeyCache:
         self._renewals: dict[bytes, asyncio.Task[None]] = {}
 
     async def scopes_of(self, token: str) -> Scopes | None:
-        """What the token grants; None: it is no valid key."""
+        """Return the scopes that the token grants; None: it is not a valid key or session."""
         if not service.can_be_key(token) and not session_store.can_be_session(token):
             return None
         digest, now = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest(), time.monotonic()
@@ -67,7 +66,7 @@ class KeyCache:
         try:
             self._remember(digest, await KNOWN_KEYS.run(self._authenticate, token), now)
         except DATABASE_ERRORS as error:  # cached answers expire; the next request then gets the error
-            log.warning("API keys are not looked up: %s", error)
+            log.warning("could not renew an API key: %s", error)
         finally:
             del self._renewals[digest]
 

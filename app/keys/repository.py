@@ -1,4 +1,4 @@
-"""The SQL of keys."""
+"""SQL of API keys."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Keys are `key_….secret`: found by id, the 256-bit secret kept only as its SHA-256, compared in constant time."""
+"""API keys, of the form `key_….secret`. The id finds the row; of the 256-bit secret only its SHA-256 is stored."""
 
 import hashlib
 import hmac
@@ -17,11 +17,11 @@ from app.keys import repository
 Scope = Literal["read", "write", "predict", "admin"]
 
 MAX_TOKEN_LENGTH = 128
-"""Characters of a key: an id of 30, a point and a secret of 43, with room for longer secrets."""
+"""Maximum characters of a key: an id of 30, a dot and a secret of 43, with room for longer secrets."""
 
 
 def create(session: Session, name: str | None, scopes: Sequence[Scope]) -> str:
-    """Make a key and return it; it cannot be shown again."""
+    """Create a key and return it. It cannot be shown again."""
     secret = secrets.token_urlsafe(32)
     key = KeyRow(
         id=new_id("key"),
@@ -35,12 +35,12 @@ def create(session: Session, name: str | None, scopes: Sequence[Scope]) -> str:
 
 
 def can_be_key(token: str) -> bool:
-    """Whether it has the form of a key: what has not is rejected without a look at the database."""
+    """Whether the token has the form of a key. Others are rejected without a query."""
     return len(token) <= MAX_TOKEN_LENGTH and is_id("key", token.partition(".")[0])
 
 
 def authenticate(session: Session, token: str) -> frozenset[str] | None:
-    """The scopes that the token grants, or None if it is not a valid key."""
+    """Return the scopes that the token grants, or None if it is not a valid key."""
     key_id, _, secret = token.partition(".")
     key = repository.get_active(session, key_id) if is_id("key", key_id) else None
     expected = key.secret_sha256 if key else ""
@@ -60,7 +60,7 @@ def list_all(session: Session) -> Sequence[KeyRow]:
 def revoke(session: Session, key_id: str) -> None:
     key = repository.get_active(session, key_id) if is_id("key", key_id) else None
     if key is None:
-        raise NotFound("There is no such active key.")
+        raise NotFound("There is no active key with this id; `hyperplane keys list` shows all keys.")
     key.revoked_at = current_time(session)
 
 

@@ -1,7 +1,7 @@
-"""Connections of one API process: how many there are, and how long the head of a request may take and be.
+"""Limits of an API process: its number of connections, and the time and size of request headers.
 
-uvicorn has no such limits with httptools. Every byte resets its keep-alive timer, headers may have any size, and
-`limit_concurrency` refuses health checks like everything else.
+uvicorn lacks them with httptools: every byte resets its keep-alive timer, headers can have any size, and
+`limit_concurrency` also refuses health checks.
 """
 
 import asyncio
@@ -27,38 +27,40 @@ from app.keys.guard import OPEN_PATHS
 from app.system.resources import raise_file_limit
 
 MAX_URL_BYTES = 65_535
-"""Bytes of a URL that the parser can take: its offsets have 16 bits."""
+"""Maximum bytes of a URL that httptools can parse: its offsets have 16 bits."""
 
 MAX_HEAD_BYTES = 1 << 16
-"""Bytes of a request's line and headers, or between two parts of its body. Larger: each connection may hold more
-memory. 64 KiB is what h11 allows by default; our longest own header is an API key of 75 bytes."""
+"""Maximum bytes of the request line and headers, or between two chunks of a body. Larger: each connection can hold more
+memory. 64 KiB is the default of h11; the longest header of the API itself is an API key of 75 bytes."""
 
 HEALTH_RESERVE = 16
-"""Connections beyond the limit that are accepted for health checks. Larger: more checks at once, fewer files left."""
+"""Extra connections that are accepted for health checks when the limit is reached. Larger: more simultaneous checks,
+fewer files left."""
 
 SHARE_OF_FILES = 0.5
-"""Share of the open files that connections may be. The rest is for the database, mapped models, uploads and pipes."""
+"""Maximum share of the open files that connections can use. The rest is for the database, mapped models, uploads and
+pipes."""
 
 
 class Closable(Protocol):
-    """What a room needs of a connection."""
+    """The interface that a room needs of a connection."""
 
     def close_idle(self) -> None: ...
 
 
 class Room:
-    """A bounded set of connections. One that waits for a request gives its place to a newcomer."""
+    """A bounded set of connections. When it is full, the longest idle connection is closed for a new one."""
 
     def __init__(self, places: int) -> None:
         self._places = places
         self._taken: set[Closable] = set()
-        self._idle: OrderedDict[Closable, None] = OrderedDict()  # the longest idle first
+        self._idle: OrderedDict[Closable, None] = OrderedDict()  # longest idle first
 
     def __len__(self) -> int:
         return len(self._taken)
 
     def enter(self, connection: Closable) -> bool:
-        """Take a place, if need be that of the longest idle; False: every place is at work."""
+        """Add a connection, closing the longest idle one if necessary. Returns False if none is idle."""
         if len(self._taken) >= self._places:
             if not self._idle:
                 return False
@@ -83,7 +85,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one API process and who is inside them."""
+    """The limits of an API process, and its current connections."""
 
     head_seconds: float
     write_seconds: float
@@ -106,7 +108,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.url = b""  # uvicorn sets it when a request begins
         self._in_body = False
         self._unclaimed_bytes = 0
-        """Received since the last headers, part of a body or end of a message."""
+        """Bytes received since the last headers, body chunk or end of message."""
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
 
@@ -141,11 +143,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self._set_head_timer()
 
     def send_400_response(self, msg: str) -> None:
-        """What cannot be parsed is refused as everything is: by a problem document."""
+        """Answer a request that cannot be parsed with a problem document, like all other errors."""
         if len(self.url) > MAX_URL_BYTES:
             self._refuse(_too_large(self.url))
         else:
-            self._refuse(Unparsable("The request is not valid HTTP."))
+            self._refuse(Unparsable("The request is not valid HTTP/1.1."))
 
     def on_headers_complete(self) -> None:
         self._in_body, self._unclaimed_bytes = True, 0
@@ -179,7 +181,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def _awaits_request(self) -> bool:
-        """Whether no request is being answered. What comes is a head, or the rest of a body that was refused."""
+        """Whether no request is being answered. Then incoming bytes are headers, or the rest of a refused body."""
         return self.cycle is None or self.cycle.response_complete
 
     def _set_head_timer(self) -> None:
@@ -201,12 +203,14 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         if self.cycle is None and self._unclaimed_bytes:
             seconds = self._limits.head_seconds
-            self._refuse(RequestTooSlow(f"The request line and headers must arrive within {seconds:g} s."))
+            setting = "HYPERPLANE_HEADER_PATIENCE_SECONDS"
+            detail = f"The request line and headers did not arrive within {seconds:g} s ({setting})."
+            self._refuse(RequestTooSlow(detail))
         else:
             self.transport.close()
 
     def _on_unread_answer(self) -> None:
-        """The client has not read for long: the rest of the answer must not stay in memory."""
+        """Disconnect a client that does not read, to free the memory of its response."""
         self._write_timer = None
         self.transport.abort()
 
@@ -221,13 +225,13 @@ class LimitedProtocol(HttpToolsProtocol):
         if scope["path"] in OPEN_PATHS:
             await self.config.loaded_app(scope, receive, send)
             return
-        detail = f"All {len(self._limits.room)} connections are in use (HYPERPLANE_MAX_CONNECTIONS); try again later."
+        detail = f"All {len(self._limits.room)} connections are in use (HYPERPLANE_MAX_CONNECTIONS); retry later."
         await problem_response(Unavailable(detail, code="too_many_connections"), None)(scope, receive, send)
 
 
 def _too_large(url: bytes) -> AppError:
-    """The refusal of a head that is too long: for its URL, if that is most of it."""
-    limit = f"the request line and headers may be at most {MAX_HEAD_BYTES}"
+    """Build the refusal of headers that are too long: 414 if the URL is most of it, else 431."""
+    limit = f"the limit for the request line and headers is {MAX_HEAD_BYTES}"
     if len(url) > MAX_HEAD_BYTES // 2:
         return UrlTooLong(f"The URL has at least {len(url)} bytes; {limit} bytes.")
-    return HeadersTooLarge(f"{limit.capitalize()} bytes.")
+    return HeadersTooLarge(f"The headers are too large: {limit} bytes.")

@@ -1,8 +1,8 @@
-"""The HTTP server: uvicorn, made to send an answer in one piece, and to stop without losing a request.
+"""The HTTP server: uvicorn, extended to send a response in one piece and to stop without losing a request.
 
-By itself it closes its port at once, and every connection without a request in hand, and with them what clients had
-sent and nobody had read yet. Here the order is: unready; no long waits any more; whoever has connected is let in, and
-the port closes; every open connection may still say what it has to say, is answered, and told to close; then it ends.
+uvicorn closes its port and all idle connections at once when it stops, and loses requests that were sent but not read
+yet. Here the order is: `/readyz` reports 503; long polls end; pending connections are accepted and the port closes;
+open connections get a response with `Connection: close`; then the process ends.
 """
 
 import asyncio
@@ -25,12 +25,17 @@ from app.web.context import context_of
 from app.web.long_poll import end_waits
 
 LINGER_SECONDS = 1.0
+"""Seconds that idle connections stay open during a stop, for requests that are on their way. Larger: slower stops."""
 LOOK_SECONDS = 0.02
+"""Seconds between two looks at the open connections during a stop."""
 CLOSING = (b"connection", b"close")
-SMALL_BYTES = 1 << 14  # copied rather than handed to the system apart
+SMALL_BYTES = 1 << 14
+"""Bytes below which head and body of a response are copied into one buffer; larger bodies are passed on uncopied."""
 
 
 class Server(uvicorn.Server):
+    """uvicorn with a graceful stop."""
+
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         self._application = app
         config = uvicorn.Config(
@@ -48,18 +53,18 @@ class Server(uvicorn.Server):
         self._listeners: list[socket.socket] = []
 
     def serve_until_stopped(self, listening: list[socket.socket]) -> bool:
-        """Whether it came as far as serving."""
-        self._listeners = [one.dup() for one in listening]  # ports stay open when the loop stops listening
-        gc.freeze()  # what was loaded stays for good: a full collection that went through it would stop all requests
+        """Serve until a stop signal. Returns False if the server did not get as far as serving."""
+        self._listeners = [one.dup() for one in listening]  # keep the ports open when the loop stops listening
+        gc.freeze()  # exempt loaded modules from collections, which would stall all requests
         self.run(sockets=listening)
         return self.started
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop. uvicorn's signal handler only sets a flag; its loop sees that within 0.1 s and calls this."""
+        """Stop. uvicorn's signal handler sets a flag; its loop sees the flag within 0.1 s and calls this."""
         context = context_of(self._application)
         context.draining = True
         context.part(AllEvents).close()
-        context.part(EventFeed).close()  # a stream would hold up the end until its patience is over
+        context.part(EventFeed).close()  # otherwise streams would delay the stop until its deadline
         end_waits()
         self._close_once_answered()
         for server in self.servers:
@@ -71,7 +76,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _let_in(self) -> None:
-        """Take the connections that the system has made for us and nobody has accepted; then close the ports."""
+        """Accept the pending connections of the kernel's queue, then close the ports."""
         accepted = []
         for listener in self._listeners:
             listener.setblocking(False)
@@ -89,7 +94,7 @@ class Server(uvicorn.Server):
         return made
 
     def _close_once_answered(self) -> None:
-        """Every connection with its next answer: what is still to be asked, and what is being answered."""
+        """Close each connection after its current or next response."""
         self.config.encoded_headers.append(CLOSING)
         self.server_state.default_headers = [*self.server_state.default_headers, CLOSING]
         for connection in self.server_state.connections:
@@ -103,16 +108,16 @@ class _Protocol(LimitedProtocol):
 
 
 class _WholeAnswers:
-    """A transport for uvicorn, which writes the head and the body of an answer apart and would wake the client twice.
+    """A transport that joins small writes: uvicorn writes head and body separately and would wake the client twice.
 
-    What is small waits for what is written after it, at most until the loop has ended its turn.
+    A small write waits for the next one, at most until the current turn of the event loop ends.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
         self._waiting = b""
-        self.is_closing = transport.is_closing  # asked with every answer
+        self.is_closing = transport.is_closing  # bound once, because every response calls it
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

@@ -1,4 +1,4 @@
-"""Compile all that is ever compiled, ahead of use: `make kernels` and the making of an image run this module."""
+"""Compile all numba kernels ahead of use. `make kernels` and the container build run this module."""
 
 import importlib
 import pkgutil
@@ -7,11 +7,11 @@ import app
 import solvers
 
 RUN_ON_IMPORT = ("preload", "__main__")
-"""Endings of modules that work when they are imported: those of forkservers, and this one as a command."""
+"""Name endings of modules that do work when they are imported, and are therefore skipped."""
 
 
 def warm_all() -> None:
-    """Into numba's cache on disk: the solvers, and every module of the app that has a function `warm`."""
+    """Compile into numba's cache on disk: the solvers, and every module of the app with a function `warm`."""
     solvers.warm_up()
     for module_info in pkgutil.walk_packages(app.__path__, f"{app.__name__}."):
         if not module_info.name.endswith(RUN_ON_IMPORT):

@@ -1,11 +1,11 @@
-"""Immutable files by content hash on a local disk, written so that a crash leaves the old state or the new.
+"""Immutable files on a local disk, named by their content hash. A crash leaves the old state or the new one.
 
-Order of a write: a temporary file on the same file system, its bytes, fsync, rename to the hash, fsync of the folder.
-Only then may a database row name it (ownership.py, which also deletes what no row needs). The rename replaces a file
-that already has the name: its bytes should be the same, and if they are damaged they are repaired.
+A write is: temporary file on the same file system, bytes, fsync, rename to the hash, fsync of the folder. Only then can
+a database row refer to it (ownership.py, which also deletes files that no row needs). The rename replaces a file of the
+same name: its bytes should be equal, and if they are damaged, this repairs them.
 
-After a failed fsync the kernel may have dropped the bytes, and a second fsync would succeed. A file whose fsync failed
-is therefore never committed.
+After a failed fsync the kernel can drop the bytes, and a second fsync would succeed. A file whose fsync failed is
+therefore never committed.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ BLOCK_BYTES = 8 << 20
 
 
 class UntrustedBytes(OSError):
-    """The fsync of a received file failed: its bytes may be lost, and a later fsync would not say so."""
+    """The fsync of a received file failed: its bytes can be lost, and a later fsync would not report it."""
 
 
 class StagedFile:
-    """A file being written. It keeps its temporary name until the `with` block ends, also after a commit."""
+    """A file that is being written. It keeps its temporary name until the `with` block ends, even after a commit."""
 
     def __init__(self, store: "BlobStore") -> None:
         store.check()
@@ -48,7 +48,7 @@ class StagedFile:
         self.path.unlink(missing_ok=True)
 
     def _commit_as(self, sha256: str) -> str:
-        """Make the bytes durable under their hash and return it. A second call gives them their name again."""
+        """Make the bytes durable under their hash, and return it. Can be called again if the blob was deleted."""
         if not self._is_durable:
             self._file.flush()
             self._sync()
@@ -58,7 +58,7 @@ class StagedFile:
         return sha256
 
     def _sync(self) -> None:
-        """Where it fails the file is closed, so that no later commit succeeds."""
+        """Fsync the file. If that fails, the file is closed, so that no later commit succeeds."""
         try:
             os.fsync(self._file.fileno())
         except OSError:
@@ -75,7 +75,7 @@ class StagedFile:
 
 
 class StagedBlob(StagedFile):
-    """Bytes that are hashed and counted while they are written."""
+    """A staged file that is hashed and counted while it is written."""
 
     def __init__(self, store: "BlobStore") -> None:
         super().__init__(store)
@@ -97,9 +97,9 @@ class StagedBlob(StagedFile):
 
 
 class StagedArray(StagedFile):
-    """A `.npy` file that grows by rows, which other processes can map without a copy once it is committed.
+    """A `.npy` file that grows by rows. After the commit other processes can map it without a copy.
 
-    Its header tells the number of rows, so it is written last and the hash taken then, by one more read.
+    Its header contains the number of rows, so the header is written last, and the hash is taken in one more read.
     """
 
     def __init__(self, store: "BlobStore", dtype: np.dtype[Any], row_shape: tuple[int, ...]) -> None:
@@ -124,7 +124,7 @@ class StagedArray(StagedFile):
         self.n_rows += len(rows)
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """The rows so far, a bounded number at a time."""
+        """Read the rows so far in bounded blocks."""
         self._file.flush()
         step = max(1, BLOCK_BYTES // max(1, self._row_bytes))
         for first in range(0, self.n_rows, step):
@@ -140,7 +140,7 @@ class StagedArray(StagedFile):
         self._file.flush()
         if self.n_bytes < BLOCK_BYTES:
             return self._commit_as(hash_file(self.path))
-        with ThreadPoolExecutor(1) as beside:  # the disk takes as long as the hash
+        with ThreadPoolExecutor(1) as beside:  # in parallel with the hash, which takes as long
             synced = beside.submit(self._sync)
             sha256 = hash_file(self.path)
             synced.result()
@@ -153,10 +153,10 @@ class StagedArray(StagedFile):
 
 
 class BlobStore:
-    """A folder of blobs: `blobs/ab/cdef…`, and `staging/` for files that are not yet anything.
+    """A folder of blobs: `blobs/ab/cdef…`, and `staging/` for files that are being written.
 
-    `check` is called before anything is read or written and raises OSError where the folder is not the one that it
-    should be (identity.py). Without it the folders are made here, unless `create` is false.
+    `check` is called before every read and write, and raises OSError if the folder is the wrong one (identity.py).
+    Without it the folders are created here, unless `create` is false.
     """
 
     def __init__(self, root: Path, check: Callable[[bool], None] | None = None, *, create: bool = True) -> None:
@@ -173,7 +173,7 @@ class BlobStore:
             self._check(establish)
 
     def explain(self, error: OSError) -> OSError:
-        """The reason of an error: a file that is missing because the store is away is not lost."""
+        """Return the cause of an error: a file that is missing because the store is away is not lost."""
         if isinstance(error, FileNotFoundError):
             try:
                 self.check()
@@ -193,9 +193,9 @@ class BlobStore:
             return staged.commit()
 
     def adopt(self, file: Path, sha256: str) -> None:
-        """Make a file of this file system, whose hash is known, durable under it; its old name stays.
+        """Make a file of the same file system durable under its known hash, as a second name.
 
-        Raises UntrustedBytes if the file cannot be made durable: its bytes must be sent again.
+        Raises UntrustedBytes if the fsync fails: the bytes must be sent again.
         """
         self.check()
         with file.open("rb") as opened:
@@ -206,27 +206,27 @@ class BlobStore:
         self.name_file(file, sha256)
 
     def name_file(self, file: Path, sha256: str) -> None:
-        """Give a durable file of this file system its hash as a second name, in place of the file that has it."""
+        """Link a durable file of the same file system under its hash, replacing a file of that name."""
         self.check(establish=False)
         final, second = self._file(sha256), self.staging / f"name-{secrets.token_hex(8)}"
         self._make_durable(final.parent)
-        os.utime(file)  # its grace period starts now, however old the bytes are
+        os.utime(file)  # its grace period starts now, even if the file is old
         os.link(file, second)
         try:
             os.replace(second, final)
         finally:
-            second.unlink(missing_ok=True)  # a rename onto another name of the same file leaves both
+            second.unlink(missing_ok=True)  # renaming onto another link of the same file keeps both names
         fsync_folder(final.parent)
 
     def _make_durable(self, folder: Path) -> None:
-        """Make a folder of blobs. Its parent is synced by every process once: the one that made it may have failed."""
+        """Create a folder of blobs durably. Each process syncs the parent once: its creator can have crashed."""
         if folder not in self._durable_folders:
             folder.mkdir(exist_ok=True)
             fsync_folder(self.root)
             self._durable_folders.add(folder)
 
     def remove(self, sha256: str, grace_seconds: float = 0.0) -> int:
-        """Delete a blob that no row owns, if it is that old; returns the bytes freed. Call `ownership.reclaim`."""
+        """Delete a blob that is old enough; return the bytes freed. Only `ownership.reclaim` calls it."""
         return _remove(self._file(sha256), grace_seconds)
 
     def put_array(self, array: np.ndarray[Any, Any]) -> str:
@@ -239,12 +239,12 @@ class BlobStore:
         return mapped
 
     def load_array(self, sha256: str) -> np.ndarray[Any, Any]:
-        """A small array in memory: each that is mapped holds a file open."""
+        """Load a small array into memory. Mapping it would keep a file open."""
         loaded: np.ndarray[Any, Any] = np.load(self.path(sha256), allow_pickle=False)
         return loaded
 
     def path(self, sha256: str) -> Path:
-        """Where a blob is. Raises OSError if the store is away: a missing file then proves nothing."""
+        """Return the path of a blob. Raises OSError if the store is away: a missing file then proves nothing."""
         self.check(establish=False)
         return self._file(sha256)
 
@@ -252,14 +252,14 @@ class BlobStore:
         return self.root / sha256[:2] / sha256[2:]
 
     def holds(self, sha256: str) -> bool:
-        """Whether the file is there; its bytes are not looked at."""
+        """Whether the file exists. Its bytes are not read."""
         return self.path(sha256).exists()
 
     def size(self, sha256: str) -> int:
         return self.path(sha256).stat().st_size
 
     def is_intact(self, sha256: str) -> bool:
-        """Whether the file is there and its bytes still have the hash that it is named by."""
+        """Whether the file exists and its bytes have the hash of its name."""
         try:
             return hash_file(self.path(sha256)) == sha256
         except FileNotFoundError:
@@ -271,7 +271,7 @@ class BlobStore:
             yield file.parent.name + file.name
 
     def untouched(self, seconds: float) -> Iterator[str]:
-        """Blobs that were not written for this long."""
+        """List blobs older than this many seconds."""
         for sha256 in self:
             try:
                 if time.time() - self._file(sha256).stat().st_mtime >= seconds:
@@ -280,14 +280,16 @@ class BlobStore:
                 continue
 
     def check_writable(self) -> None:
-        """Raise OSError if a blob could not be written now."""
+        """Raise OSError if blobs cannot be written at the moment."""
         self.check()
-        with tempfile.TemporaryFile(dir=self.staging) as file:  # without a name: nobody takes it for an upload
+        with tempfile.TemporaryFile(
+            dir=self.staging
+        ) as file:  # without a name, so that it is not mistaken for an upload
             file.write(b"writable")
             file.flush()
 
     def sweep_staging(self, grace_seconds: float) -> int:
-        """Delete what killed processes left unfinished; returns the bytes freed."""
+        """Delete unfinished files of killed processes; return the bytes freed."""
         self.check()
         return sum(_remove(file, grace_seconds) for file in self.staging.iterdir())
 
@@ -309,7 +311,7 @@ def hash_file(path: Path) -> str:
 
 
 def make_folders(root: Path) -> None:
-    """Make the folders of a store, durably."""
+    """Create the folders of a store durably."""
     make_durable_folder(root / "blobs")
     make_durable_folder(root / "staging")
 

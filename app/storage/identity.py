@@ -1,12 +1,11 @@
-"""Which folder is the store of a database: a random id, in the file `store.id` of the folder and in the table `store`.
+"""The identity of the data folder: a random id in its file `store.id` and in the table `store` of the database.
 
-A volume that is not mounted leaves an empty folder, and a wrong one leaves the files of another database. Both look
-like a store whose files are missing: jobs would fail, uploads would be lost when the volume comes back, and the sweep
-would delete what is not ours. The processes therefore compare the two ids before they read, write or delete a file.
+An unmounted volume leaves an empty folder, and a wrong volume has the files of another database. Both look like a store
+with missing files: jobs would fail, uploads would be lost when the volume returns, and the sweep would delete files of
+others. Processes therefore compare both ids before they read, write or delete a file.
 
-An id is made once, when neither side has one (`hyperplane serve` on a new folder, or after an upgrade). A folder
-without the id that the database knows is never given one, except by `hyperplane accept-store`. A process remembers
-the id: those that use the former store must be stopped before another one is accepted.
+The id is created once, when neither side has one (`hyperplane serve` on a new folder, or after an upgrade). Only
+`hyperplane accept-store` gives the database another store. Processes cache the id: stop all of them before that.
 """
 
 import errno
@@ -26,15 +25,15 @@ from app.storage.blobs import BlobStore, fsync_folder, make_durable_folder, make
 FILE_NAME = "store.id"
 ONLY_ROW = 1
 SAMPLED_BLOBS = 20
-"""Owned files to look for in a folder before it gets its first id. More: slower on an empty folder, nothing else."""
+"""Number of owned files to look for in a folder before it gets its first id. Larger: slower if the folder is empty."""
 
 
 class StoreAway(OSError):
-    """The folder is not the store that the database knows. It may come back: wait, and try again."""
+    """The folder is not the store that the database knows. The volume can come back: wait and retry."""
 
 
 class StoreIdentity:
-    """Compares a folder with what the database knows of its store."""
+    """Compares the id of a folder with the id in the database."""
 
     def __init__(self, database: Database, root: Path) -> None:
         self._database = database
@@ -42,10 +41,10 @@ class StoreIdentity:
         self._expected: str | None = None
 
     def check(self, establish: bool = True) -> None:
-        """Raise StoreAway unless this is the store of the database. Costs one small read while all is well.
+        """Raise StoreAway unless this is the store of the database. Costs one small read in the usual case.
 
-        Where the database knows no store yet, this folder becomes it. That is a write: in a transaction, and for what
-        is only read, `establish` must be false.
+        If the database has no store yet, this folder becomes it. That is a write: pass `establish=False` inside a
+        transaction, and for reads.
         """
         found = _read(self._root)
         if found is not None and found == self._expected:
@@ -62,7 +61,7 @@ class StoreIdentity:
             )
 
     def accept(self) -> str:
-        """Make this folder the store of the database, whatever it holds; returns its id."""
+        """Make this folder the store of the database, whatever it contains; return its id."""
         identity = _read(self._root) or _create(self._root)
         make_folders(self._root)
         with self._database.write() as session:
@@ -80,26 +79,26 @@ class StoreIdentity:
         return None if row is None else row.id
 
     def _establish(self) -> str:
-        """Give database and folder their common id. Raises StoreAway if the folder lacks the database's files."""
+        """Store a common id in database and folder. Raises StoreAway if the folder lacks the database's files."""
         try:
             with self._database.write() as session:
                 _refuse_empty(session, self._root)
                 identity = _read(self._root) or _create(self._root)
                 session.add(StoreRow(number=ONLY_ROW, id=identity))
-        except IntegrityError:  # another process did so just now
+        except IntegrityError:  # another process has just done so
             known = self._known()
-            assert known is not None, "the row that was in the way is there"
+            assert known is not None, "the insert conflicted, so the row exists"
             return known
         return identity
 
 
 def open_store(root: Path, database: Database) -> BlobStore:
-    """The blobs of a database. Nothing is looked at until the first use."""
+    """Return the blob store of a database. Nothing is read before the first use."""
     return BlobStore(root, StoreIdentity(database, root).check)
 
 
 def _refuse_empty(session: Session, root: Path) -> None:
-    """A database of an earlier version has files and no id: some of them must be here."""
+    """Refuse a folder without any of the files that a database of an earlier version, without an id, has."""
     owned = session.scalars(select(BlobOwnerRow.sha256).limit(SAMPLED_BLOBS)).all()
     if owned and not any((root / "blobs" / one[:2] / one[2:]).exists() for one in owned):
         raise _away(
@@ -116,7 +115,7 @@ def _read(root: Path) -> str | None:
 
 
 def _create(root: Path) -> str:
-    """Write a new id, durably, with the folders of a store; returns the id, or the one that came first."""
+    """Write a new id durably, with the folders of a store. Returns the id, or that of a process that was faster."""
     make_durable_folder(root)
     make_folders(root)
     draft = root / f"{FILE_NAME}.{secrets.token_hex(8)}"
@@ -131,7 +130,7 @@ def _create(root: Path) -> str:
         draft.unlink(missing_ok=True)
     fsync_folder(root)
     identity = _read(root)
-    assert identity is not None, "it was written just now"
+    assert identity is not None, "the file was written above"
     return identity
 
 

@@ -1,14 +1,14 @@
-"""Ownership of blobs: which row keeps which file alive, and how files that no row owns are deleted.
+"""Ownership of blobs: which row needs which file, and deletion of files that no row owns.
 
-A row must never own a file that is not there, while others give up and delete files of the same content at any moment.
+A row must never own a file that does not exist, although others can delete files of the same content at any time.
 Proof, for both databases and any number of processes:
-- `own` takes the lock, inserts the owner and then looks for the file. Where the file is gone it writes it again, or
-  raises BlobsGone, which rolls the owner back. The lock is held until the transaction ends.
+- `own` takes the lock, inserts the owner and then looks for the file. If the file is gone, it writes it again or raises
+  BlobsGone, which rolls the owner back. The lock is held until the transaction ends.
 - `reclaim` is the only function that deletes blobs. It takes the lock, excluding every `own`, and deletes a file only
   if no committed row owns it.
-- So for one file either `own` comes first, and `reclaim` sees its committed row; or `reclaim` comes first, and `own`
-  sees that the file is gone. On PostgreSQL the lock is an advisory one, shared among owners; SQLite has one writer.
-There is no other way to own: a caller cannot leave the check out.
+- So for each file either `own` comes first, and `reclaim` sees its committed row; or `reclaim` comes first, and `own`
+  sees that the file is gone. On PostgreSQL the lock is an advisory lock, shared among owners; SQLite has one writer.
+There is no other way to own a blob, so a caller cannot skip the check.
 """
 
 import logging
@@ -24,22 +24,22 @@ from app.storage.blobs import BlobStore
 
 log = logging.getLogger(__name__)
 
-# Any fixed number: on PostgreSQL, who gains a blob and who deletes unowned ones must not do so at once.
+# An arbitrary fixed number: key of the advisory lock that separates owners from deletions on PostgreSQL.
 POSTGRESQL_LOCK = 7_165_318_228
 
 SWEPT_AT_ONCE = 200
-"""Blobs that one transaction of a sweep looks at. Larger: fewer transactions, and writers wait longer for each."""
+"""Blobs that a sweep checks in one transaction. Larger: fewer transactions, and writers wait longer for each."""
 
 Rewrites = Mapping[str, Callable[[], object]]
 """sha256 > a function that writes the blob again."""
 
 
 class BlobsGone(Exception):
-    """A blob was deleted between the moment it was written and the moment it was to be owned."""
+    """A blob was deleted after it was written and before it was owned."""
 
 
 def lock(session: Session) -> None:
-    """Until this unit of work ends, nobody else owns or deletes. SQLite's writers are alone anyway."""
+    """Lock owners and deletions until this unit of work ends. SQLite needs no lock: it has one writer."""
     _lock(session, "pg_advisory_xact_lock")
 
 
@@ -48,7 +48,7 @@ def own(
 ) -> None:
     """Record that a row needs these blobs (sha256 > bytes). Call it in the transaction that writes the row.
 
-    A blob that was deleted since it was written is written again by `rewrites`; without one, raises BlobsGone.
+    A blob that was deleted meanwhile is written again by its function in `rewrites`; without one, raises BlobsGone.
     """
     _lock(session, "pg_advisory_xact_lock_shared")
     session.add_all(BlobOwnerRow(sha256=sha256, owner_id=owner_id, bytes=size) for sha256, size in sizes.items())
@@ -60,30 +60,30 @@ def own(
 
 
 def disown(session: Session, owner_id: str) -> list[str]:
-    """Give up all blobs of a row; returns them."""
+    """Remove the ownership of all blobs of a row, and return them."""
     statement = delete(BlobOwnerRow).where(BlobOwnerRow.owner_id == owner_id).returning(BlobOwnerRow.sha256)
     return list(session.scalars(statement))
 
 
 def give_up(session: Session, owner_id: str, blobs: Collection[str]) -> None:
-    """Give up some blobs of a row."""
+    """Remove the ownership of some blobs of a row."""
     statement = delete(BlobOwnerRow).where(BlobOwnerRow.owner_id == owner_id, BlobOwnerRow.sha256.in_(blobs))
     session.execute(statement.execution_options(synchronize_session=False))
 
 
 def owned_among(session: Session, blobs: Collection[str]) -> set[str]:
-    """Which of these blobs somebody owns."""
+    """Return those of these blobs that have an owner."""
     return set(session.scalars(select(BlobOwnerRow.sha256).where(BlobOwnerRow.sha256.in_(blobs))))
 
 
 def sizes(session: Session, owner_id: str) -> dict[str, int]:
-    """The blobs of a row, with their bytes."""
+    """Return the blobs of a row with their sizes in bytes."""
     query = select(BlobOwnerRow.sha256, BlobOwnerRow.bytes).where(BlobOwnerRow.owner_id == owner_id)
     return {row.sha256: row.bytes for row in session.execute(query)}
 
 
 def owners(session: Session) -> dict[str, list[str]]:
-    """Every owned blob with the ids of its owners."""
+    """Return every owned blob with the ids of its owners."""
     found: dict[str, list[str]] = {}
     for sha256, owner_id in session.execute(select(BlobOwnerRow.sha256, BlobOwnerRow.owner_id)):
         found.setdefault(sha256, []).append(owner_id)
@@ -91,9 +91,9 @@ def owners(session: Session) -> dict[str, list[str]]:
 
 
 def reclaim(database: Database, blobs: BlobStore, candidates: Collection[str], grace_seconds: float = 0.0) -> int:
-    """Delete those of these blobs that nobody owns and that are old enough; returns the bytes freed.
+    """Delete those of these blobs that have no owner and are old enough; return the bytes freed.
 
-    What a crash or a failing storage leaves is for the sweep: the rows that gave it up are committed already.
+    Files that a crash or a failing storage leaves are deleted by the next sweep.
     """
     if not candidates:
         return 0
@@ -107,12 +107,12 @@ def reclaim(database: Database, blobs: BlobStore, candidates: Collection[str], g
             for sha256 in candidates:
                 freed += 0 if sha256 in owned else blobs.remove(sha256, grace_seconds)
     except OSError as error:
-        log.warning("unowned files are left to the sweep: %s", error)
+        log.warning("unowned files could not be deleted; the next sweep retries: %s", error)
     return freed
 
 
 def sweep(database: Database, blobs: BlobStore, grace_seconds: float) -> int:
-    """Delete every file that no row owns and that was not written for the grace period; returns the bytes freed."""
+    """Delete every file without an owner that is older than the grace period; return the bytes freed."""
     blobs.check()
     with database.read() as session:
         owned = set(session.scalars(select(BlobOwnerRow.sha256).distinct()))

@@ -1,1 +1,1 @@
-"""What the operating system gives: memory and priorities, forked processes, a byte that processes share."""
+"""Operating system: memory and priorities, forked processes, stop signals, a flag that processes share."""

@@ -1,7 +1,7 @@
-"""Processes that are copies of this one, and the forkserver that a process's children come from.
+"""Forked copies of this process, and the forkserver that creates its children.
 
-A copy shares what is loaded with its origin; a new interpreter would load it again, and hold it again. Light on
-purpose: a forkserver starts before the process's own imports, if these are not there yet.
+A copy shares loaded modules with its parent; a new interpreter would load and hold them again. This module imports
+little on purpose: a forkserver can start before the process's own imports.
 """
 
 import gc
@@ -27,15 +27,15 @@ FOR_TRAINING = "app.worker.preload"
 
 
 def start_forkserver(preload: str, *, copied: bool = False) -> ForkServerContext:
-    """Start it if it does not run yet; it then imports this module, and what that compiles, beside us.
+    """Start the forkserver if it is not running. It then imports the preload module in parallel with this process.
 
-    `copied`: as a copy of this process, which must have no other thread.
+    `copied`: start it as a copy of this process, which must have no other thread.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([preload])
     spawn = util.spawnv_passfds
     if copied:
-        util.spawnv_passfds = _copy_passing  # what it and its tracker of resources are started by
+        util.spawnv_passfds = _copy_passing  # starts the forkserver and its resource tracker
     try:
         forkserver.ensure_running()
     finally:
@@ -44,24 +44,24 @@ def start_forkserver(preload: str, *, copied: bool = False) -> ForkServerContext
 
 
 def settle() -> None:
-    """All is loaded that copies of this process are to share."""
+    """Prepare the memory for sharing: call it once everything is loaded that forked copies are to share."""
     gc.collect()
-    gc.freeze()  # a collection would write to all of it, and what a copy writes to is its own
+    gc.freeze()  # a collection would write to all objects, and written pages are no longer shared
     resources.forget_code()
 
 
 def copy_process(name: str, work: Callable[[], object], kept_fds: Iterable[int], stdin: int | None = None) -> int:
-    """Fork a process that does this work and ends; returns its id. There must be no other thread.
+    """Fork a process that runs `work` and ends; return its id. This process must have no other thread.
 
-    Of our open files it has the standard ones and those to keep; `stdin` takes the place of its standard input.
+    The copy keeps the standard files and `kept_fds`; `stdin` replaces its standard input.
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the copy has its own handlers
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the copy has signal handlers of its own
     pid = os.fork()
     if pid == 0:
         code = 1
-        try:  # whatever happens, nothing of what called us goes on twice
+        try:  # in any case: the caller's code must not continue in the copy
             if stdin is not None:
                 os.dup2(stdin, 0)
             _close_all_but({0, 1, 2, *kept_fds})
@@ -74,8 +74,8 @@ def copy_process(name: str, work: Callable[[], object], kept_fds: Iterable[int],
 
 
 def _exit_code(work: Callable[[], object], signal_mask: Iterable[int]) -> int:
-    """What the work of a copy ends with."""
-    # a nameless main module, as of `python -c`: else each process of a forkserver would import ours anew
+    """Run the work of a copy and return its exit code."""
+    # a main module without a name, as with `python -c`; otherwise each child would import ours again
     sys.modules["__main__"] = ModuleType("__main__")
     forget_handlers()
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
@@ -87,21 +87,21 @@ def _exit_code(work: Callable[[], object], signal_mask: Iterable[int]) -> int:
     except BaseException:
         traceback.print_exc()
         code = 1
-    with suppress(ValueError, OSError):  # the tracker of resources closes them
+    with suppress(ValueError, OSError):  # the resource tracker closes them
         sys.stdout.flush()
         sys.stderr.flush()
     return code
 
 
 def _copy_passing(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
-    """In place of `multiprocessing.util.spawnv_passfds`: the code is the same, the interpreter is a copy of ours."""
+    """Replace `multiprocessing.util.spawnv_passfds`: run the same code in a copy of this process."""
     code = args[-1]
     name = "hyperplane tracker" if "resource_tracker" in code else "hyperplane forkserver"
     return copy_process(name, partial(_run_beside, os.getpid(), code), passfds)
 
 
 def _run_beside(parent_pid: int, code: str) -> None:
-    """Run the code until the parent ends. By itself a forkserver sees that only when it has compiled all kernels."""
+    """Run the code, and end when the parent ends. A plain forkserver notices that only after its imports."""
     resources.end_with_parent(parent_pid)
     exec(code, {})
 

@@ -1,13 +1,14 @@
-"""Whether jobs run at once, or wait for kernels to be compiled: one byte that all processes of a service share."""
+"""A shared flag: whether jobs start at once, or wait for kernels to be compiled."""
 
 import mmap
 
 
 class WorkersReady:
-    """Made before processes are forked. The supervisor of the workers writes it, `/readyz` reads it."""
+    """One byte that all processes of a service share. Create it before forking. The supervisor writes it, `/readyz`
+    reads it."""
 
     def __init__(self) -> None:
-        self._page = mmap.mmap(-1, 1)  # nobody's file: copies of this process see the same page
+        self._page = mmap.mmap(-1, 1)  # an anonymous mapping: forked processes see the same page
 
     @property
     def ready(self) -> bool:

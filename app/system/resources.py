@@ -1,6 +1,6 @@
-"""What this machine, or the container that it is, has of memory, and whether the kernel ran out of it.
+"""Memory, priorities and process settings of this machine or container.
 
-All figures come from Linux's `/proc` and control groups; elsewhere there are none, and the callers do without.
+All figures come from Linux's `/proc` and control groups. On other systems there are none, and callers do without.
 """
 
 import ctypes
@@ -21,29 +21,32 @@ GROUPS = Path("/sys/fs/cgroup")
 M_MMAP_THRESHOLD, MAPPED_FROM_BYTES = -3, 1 << 20
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ *(.*)")
 NAME_LENGTH = 8
-MOST_FILES = 1 << 20  # where the system has no limit
-PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
+MOST_FILES = 1 << 20
+"""Number of open files to use where the system has no limit."""
+PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 GROUP_TRIES = 5
-KILL_FIRST = 500  # of 1000: what the kernel adds to a process's size when it looks for one to kill
+"""Attempts to change the priority of a session's group. Linux limits such changes to ten per second for all users."""
+KILL_FIRST = 500
+"""OOM score adjustment of training processes, of 1000. Larger: the kernel kills them earlier, and others later."""
 
 
 def memory_bytes() -> int:
-    """What this process and its children may use: the machine's memory, or less if a control group says so."""
+    """Return the bytes that this process and its children can use: the machine's memory, or a control group's limit."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *(limit for limit, _ in _limits())])
 
 
 def memory_name() -> str:
-    """Names the memory that `memory_bytes` tells of: processes for which it has the same name share it."""
+    """Return a name for the memory of `memory_bytes`. Processes with the same name share that memory."""
     shared = [_text(PROC / "sys/kernel/random/boot_id") or platform.node()]
     least, group = min(((limit, folder) for limit, folder in _limits()), default=(0, None))
     if group is not None and least == memory_bytes():
-        shared += [platform.node(), str(group)]  # containers see the same path, each under a name of its own
+        shared += [platform.node(), str(group)]  # containers see the same path but have host names of their own
     return hashlib.sha256("\n".join(shared).encode()).hexdigest()[:NAME_LENGTH]
 
 
 def raise_file_limit() -> int:
-    """Raise the number of files that this process may open as far as the system allows; returns it."""
+    """Raise the limit of open files of this process as far as the system allows, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):
@@ -53,23 +56,23 @@ def raise_file_limit() -> int:
 
 
 def lower_priority(niceness: int) -> None:
-    """Of this process and its future children, also beside processes of other sessions.
+    """Lower the priority of this process and its future children, also relative to processes of other sessions.
 
-    Linux may schedule the processes of a session as one group, whose priority is its own; that of a process then says
-    nothing to other sessions. The group's is changed only by who leads the session: a shell's is not ours.
+    Linux can schedule a session as one group with a priority of its own (autogroup); the priority of a process then
+    counts only within its session. Only the leader of the session changes the group: that of a shell is left alone.
     """
     os.nice(niceness)
     if os.getsid(0) == os.getpid():
-        with suppress(OSError):  # there are no such groups here
+        with suppress(OSError):  # the kernel has no autogroups
             for _ in range(GROUP_TRIES):
-                with suppress(BlockingIOError):  # all who are not root may change ten groups a second together
+                with suppress(BlockingIOError):  # non-root users can change ten groups per second in total
                     (PROC / "self/autogroup").write_text(str(niceness))
                     break
                 time.sleep(0.1)
 
 
 def out_of_memory_kills() -> int:
-    """How many processes the kernel has killed for memory, here or in groups below; only its growth means something."""
+    """Return how many processes of this control group the kernel has killed for memory. Compare it with later calls."""
     for file in (*(folder / name for folder in _groups() for name in ("memory.events", "memory.oom_control")),):
         if (count := _named_number(file, "oom_kill ")) is not None:
             return count
@@ -77,34 +80,34 @@ def out_of_memory_kills() -> int:
 
 
 def writable_bytes() -> int | None:
-    """Writable memory that this process has asked for: what RLIMIT_DATA counts. None: nothing tells."""
+    """Return the writable memory of this process in bytes, as RLIMIT_DATA counts it. None: not known."""
     kilobytes = _named_number(PROC / "self/status", "VmData:")
     return None if kilobytes is None else kilobytes << 10
 
 
 def offer_as_victim() -> None:
-    """If memory runs out, this process is to be killed before those that watch it."""
+    """Let the kernel kill this process before its supervisor when memory runs out."""
     with suppress(OSError):
         (PROC / "self/oom_score_adj").write_text(str(KILL_FIRST))
 
 
 def give_back_freed_memory() -> None:
-    """From now on a freed array is the system's again at once. The allocator would keep those below 32 MB for later."""
+    """Return freed arrays to the system at once. By default the allocator keeps those below 32 MB."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
 
 
 def end_with_parent(parent_pid: int) -> None:
-    """Have the system end this process when its parent ends, whatever it is doing then (Linux)."""
+    """Let the kernel end this process when its parent ends (Linux)."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent_pid:  # it ended before this call
+        if os.getppid() != parent_pid:  # the parent ended before this call
             os._exit(1)
 
 
 def rename_process(name: str) -> None:
-    """What `ps` is to call this process, as far as its arguments leave room; a copy has those of its origin."""
+    """Set the name that `ps` shows, as far as the space of the original arguments allows."""
     with suppress(OSError, IndexError, ValueError):
         fields = (PROC / "self/stat").read_text().rpartition(")")[2].split()
         start, past = int(fields[45]), int(fields[46])  # of the arguments, where the system reads them
@@ -112,9 +115,9 @@ def rename_process(name: str) -> None:
 
 
 def forget_code() -> None:
-    """Let go of the program code in memory that only loading needed. What is called comes back at once, from the cache.
+    """Drop program code from memory that only loading needed. Code that is called returns from the page cache.
 
-    Only of mappings that hold nothing of our own: read and never written, not even by the dynamic linker.
+    Only mappings that were never written are dropped, not even by the dynamic linker.
     """
     advise = getattr(ctypes.CDLL(None, use_errno=True), "madvise", None)
     try:
@@ -133,7 +136,7 @@ def forget_code() -> None:
 
 @contextmanager
 def at_most_more(extra_bytes: int) -> Iterator[None]:
-    """Within the block, asking for so much memory beyond what is held now is a MemoryError."""
+    """Within the block, limit further memory to this many bytes: more raises MemoryError."""
     before, (soft, hard) = writable_bytes(), resource.getrlimit(resource.RLIMIT_DATA)
     if before is not None:
         wanted = before + extra_bytes
@@ -145,7 +148,7 @@ def at_most_more(extra_bytes: int) -> Iterator[None]:
 
 
 def _groups() -> Iterator[Path]:
-    """The folders of this process's control group, its own first, then those around it."""
+    """List the folders of this process's control group: its own first, then its parents."""
     try:
         lines = (PROC / "self/cgroup").read_text().splitlines()
     except OSError:
@@ -159,15 +162,15 @@ def _groups() -> Iterator[Path]:
 
 
 def _limits() -> Iterator[tuple[int, Path]]:
-    """What control groups allow, each with its folder."""
+    """List the memory limits of the control groups, each with its folder."""
     for folder in _groups():
         for name in ("memory.max", "memory.limit_in_bytes"):
-            with suppress(ValueError):  # "max" is no number, and no limit
+            with suppress(ValueError):  # "max" means no limit
                 yield int(_text(folder / name)), folder
 
 
 def _text(file: Path) -> str:
-    """What a file says; nothing if it is not there."""
+    """Return the text of a file, or an empty string if it does not exist."""
     with suppress(OSError):
         return file.read_text()
     return ""

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a flag and a pipe: the launcher and the supervisor stop by it.
+"""SIGTERM and SIGINT as a flag and a pipe, for the launcher and the supervisor.
 
 The handler sets a flag and nothing else. It takes no lock and raises nothing, so a second signal inside it, or one
 inside any other code of the main thread, cannot block the process. The interpreter's own C handler writes the byte that
@@ -15,7 +15,7 @@ READ_BYTES = 4096
 
 
 class StopSignals:
-    """Made in the main thread; from then on the process ends only when its own code does so."""
+    """Handles stop signals. Create it in the main thread; then the process ends only when its own code does so."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -33,16 +33,16 @@ class StopSignals:
         return self._reading
 
     def drain(self) -> None:
-        """Empty the pipe, so that the next sleep on it is one."""
+        """Empty the pipe, so that the next sleep on it does not end at once."""
         with suppress(BlockingIOError):
             while os.read(self._reading, READ_BYTES):
                 pass
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until a stop signal arrives, at most for so long; returns whether one has arrived."""
+        """Sleep until a stop signal arrives, at most for `seconds`; return whether one has arrived."""
         if not self.asked:
             select.select([self], [], [], max(0.0, seconds))
-            self.drain()  # other signals write to it too
+            self.drain()  # other signals write to the pipe too
         return self.asked
 
     def _note(self, _number: int, _frame: object) -> None:
@@ -50,7 +50,7 @@ class StopSignals:
 
 
 def forget_handlers() -> None:
-    """Give a forked copy of the process the usual handlers: those of its origin are none of its business."""
+    """Restore the default signal handlers in a forked copy of the process."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,1 +1,1 @@
-"""Rows and cells as every feature sees them: frames, spellings of values, shapes and types of arrays."""
+"""Tables in memory: frames of features, parsing of text cells, shapes and types of arrays."""

@@ -1,4 +1,4 @@
-"""Shapes of arrays as a file or a request says them: which of them an array can have at all."""
+"""Checks of array shapes that come from a file or a request."""
 
 import math
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ MAX_ELEMENTS = 1 << 48
 
 
 def is_possible(shape: Sequence[int]) -> bool:
-    """Whether numpy can make an array of this shape.
+    """Whether numpy can create an array of this shape.
 
-    One that holds nothing, since a length is 0, may say anything of the others: numpy multiplies those too.
+    An empty array needs the check too: numpy multiplies the other lengths even if one of them is 0.
     """
-    if len(shape) > MAX_DIMENSIONS:  # first: the product of many large lengths takes long to compute
+    if len(shape) > MAX_DIMENSIONS:  # first, because the product of many large lengths takes long
         return False
     return all(size >= 0 for size in shape) and math.prod(max(size, 1) for size in shape) <= MAX_ELEMENTS

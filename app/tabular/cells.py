@@ -1,10 +1,9 @@
-"""What a cell of text spells: a number, true or false, a date, or that there is no value.
+"""The meaning of a text cell: a number, true or false, a date, or a missing value.
 
-Readers of files guess by it what a column holds; whoever reads single rows later must understand the same
-spellings in the same way. Imports nothing but the standard library.
+File readers use it to guess the kind of a column, and predict uses it to read single rows, so that both agree. Imports
+only the standard library.
 
-Every pattern here takes time in proportion to the cell, whatever the cell holds: no run of characters can be split
-between two parts of a pattern.
+Every pattern takes linear time in the length of the cell: no run of characters can be split between two parts of it.
 """
 
 import re
@@ -14,10 +13,10 @@ __all__ = ["DECIMAL", "MARKS", "NOT_FINITE", "NUMBER", "is_blank", "is_mark", "r
 
 BLANKS = " \t"
 DECIMAL = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-"""The one grammar of a number in text, for every format that spells numbers; Python's `re` and RE2 both read it."""
+"""Grammar of a number in text, for all text formats. Python's `re` and RE2 both accept it."""
 NUMBER = re.compile(rf"[ \t]*+(?>{DECIMAL})[ \t]*+")
 NOT_FINITE = re.compile(r"[ \t]*[+-]?(?:nan|inf|infinity)[ \t]*", re.IGNORECASE)
-MARKS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})  # where numbers are expected: there is no value
+MARKS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})  # in a numeric column these mean a missing value
 DAY, TIME, ZONE = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?", r"(?:Z|[+-]\d\d:?\d\d)"
 DATE = re.compile(f"{DAY}(?:[T ]{TIME}{ZONE}?)?", re.ASCII)
 TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "t": 1.0, "f": 0.0}
@@ -31,27 +30,27 @@ def is_blank(cell: str) -> bool:
 
 
 def is_mark(cell: str) -> bool:
-    """Whether it is one of the well-known ways to write that a number is not there."""
+    """Whether the text is a common marker for a missing number, such as `NA` or `null`."""
     return len(cell) < 16 and cell.strip(BLANKS).lower() in MARKS
 
 
 def truth_pair(cell: str) -> tuple[str, str] | None:
-    """Which words for true and false this one belongs to."""
+    """Return the pair of words for false and true that this word belongs to."""
     return TRUTH_PAIRS.get(cell.strip(BLANKS).lower())
 
 
 def read_boolean(cell: str) -> float | None:
-    """1 or 0; None: it spells neither."""
+    """Return 1 for true, 0 for false, None for anything else."""
     return TRUTHS.get(cell.strip(BLANKS).lower())
 
 
 def read_date(cell: str) -> float | None:
-    """Seconds since 1970-01-01 UTC of an ISO date or date-time (without a zone: UTC); None: it is none."""
+    """Return the seconds since 1970-01-01 UTC of an ISO date or time (without a zone: UTC); None: it is neither."""
     bare = cell.strip(BLANKS)
     if len(bare) > LONGEST_DATE or not DATE.fullmatch(bare):
         return None
     try:
         moment = datetime.fromisoformat(bare)
-    except ValueError:  # the 30th of February
+    except ValueError:  # such as 30 February
         return None
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH).total_seconds()

@@ -1,6 +1,6 @@
-"""The features of rows before preprocessing: numbers, category codes and texts. Imports neither web nor database.
+"""Rows before preprocessing: numbers, category codes and texts. Imports neither web nor database.
 
-`X` has a column for every feature, whatever its kind, and NaN where a value is missing:
+`X` has a column for every feature of any kind, and NaN for missing values:
 
     numeric, boolean   the number; 0 or 1
     date               seconds since 1970-01-01 UTC
@@ -25,7 +25,7 @@ Kind = Literal["numeric", "boolean", "date", "categorical", "text"]
 
 @dataclass(frozen=True)
 class Strings:
-    """Texts in UTF-8, all in one buffer: number i is `bytes[starts[i]:ends[i]]`. Choosing some copies no text."""
+    """UTF-8 texts in one buffer: text i is `bytes[starts[i]:ends[i]]`. Selecting rows copies no text."""
 
     bytes: npt.NDArray[np.uint8]
     starts: npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ class Strings:
 
     @classmethod
     def stored(cls, text_bytes: Array, offsets: Array) -> "Strings":
-        """From arrays as they are kept on disk: `offsets` has one more entry than there are texts."""
+        """Build from the arrays on disk: `offsets` has one more entry than there are texts."""
         return cls(text_bytes, offsets[:-1], offsets[1:])
 
     def __len__(self) -> int:
@@ -58,23 +58,23 @@ class Strings:
 
 @dataclass(frozen=True)
 class Column:
-    """One feature as it was uploaded."""
+    """A feature of the uploaded file."""
 
     name: str
     kind: Kind = "numeric"
     levels: Strings | None = None
-    """Of a categorical column: what its codes mean."""
+    """Values of a categorical column by their code."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Rows of features. Without `columns` all are numeric and have no names (libsvm, npz)."""
+    """Rows of features. Without `columns` all features are numeric and have no names (libsvm, npz)."""
 
     X: Any
     """Dense (n_rows x n_features), or CSR if all columns are numeric."""
     columns: Sequence[Column] = ()
     texts: Mapping[int, Strings] = field(default_factory=dict)
-    """The texts of each text column, by the number of the feature; a missing text is empty and NaN in `X`."""
+    """Texts of each text column, by feature number. A missing text is empty here and NaN in `X`."""
 
     @property
     def n_rows(self) -> int:
@@ -85,7 +85,7 @@ class Frame:
         return int(self.X.shape[1])
 
     def is_empty(self, column: int) -> bool:
-        """Whether no row has a value there."""
+        """Whether the column has no value in any row."""
         return bool(np.isnan(self.X[:, column]).all())
 
     def rows(self, chosen: Array | slice) -> "Frame":
@@ -93,8 +93,8 @@ class Frame:
 
 
 def blocks_of(X: Array, rows: int) -> Iterator[tuple[int, Array]]:
-    """(number of its first row, block) of a dense table from front to back. Mapped rows are let go of behind."""
-    plain, behind = np.asarray(X), 0  # a slice of a mapped array costs more than one of a plain one
+    """Yield (number of its first row, block) of a dense table. Pages of mapped rows are released after each block."""
+    plain, behind = np.asarray(X), 0  # slicing a memory-mapped array costs more than slicing a plain one
     for start in range(0, X.shape[0], rows):
         yield start, plain[start : start + rows]
         if (start - behind) * X.strides[0] >= LET_GO_BYTES:
@@ -104,8 +104,8 @@ def blocks_of(X: Array, rows: int) -> Iterator[tuple[int, Array]]:
 
 
 def let_go(rows: Any) -> None:
-    """Of mapped rows that were just read: their pages need not stay in memory. Who reads them again gets them again."""
-    mapped = getattr(rows, "_mmap", None)  # numpy's own name: other arrays, and copies of mapped ones, have none
+    """Release the memory pages of mapped rows. They are loaded again if the rows are read again."""
+    mapped = getattr(rows, "_mmap", None)  # numpy's attribute; plain arrays and copies do not have it
     if mapped is not None and rows.flags.c_contiguous:
         first = rows.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
         first, past = (place // mmap.PAGESIZE * mmap.PAGESIZE for place in (first, first + rows.nbytes))

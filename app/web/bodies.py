@@ -1,6 +1,6 @@
-"""Receiving the body of a request: how large it may be, how slowly it may come, and the memory that all bodies share.
+"""Limits on request bodies: their size, their minimum speed, and the memory that all of them share.
 
-The guard wraps `receive` of every request with a `Body`.
+The guard (app/keys/guard.py) wraps `receive` of every request with a `Body`.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from app.config import Settings
 from app.errors import Unavailable
 
 UNCOUNTED_BYTES = 1 << 16
-"""A body up to this size needs no room in memory: the number of connections bounds them all. Larger: more memory is
-uncounted. Smaller: a prediction of some rows may be refused while large bodies fill the room."""
+"""Maximum bytes of a body that does not count against the shared memory; the connection limit bounds these. Larger:
+more memory is not counted. Smaller: small predictions can be refused while large bodies fill the memory."""
 
 
 class BodyRoom:
-    """Memory for the bodies of one kind of request. A body that waits for its client makes room for one that comes."""
+    """Shared memory for the bodies of one kind of request. When it is full, the slowest body gives up its part."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -29,13 +29,13 @@ class BodyRoom:
         self.waiting: set[Body] = set()
 
     def hold(self, body: "Body", more_bytes: int) -> None:
-        """Count bytes that have come; raises Unavailable if there is no room and no slow body to give it up."""
+        """Count received bytes. Raises Unavailable if the memory is full and no waiting body can give up its part."""
         while self.held_bytes + more_bytes > self._most_bytes:
             slowest = max((one for one in self.waiting if one.held_bytes), key=lambda one: one.waited, default=None)
             if slowest is None:
                 detail = (
-                    f"Other request bodies take the {self._most_bytes} bytes of memory that all of them may have "
-                    "(HYPERPLANE_MAX_BODY_MEMORY_BYTES); send it again later."
+                    f"Other request bodies fill the memory of {self._most_bytes} bytes "
+                    "(HYPERPLANE_MAX_BODY_MEMORY_BYTES); retry later."
                 )
                 raise Unavailable(detail, code="body_memory_full", headers={"Connection": "close"})
             slowest.give_up()
@@ -48,10 +48,10 @@ class BodyRoom:
 
 
 class Body:
-    """One request's body on its way in. Without a room it is streamed, and only its size and pace are limited.
+    """The body of one request while it is received. Without a room it is streamed: only size and speed are limited.
 
-    In any `body_patience_seconds` of waiting for the client, `body_bytes_per_second` must come on average. Only the
-    time that we wait for the client counts: a slow disk of ours is not its fault.
+    Over any `body_patience_seconds` of waiting, at least `body_bytes_per_second` must arrive on average. Only time
+    spent waiting for the client counts, not time spent writing to a slow disk.
     """
 
     def __init__(self, receive: Receive, limit: int, settings: Settings, room: BodyRoom | None) -> None:
@@ -70,8 +70,8 @@ class Body:
         self._timeout: asyncio.Timeout | None = None
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """The next message of the client, as ASGI's `receive`."""
-        if self._complete:  # what still comes is the news that the client is gone, and that may take long
+        """Return the next message of the client, as ASGI's `receive`."""
+        if self._complete:  # only the disconnect message can follow, at any time
             return await self._receive()
         began = time.monotonic()
         try:
@@ -82,23 +82,23 @@ class Body:
         self.waited += waited
         self._window_waited += waited
         self._window_bytes += size
-        if self._window_bytes >= self._rate * self._patience:  # enough for this window: the next one begins
+        if self._window_bytes >= self._rate * self._patience:  # fast enough: start the next window
             self._window_waited, self._window_bytes = 0.0, 0
         self._received += size
         self._complete = not message.get("more_body", False)
         if self._received > self._limit:
-            raise HTTPException(413, f"The body may be at most {self._limit} bytes.")
+            raise HTTPException(413, f"The body exceeds the limit of {self._limit} bytes.")
         if self._room is not None and self._received > UNCOUNTED_BYTES:
             self._room.hold(self, self._received - self.held_bytes)
         return message
 
     def release(self) -> None:
-        """The request has ended."""
+        """Free the memory when the request has ended."""
         if self._room is not None and self.held_bytes:
             self._room.release(self)
 
     def give_up(self) -> None:
-        """Free the memory for another body; `receive`, which waits for the client, raises."""
+        """Free the memory for another body. `receive`, which is waiting for the client, then raises."""
         assert self._timeout is not None
         assert self._room is not None
         self._gave_up = True
@@ -108,14 +108,19 @@ class Body:
 
     def _refusal(self) -> Exception:
         if self._gave_up:
-            detail = "The memory for request bodies is full and this one came slowest; send it again, or in parts."
+            detail = (
+                "The memory for request bodies is full (HYPERPLANE_MAX_BODY_MEMORY_BYTES), and this body was the "
+                "slowest; retry later, or send it in parts."
+            )
             return Unavailable(detail, code="body_memory_full", headers={"Connection": "close"})
-        needed = f"at least {self._rate:g} bytes a second over any {self._patience:g} s are needed"
-        detail = f"The body came too slowly: {needed}."
+        detail = (
+            f"The body arrived too slowly: it needs at least {self._rate:g} bytes per second over any "
+            f"{self._patience:g} s (HYPERPLANE_BODY_BYTES_PER_SECOND, HYPERPLANE_BODY_PATIENCE_SECONDS)."
+        )
         return HTTPException(408, detail, {"Connection": "close"})
 
     async def _in_time(self, seconds: float) -> MutableMapping[str, Any]:
-        """The next message; TimeoutError if it takes too long. Most are there already, and then no timer is set."""
+        """Return the next message, or raise TimeoutError. Sets no timer if the message is already there."""
         receiving = cast(Coroutine[Any, Any, MutableMapping[str, Any]], self._receive())
         try:
             blocker = receiving.send(None)
@@ -136,7 +141,7 @@ class Body:
 def _resumed(
     started: Coroutine[Any, Any, MutableMapping[str, Any]], blocker: Any
 ) -> Generator[Any, Any, MutableMapping[str, Any]]:
-    """Go on, as `await` would, with a coroutine that was started and waits for `blocker`."""
+    """Continue, as `await` would, a coroutine that was started and waits for `blocker`."""
     try:
         while True:
             try:

@@ -18,12 +18,12 @@ from app.error_codes import ERRORS_PAGE, GROUPS
 PATHS_WITH_HEAD = frozenset(
     {"/docs", ERRORS_PAGE, "/openapi.json", "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"}
 )
-"""GET routes that also answer HEAD: health checks and pages. FastAPI's routes do not by themselves."""
+"""GET routes that also accept HEAD: health checks and pages. FastAPI does not add HEAD to GET routes."""
 INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 class HeadRequests:
-    """ASGI middleware: HEAD is answered as GET is, without the body."""
+    """ASGI middleware that answers HEAD like GET, without the body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -49,7 +49,7 @@ class HeadRequests:
 
 
 def add_docs(app: FastAPI) -> None:
-    """Swagger UI from files of an installed package: it works without the internet."""
+    """Add the pages `/docs` (Swagger UI from an installed package, so it works offline) and `/docs/errors`."""
     app.mount("/docs/assets", StaticFiles(directory=str(files("fastapi_offline") / "static")), name="docs-assets")
 
     page = get_swagger_ui_html(
@@ -89,7 +89,7 @@ def _errors_page() -> Iterator[str]:
 
 
 def _content_policy(page: str) -> str:
-    """A Content-Security-Policy for a page of our own: its own scripts, by their hash, and files of this server."""
+    """Build the Content-Security-Policy of a page: it allows its inline scripts, by hash, and files of this server."""
     hashes = (hashlib.sha256(script.encode()).digest() for script in INLINE_SCRIPT.findall(page))
     scripts = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in hashes)
     return (

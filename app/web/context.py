@@ -1,7 +1,7 @@
-"""The process's long-lived parts, in one typed place: endpoints ask for them instead of looking at `app.state`.
+"""The long-lived objects of an API process, in one typed place. Endpoints get them from here, not from `app.state`.
 
-The settings, the database and the blobs are known to everybody. A feature's own parts (its cache, its queue) are
-found by their class, so that this module knows no feature: `context.part(ParseQueue)`.
+Settings, database and blobs are attributes. Objects of a feature (its cache, its queue) are found by their class, so
+that this module does not import features: `context.part(ParseQueue)`.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Part = TypeVar("Part")
 
 @dataclass
 class Context:
-    """Made once by `create_app`; ended with it."""
+    """Created once by `create_app`; lives as long as the application."""
 
     settings: Settings
     database: Database
@@ -35,11 +35,11 @@ class Context:
     _parts: dict[type[Any], Any] = field(default_factory=dict)
 
     def add(self, part: object) -> None:
-        """A feature's part; a second one of its class takes its place."""
+        """Register an object of a feature. It replaces an earlier one of the same class."""
         self._parts[type(part)] = part
 
     def part(self, kind: type[Part]) -> Part:
-        """The part of this class."""
+        """Return the object of this class."""
         part: Part = self._parts[kind]
         return part
 
@@ -49,13 +49,13 @@ def set_context(app: FastAPI, context: Context) -> None:
 
 
 def context_of(connection: HTTPConnection | FastAPI) -> Context:
-    """The context of an application, or of the one that a request came to."""
+    """Return the context of an application, or of the application that handles a request."""
     app = connection if isinstance(connection, FastAPI) else connection.app
     context: Context = app.state.context
     return context
 
 
-# async, because FastAPI would run a plain function in a thread
+# async, because FastAPI runs plain functions in a thread
 async def _context(request: Request) -> Context:
     return context_of(request)
 

@@ -1,4 +1,4 @@
-"""Routes that are called without FastAPI's resolution of their parameters: the way of the busiest requests."""
+"""Routes that bypass FastAPI's parameter resolution and the middleware stack, for the busiest requests."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.web.validation import known_query_only
 
-REFUSAL = "hyperplane.refusal"  # in a request's scope: what its direct route has raised
+REFUSAL = "hyperplane.refusal"  # key in a request's scope: the error that its direct route raised
 
 
 class DirectRoute(APIRoute):
-    """A route whose function takes the path's parameters and the request, called without FastAPI's resolution of them.
+    """A route that is called with the path parameters and the request, without FastAPI's parameter resolution.
 
-    That, and the stacks in which FastAPI keeps what dependencies leave open, cost more than the prediction of a row.
-    The document is the same; a refusal is answered by the application's handlers, as everywhere.
+    Resolution and FastAPI's exit stacks cost more than the prediction of a row. The OpenAPI document is the same, and
+    errors are handled by the application's handlers as usual.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **described: Any) -> None:
@@ -39,14 +39,15 @@ class DirectRoute(APIRoute):
 
 
 class DirectRoutes:
-    """ASGI middleware that calls direct routes without the layers and the search in front of all routes.
+    """ASGI middleware that calls direct routes before the other middleware and the router.
 
-    Only an answer is given here. What a route refuses goes the way of every request, and is raised again at its end.
+    Only successful responses are sent here. When a route raises, the request takes the usual way, and the error is
+    raised again at its end.
     """
 
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
         self._app = app
-        self._routes: dict[str, list[DirectRoute]] = {}  # by the last part of their path
+        self._routes: dict[str, list[DirectRoute]] = {}  # by the last segment of their path
         for route in routes:
             if isinstance(route, DirectRoute):
                 self._routes.setdefault(route.path.rpartition("/")[2], []).append(route)
@@ -63,7 +64,7 @@ class DirectRoutes:
     def _matching(self, scope: Scope) -> DirectRoute | None:
         if scope["type"] != "http" or scope["method"] != "POST" or scope.get("root_path"):
             return None
-        if scope.get("fastapi.telemetry") is not None:  # its spans are made by the layers
+        if scope.get("fastapi.telemetry") is not None:  # the bypassed middleware creates its spans
             return None
         path: str = scope["path"]
         for route in self._routes.get(path[path.rfind("/") + 1 :], ()):

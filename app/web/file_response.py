@@ -1,9 +1,9 @@
-"""Stored files as answers."""
+"""Responses that send stored files."""
 
 from fastapi.responses import FileResponse
 
 
 class StoredFile(FileResponse):
-    """Read in large pieces: each takes a thread and a turn of the event loop."""
+    """A file response with large chunks: each chunk costs a thread switch and a turn of the event loop."""
 
     chunk_size = 1 << 20

@@ -1,15 +1,15 @@
-"""`Idempotency-Key`: a request that is sent again gets the answer of the first time, and nothing happens again.
+"""`Idempotency-Key`: a repeated request gets the response of the first one and is not executed again.
 
-A route that changes something takes an `InOnce` and works in its unit of work:
+A route that changes something takes an `InOnce` and uses its unit of work:
 
     with once.write() as session:
         return once.answer(Thing.model_validate(service.make(session, body)))
 
-The key and the answer are rows of the same transaction as the change, so a crash leaves both or neither, and who
-sends the same key at the same time waits for the first. Only what happened is kept: after a refusal the key is free.
+The key and the response are stored in the transaction of the change, so a crash leaves both or neither. A simultaneous
+request with the same key waits for the first. After a refusal nothing is stored, and the key can be used again.
 
-A body that streams in for minutes cannot be waited for in a transaction. Such a route takes an `InStreamedOnce` and
-claims the key first, for as long as it lives, and ends the claim in the transaction of its change.
+A transaction cannot stay open while a body streams in for minutes. Such a route takes an `InStreamedOnce`: it claims
+the key first, renews the claim while the body arrives, and ends it in the transaction of the change.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 24 * 3600.0
 REPLAYED = "Idempotent-Replayed"
-# What says how a body is to be understood; a multipart boundary is another one each time, so parameters do not count.
+# Headers that change the meaning of a body. Their parameters are ignored, because multipart boundaries are random.
 MEANING_HEADERS = ("content-type", "content-encoding", "upload-length", "upload-metadata", "if-match")
 
 Key = Annotated[
@@ -55,7 +55,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Replayed(Exception):
-    """The request happened before; this was its answer."""
+    """The request was executed before; `response` is its stored response."""
 
     def __init__(self, row: IdempotencyRow) -> None:
         assert row.status is not None
@@ -70,7 +70,7 @@ class Replayed(Exception):
 
 
 class Once:
-    """One request that happens at most once, if its client gave it a key. Without a key it is a plain unit of work."""
+    """A request that is executed at most once if it has a key. Without a key it is a plain unit of work."""
 
     def __init__(self, context: Context, request: Request, response: Response, key: str | None) -> None:
         self._database: Database = context.database
@@ -85,7 +85,7 @@ class Once:
         self._earlier: IdempotencyRow | None = None
 
     def understand(self, body_sha256: str) -> None:
-        """The body is known now. Of a claimed request: raises the answer of the first time, if there is one."""
+        """Set the hash of the body. For a claimed key: raise the stored response, if there is one."""
         request = self._request
         meaning = [request.headers.get(name, "").partition(";")[0].strip().lower() for name in MEANING_HEADERS]
         parts = [request.method, request.url.path, request.url.query, *meaning, body_sha256]
@@ -95,7 +95,7 @@ class Once:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """The unit of work of the request's change; the route must call `answer` before it ends."""
+        """Open the unit of work of the change. The route must call `answer` before it ends."""
         with self._database.write() as session:
             if self._key is not None:
                 earlier = idempotency_keys.take(session, self._caller, self._key, self._sha256, KEEP_SECONDS)
@@ -114,7 +114,7 @@ class Once:
 
     @asynccontextmanager
     async def claimed(self) -> AsyncIterator[None]:
-        """Hold the key while the body comes; the change must call `understand` and then `finish`."""
+        """Hold the key while the body arrives. The change must call `understand` and then `finish`."""
         if self._key is None:
             yield
             return
@@ -122,14 +122,14 @@ class Once:
         renewing = asyncio.create_task(self._keep_claim())
         try:
             yield
-        except BaseException:  # nothing happened: the key is free again
+        except BaseException:  # nothing was changed: free the key
             await WRITES.run(self._give_up)
             raise
         finally:
             renewing.cancel()
 
     def finish(self, session: Session, document: BaseModel) -> None:
-        """Keep the answer, in the transaction of what happened."""
+        """Store the response, in the transaction of the change."""
         if self._key is None:
             return
         status = self._response.status_code or self._request.scope["route"].status_code or 200
@@ -143,7 +143,7 @@ class Once:
         if earlier.status is None:
             raise _in_use()
         if earlier.request_sha256 != self._sha256:
-            detail = "The Idempotency-Key was used for another request; take a new one for each."
+            detail = "The Idempotency-Key was used for another request; use a new key for each new request."
             raise Invalid(detail, code="idempotency_key_reused")
         raise Replayed(earlier)
 
@@ -164,7 +164,7 @@ class Once:
             try:
                 await WRITES.run(self._renew)
             except DATABASE_ERRORS as error:
-                log.warning("the claim of an Idempotency-Key is not renewed: %s", error)
+                log.warning("could not renew the claim of an Idempotency-Key: %s", error)
 
     def _renew(self) -> None:
         assert self._key is not None
@@ -177,7 +177,7 @@ class Once:
             with self._database.write() as session:
                 idempotency_keys.give_up(session, self._caller, self._key, self._claimed_as)
         except DATABASE_ERRORS as error:
-            log.warning("an Idempotency-Key is in use until its claim expires: %s", error)
+            log.warning("could not free an Idempotency-Key; it is in use until its claim expires: %s", error)
 
 
 async def _once(request: Request, response: Response, context: InContext, key: Key = None) -> Once:
@@ -202,7 +202,7 @@ def install_replay(app: FastAPI) -> None:
 
 
 def forget_expired(database: Database) -> None:
-    with database.read() as session:  # a look is cheaper than SQLite's write lock
+    with database.read() as session:  # a read is cheaper than SQLite's write lock
         if not idempotency_keys.any_expired(session):
             return
     with database.write() as session:
@@ -210,5 +210,5 @@ def forget_expired(database: Database) -> None:
 
 
 def _in_use() -> Conflict:
-    detail = "A request with this Idempotency-Key is still running; ask again for its answer."
+    detail = "A request with this Idempotency-Key is still running; retry to get its response."
     return Conflict(detail, code="idempotency_key_in_use", headers={"Retry-After": "1"})

@@ -1,4 +1,4 @@
-"""The SQL of idempotency keys. A row without a status is a claim: somebody is at it, until it expires."""
+"""SQL of idempotency keys. A row without a status is a claim: its request is running, until the claim expires."""
 
 from datetime import timedelta
 from typing import Any
@@ -12,9 +12,9 @@ from app.db.tables import IdempotencyRow
 
 
 def take(session: Session, caller: str, key: str, request_sha256: str, seconds: float) -> IdempotencyRow | None:
-    """Claim a key. None: it is ours now; otherwise the row of whoever had it first.
+    """Claim a key. Returns None if the claim succeeded, else the row of the request that has the key.
 
-    Who takes the same key in another transaction that is still open is waited for, on PostgreSQL by this insert.
+    Waits for an open transaction that claims the same key; on PostgreSQL the insert below does the waiting.
     """
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     while True:
@@ -29,12 +29,14 @@ def take(session: Session, caller: str, key: str, request_sha256: str, seconds: 
         )
         if session.execute(claim.on_conflict_do_nothing().returning(IdempotencyRow.key)).first() is not None:
             return None
-        if earlier := session.scalar(select(IdempotencyRow).where(_is(caller, key))):  # else it was just given up
+        if earlier := session.scalar(
+            select(IdempotencyRow).where(_is(caller, key))
+        ):  # None: it was just freed, so claim again
             return earlier
 
 
 def change(session: Session, caller: str, key: str, claimed_as: str, seconds: float, **values: Any) -> bool:
-    """Write to our claim and let it live for so long. False: somebody else has taken it over."""
+    """Update our claim and extend it by `seconds`. Returns False if another request has taken it over."""
     statement = (
         update(IdempotencyRow)
         .where(_is_claim(caller, key, claimed_as))

@@ -1,4 +1,4 @@
-"""Waiting for the end of something without holding a thread: long polls, and what a `Prefer` header asks for."""
+"""Long polls and the `Prefer` header: wait until a row is done without holding a thread."""
 
 import asyncio
 import logging
@@ -21,19 +21,24 @@ from app.web.thread_rooms import POLLS
 log = logging.getLogger(__name__)
 
 MAX_WAIT_SECONDS = 60.0
+"""Maximum seconds of a long poll. Larger: fewer repeated requests; proxies tend to cut off after 60 s or more."""
 FIRST_LOOK_SECONDS = 0.02
+"""Seconds until the first query for a poll, and between two turns of the watch."""
 SLOWEST_LOOK_SECONDS = 0.5
+"""Maximum seconds between two queries for a poll. Larger: less load, later responses to long jobs."""
 PREFERENCE = re.compile(r'(?:^|,)\s*([^\s=;,"]+)\s*(?:=\s*"?([^\s;,"]*)"?)?')
 SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-LATE_BY = 0.05  # of what was waited for: nobody minds, and looks become rarer
+LATE_BY = 0.05
+"""Delay of a response as a share of the time waited so far: a poll that has waited 4 s is queried every 0.2 s."""
 LONGEST_LOOK_SECONDS = 2.0
-"""Seconds that a look at the database may take. After it the polls whose time is over are answered all the same."""
+"""Maximum seconds to wait for a query. After that, polls whose time is over are answered without its result."""
 ENDED_AT_ONCE = 8
-"""Polls that are answered in one turn of the watch (20 ms). Larger: a thousand polls of one job end sooner, and hold up
-predictions for longer."""
+"""Maximum polls that are answered in one turn of the watch (20 ms). Larger: a thousand polls of one job end sooner, and
+delay predictions for longer."""
 IDS_A_QUERY = 500
+"""Maximum ids of one query, below the parameter limits of both databases."""
 
-# Those of the ids whose rows may still change.
+# Returns those of the ids whose rows are not done.
 Unfinished = Callable[[Session, Sequence[str]], set[str]]
 
 Wait = Annotated[
@@ -49,7 +54,7 @@ _ending = threading.Event()
 
 
 def end_waits() -> None:
-    """The process is to end: whoever waits is answered with what there is."""
+    """Answer all waiting polls now, because the process is shutting down."""
     _ending.set()
 
 
@@ -61,7 +66,7 @@ async def wait_for(work: asyncio.Task[Any], seconds: float) -> None:
 
 
 class _Poll:
-    """One request that waits."""
+    """A waiting request."""
 
     def __init__(self, row_id: str, seconds: float) -> None:
         self.row_id = row_id
@@ -74,20 +79,19 @@ class _Poll:
 class DoneWatch:
     """Waits for rows to be done, on behalf of all long polls of one API process.
 
-    One task looks, and asks the database one question for all whose look is due. A poll that waits holds no thread and
-    no connection to the database.
+    One task queries the database for all polls that are due. A waiting poll holds no thread and no connection.
     """
 
     def __init__(self, database: Database, unfinished: Mapping[str, Unfinished]) -> None:
         self._database = database
-        self._unfinished = unfinished  # by the kind of the id
+        self._unfinished = unfinished  # by the prefix of the id
         self._polls: set[_Poll] = set()
         self._ending: deque[_Poll] = deque()
         self._task: asyncio.Task[None] | None = None
         self._look: asyncio.Task[set[str]] | None = None
 
     async def wait(self, row_id: str, seconds: float) -> None:
-        """Until the row is done or gone, or the seconds are over."""
+        """Wait until the row is done or deleted, or the seconds are over."""
         poll = _Poll(row_id, seconds)
         self._polls.add(poll)
         if self._task is None or self._task.done():
@@ -108,12 +112,12 @@ class DoneWatch:
                 self._polls.difference_update(over)
                 for _ in range(min(ENDED_AT_ONCE, len(self._ending))):
                     self._ending.popleft().over.set()
-        finally:  # nobody may wait for a watch that has ended
+        finally:  # no poll must wait for a watch that has ended
             for poll in (*self._polls, *self._ending):
                 poll.over.set()
 
     async def _over(self, due: Sequence[_Poll]) -> list[_Poll]:
-        """Those whose row is done or whose time is over. The others are looked at again later, ever less often."""
+        """Return the polls whose row is done or whose time is over. Schedule the others again, ever less often."""
         if self._look is None:
             self._look = asyncio.create_task(POLLS.run(self._done_among, {poll.row_id for poll in due}))
         await wait_for(self._look, LONGEST_LOOK_SECONDS)
@@ -123,7 +127,7 @@ class DoneWatch:
             try:
                 done = look.result()
             except DATABASE_ERRORS as error:
-                log.warning("long polls wait: %s", error)
+                log.warning("long polls could not query the database: %s", error)
         now, over = time.monotonic(), []
         for poll in due:
             pause = min(max(FIRST_LOOK_SECONDS, LATE_BY * (now - poll.began)), SLOWEST_LOOK_SECONDS)
@@ -149,7 +153,7 @@ class DoneWatch:
 async def wait_until_done(
     watch: DoneWatch, row_id: str, look: Callable[[], dict[str, Any]], seconds: float
 ) -> dict[str, Any]:
-    """Look, in a thread; if what is seen is not `done`, look once more when it is or the seconds are over."""
+    """Read the row in a thread. If it is not `done`, wait, and read it once more when it is or the time is over."""
     seen = await run_in_threadpool(look)
     if seen["done"] or seconds <= 0 or _ending.is_set():
         return seen
@@ -158,8 +162,8 @@ async def wait_until_done(
 
 
 def preferred_wait(prefer: str | None, default: float = 0.0) -> float:
-    """The seconds that `Prefer: wait=N` or `respond-async` asks for. What makes no sense is ignored (RFC 7240)."""
-    asked = dict(reversed(PREFERENCE.findall((prefer or "").lower())))  # the first of equal ones counts
+    """Return the seconds of `Prefer: wait=N` or `respond-async`. Invalid preferences are ignored (RFC 7240)."""
+    asked = dict(reversed(PREFERENCE.findall((prefer or "").lower())))  # of equal names the first one counts
     if seconds := SECONDS.fullmatch(asked.get("wait", "")):
         return min(float(seconds[0]), MAX_WAIT_SECONDS)
     return 0.0 if "respond-async" in asked else default

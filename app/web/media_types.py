@@ -1,5 +1,4 @@
-"""The names of formats, and what a file's name says about what is in it. Imports nothing but types: the client uses
-it too."""
+"""Media types of the formats, and guessing them from file names. Imports only types, because the client uses it too."""
 
 from collections.abc import Mapping
 
@@ -26,12 +25,12 @@ SUFFIXES: Mapping[str, str] = {
     ".arrows": ARROW,
     ".npz": NPZ,
 }
-"""Suffixes that the client knows. The service has those that its formats declare (app/datasets/formats)."""
+"""File name suffixes that the client knows. The service uses those that its formats declare (app/datasets/formats)."""
 ENCODING_SUFFIXES = {".gz": "gzip", ".zst": "zstd"}
 
 
 def guess_type(file_name: str, suffixes: Mapping[str, str] = SUFFIXES) -> tuple[str | None, str]:
-    """(media type or None, content encoding) by the name's last one or two suffixes: `rows.csv.gz`."""
+    """Return (media type or None, content encoding) by the last suffixes of a name, such as `rows.csv.gz`."""
     stem, dot, last = file_name.lower().rpartition(".")
     encoding = ENCODING_SUFFIXES.get(dot + last, "identity")
     if encoding != "identity":

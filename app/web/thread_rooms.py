@@ -1,6 +1,6 @@
-"""Threads by kind of work, so that one kind never waits for another: a prediction does not queue behind a write.
+"""Thread pools by kind of work, so that no kind waits for another: a prediction does not queue behind a write.
 
-Work of FastAPI's plain functions that only read runs in anyio's default threads. All else names its room.
+Plain endpoint functions that only read run in anyio's default threads. All other work names its pool.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class ThreadRoom:
-    """A limited number of threads for one kind of work. What does not fit waits as a coroutine and holds no thread."""
+    """A limited number of threads for one kind of work. Excess work waits as a coroutine, without a thread."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._threads = threads
@@ -36,29 +36,29 @@ class ThreadRoom:
         return await to_thread.run_sync(partial(function, *arguments, **named), limiter=limiter)
 
 
-# The threads of all rooms and the default ones may each need a connection: see the pools of app/db/engine.py.
+# Each thread can need a database connection: the pools of app/db/engine.py are sized for the sum of these.
 READ_THREADS = 24
-"""Default threads: routes that read. More gives no more answers a second, as Python runs one thread at a time."""
+"""Default threads, for routes that read. More do not raise the throughput: Python runs one thread at a time."""
 MODELS = ThreadRoom("models", 4)
-"""Finding the model of a prediction that is not at hand."""
+"""Look up models that are not in the cache."""
 PREDICTIONS = ThreadRoom("predictions", 8)
-"""Parsing and scoring bodies that are too large for the event loop."""
+"""Parse and score bodies that would block the event loop for too long."""
 HEALTH = ThreadRoom("health", 2)
 """`/readyz`."""
 KEYS = ThreadRoom("keys", 4)
-"""Looking up API keys for the first time."""
+"""Look up API keys that are not in the cache."""
 KNOWN_KEYS = ThreadRoom("known keys", 2)
-"""Looking up API keys again that were valid a moment ago: unknown ones, of which there may be many, do not delay it."""
+"""Renew API keys of the cache. Separate, so that a flood of unknown keys does not delay valid ones."""
 POLLS = ThreadRoom("polls", 1)
-"""One look at the database for all long polls."""
+"""Query the database for all long polls at once."""
 WRITES = ThreadRoom("writes", 16)
-"""Writes to the database. On SQLite one of them at a time is at work, and all wait while another process writes."""
+"""Write to the database. On SQLite one write runs at a time, and all wait while another process writes."""
 FILES = ThreadRoom("files", 8)
-"""Bodies of uploads to the disk."""
+"""Write bodies of uploads to the disk."""
 
 
 class RoomRoute(APIRoute):
-    """A route whose plain function, if it changes something, runs in the threads for writes."""
+    """A route whose plain function runs in the threads for writes, unless its method is a safe one."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **described: Any) -> None:
         if not iscoroutinefunction(endpoint) and not SAFE_METHODS.issuperset(described.get("methods") or ()):

@@ -1,7 +1,7 @@
-"""Where a webhook may go: http or https, to an address of the public internet, unless a deployment allows others.
+"""Checks of webhook addresses: http or https, on the public internet, unless the settings allow private addresses.
 
-A name says nothing about where it leads, and may lead elsewhere at the next look. So a name is resolved once for each
-attempt, every address that it has is judged, and the connection is made to a judged address, not to the name.
+A host name can resolve to another address at any time (DNS rebinding). So the name is resolved once for each attempt,
+every resolved address is checked, and the connection is made to a checked address, not to the name.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ import httpx
 DEFAULT_PORTS = {"http": 80, "https": 443}
 LOCAL_NAMES = ("localhost", "local", "internal", "home.arpa")
 
-# Not known to every version of `ipaddress`, or public by their number and still no place to send something to.
+# Networks that some versions of `ipaddress` consider public, but that must not receive webhooks.
 REFUSED_NETWORKS = [
     ip_network(text)
     for text in (
-        "168.63.129.16/32",  # a cloud's host agent
-        "192.0.0.0/24",  # for protocols, and a cloud's metadata
+        "168.63.129.16/32",  # host agent of a cloud provider
+        "192.0.0.0/24",  # IETF protocol assignments, and metadata of a cloud provider
         "192.88.99.0/24",  # 6to4 relays
-        "64:ff9b::/96",  # IPv6 names of IPv4 addresses, whichever they are
+        "64:ff9b::/96",  # IPv4 addresses embedded in IPv6
         "64:ff9b:1::/48",
         "2001::/32",
         "2002::/16",
-        "3fff::/20",  # for documents
-        "5f00::/16",  # for routers
+        "3fff::/20",  # documentation
+        "5f00::/16",  # segment routing
     )
 ]
 
@@ -34,34 +34,34 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class RefusedAddress(Exception):
-    """A webhook must not be sent there; the text says why, for its owner."""
+    """A webhook must not be sent to this address. The message is for the owner of the webhook."""
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name, as the system knows them."""
+    """Resolve a host name with the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
 
 
 def check_url(text: str, allow_private: bool) -> httpx.URL:
-    """Refuse what can be seen to be wrong without asking anybody."""
+    """Refuse URLs that are wrong without resolving their host."""
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL:
-        raise RefusedAddress("is not a URL") from None
+        raise RefusedAddress("is not a valid URL") from None
     if url.scheme not in DEFAULT_PORTS:
         raise RefusedAddress("must begin with https:// or http://")
     if url.userinfo or url.fragment:
-        raise RefusedAddress("must have neither a user nor a fragment")
+        raise RefusedAddress("must not contain a user name, password or fragment")
     host = url.raw_host.decode("ascii")
     if not host or "%" in host or len(host) > 253 or not 0 < port_of(url) < 65536:
-        raise RefusedAddress("does not name a host")
+        raise RefusedAddress("has no valid host")
     if not allow_private:
         name = host.rstrip(".").lower()
         if name in LOCAL_NAMES or name.endswith(tuple(f".{local}" for local in LOCAL_NAMES)):
-            raise RefusedAddress("names a host of this machine or network")
+            raise RefusedAddress("is a host of this machine or network (see HYPERPLANE_WEBHOOK_ALLOW_PRIVATE)")
         if (literal := _literal(name)) is not None and not is_public(literal):
-            raise RefusedAddress("is not an address of the public internet")
+            raise RefusedAddress("is not on the public internet (see HYPERPLANE_WEBHOOK_ALLOW_PRIVATE)")
     return url
 
 
@@ -70,7 +70,7 @@ def port_of(url: httpx.URL) -> int:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address, as text, is that of one machine on the public internet."""
+    """Whether an address is a unicast address of the public internet."""
     try:
         parsed: IPv4Address | IPv6Address = ip_address(address)
     except ValueError:
@@ -89,7 +89,7 @@ def is_public(address: str) -> bool:
 
 
 def _literal(host: str) -> str | None:
-    """The address that a host is, in any spelling that the system's resolver would take for one."""
+    """Return the IP address that a host spells, in any notation that the system's resolver accepts; else None."""
     try:
         return str(ip_address(host.strip("[]")))
     except ValueError:

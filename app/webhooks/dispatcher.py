@@ -1,8 +1,8 @@
-"""Empties the outbox: a task of every API process, beside the jobs and never in their way.
+"""Sends the outbox of webhooks: a background task of every API process.
 
-To one address one message is sent at a time, in all processes together, so that a receiver sees the events of a job
-in order as long as it answers. What a process was sending when it died is sent again when its lease is over: a
-message arrives at least once, always under the same id.
+All processes together send one message at a time to an address, so that a receiver sees the events of a job in order
+while it responds. A message that a process was sending when it died is sent again when its lease expires: delivery is
+at least once, always under the same id.
 """
 
 import asyncio
@@ -25,14 +25,19 @@ from app.webhooks.signing import signed_request
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
+"""Seconds between two looks at the outbox. Larger: later deliveries, fewer queries."""
 CLEAR_SECONDS = 60.0
-MAX_ADDRESSES = 16  # that are sent to at the same time
+"""Seconds between two deletions of old deliveries."""
+MAX_ADDRESSES = 16
+"""Maximum addresses that a process sends to at the same time. Larger: one slow receiver delays others less."""
 READ_AHEAD = 50
+"""Deliveries that are read at once for an address. Larger: fewer queries, more memory."""
 LEASE_SLACK_SECONDS = 5.0
+"""Seconds by which the lease of a delivery exceeds the timeout of an attempt: time to store the outcome."""
 
 
 class Dispatcher:
-    """Sends what is due. All that it knows can be lost: the outbox is in the database."""
+    """Sends due deliveries. Its state can be lost at any time: the outbox is in the database."""
 
     def __init__(self, settings: Settings, database: Database, sender: Sender | None = None) -> None:
         self._settings = settings
@@ -45,7 +50,7 @@ class Dispatcher:
         self._clear_at = 0.0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Send until cancelled."""
         while True:
             try:
                 await self._start_what_is_due()
@@ -57,7 +62,7 @@ class Dispatcher:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def stop(self) -> None:
-        """Leave what is being sent to the next process, at once."""
+        """Stop at once and release the deliveries in progress for other processes."""
         tasks = list(self._addresses.values())
         for task in tasks:
             task.cancel()
@@ -76,7 +81,7 @@ class Dispatcher:
                 self._addresses[webhook_id] = asyncio.create_task(self._serve(webhook_id))
 
     async def _serve(self, webhook_id: str) -> None:
-        """Send to one address what is due for it, one after the other, until nothing is or nobody answers."""
+        """Send the due deliveries of one address one after another, until none is left or the receiver is down."""
         ahead: deque[str] = deque()
         outcome: Outcome | None = None
         try:
@@ -86,13 +91,13 @@ class Dispatcher:
                     return
                 headers, body = signed_request(held.secret, held.message_id, int(time.time()), held.payload)
                 outcome = await self._sender.send(held.url, headers, body)
-        except DATABASE_ERRORS as error:  # what was sent is sent again when its lease is over
+        except DATABASE_ERRORS as error:  # the delivery is sent again when its lease expires
             log.warning("webhooks wait: %s", error)
         finally:
             del self._addresses[webhook_id]
 
     def _next(self, webhook_id: str, ahead: deque[str], outcome: Outcome | None) -> Claim | None:
-        """Write down the outcome of the message before and take the next one, in one transaction."""
+        """Store the outcome of the previous delivery and claim the next one, in one transaction."""
         with self._database.write() as session:
             if outcome is not None:
                 unreachable = outcome.kind == "unreachable"

@@ -1,8 +1,8 @@
-"""The SQL of webhooks and of their outbox.
+"""SQL of webhooks and their outbox.
 
 waiting ──claim──▶ sending ──2xx──▶ delivered
    ▲                  │ └──too old, or the receiver is gone──▶ given_up
-   └──try again later─┘   (also when its process died: `due_at` is the lease of who sends)
+   └───retry later────┘   (also when its process died: `due_at` is the lease of the sender)
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ SUMMARY = {
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to send one delivery; it holds while the delivery's attempt is still this one."""
+    """The right to send a delivery. Valid while the delivery's attempt number is still this one."""
 
     delivery_id: str
     attempt: int
@@ -71,7 +71,7 @@ def list_deliveries(
 
 
 def enqueue(session: Session, event: EventRow) -> None:
-    """Put an event into the outbox, once for each address that wants it, in the event's own transaction."""
+    """Add an event to the outbox of each address that subscribes to it, in the transaction of the event."""
     of_job = or_(WebhookRow.job_id.is_(None), WebhookRow.job_id == event.job_id)
     found = session.execute(select(WebhookRow.id, WebhookRow.events).where(WebhookRow.disabled_at.is_(None), of_job))
     if wanted := [row.id for row in found if _wants(row.events, event)]:
@@ -79,7 +79,7 @@ def enqueue(session: Session, event: EventRow) -> None:
 
 
 def enqueue_for(session: Session, event: EventRow, webhook: WebhookRow) -> None:
-    """The same for an address that was not there when the event happened."""
+    """Add a past event to the outbox of a new address."""
     if _wants(webhook.events, event):
         put(session, [webhook.id], event.id, event.created_at, _payload(session, event))
 
@@ -87,7 +87,7 @@ def enqueue_for(session: Session, event: EventRow, webhook: WebhookRow) -> None:
 def put(
     session: Session, webhook_ids: Sequence[str], event_id: str, moment: datetime, payload: dict[str, Any]
 ) -> list[str]:
-    """Ids of new deliveries of one message to these addresses."""
+    """Create deliveries of one message to these addresses; return their ids."""
     common = {"event_id": event_id, "payload": payload, "status": WAITING, "due_at": moment, "created_at": moment}
     rows = [{"id": new_id("dlv"), "webhook_id": webhook_id, **common} for webhook_id in webhook_ids]
     session.execute(insert(DeliveryRow), rows)
@@ -95,22 +95,22 @@ def put(
 
 
 def due_webhooks(session: Session, limit: int) -> list[str]:
-    """Addresses for which something is due: a look that takes no lock."""
+    """List addresses with due deliveries, without a lock."""
     return list(session.scalars(select(DeliveryRow.webhook_id).where(_due(session)).distinct().limit(limit)))
 
 
 def due_deliveries(session: Session, webhook_id: str, limit: int) -> list[str]:
-    """What is due for one address. The events of a job are in the order in which they happened."""
+    """List due deliveries of an address. Events of a job are in the order in which they happened."""
     query = select(DeliveryRow.id).where(DeliveryRow.webhook_id == webhook_id, _due(session))
     return list(session.scalars(query.order_by(DeliveryRow.event_id).limit(limit)))
 
 
 def claim(session: Session, webhook_id: str, delivery_id: str, lease_seconds: float) -> Claim | None:
-    """Take one delivery. None: it is settled, or another process is sending to this address."""
+    """Claim a delivery. None: it is settled, or another process is sending to this address."""
     webhook = session.scalar(
         select(WebhookRow)
         .where(WebhookRow.id == webhook_id, WebhookRow.disabled_at.is_(None))
-        .with_for_update(key_share=True, skip_locked=True)  # does not hold up who puts something into the outbox
+        .with_for_update(key_share=True, skip_locked=True)  # does not block inserts into the outbox
     )
     now = current_time(session)
     held = and_(DeliveryRow.webhook_id == webhook_id, DeliveryRow.status == SENDING, DeliveryRow.due_at > now)
@@ -130,25 +130,25 @@ def claim(session: Session, webhook_id: str, delivery_id: str, lease_seconds: fl
 
 
 def settle(session: Session, held: Claim, **values: Any) -> bool:
-    """Write what became of an attempt, if it is still ours."""
+    """Store the outcome of an attempt, if the claim is still valid."""
     ours = and_(DeliveryRow.id == held.delivery_id, DeliveryRow.status == SENDING, DeliveryRow.attempt == held.attempt)
     statement = update(DeliveryRow).where(ours).values(**values).returning(DeliveryRow.webhook_id)
     return session.execute(statement.execution_options(synchronize_session=False)).first() is not None
 
 
 def give_back(session: Session, held: Claim) -> None:
-    """It was not sent to its end: another process may send it now, as the same attempt."""
+    """Release an unfinished delivery: another process can send it now, as the same attempt."""
     settle(session, held, status=WAITING, attempt=held.attempt - 1, due_at=current_time(session))
 
 
 def rest(session: Session, webhook_id: str, until: datetime) -> None:
-    """Nobody answers there: what waits for this address waits at least so long."""
+    """Delay all waiting deliveries of an address that does not respond, by at least `seconds`."""
     waits = and_(DeliveryRow.webhook_id == webhook_id, DeliveryRow.status == WAITING, DeliveryRow.due_at < until)
     session.execute(update(DeliveryRow).where(waits).values(due_at=until))
 
 
 def disable(session: Session, webhook_id: str, reason: str) -> None:
-    """The receiver wants no more: nothing that waits for it is sent."""
+    """Disable a webhook and give up its waiting deliveries."""
     session.execute(
         update(WebhookRow)
         .where(WebhookRow.id == webhook_id, WebhookRow.disabled_at.is_(None))
@@ -163,8 +163,8 @@ def any_to_clear(session: Session, give_up_before: datetime, forget_before: date
 
 
 def clear(session: Session, give_up_before: datetime, forget_before: datetime) -> None:
-    """Give up what has waited too long, and forget what was settled long ago."""
-    _give_up(session, _too_old(give_up_before), "not delivered in time")
+    """Give up deliveries that are too old, and delete those that were settled long ago."""
+    _give_up(session, _too_old(give_up_before), "gave up: not delivered within HYPERPLANE_WEBHOOK_GIVE_UP_SECONDS")
     session.execute(delete(DeliveryRow).where(_settled_before(forget_before)))
 
 

@@ -1,4 +1,4 @@
-"""One attempt to deliver: resolve, judge, connect to what was judged, send, and read no more than the status."""
+"""One attempt to deliver a webhook: resolve the host, check the address, connect to it, send, read the status only."""
 
 import asyncio
 import socket
@@ -15,14 +15,14 @@ CONNECTED = "connection.connect_tcp.complete"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an attempt. `unreachable`: nobody answered, so nothing else need be tried there now."""
+    """The outcome of an attempt. `unreachable`: the receiver does not respond, so other deliveries can wait."""
 
     kind: Literal["delivered", "failed", "unreachable", "gone"]
     error: str | None = None
 
 
 class Sender:
-    """Sends to receivers that are strangers: no redirects, no proxies, no connection that is used again."""
+    """Sends to untrusted receivers: no redirects, no proxies, no reused connections."""
 
     def __init__(
         self,
@@ -34,16 +34,18 @@ class Sender:
         self._timeout_seconds = timeout_seconds
         self._allow_private = allow_private
         self._resolve = resolver
-        self._tls = tls or True  # True: the usual authorities
+        self._tls = tls or True  # True: the system's certificate authorities
         self._http: httpx.AsyncClient | None = None
 
     async def send(self, address: str, headers: dict[str, str], body: bytes) -> Outcome:
-        """Raises nothing that a receiver could cause."""
+        """Send a message. Errors that a receiver can cause are outcomes, not exceptions."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 status = await self._post(address, headers, body)
         except TimeoutError:
-            return Outcome("unreachable", f"no answer within {self._timeout_seconds:g} s")
+            return Outcome(
+                "unreachable", f"no response within {self._timeout_seconds:g} s (HYPERPLANE_WEBHOOK_TIMEOUT_SECONDS)"
+            )
         except RefusedAddress as error:
             return Outcome("unreachable", f"the address {error}")
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError, UnicodeError) as error:
@@ -67,7 +69,7 @@ class Sender:
             raise RefusedAddress("cannot be resolved")
         if not self._allow_private and not all(map(is_public, found)):
             raise RefusedAddress("does not lead to the public internet")
-        # To the address and not to the name: a name could lead elsewhere by now. Certificates are for the name.
+        # Connect to the checked address, because the name can resolve to another one by now. TLS checks the name.
         extensions: dict[str, Any] = {"trace": self._check_peer}
         if found[0] != host.strip("[]"):
             extensions["sni_hostname"] = host
@@ -79,11 +81,11 @@ class Sender:
             extensions=extensions,
         )
         response = await self._client().send(request, stream=True)
-        await response.aclose()  # what it says beyond its status concerns nobody
+        await response.aclose()  # the response body is not needed
         return response.status_code
 
     async def _check_peer(self, event: str, info: dict[str, Any]) -> None:
-        """Called when the connection is made and nothing has been sent: the last word is the peer's own address."""
+        """Check the peer's address after connecting and before sending anything."""
         if event == CONNECTED and not self._allow_private:
             peer = info["return_value"].get_extra_info("server_addr")
             if not is_public(str(peer[0])):
@@ -91,7 +93,7 @@ class Sender:
 
     def _client(self) -> httpx.AsyncClient:
         if self._http is None:
-            limits = httpx.Limits(max_keepalive_connections=0)  # one address may serve several names
+            limits = httpx.Limits(max_keepalive_connections=0)  # one address can serve several host names
             self._http = httpx.AsyncClient(
                 verify=self._tls,
                 trust_env=False,

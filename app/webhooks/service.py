@@ -1,4 +1,4 @@
-"""Webhooks: make, look, test, delete; and what the outcome of an attempt means for its delivery."""
+"""Webhooks: create, list, test, delete; and the retry policy of deliveries."""
 
 import random
 from collections.abc import Sequence
@@ -21,9 +21,13 @@ from app.webhooks.sender import Outcome
 from app.webhooks.signing import new_secret
 
 GROWTH = 3.0
+"""Factor between two retry intervals. Larger: fewer attempts in total."""
 LONGEST_PAUSE_SECONDS = 6 * 3600.0
+"""Maximum seconds between two attempts of a delivery that the receiver refuses."""
 LONGEST_REST_SECONDS = 600.0
+"""Maximum seconds between two attempts at an address that does not respond."""
 JITTER = 0.2
+"""Random share of a retry interval. Larger: retries of many deliveries are spread more."""
 FORGET_AFTER = timedelta(days=7)
 
 
@@ -37,12 +41,15 @@ def check_address(settings: Settings, request: WebhookRequest, field: str) -> No
 def create(session: Session, settings: Settings, request: WebhookRequest) -> WebhookRow:
     check_address(settings, request, "url")
     if repository.count_of_all_jobs(session) >= settings.max_webhooks:
-        raise Conflict(f"There are {settings.max_webhooks} webhooks already; delete one.", code="too_many_webhooks")
+        raise Conflict(
+            f"There are {settings.max_webhooks} webhooks, the limit (HYPERPLANE_MAX_WEBHOOKS); delete one.",
+            code="too_many_webhooks",
+        )
     return _add(session, request, None)
 
 
 def attach(session: Session, settings: Settings, request: WebhookRequest, job_id: str) -> WebhookRow:
-    """An address that is told of one job only, from its first event on."""
+    """Register an address for the events of one job, from its first event on."""
     check_address(settings, request, "webhook.url")
     webhook = _add(session, request, job_id)
     for event in list_events(session, job_id, 100, None):
@@ -73,10 +80,13 @@ def delete(session: Session, webhook_id: str) -> None:
 
 
 def send_test(session: Session, webhook_id: str) -> DeliveryRow:
-    """A message that says nothing, on the same way as all others."""
+    """Queue a test message; it is sent like all others."""
     webhook = get(session, webhook_id)
     if webhook.disabled_at is not None:
-        raise Conflict("The receiver has answered that it is gone; make the webhook anew.", code="webhook_disabled")
+        raise Conflict(
+            "The webhook is disabled because the receiver answered 410 Gone; delete it and create a new one.",
+            code="webhook_disabled",
+        )
     moment = current_time(session)
     timestamp = moment.isoformat().replace("+00:00", "Z")
     payload = {"type": TEST_TYPE, "timestamp": timestamp, "data": {"webhook_id": webhook_id}}
@@ -85,14 +95,14 @@ def send_test(session: Session, webhook_id: str) -> DeliveryRow:
 
 
 def show_delivery(delivery: DeliveryRow) -> dict[str, Any]:
-    """The delivery as `schemas.Delivery` lists it."""
+    """Return the fields of `schemas.Delivery`."""
     columns = {name: getattr(delivery, name) for name in DeliveryRow.__mapper__.columns.keys()}  # noqa: SIM118
     due_at = delivery.due_at if delivery.status in OPEN else None
     return {**columns, "type": delivery.payload["type"], "due_at": due_at}
 
 
 def settle(session: Session, settings: Settings, webhook_id: str, held: Claim, outcome: Outcome, failures: int) -> None:
-    """Write down what came of an attempt; `failures`: how often in a row nobody answered there."""
+    """Store the outcome of an attempt. `failures`: consecutive attempts at this address without a response."""
     now = current_time(session)
     if outcome.kind == "delivered":
         repository.settle(session, held, status=DELIVERED, delivered_at=now, last_error=None)
@@ -130,6 +140,6 @@ def _add(session: Session, request: WebhookRequest, job_id: str | None) -> Webho
 
 
 def _pause(settings: Settings, failures: int, longest: float) -> timedelta:
-    """Longer after each failure; not the same for all, so that a receiver that is back is not met by all at once."""
+    """Return the seconds until the next attempt: exponential back-off with jitter."""
     seconds = min(settings.webhook_retry_seconds * GROWTH ** min(max(failures - 1, 0), 50), longest)
     return timedelta(seconds=seconds * random.uniform(1 - JITTER, 1 + JITTER))

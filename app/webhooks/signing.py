@@ -1,4 +1,4 @@
-"""The signature of Standard Webhooks: HMAC-SHA256 over id, time and body, with a secret that both sides know."""
+"""Signatures of the Standard Webhooks specification: HMAC-SHA256 over id, time and body, with a shared secret."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ def new_secret() -> str:
 def signed_request(
     secret: str, message_id: str, timestamp: int, payload: dict[str, Any]
 ) -> tuple[dict[str, str], bytes]:
-    """Headers and body of one attempt. The id stays the same over all attempts, the time is that of this one."""
+    """Build headers and body of one attempt. The id is the same in all attempts; the time is that of this one."""
     body = json.dumps(payload, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     signature = hmac.new(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256).digest()

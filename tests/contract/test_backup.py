@@ -159,10 +159,10 @@ def test_a_backup_with_a_fault_is_refused(settings: Settings, filled: Database, 
         "rows/jobs.jsonl is missing",
     ]
     other = temporary_settings(tmp_path / "other")
-    with pytest.raises(BackupError, match="not whole"):
+    with pytest.raises(BackupError, match="missing or damaged"):
         fill_from(other, tmp_path / "backup")
     (tmp_path / "backup" / "manifest.json").unlink()
-    with pytest.raises(BackupError, match="broke off"):
+    with pytest.raises(BackupError, match="interrupted"):
         fill_from(other, tmp_path / "backup")
 
 
@@ -248,7 +248,7 @@ def test_a_killed_backup_is_known_as_one_and_leaves_nothing_for_long(
     settings: Settings, filled: Database, tmp_path: Path
 ) -> None:
     kill_in("back_up", settings, tmp_path / "torn")
-    with pytest.raises(BackupError, match="broke off"):
+    with pytest.raises(BackupError, match="interrupted"):
         check_backup(tmp_path / "torn")
     (left,) = (settings.data_dir / "backups").iterdir()
     assert verify_storage(settings).faults == []
@@ -281,7 +281,7 @@ def test_the_command_line_backs_up_restores_and_verifies(settings: Settings, fil
     assert call(settings, "verify", "--backup", folder).stdout == "the backup is complete and undamaged\n"
     restored = call(other, "restore", folder)
     assert restored.returncode == 0, restored.stderr
-    assert restored.stdout.endswith("everything is sound\n")
+    assert restored.stdout.endswith("no faults found\n")
     again = call(other, "restore", folder)
     assert again.returncode == 1
     assert "not empty" in again.stderr

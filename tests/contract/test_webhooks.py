@@ -220,7 +220,11 @@ def test_a_message_that_is_too_old_is_given_up(database: Database, settings: Set
         service.clear(session, settings)
     given_up = outbox(database, webhook_id)
     assert [row.status for row in given_up] == ["given_up", "given_up", "waiting"]
-    assert [row.last_error for row in given_up] == ["away", "not delivered in time", None]
+    assert [row.last_error for row in given_up] == [
+        "away",
+        "gave up: not delivered within HYPERPLANE_WEBHOOK_GIVE_UP_SECONDS",
+        None,
+    ]
 
 
 def test_where_nobody_answers_the_others_rest_too(database: Database, settings: Settings) -> None:

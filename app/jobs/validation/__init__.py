@@ -1,1 +1,1 @@
-"""What is checked of a job before a worker sees it."""
+"""Checks of a job request before it is queued."""

@@ -1,4 +1,4 @@
-"""Whether a job can use the dataset that its request names."""
+"""Check that a job can use the dataset of its request."""
 
 from sqlalchemy.orm import Session
 
@@ -8,19 +8,21 @@ from app.errors import AppError, Conflict, invalid_field
 
 
 def ready_dataset(session: Session, field: str, dataset_id: str) -> DatasetRow:
-    """A dataset that a job can work on now."""
+    """Return a dataset that is ready. Raises AppError otherwise."""
     dataset = datasets.find(session, dataset_id)
     if dataset is None:
         raise unknown_dataset(field)
     if dataset.status == "invalid":
-        raise invalid_field(field, "dataset_invalid", "the file of this dataset is invalid; its `error` says why")
+        raise invalid_field(
+            field, "dataset_invalid", "the file of this dataset is invalid; `GET /v1/datasets/{id}` shows why"
+        )
     if dataset.status != "ready":
         detail = (
-            f"{field}: the dataset is still being read; GET /v1/datasets/{dataset.id}?wait=60 tells when it is ready."
+            f"{field}: the dataset is still being read; GET /v1/datasets/{dataset.id}?wait=60 waits until it is ready."
         )
         raise Conflict(detail, code="dataset_not_ready")
     return dataset
 
 
 def unknown_dataset(field: str) -> AppError:
-    return invalid_field(field, "unknown_dataset", "there is no such dataset")
+    return invalid_field(field, "unknown_dataset", "there is no such dataset; `GET /v1/datasets` lists them")

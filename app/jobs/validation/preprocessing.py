@@ -1,4 +1,4 @@
-"""What can be said of a job's preprocessing before a worker sees the rows."""
+"""Check a job's preprocessing and estimate its features, without reading the rows."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from app.preprocess.spec import Choice, Preprocess, TextSettings
 from app.preprocess.values import check_kind
 from app.tabular.frame import Column
 
-# For estimates of texts that nobody has read: news and short messages have figures near these.
+# Typical figures of news and short messages, to estimate texts without reading them.
 BYTES_A_TEXT, BYTES_A_WORD, DISTINCT = 500, 6.0, 0.7
 NEW_WORDS, NEW_PAIRS = 70.0, 0.5
 BYTES_A_TERM = 100
@@ -23,38 +23,44 @@ MOST_LEARNING_BYTES = BYTES_A_TERM << 22
 
 
 def resolve(request: TrainingSpec, dataset: DatasetRow) -> Preprocess | None:
-    """What is to be done: what was asked for, or the defaults if no solver could use the columns as they are."""
+    """Return the preprocessing to apply: the requested one, or the defaults if a column is not numeric or has gaps."""
     if request.preprocess is None and any(_needs_work(column) for column in _features(dataset)):
         return Preprocess()
     return request.preprocess
 
 
 def check_columns(spec: Preprocess | None, dataset: DatasetRow) -> None:
-    """Refuse what the dataset's columns do not allow."""
+    """Refuse settings that do not fit the columns of the dataset."""
     if spec is None:
         return
     features = {column["name"]: column for column in _features(dataset)}
     for name in spec.columns:
         if name not in features:
-            known = "its columns have no names" if not features else "it has no such column to learn from"
+            known = (
+                "the columns of the dataset have no names"
+                if not features
+                else "the dataset has no feature column of this name"
+            )
             raise invalid_field(f"preprocess.columns.{name[:64]}", "unknown_column", known)
     for name, column in features.items():
         choice = spec.of(name)
         if not choice.ignore:
             _check_column(name, column, choice)
     if features and all(spec.of(name).ignore for name in features):
-        raise invalid_field("preprocess.columns", "no_features", "no column is left to learn from")
+        raise invalid_field("preprocess.columns", "no_features", "all columns are ignored; keep at least one")
 
 
 def check_test_columns(spec: Preprocess | None, train: DatasetRow, test: DatasetRow, field: str) -> None:
-    """Columns are found by name, where there are names."""
+    """Refuse a test dataset that lacks columns of the training dataset. Columns are matched by name."""
     wanted, there = _features(train), {column["name"]: column for column in _features(test)}
     for column in wanted if there else ():
         name = column["name"]
         if name not in there and not (spec is not None and spec.of(name).ignore):
-            raise invalid_field(field, "missing_column", f"it has no column {called(name)}, which training has")
+            raise invalid_field(
+                field, "missing_column", f"it has no column {called(name)}, which the training dataset has"
+            )
         if spec is None and _needs_work(there[name]):
-            detail = f'its column {called(name)} is not all numbers as in training; write "preprocess": {{}}'
+            detail = f'its column {called(name)} is not numeric, unlike in the training dataset; set "preprocess": {{}}'
             raise invalid_field(field, "needs_preprocessing", detail)
     if wanted and not there and test.n_features != train.n_features:
         detail = f"it has {test.n_features} features, the training dataset {train.n_features}"
@@ -70,7 +76,7 @@ def check_test_columns(spec: Preprocess | None, train: DatasetRow, test: Dataset
 
 
 def check_inputs(inputs: Inputs, dataset: DatasetRow, target: str | None = None) -> None:
-    """Raise PreprocessError for a dataset without these columns. `target`: its own, which may be one of them."""
+    """Raise PreprocessError for a dataset without these columns. `target`: its target, which can be one of them."""
     stored = _features(dataset)
     columns = [Column(column["name"], column.get("kind", "numeric")) for column in stored]
     sparse, width = dataset.storage == "csr", dataset.n_features
@@ -85,25 +91,25 @@ def check_inputs(inputs: Inputs, dataset: DatasetRow, target: str | None = None)
 
 
 class Expected(NamedTuple):
-    """What training will see: exact for numbers, else an estimate, made without looking at the rows."""
+    """The features that training will see: exact for numeric columns, else an estimate."""
 
     n_features: int
     entries: int
     sparse: bool
     learning_bytes: int = 0
-    """What is held while a vocabulary is learnt, beside the features."""
+    """Additional memory in bytes while a vocabulary is learnt."""
     is_plain: bool = False
-    """Whether every feature is a column of numbers, and none is missing."""
+    """Whether every feature is a numeric column without missing values."""
     nonzeros: int | None = None
-    """Of the entries, if zeros stay zeros, or may: dense rows of few others are trained on as sparse ones."""
+    """Number of nonzero values, if zeros can stay zeros: dense rows with few nonzeros are trained as sparse rows."""
 
     def value_bytes(self, n_rows: int, tol: float) -> int:
-        """Of each number, as a solver sees so many rows of them."""
+        """Return the bytes of a number as the solver stores it for this many rows: 4 or 8."""
         return 4 if self.is_plain and not self.sparse and rows_in_single(n_rows, self.n_features, tol) else 8
 
 
 def expected(spec: Preprocess | None, dataset: DatasetRow, text_bytes: Mapping[int, int] | None = None) -> Expected:
-    """`text_bytes`: how long all texts of a column are, by its number."""
+    """Estimate the features of a dataset. `text_bytes`: total bytes of the texts of a column, by its number."""
     columns, sparse, n_rows = _features(dataset), dataset.storage == "csr", dataset.n_rows
     if spec is None or not columns:
         entries = dataset.nnz if sparse else n_rows * dataset.n_features
@@ -167,7 +173,7 @@ def _width(kind: str, column: dict[str, Any], choice: Choice, n_rows: int) -> in
 
 
 def _terms(settings: TextSettings, words: float, n_rows: int) -> int:
-    """Of so many words in all: new words become rare (Heaps' law), new pairs less so; half of the words occur once."""
+    """Estimate the number of different terms among `words` words, by Heaps' law; about half of them occur once."""
     if settings.hash is not False:
         return int(settings.hash)
     least = max(1.0, settings.min_df if isinstance(settings.min_df, int) else settings.min_df * n_rows)

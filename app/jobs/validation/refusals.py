@@ -1,4 +1,4 @@
-"""What makes a job impossible, in words for the client, whether it is found at once or by the worker."""
+"""Error messages about jobs that the API and the worker share."""
 
 import re
 
@@ -6,9 +6,9 @@ import solvers
 from app.datasets.schemas import Label
 
 CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
-"""Where a word begins in the name of a class: `InvalidOptions` has the code `invalid_options`."""
+"""Start of a word in a class name: `InvalidOptions` has the code `invalid_options`."""
 
-# Where the solvers' names of arguments differ from the request's; what is wrong with the data is said of the dataset.
+# Fields of the request for arguments of the solvers with other names. Errors in the data refer to the dataset.
 FIELD_OF_ARGUMENT = {
     "options": "solver_options",
     "max_seconds": "stop.seconds",
@@ -24,7 +24,7 @@ PART_OF_DATASET = {
 
 
 def solver_refusal(error: solvers.SolverError) -> tuple[str, str, str]:
-    """The field of the request that a solver finds at fault, the code of the refusal, and what is wrong."""
+    """Translate an error of a solver: (field of the request, error code, detail)."""
     code = CAPITAL.sub(r"_\1", type(error).__name__).lower()
     argument, dot, option = error.argument.partition(".")
     field = FIELD_OF_ARGUMENT.get(argument, argument) + dot + option
@@ -32,5 +32,5 @@ def solver_refusal(error: solvers.SolverError) -> tuple[str, str, str]:
 
 
 def class_misses_folds(label: Label, count: int, folds: int) -> str:
-    remedy = f"use at most {count} folds" if count > 1 else "leave its row out or add more of them"
-    return f"class {label!r:.60} has too few rows for {folds} folds: {count}; {remedy}"
+    remedy = f"use at most {count} folds" if count > 1 else "remove its row, or add more rows of the class"
+    return f"class {label!r:.60} has {count} rows, too few for {folds} folds; {remedy}"

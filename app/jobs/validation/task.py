@@ -1,4 +1,4 @@
-"""Which task a job has: the one that was asked for, or the one that the labels suggest; and what it needs of them."""
+"""Choose the task of a job (requested, or suggested by the labels) and check that the labels fit it."""
 
 from typing import NamedTuple
 
@@ -15,20 +15,20 @@ class TaskChoice(NamedTuple):
 
 
 def choose_task(asked: str, dataset: DatasetRow) -> TaskChoice:
-    """The task with the reason for it, in words for the client."""
+    """Return the task, and the reason for it as a sentence for the client."""
     if asked != "auto":
-        return TaskChoice(asked, f"{asked} was asked for")
+        return TaskChoice(asked, f"{asked} was requested")
     count = len(dataset.classes)
     if not count:
-        return TaskChoice("regression", "the labels are numbers, and not at most 100 different whole ones")
+        return TaskChoice("regression", "the labels are numbers, but not integers with at most 100 different values")
     task = "binary" if count == 2 else "multiclass"
     if dataset.label_names is not None:
         return TaskChoice(task, f"the labels are {count} text classes")
-    return TaskChoice(task, f"the labels are {count} different whole numbers, which are taken for classes")
+    return TaskChoice(task, f"the labels are integers with {count} different values, which are treated as classes")
 
 
 def check_labels(task: str, dataset: DatasetRow, field: str) -> None:
-    """Refuse text where a task needs numbers; a solver that sees codes could not tell."""
+    """Refuse text labels for a task that needs numbers. A solver sees only codes and could not notice."""
     if task in NUMBER_TASKS and dataset.label_names is not None:
-        detail = f"task {task} needs labels that are numbers, and those of this dataset are text"
+        detail = f"task {task} needs numeric labels, and the labels of this dataset are text"
         raise invalid_field(field, "labels_are_text", detail)

@@ -1,4 +1,4 @@
-"""What makes a training request impossible on its dataset, as far as that is known before a worker reads the rows."""
+"""Check a training request against its dataset, as far as possible without reading the rows."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -24,7 +24,7 @@ Training = TypeVar("Training", bound=TrainingSpec)
 
 
 def refusals(session: Session, request: TrainingSpec, dataset: DatasetRow, blobs: BlobStore) -> Iterator[AppError]:
-    """What stands in the way of a job on this dataset."""
+    """Yield all reasons to refuse a job on this dataset."""
     task = choose_task(request.task, dataset).task
     spec = preprocessing.resolve(request, dataset)
     checks: list[Callable[[], None]] = [
@@ -46,7 +46,7 @@ def refusals(session: Session, request: TrainingSpec, dataset: DatasetRow, blobs
 
 
 def with_settled_start(session: Session, request: Training) -> Training:
-    """The request with the version that `warm_start` means now; a newer one does not change the job."""
+    """Resolve `warm_start` to the version that it means now, so that a newer version does not change the job."""
     if request.warm_start is None:
         return request
     return request.model_copy(update={"warm_start": models.locate(session, request.warm_start).id})
@@ -72,21 +72,25 @@ def _check_class_weight(request: TrainingSpec, dataset: DatasetRow) -> None:
     known = {str(one["label"]) for one in dataset.classes}
     for label in request.class_weight:
         if label not in known:
-            raise invalid_field("class_weight", "unknown_class", f"the classes are {', '.join(sorted(known))}")
+            raise invalid_field(
+                "class_weight",
+                "unknown_class",
+                f"{label[:60]!r} is not a class of the dataset; its classes are {', '.join(sorted(known))}",
+            )
 
 
 def _check_split(request: TrainingSpec, dataset: DatasetRow) -> None:
     split = request.split
     has_groups = "group" in dataset.arrays
     if isinstance(split, SplitByShare) and split.group and not has_groups:
-        detail = "the dataset has no groups; upload it with `group` naming a column (libsvm: qid)"
+        detail = "the dataset has no groups; upload it with the parameter `group` (libsvm: qid)"
         raise invalid_field("split.group", "no_groups", detail)
     if isinstance(split, SplitByFolds):
         if not has_groups or split.fold_column != _group_column(dataset):
-            detail = "the dataset keeps no such column; upload it with `group` naming the column (libsvm: qid)"
+            detail = "the dataset has no such group column; upload it with `group` set to the column (libsvm: qid)"
             raise invalid_field("split.fold_column", "unknown_column", detail)
         if request.cross_validation is not None:
-            detail = "the values of split.fold_column are the folds; leave this out"
+            detail = "split.fold_column already defines the folds; omit cross_validation"
             raise invalid_field("cross_validation", "folds_are_given", detail)
 
 
@@ -96,12 +100,16 @@ def _group_column(dataset: DatasetRow) -> str:
 
 
 def _check_folds(request: TrainingSpec, dataset: DatasetRow, task: str) -> None:
-    """What is known before the rows are: the worker looks again at the rows that are left for training."""
+    """Check the folds by the dataset's summary. The worker checks again with the rows that are left for training."""
     folds = request.cross_validation
     if folds is None or ("group" in dataset.arrays and request.keeps_groups_whole):
         return
     if dataset.n_rows < folds:
-        raise invalid_field("cross_validation", "too_many_folds", f"the dataset has {dataset.n_rows} rows only")
+        raise invalid_field(
+            "cross_validation",
+            "too_many_folds",
+            f"the dataset has only {dataset.n_rows} rows; use at most that many folds",
+        )
     smallest = min(dataset.classes, key=lambda one: one["count"], default=None)
     if task in CLASS_TASKS and smallest is not None and smallest["count"] < folds:
         detail = class_misses_folds(smallest["label"], smallest["count"], folds)
@@ -112,10 +120,12 @@ def _check_calibrate(request: TrainingSpec, dataset: DatasetRow, task: str) -> N
     if not request.calibrate:
         return
     if task not in CLASS_TASKS:
-        raise invalid_field("calibrate", "no_classes", f"there are no probabilities of classes with task {task}")
+        raise invalid_field(
+            "calibrate", "no_classes", f"task {task} has no classes, so there are no probabilities; omit calibrate"
+        )
     smallest = min(dataset.classes, key=lambda one: one["count"], default=None)
     if smallest is not None and smallest["count"] < 2:
-        detail = f"class {smallest['label']!r:.60} has one row only, which cannot be held out and trained on"
+        detail = f"class {smallest['label']!r:.60} has one row, which cannot be both held out and trained on; add rows"
         raise invalid_field("calibrate", "class_too_small", detail)
 
 
@@ -125,43 +135,46 @@ def _check_test_dataset(session: Session, request: TrainingSpec, train: DatasetR
     field = TEST_DATASET
     test = ready_dataset(session, field, request.split.test_dataset_id)
     preprocessing.check_test_columns(preprocessing.resolve(request, train), train, test, field)
-    is_named = bool(train.columns and test.columns)  # then columns are found by name
+    is_named = bool(train.columns and test.columns)  # columns are matched by name
     is_short = test.n_features < train.n_features and test.storage == "dense"
     if not is_named and (test.n_features > train.n_features or is_short):
-        detail = f"it has {test.n_features} features, the training dataset {train.n_features}"
+        detail = f"it has {test.n_features} features; the training dataset has {train.n_features}"
         raise invalid_field(field, "feature_mismatch", detail)
     check_labels(task, test, field)
     unseen = {one["label"] for one in test.classes} - {one["label"] for one in train.classes}
     if task in CLASS_TASKS and (unseen or not test.classes):
-        raise invalid_field(field, "unknown_class", "it has labels that the training dataset does not have")
+        raise invalid_field(field, "unknown_class", "it has labels that the training dataset lacks")
 
 
 def _check_warm_start(
     session: Session, blobs: BlobStore, request: TrainingSpec, dataset: DatasetRow, task: str
 ) -> None:
-    """Refuse weights of another task, of other classes or of other features."""
+    """Refuse to start from a model with another task, other classes or other features."""
     if request.warm_start is None:
         return
     try:
         model = models.resolve(session, request.warm_start)
     except NotFound:
-        raise _refused_start("unknown_model", "there is no such model") from None
+        raise _refused_start("unknown_model", "there is no such model; `GET /v1/models` lists them") from None
     if model.task != task:
-        raise _refused_start("task_mismatch", f"it is a model of task {model.task}, and this job's task is {task}")
+        raise _refused_start("task_mismatch", f"the task of the model is {model.task}, and that of the job is {task}")
     header, _ = file.read_header(blobs.path(model.blob))
     if task in CLASS_TASKS and set(header.classes) != {one["label"] for one in dataset.classes}:
-        raise _refused_start("class_mismatch", "it was trained on other classes than the dataset has")
+        raise _refused_start("class_mismatch", "the model has other classes than the dataset")
     if header.preprocess is None and preprocessing.resolve(request, dataset) is None:
         _check_start_features(header, dataset)
 
 
 def _check_start_features(header: file.Header, dataset: DatasetRow) -> None:
     if header.n_features != dataset.n_features:
-        detail = f"it has {header.n_features} features, and the dataset {dataset.n_features}"
+        detail = f"the model has {header.n_features} features, and the dataset has {dataset.n_features}"
         raise _refused_start("feature_mismatch", detail)
     names = [column["name"] for column in dataset.columns if column["role"] == "feature"]
     if names and header.feature_names and names != header.feature_names:
-        raise _refused_start("feature_mismatch", "its features have other names, or another order, than the dataset's")
+        raise _refused_start(
+            "feature_mismatch",
+            "the features of the model have other names, or another order, than those of the dataset",
+        )
 
 
 def _refused_start(code: str, detail: str) -> Invalid:

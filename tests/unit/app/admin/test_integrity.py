@@ -75,7 +75,7 @@ def test_a_flipped_byte_is_found(settings: Settings, database: Database, store: 
     report = verify_storage(settings)
     assert not report.sound
     assert report.faults == [
-        f"file {files[part]}: its bytes are not what its name says",
+        f"file {files[part]}: damaged (its bytes have another hash)",
         f"{dataset_id}: file {files[part]} is missing or damaged",
     ]
 
@@ -144,7 +144,7 @@ def test_whoever_owns_a_file_must_exist_and_so_must_the_file(
     faults = verify_storage(settings).faults
     assert faults == [
         f"{job_id}: file {'9' * 64} is missing or damaged",
-        f"{nobody} owns files, and there is no such row",
+        f"{nobody}: owns files, but there is no such row",
     ]
 
 
@@ -158,7 +158,7 @@ def test_acknowledged_bytes_of_an_upload_must_be_there(settings: Settings, datab
         session.add(row)
     assert verify_storage(settings).sound
     part.write_bytes(b"1,2")
-    assert verify_storage(settings).faults == [f"{row.id}: 5 bytes were acknowledged, and 3 are there"]
+    assert verify_storage(settings).faults == [f"{row.id}: 5 bytes were acknowledged, but its file has 3"]
 
 
 def test_a_model_that_is_not_what_its_row_says_is_found(

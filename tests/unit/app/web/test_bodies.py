@@ -51,7 +51,7 @@ def test_a_burst_buys_no_time(tmp_path: Path) -> None:
     with pytest.raises(HTTPException) as refusal:
         asyncio.run(asyncio.wait_for(drain(body), 3))
     assert refusal.value.status_code == 408
-    assert "1000 bytes a second over any 0.2 s" in refusal.value.detail
+    assert "1000 bytes per second over any 0.2 s" in refusal.value.detail
 
 
 def test_a_steady_body_may_take_long(tmp_path: Path) -> None:

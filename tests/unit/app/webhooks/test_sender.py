@@ -221,7 +221,9 @@ def test_a_receiver_that_trickles_is_not_waited_for() -> None:
                 return
 
     for url in unanswered(trickle):
-        assert send(url, seconds=0.5) == Outcome("unreachable", "no answer within 0.5 s")
+        assert send(url, seconds=0.5) == Outcome(
+            "unreachable", "no response within 0.5 s (HYPERPLANE_WEBHOOK_TIMEOUT_SECONDS)"
+        )
         ended.set()
 
 
