@@ -17,7 +17,7 @@ class Turns:
         self._waiting: deque[threading.Lock] = deque()
 
     def take(self, patience_seconds: float) -> bool:
-        """Acquire the lock; return False if it was not free within `seconds`."""
+        """Acquire the lock; return False if it was not free within `patience_seconds`."""
         with self._guard:
             if not self._taken:
                 self._taken = True

@@ -1,1 +1,1 @@
-"""Predictions: a request body becomes rows, rows become scores, scores become answers. Needs no numba."""
+"""Predictions: parse a request body into rows, score them, and encode the response. Does not import numba."""

@@ -1,6 +1,6 @@
-"""Rows as arrays: npy, and npz with a dense matrix or CSR. Numbers are used where they lie, if their type allows.
+"""Rows as npy, or as npz with a dense matrix or CSR. Numbers are not copied if their type allows it.
 
-What headers say of shapes and types is checked against the model and the ceiling before any array is unpacked.
+Shapes and types in the headers are checked against the model and the size limit before any array is unpacked.
 """
 
 import io
@@ -23,11 +23,11 @@ from app.tabular.types import Array
 ROWS = Places("rows")
 MAX_HEADER_BYTES = 10_000
 MAX_EXTRA_BYTES = 1000
-"""Of an array that says something about the others, such as their format."""
+"""Maximum bytes of an auxiliary array, such as the name of the format."""
 CSR_MEMBERS = {"data", "indices", "indptr", "shape"}
 EXTRA_MEMBERS = {"format", "_is_array"}  # scipy.sparse.save_npz writes them too
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What numpy writes, and zipfile unpacks in bounded steps."""
+"""Compression methods that numpy writes and zipfile unpacks in bounded steps."""
 DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
@@ -41,13 +41,13 @@ DAMAGES = (
 
 
 class Header(NamedTuple):
-    """What an npy file says of its array; its bytes are as many as that needs."""
+    """The header of an npy array. The size of its data was checked."""
 
     shape: tuple[int, ...]
     is_fortran: bool
     dtype: np.dtype[Any]
     offset: int
-    """Where the numbers begin."""
+    """Offset of the numbers."""
 
 
 def read_npy(body: bytes, features: Features) -> Rows:
@@ -57,29 +57,29 @@ def read_npy(body: bytes, features: Features) -> Rows:
 
 
 def read_npz(body: bytes, features: Features) -> Rows:
-    """Dense `X`, or CSR as `data`, `indices`, `indptr`, `shape`."""
+    """Read a dense `X`, or CSR as `data`, `indices`, `indptr`, `shape`."""
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             return _read_archive(_Members(archive), features)
     except AppError:
         raise
     except DAMAGES:
-        raise Unparsable("The body is not an npz archive.") from None
+        raise Unparsable("The body is not a valid npz archive.") from None
 
 
 def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], field: str, features: Features) -> None:
-    """Raise unless an array of this shape and type is rows of the model's features, within the ceiling."""
+    """Raise unless an array of this shape and type has the model's features and is within the size limit."""
     if len(shape) != 2:
         raise invalid_field(field, "wrong_shape", f"must have two dimensions, rows and features; it has {len(shape)}")
     if dtype.kind not in NUMBERS or dtype.itemsize > 8:
-        raise invalid_field(field, "wrong_type", "must be of numbers of at most 64 bits")
+        raise invalid_field(field, "wrong_type", "must have a numeric type of at most 64 bits")
     if shape[0]:
         check_width(shape[1], features.width, 0, ROWS)
     features.admit(shape[0], field)
 
 
 class _Members:
-    """The arrays of an archive by name: their headers at once, their numbers when they are asked for."""
+    """The arrays of an archive by name. Headers are read at once, numbers on demand."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -91,7 +91,7 @@ class _Members:
         self.headers: Mapping[str, Header] = {name: self._header(info) for name, info in self._infos.items()}
 
     def read(self, name: str) -> Array:
-        """Never more bytes than the header was checked for: zipfile stops at the size that the archive declares."""
+        """Read the numbers of an array: at most the checked size, because zipfile stops at the declared size."""
         raw = self._archive.read(self._infos[name])
         if len(raw) != self._infos[name].file_size:
             raise EOFError
@@ -110,11 +110,11 @@ def _read_archive(members: _Members, features: Features) -> Rows:
     if set(headers) - EXTRA_MEMBERS != CSR_MEMBERS:
         raise _wrong_members()
     if "format" in headers and not _says_csr(members):
-        raise invalid_field("format", "wrong_format", "sparse rows must be CSR")
+        raise invalid_field("format", "wrong_format", "sparse rows must be in CSR format; convert them with tocsr()")
     for name in CSR_MEMBERS:
         wanted, dtype = NUMBERS if name == "data" else "iu", headers[name].dtype
         if len(headers[name].shape) != 1 or dtype.kind not in wanted or dtype.itemsize > 8:
-            raise invalid_field(name, "wrong_type", "must be one-dimensional and of numbers (whole ones but for data)")
+            raise invalid_field(name, "wrong_type", "must be one-dimensional and numeric (integers, except for data)")
     return _read_csr(members, features)
 
 
@@ -145,35 +145,35 @@ def _says_csr(members: _Members) -> bool:
 
 
 def _wrong_members() -> Invalid:
-    return invalid_field("body", "wrong_members", "an archive holds X, or data, indices, indptr and shape")
+    return invalid_field("body", "wrong_members", "the archive must contain X, or data, indices, indptr and shape")
 
 
 def _wrong_starts() -> Invalid:
-    detail = "must ascend from 0 to the number of values, one more than rows"
+    detail = "must ascend from 0 to the number of values and have one entry more than there are rows"
     return invalid_field("indptr", "wrong_starts", detail)
 
 
 def _header(stream: IO[bytes], n_bytes: int) -> Header:
-    """The header of an npy file of the given size in bytes. Nothing is unpickled."""
+    """Parse the header of an npy file of the given size in bytes. Nothing is unpickled."""
     try:
         version = npy_format.read_magic(stream)
         read = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}[version]
         shape, is_fortran, dtype = read(stream, max_header_size=MAX_HEADER_BYTES)
-    except Exception:  # the header is a Python expression that numpy evaluates as a literal: it can fail in any way
-        raise Unparsable("The body is not an npy array.") from None
+    except Exception:  # numpy evaluates the header as a Python literal, which can fail in many ways
+        raise Unparsable("The body is not a valid npy array.") from None
     if dtype.hasobject:
-        raise invalid_field("body", "wrong_type", "must be of numbers")
+        raise invalid_field("body", "wrong_type", "must have a numeric type")
     if not is_possible(shape):
-        raise invalid_field("body", "wrong_shape", "its header says a shape that no array can have")
+        raise invalid_field("body", "wrong_shape", "its header has a shape that no array can have")
     held = n_bytes - stream.tell()
     if math.prod(shape) * dtype.itemsize != held:
-        detail = f"its header says {math.prod(shape) * dtype.itemsize} bytes, and it has {held}"
+        detail = f"its header says {math.prod(shape) * dtype.itemsize} bytes, and the data has {held}"
         raise invalid_field("body", "wrong_size", detail)
     return Header(shape, is_fortran, dtype, stream.tell())
 
 
 def _as_array(raw: bytes, header: Header) -> Array:
-    """The array of an npy file, without a copy."""
+    """Return the array of an npy file without a copy."""
     held = len(raw) - header.offset
     values = np.frombuffer(raw, header.dtype, offset=header.offset) if held else np.empty(0, header.dtype)
     return values.reshape(header.shape, order="F" if header.is_fortran else "C")

@@ -1,7 +1,7 @@
-"""Rows in an Arrow stream: columns by name. What the stream says of itself is checked before it is believed.
+"""Rows as an Arrow stream: columns by name. Declared sizes are checked before the stream is read.
 
-Few bytes can stand for many values: nulls take none, a dictionary abbreviates. So names, rows and the bytes that
-texts would have come first, and only columns of the model are read.
+A few bytes can stand for many values: nulls need none, and dictionaries abbreviate. So names, row counts and the
+expanded bytes of texts are checked first, and only columns of the model are read.
 """
 
 import struct
@@ -15,7 +15,7 @@ from app.predictions.array_rows import ROWS
 from app.predictions.model_features import Features
 from app.predictions.rows import Columns, check_count, duplicate_column
 
-# Of the flatbuffer tables of Arrow's message format: which field is which.
+# Field numbers of the flatbuffer tables of Arrow's message format.
 MESSAGE_HEADER_TYPE, MESSAGE_HEADER = 1, 2
 DICTIONARY_BATCH, RECORD_BATCH = 2, 3
 DICTIONARY_DATA = 1
@@ -23,7 +23,7 @@ BATCH_LENGTH, BATCH_COMPRESSION = 0, 3
 
 
 def read_arrow(body: bytes, features: Features) -> Columns:
-    import pyarrow as pa  # here, because most processes never need it
+    import pyarrow as pa  # imported here, because most processes do not need it
 
     try:
         n_rows = _count_rows(pa, body)
@@ -44,14 +44,14 @@ def read_arrow(body: bytes, features: Features) -> Columns:
         features.admit(table.num_rows, "body", text_bytes)
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, struct.error):
-        raise Unparsable("The body is not an Arrow stream.") from None
+        raise Unparsable("The body is not a valid Arrow stream.") from None
     columns: dict[str, Sequence[Any] | None] = dict.fromkeys(names)
     columns |= {name: _values(pa, name, table.column(name)) for name in known}
     return Columns(columns, table.num_rows, ROWS)
 
 
 def _count_rows(pa: Any, body: bytes) -> int:
-    """How many rows all batches say they have. Refuses compressed ones: they can be far larger than what was sent."""
+    """Sum the declared rows of all batches. Refuses compressed batches, which can expand far beyond the body."""
     total = 0
     reader = pa.ipc.MessageReader.open_stream(pa.py_buffer(body))
     while True:
@@ -70,14 +70,16 @@ def _count_rows(pa: Any, body: bytes) -> int:
             data = _field(metadata, table, DICTIONARY_DATA)
             table = _follow(metadata, data) if data else table
         if _field(metadata, table, BATCH_COMPRESSION):
-            raise UnsupportedMediaType("Compressed Arrow streams are not read here; write it without compression.")
+            raise UnsupportedMediaType(
+                "Compressed Arrow streams are not supported; write the stream without compression."
+            )
         length = _field(metadata, table, BATCH_LENGTH)
         if length and metadata[kind] == RECORD_BATCH:
             total += max(0, struct.unpack_from("<q", metadata, length)[0])
 
 
 def _field(buffer: bytes, table: int, number: int) -> int:
-    """Where a flatbuffer table keeps a field; 0: it has none."""
+    """Return the offset of a field of a flatbuffer table; 0: it is absent."""
     vtable = table - struct.unpack_from("<i", buffer, table)[0]
     place = 4 + 2 * number
     if place >= struct.unpack_from("<H", buffer, vtable)[0]:
@@ -92,7 +94,7 @@ def _follow(buffer: bytes, place: int) -> int:
 
 
 def _text_bytes(pa: Any, name: str, column: Any, features: Features) -> int:
-    """What the texts of all rows have together, where the stream has fewer bytes and they are written out."""
+    """Return the bytes of the texts of all rows when expanded, if the stream can have fewer."""
     if pa.types.is_string_view(column.type):
         return sum(_view_bytes(chunk) for chunk in column.chunks)
     if name in features.texts and pa.types.is_dictionary(column.type):
@@ -101,7 +103,7 @@ def _text_bytes(pa: Any, name: str, column: Any, features: Features) -> int:
 
 
 def _view_bytes(chunk: Any) -> int:
-    """By the views alone, 16 bytes each: the length comes first."""
+    """Sum the lengths of a string-view column. Each view has 16 bytes and begins with the length."""
     views = chunk.buffers()[1]
     if not len(chunk) or views is None:
         return 0
@@ -122,7 +124,7 @@ def _dictionary_bytes(pa: Any, chunk: Any) -> int:
 
 
 def _values(pa: Any, name: str, column: Any) -> Sequence[Any] | None:
-    """A numpy array of numbers, or Python values; missing ones are NaN or None. None: all are missing."""
+    """Return a numpy array of numbers, or Python values; missing values are NaN or None. None: all are missing."""
     if pa.types.is_null(column.type):
         return None
     if _is_number(pa, column.type):
@@ -137,7 +139,7 @@ def _values(pa: Any, name: str, column: Any) -> Sequence[Any] | None:
 
 
 def _looked_up(pa: Any, chunk: Any) -> list[Any]:
-    """The values of a dictionary array; rows with the same value share one object."""
+    """Return the values of a dictionary array. Rows with the same value share one object."""
     values = [*_python_values(pa, chunk.dictionary), None]
     places = chunk.indices.cast(pa.int64()).fill_null(len(values) - 1).to_pylist()
     return [values[place] for place in places]
@@ -159,7 +161,7 @@ def _is_text(pa: Any, kind: Any) -> bool:
 
 
 def _is_readable(pa: Any, kind: Any) -> bool:
-    """Whether values of this type can be a column. Not runs and lists: there a byte can stand for millions."""
+    """Whether a column of this type is supported. Runs and lists are not: one byte can stand for millions of values."""
     types = pa.types
     if types.is_dictionary(kind):
         return _is_readable(pa, kind.value_type) and not types.is_dictionary(kind.value_type)
@@ -168,4 +170,8 @@ def _is_readable(pa: Any, kind: Any) -> bool:
 
 
 def _unreadable(name: str) -> Invalid:
-    return invalid_field("body", "wrong_type", f"the column {name[:64]!r} holds values that cannot be read")
+    return invalid_field(
+        "body",
+        "wrong_type",
+        f"the column {name[:64]!r} has a type that is not supported; send numbers, strings, booleans or dates",
+    )

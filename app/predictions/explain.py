@@ -1,4 +1,4 @@
-"""`…/explain`: which words, levels and numbers of a row made its score, strongest first, and in a sentence."""
+"""`…/explain`: the features that contribute most to the score of a row, strongest first, also as a sentence."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def explain_with(model: ServedModel, body: bytes, content_type: str | None, top: int, index_base: int = 1) -> Reply:
-    """For each row its `top` strongest features; what the others add is summed."""
+    """Explain each row by its `top` strongest features and the sum of all others."""
     request = request_bodies.read(body, content_type, model.features, index_base)
     scored = score(model, request.rows)
     labels = plain(scored.label) if "label" in model.outputs else [None] * len(scored.scores)

@@ -1,7 +1,7 @@
-"""Rows in JSON: lists, {name: value}, {indices, values}. One document (`instances`) or one row a line (ndjson).
+"""Rows as JSON: lists, {name: value}, {indices, values}. One document (`instances`) or one row per line (ndjson).
 
-Most bodies have rows of one kind, which are decoded straight to lists of numbers and stacked by one call. What does not
-fit is decoded again as it is; that way also decides what is wrong with a body.
+Most bodies have rows of one kind, which are decoded directly to lists of numbers and stacked in one call. Other bodies
+are decoded again without types; that path also finds the errors of a body.
 """
 
 import io
@@ -63,9 +63,9 @@ _decode_lists = msgspec.json.Decoder(list[float]).decode_lines
 _decode_lines = msgspec.json.Decoder().decode_lines
 
 CHECKED_BYTES = 1 << 20
-"""Body size from which values are counted before they are decoded. A smaller body decodes to 40 MB at most."""
+"""Body size in bytes above which values are counted before they are decoded. Smaller bodies decode to at most 40 MB."""
 CONTAINERS_A_ROW = 3
-"""Lists and objects that a row has at most: a sparse row is an object with two lists."""
+"""Maximum lists and objects of a row: a sparse row is an object with two lists."""
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 FIRST_ROW = re.compile(rb'\s*\{\s*"instances"\s*:\s*\[\s*([\[{])')
 PLACE = re.compile(r"\$\[(\d+)\]")
@@ -77,7 +77,7 @@ class JsonRequest(NamedTuple):
 
 
 def read_json(body: bytes, features: Features) -> JsonRequest:
-    """Raises Unparsable for what is not JSON and Invalid for what names no row."""
+    """Parse a JSON body. Raises Unparsable if it is not JSON, and Invalid if it contains no valid rows."""
     check_values(body, features)
     start = FIRST_ROW.match(body)
     if start is not None:
@@ -97,7 +97,7 @@ def read_json(body: bytes, features: Features) -> JsonRequest:
 
 
 def read_ndjson(body: bytes, features: Features) -> Rows:
-    """A row a line; blank lines do not count."""
+    """Parse one row per line; blank lines are skipped."""
     places = Places(line_of=lambda row: next(islice(_filled_lines(body), row, None))[0])
     check_values(body, features)
     n_lines = sum(1 for _ in _filled_lines(body))
@@ -118,13 +118,13 @@ def read_ndjson(body: bytes, features: Features) -> Rows:
 
 
 def rows_of(instances: Sequence[Any], features: Features, places: Places = INSTANCES) -> Rows:
-    """Rows of any kind, as JSON gives them."""
+    """Sort rows of any kind, as JSON gives them, into parts of one kind."""
     check_count(len(instances), places.name)
     numbers: dict[Callable[..., Any], list[int]] = {}
     for number, row in enumerate(instances):
         kind = _kind(row, features)
         if kind is None:
-            detail = "a row is a list, {name: value} or {indices, values}"
+            detail = "must be a list, an object {name: value}, or {indices, values}"
             raise places.refuse(number, "wrong_type", detail)
         numbers.setdefault(kind, []).append(number)
     if len(numbers) == 1:
@@ -139,7 +139,7 @@ def rows_of(instances: Sequence[Any], features: Features, places: Places = INSTA
 
 
 def decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:
-    """The body, or the refusal that says which field of it is wrong."""
+    """Decode the body, or raise an error that names the wrong field."""
     try:
         return decode(body)
     except msgspec.ValidationError as error:
@@ -152,7 +152,7 @@ def decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:
 
 
 def _stack(rows: Sequence[Sequence[float]], features: Features, places: Places) -> MatrixRows | None:
-    """None if the rows have not as many numbers as the model has features."""
+    """Stack the rows; None if their number of values differs from the number of features."""
     if not rows or set(map(len, rows)) != {features.width}:
         return None
     features.admit(len(rows), places.name)
@@ -187,11 +187,11 @@ def _sparse(rows: Sequence[Any], features: Features, places: Places) -> Rows:
         number = int(found[1]) if found else 0
     except OverflowError:
         number = next(i for i, row in enumerate(rows) if any(abs(index) >= 2**63 for index in row["indices"]))
-    raise places.refuse(number, "wrong_type", "indices must be integers and values numbers")
+    raise places.refuse(number, "wrong_type", "indices must be integers, and values must be numbers")
 
 
 def _with_gaps(row: Mapping[str, Any]) -> dict[str, Any]:
-    """null is a missing value; the other way to read a body, see above, takes no nulls."""
+    """Read rows with nulls, which are missing values; the fast path (see above) accepts none."""
     values = row["values"]
     filled = [math.nan if value is None else value for value in values] if type(values) is list else values
     return {"indices": row["indices"], "values": filled}
@@ -213,10 +213,10 @@ def _csr(rows: Sequence[SparseRow], features: Features, places: Places) -> Matri
 
 
 def check_values(body: bytes, features: Features) -> None:
-    """Raise if a JSON body has more values, or more lists and objects, than the rows of a request may have.
+    """Raise if a JSON body has more values, or more lists and objects, than a request can have.
 
-    Decoded values are Python objects, several times as large as their text, so a large body is counted first: by its
-    commas and brackets, and if these are too many, by those outside of strings.
+    Decoded values are Python objects, several times larger than their text, so the values of a large body are counted
+    first: by its commas and brackets, and if these are too many, by those outside of strings.
     """
     if len(body) <= CHECKED_BYTES or not _has_many_values(body, features):
         return
@@ -236,7 +236,7 @@ def _count_containers(body: bytes) -> int:
 
 
 def _filled_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """The number and the text of every line that is not blank."""
+    """Yield number and text of every line that is not blank."""
     return ((number, line) for number, line in enumerate(io.BytesIO(body), 1) if line.strip())
 
 

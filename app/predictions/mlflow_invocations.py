@@ -1,4 +1,4 @@
-"""`…/invocations`: the bodies that MLflow's scoring server takes, and its answer `{"predictions": [...]}`."""
+"""`…/invocations`: the request bodies of MLflow's scoring server, and its response `{"predictions": [...]}`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,11 +23,11 @@ _encode = msgspec.json.Encoder().encode
 class DataframeSplit(msgspec.Struct, forbid_unknown_fields=True):
     data: list[list[Any]]
     columns: list[str | int] | None = None
-    index: list[Any] | None = None  # which rows they are to the client; nothing depends on it
+    index: list[Any] | None = None  # names of the rows, which are ignored
 
 
 class Params(msgspec.Struct, forbid_unknown_fields=True):
-    """What MLflow passes on to a model: here only what it should answer."""
+    """`params` of a request: here only the outputs."""
 
     wanted: list[str] | None = msgspec.field(default=None, name="return")
 
@@ -44,7 +44,7 @@ _decode = msgspec.json.Decoder(InvocationsBody).decode
 
 
 def invoke_with(model: ServedModel, body: bytes, content_type: str | None) -> Reply:
-    """One value a row; records of several if `params.return` names several outputs."""
+    """Answer with one value per row, or with records if `params.return` lists several outputs."""
     rows, wanted = _read(body, content_type, model.features)
     outputs = chosen(model.outputs, wanted, ("label",) if "label" in model.outputs else ("score",))
     scored = score(model, rows)
@@ -64,7 +64,7 @@ def _read(body: bytes, content_type: str | None, features: Features) -> tuple[Ro
     request: InvocationsBody = decoded(_decode, body)
     given = [name for name in SHAPES if getattr(request, name) is not None]
     if len(given) != 1:
-        raise invalid_field("body", "wrong_shape", f"say exactly one of {', '.join(SHAPES)}")
+        raise invalid_field("body", "wrong_shape", f"give exactly one of {', '.join(SHAPES)}")
     wanted = request.params.wanted if request.params else None
     if request.dataframe_split is not None:
         return _from_split(request.dataframe_split, features), wanted
@@ -86,16 +86,16 @@ def _from_split(frame: DataframeSplit, features: Features) -> Rows:
         return ListRows(frame.data, places)
     for number, row in enumerate(frame.data):
         if len(row) != len(names):
-            raise places.refuse(number, "wrong_width", f"has {len(row)} values, columns has {len(names)}")
+            raise places.refuse(number, "wrong_width", f"has {len(row)} values; columns has {len(names)} names")
     if names and all(isinstance(name, int) for name in names):
         if names != list(range(len(names))):
-            detail = "columns that are numbers must be 0, 1, 2, … in this order"
+            detail = "numbered columns must be 0, 1, 2, … in this order"
             raise invalid_field("dataframe_split.columns", "wrong_order", detail)
         return ListRows(frame.data, places)
     if not features.names:
         return ListRows(frame.data, places)
     if len(set(names)) != len(names):
-        raise invalid_field("dataframe_split.columns", "duplicate_column", "a column is there twice")
+        raise invalid_field("dataframe_split.columns", "duplicate_column", "a column occurs twice")
     columns = zip(*frame.data, strict=True)
     return Columns({str(name): column for name, column in zip(names, columns, strict=True)}, len(frame.data), places)
 
@@ -103,7 +103,7 @@ def _from_split(frame: DataframeSplit, features: Features) -> Rows:
 def _from_columns(columns: Mapping[str, Sequence[Any]], field: str, features: Features) -> Rows:
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
-        raise invalid_field(field, "wrong_length", "all columns must have as many values")
+        raise invalid_field(field, "wrong_length", "all columns must have the same number of values")
     n_rows = lengths.pop() if lengths else 0
     features.admit(n_rows, field)
     return Columns(columns, n_rows, Places(field))

@@ -1,4 +1,4 @@
-"""Models ready to answer: mapped files in a cache that is bounded by bytes."""
+"""A cache of open models, bounded in bytes. Model files are memory-mapped."""
 
 import hashlib
 import math
@@ -24,16 +24,19 @@ from app.predictions.preprocessed_features import features_of
 from app.predictions.score_error import Certainty
 from app.storage import BlobStore
 
-# For so long an answer of the database about a reference is believed, which spares most requests a look: an id can
-# only be deleted elsewhere meanwhile, a name can also get a new version, an alias be moved. A reference that is asked
-# for in the last part of that time is looked up again meanwhile, so that no request of a steady flow waits for a look.
 ID_TRUST_SECONDS = 1.0
+"""Seconds that the result of a lookup by id is used again. An id can only be deleted meanwhile. Larger: fewer queries,
+and a deletion by another process takes effect later."""
 NAME_TRUST_SECONDS = 0.1
+"""Seconds that the result of a lookup by name or alias is used again. Shorter, because a name can get a new version,
+and an alias can be moved."""
 LAST_PART = 0.5
+"""Last part of that time in which a request renews the lookup in the background, so that no request of a steady load
+waits for a query."""
 LATE_LOOK_SECONDS = 30.0
-"""Seconds that an answer is believed beyond its time while a look that began within it has not ended: a database that
-is locked does not hold up predictions. Larger: a change elsewhere may be seen later then. As long as SQLite waits for
-its lock, after which the look fails."""
+"""Extra seconds that a lookup is used while its renewal is running: a locked database does not delay predictions.
+Larger: a change by another process can take effect later. Equal to the lock timeout of SQLite, after which the renewal
+fails."""
 MAX_TRUSTED = 10_000
 MOST_LOOKS = 5
 CONFIRMING_THREADS = 2
@@ -45,22 +48,22 @@ class ServedModel:
     name: str
     version: int
     file: ModelFile
-    features: Features  # what it wants of a row
-    outputs: tuple[str, ...]  # what a request may ask for
+    features: Features  # how it turns rows into features
+    outputs: tuple[str, ...]  # outputs that a request can ask for
 
     @cached_property
     def is_certified(self) -> bool:
-        """Whether its certificate bounds single scores."""
+        """Whether its certificate bounds the error of single scores."""
         return Certainty.of(self.file.header) is not None
 
     @classmethod
     def opened(cls, row: Location, stored: ModelFile, most_bytes: int = MOST_BYTES) -> "ServedModel":
-        """`most_bytes` is what the rows of one request may take as numbers."""
+        """Open a model file. `most_bytes`: maximum bytes of the rows of a request as numbers."""
         return cls(row.id, row.name, row.version, stored, features_of(stored, most_bytes), offered(stored.header))
 
 
 class _Trusted(NamedTuple):
-    """What a reference was found to mean, and until when that is believed."""
+    """The result of a lookup, and how long it is used."""
 
     targets: tuple[tuple[str, float], ...]  # ids with their shares
     shadow: Location | None
@@ -82,12 +85,12 @@ class ModelCache:
         self._models: OrderedDict[str, ServedModel] = OrderedDict()
         self._trusted: dict[str, _Trusted] = {}  # by reference
         self._lock = threading.Lock()
-        self._changes = 0  # that were told to us: an answer from before one is not believed
-        self._confirming: dict[str, _Trusted] = {}  # by reference, what was known when its look began
+        self._changes = 0  # changes in this process: results of lookups that began before them are not used
+        self._confirming: dict[str, _Trusted] = {}  # by reference: the number of changes when the renewal began
         self._confirmer = ThreadPoolExecutor(CONFIRMING_THREADS, "confirm")
 
     def recall(self, reference: str, routing_key: str | None = None) -> ServedModel | None:
-        """The model if that takes no I/O: it is open, and what the reference means was confirmed a moment ago."""
+        """Return the model if that needs no I/O: it is open, and its lookup is recent enough. Else None."""
         trusted, now = self._trusted.get(reference), time.monotonic()
         if trusted is None:
             return None
@@ -100,10 +103,10 @@ class ModelCache:
         return self._opened(choose_target(reference, trusted.targets, routing_key))
 
     def find(self, reference: str, routing_key: str | None = None, *, in_use: bool = False) -> ServedModel:
-        """The model, from the database and disk if need be (blocking). Raises NotFound.
+        """Return the model, from database and disk if necessary (blocking). Raises NotFound.
 
-        The answer is believed from when it was asked for. That of a reference in use is believed from now: a look that
-        waited for a lock would else be out of date when it ends, and the next request would have to wait for another.
+        The lookup counts from its start. For a reference in use it counts from its end: a lookup that waited for a lock
+        would otherwise be outdated at once, and the next request would have to wait again.
         """
         for _ in range(MOST_LOOKS):
             asked_at, changes = time.monotonic(), self._changes
@@ -115,7 +118,7 @@ class ModelCache:
             try:
                 model = self._opened(chosen) or self._open(location)
             except FileNotFoundError:
-                continue  # purged since: whoever did it had moved the alias, or the next look finds nothing
+                continue  # purged meanwhile: the alias has been moved, or the next lookup finds nothing
             seconds = _trust_seconds(reference)
             asked_at = time.monotonic() if in_use else asked_at
             aging_from, until = asked_at + LAST_PART * seconds, asked_at + seconds
@@ -124,16 +127,16 @@ class ModelCache:
         raise NotFound("There is no such model.")
 
     def open_file(self, location: Location) -> ServedModel:
-        """A model file that is no version (blocking); its `id` is what it is kept open by. Raises FileNotFoundError."""
+        """Open a model file that is not a version (blocking). Cached under its `id`. Raises FileNotFoundError."""
         return self._opened(location.id) or self._open(location)
 
     def shadow_of(self, reference: str) -> Location | None:
-        """The version that is to score this reference's requests too, as far as was confirmed last."""
+        """Return the shadow version of this reference according to the last lookup."""
         trusted = self._trusted.get(reference)
         return None if trusted is None else trusted.shadow
 
     def forget(self, model_id: str) -> None:
-        """Stop answering from it at once, by whatever reference."""
+        """Remove a model from the cache, under all references."""
         with self._lock:
             self._changes += 1
             self._trusted = {
@@ -144,13 +147,13 @@ class ModelCache:
             self._drop(model_id)
 
     def forget_reference(self, reference: str) -> None:
-        """Ask the database again what it means."""
+        """Discard the lookup of a reference."""
         with self._lock:
             self._changes += 1
             self._trusted.pop(reference, None)
 
     def _confirm(self, reference: str) -> None:
-        """If it fails, the cached answer expires, and the next request gets the error."""
+        """Renew a lookup. If that fails, the cached result expires, and the next request gets the error."""
         try:
             self.find(reference, in_use=True)
         finally:
@@ -192,10 +195,9 @@ def _trust_seconds(reference: str) -> float:
 
 
 def choose_target(alias: str, targets: Sequence[tuple[str, float]], key: str | None) -> str:
-    """One of the targets' ids, each as often as its weight says.
+    """Choose one of the targets at random by weight.
 
-    With a key, by weighted rendezvous hashing: a change of weights moves only as many keys as it must, and a key that
-    stays with a version stays however the others share the rest.
+    With a key, use weighted rendezvous hashing: a change of weights moves only as many keys as necessary.
     """
     if len(targets) == 1:
         return targets[0][0]
@@ -205,7 +207,7 @@ def choose_target(alias: str, targets: Sequence[tuple[str, float]], key: str | N
 
 
 def _fraction(alias: str, target: str, key: str) -> float:
-    """Between 0 and 1, neither of them; evenly spread over keys and unlike from target to target."""
+    """Hash key and target to a number strictly between 0 and 1, uniformly over keys."""
     text = f"{alias}\n{target}\n{key}".encode(errors="surrogatepass")
     digest = hashlib.blake2b(text, digest_size=8).digest()
     return ((int.from_bytes(digest) >> 12) + 0.5) / 2.0**52

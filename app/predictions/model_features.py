@@ -1,4 +1,4 @@
-"""From rows as they were sent to the features that the weights are of."""
+"""Converts the rows of a request to the features of a model."""
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -33,15 +33,15 @@ from app.tabular.types import Array
 NUMBERS = "biuf"  # numpy's kinds of type
 NUMBER_BYTES = 8
 ENTRY_BYTES = 16
-"""Of one stored value of sparse rows: the number and its index. A row takes another NUMBER_BYTES."""
+"""Bytes of one stored value of sparse rows: number and index. Each row adds NUMBER_BYTES."""
 TERM_SHARE = 4
-"""Bytes of a matrix that a byte of text makes at most: a word and its blank are 3 bytes, its entry is 12."""
+"""Maximum bytes of the matrix per byte of text: a word with its space has at least 3 bytes, and its entry has 12."""
 MOST_BYTES = 256 << 20
-"""Bytes that the rows of one request may take as numbers, where no setting says otherwise. See `max_predict_bytes`."""
+"""Default maximum bytes of the rows of a request as numbers; the setting `max_predict_bytes` overrides it."""
 
 
 class Prepared(NamedTuple):
-    """Rows of features, and what the client should know about how they became such."""
+    """Rows of features, and warnings for the client."""
 
     matrix: Matrix
     warnings: Sequence[Mapping[str, str]] = ()
@@ -49,15 +49,15 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True)
 class Features:
-    """What a model wants of a row: all its features as numbers, in order or by name."""
+    """The features that a model without preprocessing expects: all as numbers, in order or by name."""
 
     width: int
     names: tuple[str, ...]
-    """Of the columns; empty: they have none."""
+    """Names of the columns; empty: they have none."""
     column_of: Array | None = None
-    """Which column each feature was made of, if a column can have several."""
+    """Column of each feature, if a column can have several; None: they are the same."""
     most_bytes: int = MOST_BYTES
-    """What the rows of one request may take as numbers."""
+    """Maximum bytes of the rows of a request as numbers."""
 
     @cached_property
     def index_of(self) -> dict[str, int]:
@@ -65,29 +65,29 @@ class Features:
 
     @property
     def numeric(self) -> Collection[str]:
-        """The columns that hold nothing but numbers."""
+        """Columns that contain only numbers."""
         return self.index_of
 
     @property
     def texts(self) -> Collection[str]:
-        """The columns whose words are features."""
+        """Columns whose words are features."""
         return ()
 
     @property
     def row_bytes(self) -> int:
-        """What a row takes as numbers."""
+        """Bytes of a row as numbers."""
         return NUMBER_BYTES * self.width
 
     def admit(self, n_rows: int, field: str, text_bytes: int = 0) -> None:
-        """Raise unless a batch has rows and is within the ceiling. Every reader asks before it makes numbers of rows.
+        """Raise unless a batch has rows and is within the size limit. Every reader calls it before it parses rows.
 
-        `text_bytes`: of columns of texts, where they can be more than the body has.
+        `text_bytes`: bytes of text columns, where they can exceed the size of the body.
         """
         check_count(n_rows, field)
         check_bytes(n_rows * self.row_bytes + TERM_SHARE * text_bytes, self.most_bytes)
 
     def admit_sparse(self, n_rows: int, n_entries: int, field: str) -> None:
-        """As `admit`, of rows that store only some of their values."""
+        """Like `admit`, for sparse rows."""
         check_count(n_rows, field)
         check_bytes(n_rows * NUMBER_BYTES + n_entries * ENTRY_BYTES, self.most_bytes)
 
@@ -103,7 +103,7 @@ class Features:
             raise invalid_field("columns", "missing_feature", f"the feature {missing!r} is missing")
 
     def matrix(self, rows: Rows) -> Prepared:
-        """One row of features for each. Raises Invalid, naming the place."""
+        """Convert rows to features. Raises Invalid with the place of the error."""
         match rows:
             case MatrixRows():
                 check_width(rows.matrix.shape[1], self.width, 0, rows.places)
@@ -119,15 +119,15 @@ class Features:
 
     @property
     def shift(self) -> Array:
-        """What is subtracted from each feature before the solver sees it; empty: nothing is."""
+        """Return the shift of each feature in the solver's units; empty: none."""
         return _NOTHING
 
     def norms(self, matrix: Matrix) -> Array:
-        """The length of each row as the solver saw it."""
+        """Return the Euclidean norm of each row in the solver's units."""
         return row_norms(matrix)
 
     def explain_not_finite(self, matrix: Matrix, row: int, places: Places) -> Invalid:
-        """Why a row has no score: a value that is missing or infinite, or a sum that is too large."""
+        """Build the error for a row without a finite score: a missing or infinite value, or an overflow."""
         values = matrix[[row]].toarray()[0] if linear.is_sparse(matrix) else matrix[row]
         if np.isfinite(values).all():
             return places.refuse(row, "overflow", "its score is too large to be a number")
@@ -137,7 +137,7 @@ class Features:
         return places.refuse(row, "not_finite", "must be a finite number", self.called(column))
 
     def from_lists(self, rows: Sequence[Sequence[Any]], places: Places, *, by_name: bool = False) -> Array:
-        """Rows of numbers and nothing else."""
+        """Convert rows of plain numbers."""
         for number, row in enumerate(rows):
             check_width(len(row), self.width, number, places)
         try:
@@ -147,7 +147,7 @@ class Features:
             raise self._first_bad_value(rows, places, by_name=by_name) from None
 
     def _from_named(self, rows: NamedRows) -> Array:
-        """All names in each row, so that a misspelt one is found and not read as a zero."""
+        """Convert named rows. Every row must have all names, so that a misspelt name is an error and not a zero."""
         self.check_named(rows.places)
         try:
             if set(map(len, rows.rows)) == {self.width}:
@@ -181,7 +181,7 @@ class Features:
 
     def check_named(self, places: Places) -> None:
         if not self.names:
-            detail = "the model's features have no names; send all of them in order"
+            detail = "the features of the model have no names; send rows as lists of all features in order"
             raise places.refuse(0, "unnamed_features", detail)
 
     def _first_bad_value(self, rows: Sequence[Sequence[Any]], places: Places, *, by_name: bool) -> Invalid:
@@ -192,11 +192,11 @@ class Features:
         raise AssertionError("a row was refused for no reason")
 
     def called(self, feature: int) -> int | str:
-        """The column of a feature, as a refusal names it."""
+        """Return the name of a feature for an error message, or its number."""
         return self.names[feature] if self.names else feature
 
     def feature_name(self, number: int) -> str:
-        """What a feature is called in an explanation."""
+        """Return the name of a feature for an explanation."""
         return self.names[number] if self.names else str(number)
 
 
@@ -204,7 +204,7 @@ _NOTHING = np.empty(0)
 
 
 def stacked(rows: Sequence[Sequence[float]], width: int) -> Array:
-    """Rows of one width as a matrix: one call over all numbers."""
+    """Stack rows of one width to a matrix in one call."""
     numbers = rows[0] if len(rows) == 1 else chain.from_iterable(rows)
     flat = np.fromiter(numbers, dtype=np.float64, count=len(rows) * width)
     return flat.reshape(len(rows), width)
@@ -226,7 +226,7 @@ def _complaint(value: Any) -> tuple[str, str] | None:
 
 
 def interleaved(parts: Sequence[tuple[Sequence[int], Prepared]]) -> Prepared:
-    """The rows of all parts in the order of their numbers."""
+    """Join the parts in the order of their row numbers."""
     numbers = np.concatenate([numbers for numbers, _ in parts])
     stack = sp.vstack([sp.csr_array(part.matrix) for _, part in parts], format="csr")
     return Prepared(stack[np.argsort(numbers)], [warning for _, part in parts for warning in part.warnings])

@@ -1,4 +1,4 @@
-"""What scores mean, by task: classes, ranks or numbers, probabilities, and how certain they are."""
+"""Converts scores to outputs by task: labels, ranks, probabilities, error bounds, contributions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,15 +22,15 @@ EVERY_OUTPUT = (
     *("score_error_bound", "label_certain", "contributions"),
 )
 DEFAULT_OUTPUTS = ("label", "score")
-NEED_CLASSES = frozenset({"probabilities", "scores"})  # the answer has to say in which order
+NEED_CLASSES = frozenset({"probabilities", "scores"})  # the response must state the order of the classes
 
 
 def offered(header: Header) -> tuple[str, ...]:
-    """What can be asked of a model."""
+    """Return the outputs that a model offers."""
     has_ranks = header.task == "ordinal" and bool(header.classes)
     missing = set()
     if header.task == "ordinal" and not has_ranks:
-        missing |= {"label"}  # it orders rows by real-valued relevance; there are no ranks to name
+        missing |= {"label"}  # it orders rows by real-valued relevance and has no ranks
     if not has_ranks:
         missing |= {"rank"}
     if header.task != "multiclass":
@@ -43,11 +43,11 @@ def offered(header: Header) -> tuple[str, ...]:
 
 
 def chosen(outputs: tuple[str, ...], wanted: Sequence[str] | None, default: tuple[str, ...]) -> tuple[str, ...]:
-    """In one order, however they were asked for."""
+    """Return the requested outputs in a fixed order."""
     if wanted is None:
         return _usual(outputs, default)
     if not wanted or not set(outputs).issuperset(wanted):
-        raise invalid_field("return", "unknown_output", f"this model returns: {', '.join(outputs)}")
+        raise invalid_field("return", "unknown_output", f"this model offers {', '.join(outputs)}")
     return tuple(name for name in outputs if name in wanted)
 
 
@@ -58,7 +58,7 @@ def _usual(outputs: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...
 
 @dataclass
 class Scored:
-    """Rows with their scores; every output is computed when it is asked for."""
+    """Rows with their scores. Outputs are computed on demand."""
 
     model: ModelFile
     features: Features
@@ -67,7 +67,7 @@ class Scored:
     warnings: Sequence[Mapping[str, str]] = ()
 
     def columns(self, wanted: Sequence[str]) -> dict[str, Sequence[Any] | Array]:
-        """For each wanted output a value a row. Contributions come with their intercept."""
+        """Return one value per row for each requested output. Contributions include the intercept."""
         columns: dict[str, Sequence[Any] | Array] = {}
         for name in wanted:
             columns[name] = getattr(self, name if name != "scores" else "all_scores")
@@ -77,7 +77,7 @@ class Scored:
 
     @cached_property
     def best(self) -> Array:
-        """Of several classes: the number of the one with the largest score, the first of equal ones."""
+        """Return the class with the largest score in each row; of equal ones the first."""
         return class_positions(self.scores)
 
     @property
@@ -108,7 +108,7 @@ class Scored:
 
     @property
     def probability(self) -> Array:
-        """Of the second of two classes; of several: of the label."""
+        """Return the probability of the second of two classes, or of the predicted class."""
         return self.probabilities[:, 1] if self.scores.ndim == 1 else self._of_best(self.probabilities)
 
     @property
@@ -135,7 +135,7 @@ class Scored:
 
     @property
     def contributions(self) -> Sequence[Any]:
-        """By column, what each adds to `score`; in this order, and then the intercept, they sum exactly to it."""
+        """Return the contribution of each column. Added in this order, and then the intercept, they give the score."""
         names = self.features.names
         if not names and not linear.is_sparse(self.matrix):
             return [values.tolist() for _, values in self.parts(self.features.column_of)]
@@ -149,13 +149,13 @@ class Scored:
 
     @property
     def intercept(self) -> Array:
-        """Of the score."""
+        """Return the intercept of the score in each row."""
         if self.scores.ndim == 1:
             return np.full(len(self.scores), self.model.intercept)
         return np.asarray(self.model.intercept)[self.best]
 
     def parts(self, column_of: Array | None = None) -> list[tuple[Array, Array]]:
-        """Of each row: the features (or columns) that it has, ascending, and what they add to its score."""
+        """Yield the features (or columns) of each row, ascending, and their contributions."""
         found: list[tuple[Array, Array]] = [(_NONE, _NONE)] * len(self.scores)
         best = self.best if self.scores.ndim == 2 else np.zeros(len(self.scores), dtype=np.int64)
         for k in np.unique(best):

@@ -1,4 +1,4 @@
-"""The features of a model with preprocessing: raw columns go through the pipeline that is stored with the weights."""
+"""Features of a model with preprocessing: raw columns go through the pipeline that is stored with the weights."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ from app.tabular.types import Array
 
 
 def features_of(model: ModelFile, most_bytes: int = MOST_BYTES) -> Features:
-    """What the model wants of a row, and what the rows of a request may take as numbers. Raises CorruptModel."""
+    """Return the features of a model. `most_bytes`: maximum bytes of the rows of a request. Raises CorruptModel."""
     if model.header.preprocess is None:
         names = tuple(model.header.feature_names or ())
         return Features(model.header.n_features, names, most_bytes=most_bytes)
@@ -33,7 +33,7 @@ def features_of(model: ModelFile, most_bytes: int = MOST_BYTES) -> Features:
 
 
 def inputs_of(header: Header, arrays: Mapping[str, Array]) -> Inputs:
-    """The columns that the model reads; `arrays` are those of its preprocessing. Raises CorruptModel."""
+    """Return the columns that the model reads. `arrays`: those of its preprocessing. Raises CorruptModel."""
     if header.preprocess is None:
         return Inputs(tuple(header.feature_names or ()) or None, header.n_features)
     return read_inputs(header.preprocess, arrays)
@@ -55,11 +55,11 @@ class PreparedFeatures(Features):
 
     @cached_property
     def row_bytes(self) -> int:
-        """Of the columns as they come, or of the features if these are dense and more."""
+        """Bytes of a row: of its columns, or of its features if these are dense and need more."""
         return NUMBER_BYTES * max(self.width, 0 if self.pipeline.sparse else self.pipeline.n_features)
 
     def check_columns(self, names: Collection[str], places: Places) -> None:
-        """Unknown columns are ignored, absent ones have no values."""
+        """Accept all names: unknown columns are ignored, and absent ones are missing."""
         self.check_named(places)
 
     def matrix(self, rows: Rows) -> Prepared:
@@ -105,7 +105,7 @@ class PreparedFeatures(Features):
     def _from_matrix(self, rows: MatrixRows) -> Prepared:
         pipeline, matrix = self.pipeline, rows.matrix
         if pipeline.encoders:
-            self.admit(matrix.shape[0], rows.places.name)  # sparse rows were not admitted as dense ones
+            self.admit(matrix.shape[0], rows.places.name)  # the size check of sparse rows did not cover dense ones
             dense = matrix.toarray() if linear.is_sparse(matrix) else matrix
             columns = {name: dense[:, number] for number, name in enumerate(self.names)}
             return self._apply(columns, len(dense), rows.places)
@@ -119,7 +119,7 @@ class PreparedFeatures(Features):
         return Prepared(pipeline.joined(pipeline.numbers.encode(numbers), []))
 
     def _check_truths(self, numbers: Matrix, places: Places) -> None:
-        """In a column of truth values 1 and 0 are the only numbers, in a matrix as in a named row."""
+        """Refuse numbers other than 0 and 1 in boolean columns."""
         truths = np.flatnonzero(self.pipeline.numbers.boolean)
         if not len(truths):
             return
@@ -130,7 +130,7 @@ class PreparedFeatures(Features):
             where = cells.coords if linear.is_sparse(numbers) else np.indices(cells.shape)
             row, place = (int(axis[wrong][0]) for axis in where)
             column = int(self.pipeline.numbers.columns[truths[place]])
-            raise places.refuse(row, "bad_value", f"{EXPECTED['boolean']} is needed", self.pipeline.name(column))
+            raise places.refuse(row, "bad_value", f"must be {EXPECTED['boolean']}", self.pipeline.name(column))
 
     def _apply(self, columns: Mapping[str, Sequence[Any] | None], n_rows: int, places: Places) -> Prepared:
         try:

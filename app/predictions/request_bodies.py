@@ -1,4 +1,4 @@
-"""Which format a body has, and who reads it."""
+"""Chooses the reader of a request body by its Content-Type."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,25 +14,25 @@ from app.web.media_types import ARROW, CSV, JSON, LIBSVM, NDJSON, NPY, NPZ, TSV
 
 
 class Request(NamedTuple):
-    """A body that was read: its rows, and what it asks for itself (only JSON can)."""
+    """A parsed body: its rows, and the outputs that it requests (JSON only)."""
 
     rows: Rows
     wanted: list[str] | None = None
 
 
 class Body(NamedTuple):
-    """What came, before it is read."""
+    """A received body with its headers."""
 
     content: bytes
     parameters: dict[str, str]
-    """Of the Content-Type."""
+    """Parameters of the Content-Type."""
     features: Features
     index_base: int
-    """What libsvm rows count the first feature as."""
+    """Number of the first feature in libsvm rows."""
 
 
 def read(content: bytes, content_type: str | None, features: Features, index_base: int = 1) -> Request:
-    """Raises UnsupportedMediaType, Unparsable, and Invalid for what names no row."""
+    """Parse a body. Raises UnsupportedMediaType, Unparsable or Invalid."""
     media_type, parameters = known_type(content_type)
     return READERS[media_type](Body(content, parameters, features, index_base))
 
@@ -42,12 +42,12 @@ def rows_in(content: bytes, content_type: str | None, features: Features, index_
 
 
 def known_type(content_type: str | None) -> tuple[str, dict[str, str]]:
-    """The media type and its parameters. Raises UnsupportedMediaType."""
+    """Return media type and parameters of a Content-Type. Raises UnsupportedMediaType."""
     if content_type in READERS:
         return content_type, {}
     media_type, parameters = split_type(content_type or "")
     if media_type not in READERS:
-        raise UnsupportedMediaType(f"Rows are read from {', '.join(READERS)}; send one of them as Content-Type.")
+        raise UnsupportedMediaType(f"Send the rows as one of {', '.join(READERS)} (Content-Type).")
     return media_type, parameters
 
 

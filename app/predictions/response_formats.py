@@ -1,4 +1,4 @@
-"""The answer in the format that the client accepts: the same data in each."""
+"""Encodes predictions in the format that the client accepts."""
 
 import io
 import re
@@ -20,8 +20,8 @@ QUOTE = '"'
 COMMA, LINE_FEED = b",\n"
 NEEDS_QUOTES = re.compile('[,"\r\n]')
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""First characters by which spreadsheets know a formula (OWASP, CSV injection)."""
-PLAIN = frozenset((int, float, bool, type(None)))  # one after another as JSON, they hold no comma and need no quotes
+"""First characters that make spreadsheets treat a cell as a formula (OWASP, CSV injection)."""
+PLAIN = frozenset((int, float, bool, type(None)))  # as JSON they contain no comma and need no quotes
 
 _encoder = msgspec.json.Encoder()
 
@@ -33,7 +33,7 @@ class Reply(NamedTuple):
 
 
 def negotiated(accept: str | None) -> str:
-    """The best of what the client accepts by its q-values; of equal ones ours. Raises NotAcceptable."""
+    """Choose the format by the q-values of Accept; of equal ones the first that is offered. Raises NotAcceptable."""
     if accept is None or accept in ("*/*", JSON):
         return JSON
     weights: dict[str, float] = {}
@@ -48,17 +48,17 @@ def negotiated(accept: str | None) -> str:
                     best, chosen = weights[pattern], media_type
                 break
     if chosen is None:
-        raise NotAcceptable(f"The answer can be {', '.join(OFFERED)}; Accept names none of them.")
+        raise NotAcceptable(f"The response can be {', '.join(OFFERED)}; Accept lists none of them.")
     return chosen
 
 
 def encode(media_type: str, about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
-    """`about` is what is said once, of all rows: only JSON has a place for it."""
+    """Encode predictions. `about`: fields of the whole response, which only JSON contains."""
     return ENCODERS[media_type](about, columns)
 
 
 def default_outputs(media_type: str, outputs: tuple[str, ...], usual: tuple[str, ...]) -> tuple[str, ...]:
-    """An array of numbers holds the scores."""
+    """Return the default outputs of a format: only scores for arrays."""
     if media_type != NPY:
         return usual
     return ("scores",) if "scores" in outputs else ("score",)
@@ -94,34 +94,34 @@ def _ndjson(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
 
 
 def _csv(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
-    """Numbers as in JSON, with all their digits; nothing where a value is null, JSON where a value has parts.
+    """Write CSV: numbers with all digits, empty cells for null, JSON for values with parts.
 
-    A text is as in JSON too, unless a spreadsheet would run it.
+    Texts that a spreadsheet would execute get a leading apostrophe.
     """
     if len(columns) > 1 and all(map(_is_plain, columns.values())):
         return _plain_csv(",".join(map(_quoted, columns)).encode(), list(columns.values()))
     cells = [_cells(column) for column in columns.values()]
     if len(cells) == 1:
-        cells = [[cell or '""' for cell in cells[0]]]  # a line without anything would be no row
+        cells = [[cell or '""' for cell in cells[0]]]  # an empty line would not count as a row
     return "\n".join([",".join(map(_quoted, columns)), *map(",".join, zip(*cells, strict=True)), ""]).encode()
 
 
 def _plain_csv(heading: bytes, columns: Sequence[Column]) -> bytes:
-    """All cells as one list, row by row: a list of rows takes twice the time. Every so many commas a line ends."""
+    """Write all cells as one list, row by row, and then replace some commas by line ends: twice as fast."""
     width = len(columns)
     cells: list[Any] = [None] * (width * len(columns[0]))
     for place, column in enumerate(columns):
         cells[place::width] = plain(column)
     text = bytearray()
     _encoder.encode_into(cells, text)
-    text[0], text[-1] = LINE_FEED, COMMA  # in place of the brackets
+    text[0], text[-1] = LINE_FEED, COMMA  # without the brackets
     letters = np.frombuffer(text, np.uint8)
     letters[np.flatnonzero(letters == COMMA)[width - 1 :: width]] = LINE_FEED
     return heading + text.replace(b"null", b"")
 
 
 def _is_plain(column: Column) -> bool:
-    """Whether there are values, and all of them are PLAIN."""
+    """Whether there are values, and all of them are of a type in PLAIN."""
     if isinstance(column, np.ndarray):
         return column.ndim == 1 and column.dtype.kind in "fiub" and len(column) > 0
     return len(column) > 0 and PLAIN.issuperset(map(type, column))
@@ -139,7 +139,7 @@ def _cell(value: Any) -> str:
 
 
 def _as_text(label: str) -> str:
-    """A label that a spreadsheet would take for a formula begins with an apostrophe, which it shows as text."""
+    """Quote a label for CSV. A label that a spreadsheet would execute gets a leading apostrophe."""
     is_formula = len(label) > 1 and label.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(label)
     return "'" + label if is_formula else label
 
@@ -149,7 +149,7 @@ def _quoted(text: str) -> str:
 
 
 def _arrow(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
-    import pyarrow as pa  # here, because most processes never need it
+    import pyarrow as pa  # imported here, because most processes do not need it
 
     arrays = {name: _arrow_column(pa, column) for name, column in columns.items()}
     table = pa.table(arrays, metadata={name: _encoder.encode(value) for name, value in about.items()})
@@ -164,7 +164,7 @@ def _arrow_column(pa: Any, column: Column) -> Any:
         return pa.array(column)
     values = plain(column)
     if len({type(value) for value in values}) > 1 and any(isinstance(value, str) for value in values):
-        return pa.array([str(value) for value in values])  # classes of several types have only their text in common
+        return pa.array([str(value) for value in values])  # labels of different types are written as text
     return pa.array(values)
 
 
@@ -175,7 +175,9 @@ def _npy(about: Mapping[str, Any], columns: Mapping[str, Column]) -> bytes:
         array = np.asarray(column) if not isinstance(column, list) or _all_numbers(column) else None
     if array is None:
         raise invalid_field(
-            "return", "not_an_array", "an npy answer holds one output, and that of numbers, none of which is null"
+            "return",
+            "not_an_array",
+            "an npy response contains exactly one numeric output without nulls; request one, or another format",
         )
     stream = io.BytesIO()
     np.save(stream, array, allow_pickle=False)

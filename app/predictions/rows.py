@@ -1,4 +1,4 @@
-"""What every body becomes, whatever its format: rows of numbers, or values by name, and how to name a place in them."""
+"""Parsed rows, common to all formats: matrices of numbers, lists of values, or values by name; and error places."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,20 +13,21 @@ from app.models.linear import Matrix
 from app.tabular.types import Array
 
 MAX_ROWS = 1_000_000
-"""Rows of one request. Larger: a request can hold a thread and its memory longer. The answer has an object a row."""
+"""Maximum rows of a request. Larger: a request can occupy a thread and its memory for longer; the response has an
+object for each row."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """How a refusal names a row: `instances[3]`, or the line of a text."""
+    """How error messages refer to a row: `instances[3]`, or a line of a text."""
 
     name: str = "instances"
     line_of: Callable[[int], int] | None = None
     numbers: Sequence[int] | None = None
-    """Of rows that are a part of the batch: which ones."""
+    """Numbers of the rows in the whole batch, if these rows are a part of it."""
 
     def refuse(self, row: int, code: str, detail: str, column: int | str | None = None) -> Invalid:
-        """`column` is a position from 0, or a name of the model's own."""
+        """Build the error for a row. `column`: position from 0, or name of a column of the model."""
         number = row if self.numbers is None else self.numbers[row]
         if self.line_of is not None:
             line = self.line_of(number)
@@ -45,30 +46,30 @@ INSTANCES = Places()
 
 
 class MatrixRows(NamedTuple):
-    """Numbers only, one a feature. NaN: missing."""
+    """A matrix with one number per feature. NaN: missing."""
 
     matrix: Matrix
     places: Places = INSTANCES
 
 
 class ListRows(NamedTuple):
-    """Values of any type, in the order of the columns."""
+    """Rows of values of any type, in the order of the columns."""
 
     rows: Sequence[Sequence[Any]]
     places: Places = INSTANCES
 
 
 class NamedRows(NamedTuple):
-    """Each row says the names of its values."""
+    """Rows with names for their values."""
 
     rows: Sequence[Mapping[str, Any]]
     places: Places = INSTANCES
 
 
 class Columns(NamedTuple):
-    """All rows have the same names. Values are None (or NaN) where they are missing.
+    """Columns by name. Missing values are None or NaN.
 
-    A column that is None has no value in any row, or is none of the model's.
+    A column that is None has no value in any row, or is not a column of the model.
     """
 
     columns: Mapping[str, Sequence[Any] | None]
@@ -77,7 +78,7 @@ class Columns(NamedTuple):
 
 
 class MixedRows(NamedTuple):
-    """Parts of several kinds; the places of each say which rows it has."""
+    """Rows of several kinds, in parts. The places of a part have its row numbers."""
 
     parts: Sequence["MatrixRows | ListRows | NamedRows"]
 
@@ -86,15 +87,17 @@ Rows = MatrixRows | ListRows | NamedRows | Columns | MixedRows
 
 
 def check_count(n_rows: int, field: str) -> None:
-    """A batch has rows, and not more than can be answered at once."""
+    """Raise unless a batch has at least one row and at most MAX_ROWS."""
     if n_rows == 0:
-        raise invalid_field(field, "empty", "give at least one row")
+        raise invalid_field(field, "empty", "must contain at least one row")
     if n_rows > MAX_ROWS:
-        raise PayloadTooLarge(f"A request may have {MAX_ROWS} rows; this one has {n_rows}. Use a batch job.")
+        raise PayloadTooLarge(
+            f"The request has {n_rows} rows; the limit is {MAX_ROWS}. Send several requests, or use a batch job."
+        )
 
 
 def check_bytes(needed: int, most: int) -> None:
-    """Raise if numbers would take more bytes than the rows of one request may."""
+    """Raise if the rows of a request would need more than `most` bytes as numbers."""
     if needed > most:
         raise PayloadTooLarge(
             f"The rows would take {needed} bytes as numbers; the limit is {most} (HYPERPLANE_MAX_PREDICT_BYTES). "
@@ -104,20 +107,20 @@ def check_bytes(needed: int, most: int) -> None:
 
 def check_width(n_values: int, width: int, row: int, places: Places) -> None:
     if n_values != width:
-        detail = f"has {n_values} values, the model has {width} features"
+        detail = f"has {n_values} values; the model has {width} features"
         raise places.refuse(row, "wrong_width", detail)
 
 
 def duplicate_column(names: Sequence[str]) -> Invalid:
-    """Say which of the names is there more than once; at least one must be."""
+    """Build the error for a name that occurs more than once."""
     twice = next(name for name, count in Counter(names).items() if count > 1)
-    return invalid_field("body", "duplicate_column", f"the column {twice[:64]!r} is there twice")
+    return invalid_field("body", "duplicate_column", f"the column {twice[:64]!r} occurs twice")
 
 
 def csr_of(values: Array, indices: Array, starts: Array, width: int, places: Places, base: int = 0) -> Matrix:
-    """The matrix of sparse rows, indices in ascending order. Raises Invalid for one that is unknown or there twice.
+    """Build the matrix of sparse rows, with ascending indices. Raises Invalid for unknown or repeated indices.
 
-    `base` is what the client counts the first feature as.
+    `base`: number of the first feature.
     """
     outside = (indices < 0) | (indices >= width)
     if outside.any():
@@ -127,8 +130,10 @@ def csr_of(values: Array, indices: Array, starts: Array, width: int, places: Pla
     if not matrix.has_sorted_indices:
         matrix = matrix.sorted_indices()
     repeated = np.diff(matrix.indices) == 0
-    repeated[starts[1:-1][(starts[1:-1] > 0) & (starts[1:-1] < len(indices))] - 1] = False  # across two rows
+    repeated[starts[1:-1][(starts[1:-1] > 0) & (starts[1:-1] < len(indices))] - 1] = (
+        False  # pairs that belong to two rows
+    )
     if repeated.any():
         row = int(np.searchsorted(starts, np.argmax(repeated), side="right")) - 1
-        raise places.refuse(row, "duplicate_feature", "an index is given twice")
+        raise places.refuse(row, "duplicate_feature", "contains an index twice")
     return matrix

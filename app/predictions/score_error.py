@@ -1,6 +1,6 @@
-"""How far a returned score can be from that of the exact optimum, by the model's certificate and by rounding.
+"""Bounds the distance of a returned score from the score of the exact optimum, by certificate and rounding.
 
-What is promised. Let x be the row's features as this service has them in float64 (missing values filled, levels and
+The guarantee. Let x be the row's features as this service has them in float64 (missing values filled, levels and
 terms counted), and z = (x - shift) / scale in exact arithmetic, the row in the units of the solver. Let w*, b* be the
 exact optimum of the training problem, whose rows are those that the solver saw. The score s in the answer satisfies
 
@@ -38,26 +38,26 @@ from app.tabular.types import Array
 UNIT = 2.0**-53
 """u, the largest relative error of one operation in float64."""
 UP = 1.0 + 16 * UNIT
-"""A factor above what the few operations on a figure can lose."""
+"""Factor that covers the rounding of the few operations on a figure."""
 SMALLEST = 2.0**-1000
-"""Above what the underflow of 2^70 operations can lose (2^-1074 each)."""
+"""Bound of what the underflow of 2^70 operations can lose (2^-1074 each)."""
 LOST_WEIGHT = 2.0**-1021
-"""Times u it is 2^-1074: what a weight can have lost where its quotient underflowed."""
+"""Times u it is 2^-1074: the loss of a weight whose quotient underflowed."""
 
 
 class RowErrors(NamedTuple):
-    """What a bound needs to know of some rows; both are rounded up, and infinite where they are no numbers."""
+    """Figures of rows that a bound needs. Both are rounded up, and infinite if they overflow."""
 
     norms: Array
-    """|z|: the length of each row in the units of the solver."""
+    """|z|: Euclidean norm of each row in the units of the solver."""
     rounding: Array
-    """By how much rounding can change each score; of the shape of the scores."""
+    """Bound of the rounding error of each score, in the shape of the scores."""
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def row_errors(matrix: Matrix, model: ModelFile, features: Features) -> RowErrors:
-    """Of rows of features in raw units."""
-    matrix = matrix.astype(np.float64, copy=False)  # a stored table can be in single precision
+    """Compute the figures of rows of features in raw units."""
+    matrix = matrix.astype(np.float64, copy=False)  # a stored table can have single precision
     coef, intercept = np.atleast_2d(model.coef), np.abs(np.atleast_1d(model.intercept))
     if linear.is_sparse(matrix):
         terms = np.diff(matrix.indptr)
@@ -71,7 +71,7 @@ def row_errors(matrix: Matrix, model: ModelFile, features: Features) -> RowError
     moved = np.abs(features.shift[shifted])
     of_shift = np.abs(coef[:, shifted]) @ moved + LOST_WEIGHT * moved.sum()
     of_score = products + LOST_WEIGHT * sizes[:, None] + intercept
-    # Sums of m numbers are themselves short by at most m u of them: counted twice over.
+    # Sums of m numbers have a relative error of at most m u: counted twice.
     loss_of_sums = 1.0 + 4.0 * UNIT * (terms + 8.0)
     rounding = 2.0 * UNIT * (terms + 4.0)[:, None] * of_score * loss_of_sums[:, None]
     rounding += UNIT * (len(shifted) + 8.0) * (of_shift + intercept) * (1.0 + 4.0 * UNIT * (len(shifted) + 8.0))
@@ -83,15 +83,15 @@ def row_errors(matrix: Matrix, model: ModelFile, features: Features) -> RowError
 @dataclass(frozen=True)
 class Certainty:
     radius: float | Array
-    """sqrt(2 gap): how far the weights can be from the optimal ones; one a class, if each has its own problem."""
+    """sqrt(2 gap): bound of the distance of the weights from the optimum; one per class of a one-vs-rest model."""
     beta: float
 
     @classmethod
     def of(cls, header: Header) -> "Certainty | None":
-        """None: the model's card proves nothing about single scores."""
+        """Read the certificate of a card; None: it proves nothing about single scores."""
         params, certificate = header.card.get("params") or {}, header.card.get("certificate") or {}
         if certificate.get("claimed"):
-            return None  # it came with an imported model, and nothing here has recomputed it
+            return None  # imported with the model and not recomputed
         beta = _beta(header.task, params)
         is_one_vs_rest = header.task == "multiclass" and header.strategy == "ovr"
         parts = certificate.get("per_class") if is_one_vs_rest else [certificate]
@@ -105,15 +105,15 @@ class Certainty:
 
     @np.errstate(over="ignore", invalid="ignore")
     def bounds(self, errors: RowErrors) -> Array:
-        """What each score can be off by, in the shape of the scores. Not finite: too large to be a number."""
+        """Return the error bound of each score, in the shape of the scores. Not finite: it overflows."""
         reach, rounding = self._reach(errors.norms), errors.rounding
         bounds: Array = (reach if reach.ndim == rounding.ndim else reach[:, None]) + rounding
         return bounds * UP
 
     @np.errstate(over="ignore", invalid="ignore")
     def is_label_certain(self, errors: RowErrors, scores: Array) -> Array:
-        """Whether the exact optimum provably gives each row the same class. A bound that overflows proves nothing: no
-        score is above NaN or infinity."""
+        """Whether the exact optimum provably predicts the same class for each row. A bound that overflows proves
+        nothing: no score is above NaN or infinity."""
         bounds = self.bounds(errors)
         if scores.ndim == 1:
             return np.abs(scores) > bounds
@@ -130,7 +130,7 @@ class Certainty:
         return every
 
     def _reach(self, norms: Array) -> Array:
-        """How far exact scores can be from the optimum's: one a row, or one a row and class."""
+        """Bound the distance of exact scores from those of the optimum: per row, or per row and class."""
         lengths = np.hypot(norms, self.beta) * UP
         return (lengths if isinstance(self.radius, float) else lengths[:, None]) * self.radius
 
@@ -145,5 +145,5 @@ def _beta(task: str, params: dict[str, Any]) -> float | None:
 
 
 def _is_size(value: Any) -> bool:
-    """Whether it is a finite number that is not negative."""
+    """Whether the value is a finite number of at least 0."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < math.inf

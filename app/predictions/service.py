@@ -1,4 +1,4 @@
-"""From a body to an answer: rows > features > scores > outputs > the format that is accepted."""
+"""Answers a prediction: body > rows > features > scores > outputs > response format."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ def predict_with(
     index_base: int = 1,
     snapshot: Mapping[str, Any] | None = None,
 ) -> Reply:
-    """Answer one request. `wanted` is the query's `return`; `snapshot` is said beside the model's name."""
+    """Answer a request. `wanted`: outputs of the query. `snapshot`: additional fields about an interim model."""
     media_type = response_formats.negotiated(accept)
     request = request_bodies.read(body, content_type, model.features, index_base)
     outputs = chosen(
@@ -44,10 +44,10 @@ def predict_with(
 
 
 def score(model: ServedModel, rows: Rows) -> Scored:
-    """The rows with their scores. Raises Invalid, naming the place, for a row that has none."""
+    """Score the rows. Raises Invalid with the place of a row that has no finite score."""
     prepared = model.features.matrix(rows)
     matrix = prepared.matrix
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+    with np.errstate(over="ignore", invalid="ignore"):  # overflows are refused below
         scores = linear.scores(matrix, model.file.coef, model.file.intercept, model.features.column_of)
         total = np.add.reduce(scores, axis=None)
     if not math.isfinite(total) and not (finite := np.isfinite(scores)).all():
@@ -58,19 +58,19 @@ def score(model: ServedModel, rows: Rows) -> Scored:
 
 
 def judge(model: ServedModel, read: Callable[[Features], Rows]) -> Outcome:
-    """Labels and scores of a request's rows, for a comparison of models."""
+    """Return labels and scores of the rows of a request, to compare models."""
     scored = score(model, read(model.features))
     return Outcome(plain(scored.label) if "label" in model.outputs else [], scored.scores)
 
 
 def about(model: ServedModel, scored: Scored) -> dict[str, Any]:
-    """Who answered, and what there is to know about all rows."""
+    """Return the fields of the response about the model and all rows."""
     said: dict[str, Any] = {"model": model.id, "name": model.name, "version": model.version}
     return {**said, "warnings": scored.warnings} if scored.warnings else said
 
 
 def headers_of(model: ServedModel, scored: Scored) -> dict[str, str]:
-    """The same in short, for formats that have no place for it."""
+    """Return the same as headers, for formats without such fields."""
     headers = {"X-Model-Id": model.id, "X-Model-Name": model.name, "X-Model-Version": str(model.version)}
     if scored.warnings:
         headers["X-Warnings"] = ", ".join(warning["code"] for warning in scored.warnings)
@@ -81,5 +81,5 @@ def _asked(in_body: list[str] | None, in_query: str | None) -> list[str] | None:
     if in_query is None:
         return in_body
     if in_body is not None:
-        raise invalid_field("return", "given_twice", "say it in the body or in the query, not in both")
+        raise invalid_field("return", "given_twice", "is in the body and in the query; remove one of them")
     return [name.strip() for name in in_query.split(",")]

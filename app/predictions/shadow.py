@@ -1,7 +1,7 @@
-"""Shadows: versions that score requests beside the one that answers, off the critical path, to be compared with it.
+"""Shadow versions: they score a copy of requests in the background, to be compared with the answering version.
 
-A request is put into a bounded queue once its answer is known. One thread scores the queue; what does not fit is
-counted and dropped, so a slow shadow costs answers nothing.
+After its response a request is put into a bounded queue, which one thread works off. Requests that do not fit are
+counted and dropped, so that a slow shadow does not delay responses.
 """
 
 import logging
@@ -23,14 +23,16 @@ log = logging.getLogger(__name__)
 
 
 MOST_WAITING = 256
+"""Maximum requests in the queue. Larger: fewer dropped requests in bursts, more memory."""
 MOST_WAITING_BYTES = 64 << 20
+"""Maximum bytes of the bodies in the queue."""
 
 
 class Outcome(NamedTuple):
-    """What a model says of a request's rows."""
+    """The predictions of a model for the rows of a request."""
 
     labels: Sequence[Any]
-    """Empty for a model that names none."""
+    """Labels; empty for a model without labels."""
     scores: Array
 
 
@@ -56,7 +58,7 @@ class _Count:
 
 
 class Shadows:
-    """Scores mirrored requests in a thread of its own and keeps count, for each alias, of how the shadow differs."""
+    """Scores mirrored requests in a thread, and counts the differences of each alias."""
 
     def __init__(self, served: ModelCache) -> None:
         self._served = served
@@ -70,16 +72,16 @@ class Shadows:
     def mirror(
         self, reference: str, model: ServedModel, judge: Callable[[ServedModel], Outcome], body_bytes: int
     ) -> None:
-        """Have the reference's shadow, if it has one, score what `model` has just answered. Never blocks or raises.
+        """Queue a request that `model` has just answered for the shadow of its reference. Never blocks or raises.
 
-        `judge` scores the request with a given model; it is called for both, later.
+        `judge` scores the request with a given model; it is called later, for both models.
         """
         shadow = self._served.shadow_of(reference)
         if shadow is None:
             return
         with self._lock:
             count = self._counts.get(reference)
-            if count is None or count.shadow.id != shadow.id:  # another shadow is counted anew
+            if count is None or count.shadow.id != shadow.id:  # counts start again for another shadow
                 count = self._counts[reference] = _Count(shadow)
             full = self._waiting_requests >= MOST_WAITING or self._waiting_bytes + body_bytes > MOST_WAITING_BYTES
             if full:
@@ -93,7 +95,7 @@ class Shadows:
         self._waiting.put(_Mirrored(reference, shadow, model, judge, body_bytes))
 
     def stats(self, reference: str, version: int | None) -> dict[str, Any] | None:
-        """As `schemas.ShadowStats` of the alias lists it; None if no request was mirrored to this version here."""
+        """Return the fields of `ShadowStats`; None if this process mirrored no request to this version."""
         with self._lock:
             count = self._counts.get(reference)
             if count is None or count.shadow.version != version:
@@ -129,14 +131,14 @@ class Shadows:
                 self._waiting_bytes -= mirrored.bytes
 
     def _count_of(self, mirrored: _Mirrored) -> _Count | None:
-        """None: the alias has another shadow by now."""
+        """Return the counts of an alias; None: it has another shadow by now."""
         count = self._counts[mirrored.reference]
         return count if count.shadow.id == mirrored.shadow.id else None
 
     def _compare(self, mirrored: _Mirrored) -> None:
         ours = mirrored.judge(mirrored.model)
         theirs = None
-        with suppress(AppError):  # deleted meanwhile, or it cannot read such rows: a failure of the shadow
+        with suppress(AppError):  # deleted meanwhile, or it cannot read these rows: count a failure
             theirs = mirrored.judge(self._served.find(mirrored.shadow.id))
         with self._lock:
             if (count := self._count_of(mirrored)) is None:

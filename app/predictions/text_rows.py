@@ -1,4 +1,4 @@
-"""Rows in text: CSV and TSV with or without a header, libsvm with or without labels."""
+"""Rows as text: CSV and TSV with or without a header, libsvm with or without labels."""
 
 import csv
 import re
@@ -25,21 +25,21 @@ QUOTE = '"'
 LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
 CONVERSION_ERROR = re.compile(r"column #(\d+): Row #(\d+)")
 
-# An optional label, a number or a word (or several, separated by commas), an optional query id, then index:value pairs.
-# Nothing that has matched is given back (`++`, `(?>…)`): a line that does not fit is refused after one walk over it.
+# An optional label (a number, a word, or several with commas), an optional query id, then index:value pairs. The
+# pattern does not backtrack (`++`, `(?>…)`), so that a wrong line is refused in linear time.
 LIBSVM_LINE = re.compile(
     r"\s*+(?:[^\s:#\[\]{}\"<>]++(?=\s|$))?+(?:\s*+qid:\d++(?=\s|$))?+"
     rf"((?:\s*+\d{{1,15}}+:(?>{cells.DECIMAL})(?=\s|$))*+)\s*+",
     re.ASCII,
 )
 
-csv.field_size_limit(1 << 40)  # of a cell; what may be sent at all is limited elsewhere
+csv.field_size_limit(1 << 40)  # no limit for a cell; the size of the body is limited elsewhere
 
 
 def read_csv(body: bytes, features: Features, delimiter: str, header: str | None) -> Rows:
-    """`header` is `present`, `absent`, or None: there is one if a cell of the first row is a name of the model."""
+    """Parse CSV. `header`: `present`, `absent`, or None: present if a cell of the first row is a name of the model."""
     if header not in (None, "present", "absent"):
-        raise invalid_field("Content-Type", "unknown_header", "header must be present or absent")
+        raise invalid_field("Content-Type", "unknown_header", "the parameter header must be present or absent")
     text = decoded(body)
     _check_quotes(text, delimiter)
     first = _first_record(text, delimiter)
@@ -64,7 +64,7 @@ def read_csv(body: bytes, features: Features, delimiter: str, header: str | None
 
 
 def read_libsvm(body: bytes, features: Features, index_base: int) -> Rows:
-    """A row a line, indices from `index_base`; what follows a `#` is no part of it, and blank lines are no rows."""
+    """Parse libsvm: one row per line, indices from `index_base`. Text after `#` and blank lines are skipped."""
     counts: list[int] = []
     pairs: list[str] = []
     lines: list[int] = []
@@ -76,7 +76,7 @@ def read_libsvm(body: bytes, features: Features, index_base: int) -> Rows:
             check_count(len(counts) + 1, "body")
         match = LIBSVM_LINE.fullmatch(content)
         if match is None:
-            raise Places(line_of=lambda row: row).refuse(number, "bad_line", "is not `label index:value …`")
+            raise Places(line_of=lambda row: row).refuse(number, "bad_line", "must have the form `label index:value …`")
         counts.append(match[1].count(":"))
         pairs.append(match[1])
         lines.append(number)
@@ -84,7 +84,7 @@ def read_libsvm(body: bytes, features: Features, index_base: int) -> Rows:
     features.admit_sparse(len(counts), sum(counts), "body")
     starts = np.concatenate([[0], np.cumsum(counts)])
     numbers = np.empty(0)
-    if starts[-1]:  # of nothing but blanks numpy would make a number
+    if starts[-1]:  # numpy would convert a blank text to a number
         numbers = np.fromstring(" ".join(pairs).replace(":", " "), dtype=np.float64, sep=" ")
     indices = numbers[0::2].astype(np.int64) - index_base
     matrix = csr_of(numbers[1::2], indices, starts, features.width, places, index_base)
@@ -98,17 +98,17 @@ def decoded(body: bytes) -> str:
         line = body.count(b"\n", 0, error.start) + 1
         raise Unparsable(f"line {line}: the text is not valid UTF-8.") from None
     if "\0" in text:
-        raise Unparsable(f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: a NUL is no text.")
+        raise Unparsable(f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: the text contains a NUL character.")
     return text
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Lines with their ends (LF, CR LF or CR), one at a time: io.StringIO would hold the text four times."""
+    """Yield lines with their ends (LF, CR LF or CR). io.StringIO would need four times the memory of the text."""
     return (match.group() for match in LINE.finditer(text))
 
 
 class _Records:
-    """The records of a delimited text, converted column by column."""
+    """The records of a delimited text, parsed column by column."""
 
     def __init__(self, text: str, delimiter: str, has_header: bool) -> None:
         self._text = text
@@ -116,7 +116,7 @@ class _Records:
         self._has_header = has_header
 
     def check_count(self) -> None:
-        """Raise for too many records before any is kept."""
+        """Raise for too many records before any is stored."""
         if self._text.count("\n") + self._text.count("\r") < rows.MAX_ROWS:
             return
         reader = csv.reader(_lines(self._text), delimiter=self._delimiter)
@@ -125,13 +125,13 @@ class _Records:
             check_count(n_records - self._has_header, "body")
 
     def columns(self, numeric: Mapping[int, bool], n_columns: int) -> tuple[int, dict[int, Any]]:
-        """The number of rows, and some of their columns by position: numbers (`numeric`) or texts, null if missing."""
-        import pyarrow as pa  # here, because most processes never need it
+        """Return the number of rows, and columns by position: numbers (`numeric`) or texts; null: missing."""
+        import pyarrow as pa  # imported here, because most processes do not need it
         from pyarrow import csv as arrow_csv
 
         body = self._text.encode()
         names = [str(position) for position in range(n_columns)]
-        wanted = numeric or {0: False}  # pyarrow takes none for all
+        wanted = numeric or {0: False}  # pyarrow would read all columns for an empty list
         uneven: list[Any] = []
 
         def note(row: Any) -> str:
@@ -143,7 +143,7 @@ class _Records:
                 use_threads=False,
                 column_names=names,
                 skip_rows_after_names=int(self._has_header),
-                block_size=len(body) + 1,  # one block: a record may have any length
+                block_size=len(body) + 1,  # one block, because a record can have any length
             ),
             arrow_csv.ParseOptions(
                 delimiter=self._delimiter,
@@ -163,7 +163,7 @@ class _Records:
         return table.num_rows, {j: table.column(names[j]).combine_chunks() for j in numeric}
 
     def line_of(self, row: int) -> int:
-        """The line on which a row begins."""
+        """Return the first line of a row."""
         record = row + self._has_header
         reader = csv.reader(_lines(self._text), delimiter=self._delimiter)
         before = 0
@@ -184,24 +184,24 @@ class _Records:
         return Unparsable("The body is not CSV.")
 
     def _uneven(self, row: Any) -> Invalid:
-        detail = f"has {row.actual_columns} cells, the first line has {row.expected_columns}"
+        detail = f"has {row.actual_columns} cells; the first line has {row.expected_columns}"
         return Places(line_of=self.line_of).refuse(row.number - 1 - self._has_header, "wrong_width", detail)
 
 
 def _values(column: Any) -> Any:
-    """A numpy array of numbers, or the texts."""
+    """Return a numpy array of numbers, or the texts."""
     import pyarrow as pa
 
     return column.to_numpy(zero_copy_only=False) if pa.types.is_floating(column.type) else column
 
 
 def _check_quotes(text: str, delimiter: str) -> None:
-    """A quote that is never closed would make one cell of all rows behind it."""
+    """Refuse a quote that is not closed: it would turn all following rows into one cell."""
     if text.count(QUOTE) % 2 == 0:
         return
-    start = rf"(?:\A|(?<=[{delimiter}\r\n]))"  # of a cell; elsewhere a quote means nothing
+    start = rf"(?:\A|(?<=[{delimiter}\r\n]))"  # start of a cell; elsewhere a quote has no meaning
     if not re.fullmatch(rf'(?:[^"]++|{start}"(?:[^"]|"")*+"|(?!{start})")*+', text):
-        raise Unparsable("The body ends inside quotes.")
+        raise Unparsable("The body ends inside a quoted cell; close the quote.")
 
 
 def _first_record(text: str, delimiter: str) -> list[str]:
@@ -222,7 +222,7 @@ def _looks_like_names(record: list[str], features: Features) -> bool:
 
 def _check_names(names: list[str], features: Features, places: Places) -> None:
     if not features.names:
-        detail = f"the model's features have no names; send exactly {features.width} columns without a header"
+        detail = f"the features of the model have no names; send exactly {features.width} columns without a header"
         raise invalid_field("body", "unnamed_features", detail)
     if len(set(names)) != len(names):
         raise duplicate_column(names)

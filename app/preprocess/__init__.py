@@ -1,5 +1,5 @@
-"""Preprocessing that is part of the model: raw columns become features, by what was learnt from the training rows.
+"""Preprocessing, which is part of the model: it converts raw columns to features, as learnt from the training rows.
 
-`training` fits and transforms stored rows (compiled kernels). `pipeline` holds what was learnt, is kept with the
-weights and applies it to raw named values; it needs neither numba nor the solvers.
+`fit` learns a pipeline and transforms stored rows (compiled kernels). `pipeline` is stored with the weights and
+converts the rows of requests; it imports neither numba nor the solvers.
 """

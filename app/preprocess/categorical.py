@@ -1,4 +1,4 @@
-"""Categories as features: one a level, or a fixed number of them that levels share by hash."""
+"""Features of categorical columns: one per category, or a fixed number that categories share by hash."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +18,7 @@ from app.tabular.types import Floats
 
 @dataclass(frozen=True)
 class OneHot:
-    """A feature a level; then one for pooled levels and one for missing values, if training had such."""
+    """One feature per category, then one for pooled categories and one for missing values, if training had any."""
 
     column: int
     stored: Kind
@@ -41,13 +41,13 @@ class OneHot:
         unknown = len(self.levels) if self.has_other else -1
         missing = self.width - 1 if self.has_missing else -1
         number_of = self._number_of
-        # an empty cell is no value, unless training had rows where the empty word was one
+        # an empty cell is missing, unless the empty text was a category in training
         lookup = [number_of.get(level, unknown if level else missing) for level in values.names]
         if self.refuses_unknown:
             for code, level in enumerate(values.names):
                 if level and level not in number_of and (values.codes == code).any():
                     row = int((values.codes == code).argmax())
-                    message = f"row {row}, column {called(name)}: a level that training did not have"
+                    message = f"row {row}, column {called(name)}: the category did not occur in training"
                     raise PreprocessError("unknown_level", message, name, row)
         return one_entry_a_row(np.array([*lookup, missing], dtype=np.int64)[values.codes], self.width)
 
@@ -67,7 +67,7 @@ class OneHot:
 
 @dataclass(frozen=True)
 class HashedLevels:
-    """Each level goes to one of `dims` features by its hash; missing values to their own, if training had some."""
+    """Each category maps to one of `dims` features by its hash; missing values to their own, if training had any."""
 
     column: int
     stored: Kind

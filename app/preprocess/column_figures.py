@@ -1,4 +1,4 @@
-"""What the training rows say about each numeric column."""
+"""Statistics of the numeric columns of the training rows."""
 
 from dataclasses import dataclass
 
@@ -8,36 +8,36 @@ import numpy.typing as npt
 from app.tabular.types import Floats
 
 BLOCK_CELLS = 1 << 15
-"""Looked at together: what is made of them on the way stays in the processor's cache."""
+"""Cells that are processed together. Temporary arrays of this size stay in the processor's cache."""
 TINY = 1e-150
-"""A spread below it is none: to divide by it could overflow the weights."""
+"""Smallest standard deviation that counts as nonzero: dividing by less could overflow the weights."""
 
 SINGLE_FROM_TOL, SINGLE_FROM_BYTES = 1e-5, 64 << 20
 LARGEST_SINGLE = 1e30  # its square is no number in single precision, but nobody squares there
 FAR_FROM_ZERO = 100.0
-"""In deviations. Numbers farther away differ by less than single precision tells well."""
+"""Distance of the mean from zero, in standard deviations, beyond which single precision is too coarse."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """One entry a column, of the values that are present (0 if none is). What CSR rows do not store is a zero."""
+    """Statistics per column over the present values (0 if there are none). Values that CSR rows omit are zeros."""
 
     missing: npt.NDArray[np.int64]
     first_missing: npt.NDArray[np.int64]
-    """The first row without a value; -1: none."""
+    """First row without a value; -1: none."""
     low: Floats
     high: Floats
     mean: Floats
     std: Floats
-    """Of the population; 0 for columns that are constant up to rounding."""
+    """Standard deviation of the population; 0 for columns that are constant up to rounding."""
 
     @property
     def largest(self) -> Floats:
-        """The largest absolute value."""
+        """Return the largest absolute value of each column."""
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
     def fit_single(self, shift: Floats, scale: Floats) -> bool:
-        """Whether the columns, moved and divided by these, can be rounded to single precision without harm."""
+        """Whether the shifted and scaled columns can be rounded to single precision without harm."""
         with np.errstate(over="ignore"):
             near = np.abs(self.mean - shift) <= FAR_FROM_ZERO * self.std
             small = np.maximum(np.abs(self.low - shift), np.abs(self.high - shift)) < LARGEST_SINGLE * scale
@@ -45,10 +45,10 @@ class Figures:
 
 
 def rows_in_single(n_rows: int, width: int, tol: float) -> bool:
-    """Whether so many scaled numbers are kept in single precision, for a training that is to come so near its optimum.
+    """Whether to store this many scaled numbers in single precision, for a training to this tolerance.
 
-    Rounding changes the objective by about 1e-10 of it and, whatever the rows, hardly by 1e-6. Rows that take little
-    memory are not worth it.
+    Rounding changes the objective by about 1e-10 relative to it, and hardly ever by 1e-6. For small tables the saved
+    memory is not worth it.
     """
     return tol >= SINGLE_FROM_TOL and 8 * n_rows * width >= SINGLE_FROM_BYTES
 

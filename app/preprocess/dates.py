@@ -1,4 +1,4 @@
-"""Dates as features: a number of days, and the day of the week, the month and the hour as levels."""
+"""Features of date columns: the number of days, and weekday, month and hour as categories."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -25,12 +25,12 @@ LEVELS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Dates:
-    """The parts in order, `days` since 1970 first; then a feature for missing values, if that is wanted."""
+    """The parts in order, `days` since 1970 first; then a feature for missing values, if requested."""
 
     column: int
     parts: tuple[DatePart, ...]
     fill: float
-    """The days that a missing date is thought to have; it has no weekday, month or hour."""
+    """Days that replace a missing date, which has no weekday, month or hour."""
     shift: float
     scale: float
     has_missing: bool
@@ -80,7 +80,7 @@ class Dates:
 
 
 def has_times(seconds: Floats) -> bool:
-    """Whether some date is not midnight."""
+    """Whether any date has a time other than midnight."""
     return bool((np.mod(seconds[~np.isnan(seconds)], DAY) != 0).any())
 
 

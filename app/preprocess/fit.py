@@ -1,4 +1,4 @@
-"""Learns a pipeline from the training rows, and turns stored rows into features."""
+"""Learns a pipeline from the training rows, and converts stored rows to features."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,20 +31,20 @@ MAX_SUMMARIES = 1000
 class Fitted(NamedTuple):
     pipeline: Pipeline
     report: dict[str, Any]
-    """For the model's card: what was decided, and what each column became."""
+    """Description for the model's card: decisions, and the features of each column."""
     warnings: list[Warning]
 
 
 def fit(spec: Preprocess, frame: Frame, tol: float = 0.0) -> Fitted:
-    """Learn everything from these rows, and from nothing else. Raises PreprocessError.
+    """Learn a pipeline from these rows only. Raises PreprocessError.
 
-    `tol` is how near to its optimum a training on them is to come, relative to the objective.
+    `tol`: relative tolerance of the training.
     """
     return _Fit(spec, frame, tol).fitted()
 
 
 def transform(pipeline: Pipeline, frame: Frame) -> Any:
-    """The features of stored rows in raw units, dense or CSR; columns are found by name. Raises PreprocessError."""
+    """Convert stored rows to features in raw units, dense or CSR, matching columns by name. Raises PreprocessError."""
     places = _places(pipeline.inputs, frame)
     numbers = _numbers_of(frame, places[pipeline.numbers.columns], pipeline)
     if not is_sparse(numbers):
@@ -62,13 +62,13 @@ def transform(pipeline: Pipeline, frame: Frame) -> Any:
 
 
 def solver_rows(pipeline: Pipeline, frame: Frame) -> Any:
-    """The rows as a solver is to see them."""
+    """Return the rows in the units of the solver."""
     features = transform(pipeline, frame)
     return scaled_rows(pipeline, features, in_place=_is_own(features, frame))
 
 
 def aligned(frame: Frame, columns: Sequence[Column]) -> Frame:
-    """Numeric rows with their columns in another order, if both have names. Raises PreprocessError."""
+    """Reorder the columns of numeric rows by name, if both have names. Raises PreprocessError."""
     if not columns or not frame.columns:
         return frame
     places = _places(Inputs(tuple(column.name for column in columns), len(columns)), frame)
@@ -76,11 +76,11 @@ def aligned(frame: Frame, columns: Sequence[Column]) -> Frame:
 
 
 def scale_warning(frame: Frame) -> list[Warning]:
-    """Of rows that are trained on as they are: whether that is wise."""
+    """Return a warning if rows without preprocessing have columns of very different scales."""
     reason = disparity(measure(frame.X, np.arange(frame.n_features)), is_sparse(frame.X))
     if reason is None:
         return []
-    detail = f'{reason}: training is slow and the model poor; write "preprocess": {{}} to scale them'
+    detail = f'{reason}: training can be slow and the model poor; set "preprocess": {{}} to scale them'
     return [{"code": "scales_differ", "detail": detail}]
 
 
@@ -107,10 +107,10 @@ class _Fit:
         encoders = tuple(self._fit_column(j, kinds[j], choices[j]) for j in others)
         sparse = is_sparse(self.frame.X)
         pipeline = Pipeline(self.names, n, ignored, numbers, encoders, sparse)
-        if self.fits_single and not sparse and pipeline.is_plain:  # else the features are a copy already
+        if self.fits_single and not sparse and pipeline.is_plain:  # otherwise the features are a copy already
             pipeline = replace(pipeline, single=rows_in_single(self.frame.n_rows, n, self.tol))
         if not pipeline.n_features:
-            raise PreprocessError("no_features", "no column is left to learn from")
+            raise PreprocessError("no_features", "all columns are ignored; keep at least one")
         if self.missing:
             detail = f"{self.missing} cells of the training rows are missing; `missing` is {self.spec.missing}"
             self.warnings.append({"code": "missing_values", "detail": detail})
@@ -142,7 +142,7 @@ class _Fit:
         return numbers
 
     def _scales(self, columns: Array, boolean: Array, figures: Figures, choices: list[Choice]) -> list[str]:
-        """What is done to each column. Truth values are left as they are unless their column says otherwise."""
+        """Return the scaling of each column. Boolean columns are not scaled unless their settings say so."""
         wanted: list[str] = [choices[j].scale for j in columns.tolist()]
         own = [self.names is not None and self._says_scale(j) for j in columns.tolist()]
         for place, is_boolean in enumerate(boolean.tolist()):
@@ -156,7 +156,7 @@ class _Fit:
             self.warnings.append({"code": "scale_chosen", "detail": f"scale auto is {self.auto_scale}: {reason}"})
             wanted = [self.auto_scale if scale == "auto" else scale for scale in wanted]
         if sparse and {"standard", "minmax"} & set(wanted):
-            detail = "sparse columns are divided by their spread and not centred, so that zeros stay zeros"
+            detail = "sparse columns are scaled but not centred, so that zeros stay zeros"
             self.warnings.append({"code": "not_centred", "detail": detail})
         return wanted
 
@@ -188,11 +188,11 @@ class _Fit:
         if learnt.forgotten:
             detail = (
                 f"column {called(name)} has more than {text_counts.MAX_TERMS:,} different terms: terms of up to "
-                f"{learnt.forgotten} texts may have been dropped on the way; hash has no such limit"
+                f"{learnt.forgotten} texts can be missing; `hash` has no such limit"
             )
             self.warnings.append({"code": "vocabulary_pruned", "detail": detail})
         if learnt.vocabulary is not None and not len(learnt.vocabulary):
-            detail = f"column {called(name)} has no term that min_df and max_df let pass"
+            detail = f"column {called(name)} has no term within min_df and max_df"
             self.warnings.append({"code": "no_terms", "detail": detail})
         indicates = choice.missing == "indicator" and bool(values.missing.any())
         refuses = choice.missing == "error"
@@ -224,7 +224,7 @@ class _Fit:
         known = set(self.names or ())
         for name in self.spec.columns:
             if name not in known:
-                message = f"the dataset has no column {called(name)} to learn from"
+                message = f"the dataset has no feature column {called(name)}"
                 raise PreprocessError("unknown_column", message, name)
 
     def _summarize_numbers(self, numbers: Numbers, figures: Figures, scales: list[str]) -> None:
@@ -265,13 +265,13 @@ class _Fit:
 
 
 def _stored_smaller(pipeline: Pipeline, frame: Frame, others: list[int]) -> Pipeline:
-    """The pipeline with its features kept in whichever way takes less memory."""
+    """Store the features densely or as CSR, whichever needs less memory."""
     if pipeline.sparse or not others:
         return pipeline
     entries = float(pipeline.numbers.width)
     for encoder in pipeline.encoders:
         if isinstance(encoder, Terms):
-            # a word has five letters or so and a space; enough to tell a table of flags from a table of words
+            # a word has about five letters and a space: enough to tell a table of flags from a table of texts
             lengths = frame.X[:, encoder.column]
             entries += min(float(np.nansum(lengths)) / 6 / max(1, frame.n_rows), encoder.width)
         else:
@@ -286,10 +286,10 @@ def _places(inputs: Inputs, frame: Frame) -> Array:
 
 
 def _numbers_of(frame: Frame, places: Array, pipeline: Pipeline) -> Any:
-    """The table of the numeric columns; the stored one itself if it has no others."""
+    """Return the table of the numeric columns; the stored table itself if it has no others."""
     X = frame.X
     if is_sparse(X):
-        if X.shape[1] < pipeline.n_columns:  # a sparse file ends with its last entry: what is not there is zero
+        if X.shape[1] < pipeline.n_columns:  # a sparse file can lack the last columns, which are zeros
             X = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], pipeline.n_columns))
         return X if len(places) == X.shape[1] else X[:, places]
     return X if _is_every(places, X.shape[1]) else np.asarray(X[:, places], dtype=np.float64)
@@ -300,7 +300,7 @@ def _is_every(places: Array, n_columns: int) -> bool:
 
 
 def _is_own(features: Any, frame: Frame) -> bool:
-    """Whether the features are a copy that nobody else holds."""
+    """Whether the features are a private copy."""
     if is_sparse(features):
         return not is_sparse(frame.X)
     return not np.shares_memory(features, frame.X)
@@ -315,5 +315,5 @@ def _of(figures: Figures, chosen: Array) -> Figures:
 
 
 def _missing(name: str, count: int, row: int) -> PreprocessError:
-    message = f"column {called(name)} has {count} missing values in the training rows, the first in row {row} of them"
+    message = f"column {called(name)} has {count} missing values in the training rows, the first in training row {row}"
     return PreprocessError("missing_values", message, name, row)

@@ -1,4 +1,4 @@
-"""One hash for levels and terms: CRC-32 of the UTF-8 bytes, its bits mixed. The compiled kernel computes the same."""
+"""The hash of categories and terms: CRC-32 of the UTF-8 bytes, with mixed bits. text_kernels.py computes the same."""
 
 from zlib import crc32
 
@@ -8,7 +8,7 @@ def bucket(text: str, dims: int) -> int:
 
 
 def mixed(h: int) -> int:
-    """The finaliser of MurmurHash3: nearby checksums end up far apart."""
+    """Mix the bits with the finaliser of MurmurHash3, so that similar checksums differ widely."""
     h ^= h >> 16
     h = h * 0x85EBCA6B & 0xFFFFFFFF
     h ^= h >> 13

@@ -1,4 +1,4 @@
-"""Which columns a model reads, and whether stored rows have them: known before any row is looked at."""
+"""The columns that a model reads, and whether a dataset has them. Checked without reading rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,26 +18,28 @@ NUMBERS: tuple[Kind, ...] = ("numeric", "boolean")
 
 @dataclass(frozen=True)
 class Inputs:
+    """The columns that a model reads."""
+
     names: tuple[str, ...] | None
-    """Of all columns, also ignored ones; None: they have none."""
+    """Names of all columns, including ignored ones; None: they have none."""
     n_columns: int
     ignored: frozenset[int] = frozenset()
     kinds: Mapping[int, Kind] = field(default_factory=dict)
-    """What columns are taken for; those that are not here are numeric."""
+    """Kinds of columns; those that are not listed are numeric."""
 
     def places(
         self, columns: Sequence[Column], n_features: int, *, sparse: bool, is_empty: Callable[[int], bool]
     ) -> Places:
-        """Where stored rows have each column; -1 for ignored ones that they lack. Raises PreprocessError.
+        """Return the position of each column in the stored rows; -1: ignored and absent. Raises PreprocessError.
 
-        `columns` are those of the rows, by which they are found if both sides have names; `is_empty` says of a place
-        that no row has a value there, so that nothing is known of its kind.
+        Columns are matched by name with `columns`, those of the rows, if both have names. `is_empty` tells whether a
+        position has no value in any row, so that its kind is not known.
         """
         places = np.arange(self.n_columns)
         if self.names is not None and columns:
             places = self._named_places(self.names, columns)
         elif n_features > self.n_columns or (n_features < self.n_columns and not sparse):
-            message = f"the rows have {n_features} features, the model {self.n_columns}"
+            message = f"the rows have {n_features} features; the model has {self.n_columns}"
             raise PreprocessError("column_mismatch", message)
         for column in range(self.n_columns) if columns else self.kinds:
             if column not in self.ignored:
@@ -45,15 +47,15 @@ class Inputs:
         return places
 
     def stands_for(self, name: str | None, columns: Sequence[Column], *, sparse: bool) -> bool:
-        """Whether a target of this name is a feature that was taken for the target: a file without labels has one."""
+        """Whether the target of this name is a feature of the model: a file without labels has one as its target."""
         if name is None or sparse or self.names is None or name not in self.names:
             return False
         return all(column.name != name for column in columns)
 
     def read_labels(self, name: str, labels: Sequence[str] | None) -> tuple[Column, Floats | None]:
-        """Such a target as the feature that it is, and the number of each label, where labels are text.
+        """Return such a target as a feature, and the number of each label, if labels are text.
 
-        They are read as the cells of the feature would be. What cannot be read so is a category.
+        Labels are read like cells of the feature. If that fails, they are categories.
         """
         assert self.names is not None
         kind = self.kinds.get(self.names.index(name), "numeric")
@@ -63,7 +65,7 @@ class Inputs:
             try:
                 return Column(name, kind), given_numbers(labels, len(labels), name, kind)
             except PreprocessError:
-                pass  # `places` says of which kind it is, and of which it should be
+                pass  # `places` raises the error about the kind
         return Column(name, "categorical", Strings.of(labels)), None
 
     def _named_places(self, names: Sequence[str], columns: Sequence[Column]) -> Places:

@@ -1,4 +1,4 @@
-"""Measuring the numeric columns of training rows, read in blocks: a mapped table is never copied."""
+"""Computes the statistics of the numeric columns of training rows in blocks, without copying a mapped table."""
 
 import sys
 from collections.abc import Iterator

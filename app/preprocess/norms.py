@@ -1,4 +1,4 @@
-"""The Euclidean lengths of rows, also of those whose squares are too large or too small to be numbers."""
+"""Euclidean norms of rows, also where squares would overflow or underflow."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from app.preprocess.features import is_sparse, row_sums
 from app.tabular.types import Floats
 
 SMALLEST = 1e-140
-"""Squares of what adds up to less may have lost digits."""
+"""Norms below this are recomputed with scaling: squares can have lost digits."""
 
 
 @np.errstate(over="ignore")
 def row_norms(rows: Any) -> Floats:
-    """Of dense rows or CSR. Infinite only where the length itself is too large to be a number."""
+    """Return the norms of dense rows or CSR. Infinite only if the norm itself overflows."""
     norms = _from_squares(rows)
     doubtful = ~((norms > SMALLEST) & (norms < np.inf))
     if doubtful.any():
@@ -30,7 +30,7 @@ def _from_squares(rows: Any) -> Floats:
 
 
 def _from_scaled(rows: Any) -> Floats:
-    """Every row divided by its largest entry, so that squares are at most 1."""
+    """Compute the norms of rows divided by their largest entry, so that squares are at most 1."""
     if is_sparse(rows):
         largest, row_of = np.zeros(rows.shape[0]), np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         np.maximum.at(largest, row_of, np.abs(rows.data))

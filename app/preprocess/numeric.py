@@ -1,4 +1,4 @@
-"""Numbers as features: missing ones filled, their scale learnt. Features stay raw; weights take up the scale."""
+"""Features of numeric columns: missing values are filled, and scales are learnt. Scales are folded into the weights."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,15 +16,15 @@ from app.tabular.types import Array, Floats
 Flags = npt.NDArray[np.bool_]
 
 WELL_SCALED = 10.0
-"""Columns whose largest values differ by less than this factor, and are not above it, need no scaling."""
+"""Largest ratio of the columns' maxima, and largest maximum, without scaling. Larger: `auto` scales less often."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """All numeric and boolean columns side by side; where that is wanted, a feature for missing values behind one."""
+    """All numeric and boolean columns; a column can be followed by a feature for its missing values."""
 
     columns: npt.NDArray[np.int64]
-    """Which of the pipeline's columns; ascending."""
+    """Numbers of the columns, ascending."""
     boolean: Flags
     refuses_missing: Flags
     indicates: Flags
@@ -38,16 +38,16 @@ class Numbers:
 
     @cached_property
     def columns_of_features(self) -> npt.NDArray[np.int64]:
-        """A column's number, then whether it is missing."""
+        """Return the column of each feature: its value, then its indicator of missing values, if any."""
         return np.repeat(self.columns, 1 + self.indicates)
 
     @cached_property
     def _places(self) -> npt.NDArray[np.int64]:
-        """Where each column's number is among the features; the feature behind it is the missing value's, if any."""
+        """Return the feature of each column's value. Its indicator of missing values follows, if any."""
         return np.arange(len(self.columns)) + np.cumsum(self.indicates) - self.indicates
 
     def encode(self, X: Any) -> Any:
-        """The features of a table that has exactly these columns; the table itself if nothing is to be changed."""
+        """Convert a table of exactly these columns to features; returns the table itself if nothing changes."""
         if is_sparse(X):
             return self._encode_sparse(X) if self.indicates.any() or np.isnan(X.data).any() else X
         if _without_missing(X) and not self.indicates.any():
@@ -63,7 +63,7 @@ class Numbers:
         return out
 
     def _encode_sparse(self, X: Any) -> sp.csr_array:
-        """As above, entry by entry: what is not stored is a zero and no gap. A gap that is refused stays one."""
+        """The same for CSR: values that are not stored are zeros, not missing. Refused missing values stay NaN."""
         absent = np.isnan(X.data)
         fill = np.where(self.refuses_missing, np.nan, self.fill)
         told = absent & self.indicates[X.indices]
@@ -88,27 +88,27 @@ class Numbers:
 
 
 def choose_scale(figures: Figures, sparse: bool) -> tuple[str, str]:
-    """What `auto` means for columns with these figures, and why."""
+    """Return the scaling that `auto` chooses for columns with these statistics, and the reason."""
     reason = disparity(figures, sparse)
     if reason is None:
-        return "none", "the columns have comparable scales already"
+        return "none", "the columns have comparable scales"
     return ("maxabs", f"{reason}; zeros stay zeros") if sparse else ("standard", reason)
 
 
 def disparity(figures: Figures, sparse: bool) -> str | None:
-    """How the scales of columns differ so much that training would suffer; None: they do not."""
+    """Describe scales that differ so much that training would suffer; None: they do not."""
     sizes = figures.largest[figures.std > 0]
     if not len(sizes):
         return None
     low, high = float(sizes.min()), float(sizes.max())
-    # rare terms of normalised sparse rows are small, and that is right: their smallness is what they weigh
+    # small values of normalised sparse rows are intended: they are weights of rare terms
     if high > WELL_SCALED * low and not (sparse and high <= 1.0):
         return f"the largest values of the columns range from {low:.3g} to {high:.3g}"
     return f"values are as large as {high:.3g}" if high > WELL_SCALED else None
 
 
 def units(scale: str, figures: Figures, sparse: bool) -> tuple[Floats, Floats]:
-    """(shift, scale) of each column; columns without a spread are only shifted. Sparse columns are not shifted."""
+    """Return (shift, scale) of each column. Constant columns are only shifted; sparse columns are not shifted."""
     width = len(figures.mean)
     shift, divisor = np.zeros(width), np.ones(width)
     if scale == "standard":

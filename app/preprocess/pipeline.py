@@ -1,4 +1,4 @@
-"""What was learnt from the training rows: applies to raw named values, says what features are called and mean."""
+"""The learnt preprocessing: converts raw rows to features, and describes the features."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,22 +25,22 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Features lie in the order of the columns that they come from.
+    """The learnt preprocessing. Features are in the order of their columns.
 
-    They are in raw units (`transform` in `training`, `apply` here). What the solver saw are `scaled_rows` of them;
-    `fold` turns its weights into weights of raw units.
+    Features are in raw units (`fit.transform`, or `apply` here). The solver sees them scaled (scaling.scaled_rows);
+    `fold` converts its weights to raw units.
     """
 
     names: tuple[str, ...] | None
-    """Of all columns, also ignored ones; None: they have none, and all of them are numeric."""
+    """Names of all columns, including ignored ones; None: they have none, and all are numeric."""
     n_columns: int
     ignored: frozenset[int]
     numbers: Numbers
     encoders: tuple[Encoder, ...]
     sparse: bool
-    """Whether the features are kept as CSR."""
+    """Whether features are stored as CSR."""
     single: bool = False
-    """Whether the solver sees them rounded to single precision: half of the memory; see `figures.rows_in_single`."""
+    """Whether the solver sees them in single precision, in half the memory; see `column_figures.rows_in_single`."""
 
     @cached_property
     def n_features(self) -> int:
@@ -48,7 +48,7 @@ class Pipeline:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the features are the raw columns themselves, in order: a row of numbers needs no encoding."""
+        """Whether the features are the raw columns in order, so that rows of numbers need no encoding."""
         return not self.encoders and self.numbers.width == len(self.numbers.columns) == self.n_columns
 
     @cached_property
@@ -61,10 +61,10 @@ class Pipeline:
         return str(column) if self.names is None else self.names[column]
 
     def apply(self, columns: Mapping[str, Sequence[Any] | None], n_rows: int) -> tuple[Any, list[Warning]]:
-        """(features, warnings) of raw values by column: Python values (None is missing), numpy or Arrow arrays.
+        """Convert columns of raw values: Python values (None: missing), numpy or Arrow arrays. Returns (features,
+        warnings).
 
-        Columns that the model does not know are ignored; those that are absent or None are missing in every row. Raises
-        PreprocessError.
+        Unknown columns are ignored; absent columns, or None, are missing in every row. Raises PreprocessError.
         """
         warnings = self._unexpected(columns)
         numbers = np.empty((n_rows, len(self.numbers.columns)))
@@ -82,7 +82,7 @@ class Pipeline:
         return self.joined(self.numbers.encode(numbers), blocks), warnings
 
     def joined(self, numbers: Any, blocks: list[sp.csr_array]) -> Any:
-        """All features of some rows, dense or CSR: the numbers' and those of each encoder."""
+        """Join the features of the numeric columns and of each encoder, dense or CSR."""
         if not blocks:
             return numbers
         encoded = iter(blocks)
@@ -96,7 +96,7 @@ class Pipeline:
 
     @cached_property
     def _parts(self) -> list[tuple[Encoder | None, int, int]]:
-        """What lies side by side, by column: (an encoder, …) or (None, first, past) of the numbers' features."""
+        """List the parts in column order: (encoder, …), or (None, first, past) of the numeric features."""
         parts: list[tuple[Encoder | None, int, int]] = []
         first = 0
         for encoder in self.encoders:
@@ -107,7 +107,7 @@ class Pipeline:
         return [*parts, (None, first, self.numbers.width)] if self.numbers.width > first else parts
 
     def _as_csr(self, numbers: Array, first: int, past: int) -> sp.csr_array:
-        """Zeros that the solver sees shifted are stored: then shifting is done entry by entry."""
+        """Convert to CSR. Zeros that the solver sees shifted are stored, so that shifting works entry by entry."""
         values = np.asarray(numbers[:, first:past], dtype=np.float64)
         stored = (values != 0) | (self.numbers.solver_units()[0][first:past] != 0)
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(stored.sum(axis=1))])
@@ -115,7 +115,7 @@ class Pipeline:
         return csr(values[stored], indices, indptr, (len(values), past - first))
 
     def check_numbers(self, X: Array) -> None:
-        """Refuse missing numbers where they are to be refused."""
+        """Refuse missing numbers in columns whose `missing` is `error`."""
         for place in np.flatnonzero(self.numbers.refuses_missing).tolist():
             _refuse_missing(np.isnan(X[:, place]), self.name(int(self.numbers.columns[place])))
 
@@ -125,7 +125,7 @@ class Pipeline:
 
     @cached_property
     def solver_units(self) -> tuple[Floats, Floats]:
-        """(shift, scale) of each feature: what the solver saw is (feature - shift) / scale."""
+        """Return (shift, scale) of each feature: the solver saw (feature - shift) / scale."""
         numbers = self.numbers.solver_units()
         shifts, scales = [np.zeros(0)], [np.zeros(0)]
         for encoder, first, past in self._parts:
@@ -136,43 +136,43 @@ class Pipeline:
 
     @np.errstate(over="ignore")
     def solver_norms(self, features: Any) -> Floats:
-        """|x| of each row as the solver saw it, without the constant of the bias."""
+        """Return the norm of each row in the units of the solver, without the bias feature."""
         shift, scale = self.solver_units
         if not is_sparse(features):
             return row_norms((features - shift) / scale)
         shifted = np.flatnonzero(shift)
         data = np.where(shift[features.indices] == 0, features.data / scale[features.indices], 0.0)
         still = sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
-        # a shifted zero is not zero, and a client's sparse row does not store it
+        # shifted zeros are nonzero, and sparse rows of clients do not store them
         moved = (features[:, shifted].toarray() - shift[shifted]) / scale[shifted]
         return np.hypot(row_norms(still), row_norms(moved))
 
     def fold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
-        """The solver's weights in raw units; of several classes: a row of weights and an intercept each."""
+        """Convert the solver's weights to raw units; multiclass: one row of weights and one intercept per class."""
         shift, scale = self.solver_units
         folded = coef / scale
         return folded, intercept - folded @ shift
 
     def is_fold_of(self, folded: Floats, folded_intercept: Any, coef: Floats, intercept: Any) -> bool:
-        """Whether `fold` made the folded weights of these ones, perhaps on a machine that sums in another order."""
+        """Whether `folded` is the result of `fold`, up to the order of summation on another machine."""
         expected, constant = self.fold(coef, intercept)
         shift = np.abs(self.solver_units[0])
         size = np.abs(expected) @ shift + np.abs(constant)
-        allowed = 4.0 * (np.count_nonzero(shift) + 2) * 2.0**-53 * size  # of two sums with these terms
+        allowed = 4.0 * (np.count_nonzero(shift) + 2) * 2.0**-53 * size  # rounding error of two sums with these terms
         return np.array_equal(folded, expected) and bool((np.abs(folded_intercept - constant) <= allowed).all())
 
     def unfold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
-        """Weights in raw units as the solver would have them."""
+        """Convert weights in raw units to those of the solver."""
         shift, scale = self.solver_units
         return coef * scale, intercept + coef @ shift
 
     def strength(self, coef: Floats) -> Floats:
-        """The weights by which features of different units can be compared: those that the solver saw."""
+        """Return the weights in the solver's units, which are comparable between features."""
         strengths: Floats = coef * self.solver_units[1]
         return strengths
 
     def feature(self, number: int) -> Feature:
-        """What a feature is called."""
+        """Return the description of a feature."""
         name = self.name(int(self.column_of_features[number]))
         for encoder, first, past in self._parts:
             if number < past - first:
@@ -183,19 +183,26 @@ class Pipeline:
 
     @cached_property
     def column_of_features(self) -> npt.NDArray[np.int64]:
-        """For each feature the number of the column that it comes from; ascending."""
+        """Return the column of each feature; ascending."""
         parts = [self.numbers.columns_of_features]
         parts += [np.full(encoder.width, encoder.column, dtype=np.int64) for encoder in self.encoders]
         return np.sort(np.concatenate(parts), kind="stable")
 
     def _unexpected(self, columns: Collection[str]) -> list[Warning]:
         if self.names is None:
-            raise PreprocessError("unnamed_columns", "the model's columns have no names; send rows as vectors")
+            raise PreprocessError("unnamed_columns", "the columns of the model have no names; send rows as lists")
         known, warnings = self._known_names, []
         if unknown := [name for name in columns if name not in known]:
-            warnings.append({"code": "unknown_columns", "detail": f"ignored, not known to the model: {_some(unknown)}"})
+            warnings.append(
+                {
+                    "code": "unknown_columns",
+                    "detail": f"columns that the model does not have were ignored: {_some(unknown)}",
+                }
+            )
         if absent := [name for name in self._used_names if name not in columns]:
-            warnings.append({"code": "missing_columns", "detail": f"taken as missing in every row: {_some(absent)}"})
+            warnings.append(
+                {"code": "missing_columns", "detail": f"absent columns count as missing in every row: {_some(absent)}"}
+            )
         return warnings
 
     @cached_property
@@ -211,7 +218,7 @@ def _refuse_missing(missing: npt.NDArray[np.bool_], name: str) -> None:
     if missing.any():
         row, count = int(missing.argmax()), int(missing.sum())
         values = "a value is" if count == 1 else f"{count} values are"
-        message = f"row {row}, column {called(name)}: {values} missing, and the model does not allow it"
+        message = f"row {row}, column {called(name)}: {values} missing, which the model does not allow"
         raise PreprocessError("missing_value", message, name, row)
 
 

@@ -1,4 +1,4 @@
-"""A pipeline as it is kept in a model file: a JSON document, and arrays by names that begin with `preprocess.`."""
+"""The stored form of a pipeline in a model file: a JSON document, and arrays whose names begin with `preprocess.`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -70,7 +70,7 @@ class Document(BaseModel):
 
 
 def to_document(pipeline: Pipeline) -> tuple[dict[str, Any], dict[str, Array]]:
-    """(document, arrays) for a model file's header and its arrays."""
+    """Return (document, arrays) for the header and the arrays of a model file."""
     numbers = pipeline.numbers
     arrays: dict[str, Array] = {}
     if pipeline.names is not None:
@@ -79,7 +79,7 @@ def to_document(pipeline: Pipeline) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays["numbers.columns"] = numbers.columns
     for name in (*FLAGS, *FIGURES):
         array = getattr(numbers, name)
-        if array.any():  # what is not there is all zeros
+        if array.any():  # absent arrays are all zeros
             arrays[f"numbers.{name}"] = array.astype(np.uint8) if name in FLAGS else array
     entries = []
     for number, encoder in enumerate(pipeline.encoders):
@@ -103,7 +103,7 @@ def to_document(pipeline: Pipeline) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Pipeline:
-    """The pipeline that was stored. Raises CorruptModel if the parts do not fit each other."""
+    """Read a stored pipeline. Raises CorruptModel if its parts are inconsistent."""
     read = _read(document)
     encoders = tuple(_encoder(entry, number, arrays) for number, entry in enumerate(read.encoders))
     taken = [*(encoder.column for encoder in encoders), *read.ignored]
@@ -123,7 +123,7 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> P
 
 
 def read_inputs(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Inputs:
-    """What the stored pipeline's `inputs` are, without a look at what it learnt. Raises CorruptModel."""
+    """Read only the `inputs` of a stored pipeline. Raises CorruptModel."""
     read = _read(document)
     columns = _array(arrays, "numbers.columns", None, np.arange(read.n_columns))
     boolean = _array(arrays, "numbers.boolean", len(columns), np.zeros(len(columns))).astype(bool)
@@ -136,7 +136,7 @@ def _read(document: Mapping[str, Any]) -> Document:
     try:
         return Document.model_validate(document)
     except ValidationError as error:
-        raise CorruptModel(f"the preprocessing is wrong in {error.error_count()} place(s)") from error
+        raise CorruptModel(f"the preprocessing document has {error.error_count()} invalid field(s)") from error
 
 
 def _names(read: Document, arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
@@ -190,7 +190,7 @@ def _encoder(entry: Any, number: int, arrays: Mapping[str, Array]) -> Encoder:
 
 
 def _packed(name: str, texts: Strings) -> dict[str, Array]:
-    """Texts that lie one behind another in their buffer, as `Strings.of` makes them."""
+    """Read texts that are stored contiguously, as `Strings.of` creates them."""
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), texts.ends])
     return {f"{name}.bytes": texts.bytes, f"{name}.offsets": offsets}
 
@@ -199,11 +199,11 @@ def _strings(arrays: Mapping[str, Array], name: str, count: int | None) -> Strin
     offsets = _array(arrays, f"{name}.offsets", None if count is None else count + 1)
     text_bytes = _array(arrays, f"{name}.bytes", None, np.zeros(0, dtype=np.uint8))
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(text_bytes) or (np.diff(offsets) < 0).any():
-        raise CorruptModel(f"the array preprocess.{name}.offsets does not fit its texts")
+        raise CorruptModel(f"the array preprocess.{name}.offsets does not match its texts")
     texts = Strings.stored(text_bytes, offsets)
     try:
         if len(set(texts.to_list())) != len(texts):
-            raise CorruptModel(f"preprocess.{name} has a text twice")
+            raise CorruptModel(f"preprocess.{name} contains a text twice")
     except UnicodeDecodeError:
         raise CorruptModel(f"preprocess.{name} is not UTF-8") from None
     return texts

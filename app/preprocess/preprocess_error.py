@@ -1,8 +1,8 @@
-"""What preprocessing refuses, with the place."""
+"""The error of preprocessing, with its place."""
 
 
 class PreprocessError(Exception):
-    """A value, a column or a wish that cannot be used."""
+    """A value, a column or a setting that cannot be used."""
 
     def __init__(self, code: str, message: str, column: str | None = None, row: int | None = None) -> None:
         super().__init__(message)
@@ -10,9 +10,9 @@ class PreprocessError(Exception):
         self.message = message
         self.column = column
         self.row = row
-        """Counted from 0 among the rows that were given."""
+        """Number of the row among the given rows, from 0."""
 
 
 def called(column: str) -> str:
-    """A column's name as a message shows it: short, whatever the client wrote."""
+    """Return a column's name for a message, shortened."""
     return repr(column if len(column) <= 64 else column[:63] + "…")

@@ -1,4 +1,4 @@
-"""Features in raw units become the rows that a solver sees: moved, divided, and rounded once, in one walk."""
+"""Scales features to the solver's units: shifts, divides and rounds once, in one pass."""
 
 import sys
 from typing import Any
@@ -15,7 +15,7 @@ from app.tabular.types import Array, Floats
 from solvers.linalg import kernel_cache
 
 BLOCKS_AT_ONCE = 8
-"""A call a megabyte or so costs nothing."""
+"""Blocks of rows per call of the kernel, about a megabyte: the cost of a call is negligible."""
 
 
 def warm() -> None:
@@ -30,9 +30,9 @@ def _use_every_kernel() -> None:
 
 
 def scaled_rows(pipeline: Pipeline, features: Any, *, in_place: bool = False) -> Any:
-    """The rows as the solver is to see them; features that need no scaling are given back as they are.
+    """Return the rows in the units of the solver; features that need no scaling are returned unchanged.
 
-    `in_place`: the features may be overwritten.
+    `in_place`: allow overwriting the features.
     """
     shift, scale = pipeline.solver_units
     if not shift.any() and (scale == 1.0).all():

@@ -1,7 +1,7 @@
-"""Texts as features: counted terms, weighed and normalised as scikit-learn's TfidfVectorizer does it.
+"""Features of text columns: counts of terms, weighted and normalised like scikit-learn's TfidfVectorizer.
 
-The compiled kernels (`text_counts`) and `count_terms` here count alike; what is done with the counts is done here,
-for both.
+The compiled kernels (`text_counts`) and `count_terms` here give the same counts; weighting and normalisation are done
+here for both.
 """
 
 import re
@@ -35,7 +35,7 @@ WORD = re.compile(r"\b\w\w+\b")
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """A feature a term of the vocabulary, or a bucket of terms; then one for missing values, if that is wanted."""
+    """One feature per term or hash bucket, then one for missing values, if requested."""
 
     column: int
     stored: Kind
@@ -67,7 +67,7 @@ class Terms:
         return side_by_side([matrix, one_entry_a_row(np.where(values.missing, 0, -1), 1)], len(values.missing))
 
     def _weighed(self, counts: Counts) -> Counts:
-        """Raw values of the features, in place. Without a norm the idf stays out: it is folded into the weights."""
+        """Weight the counts in place. Without a norm the idf is folded into the weights of the model instead."""
         data = counts.data
         if self.settings.sublinear:
             np.log(data, out=data)
@@ -80,7 +80,7 @@ class Terms:
         return counts
 
     def _stacked(self, blocks: Iterable[Counts]) -> sp.csr_array:
-        """One matrix of all blocks. It grows in place: there are never two copies of what is there already."""
+        """Join all blocks to one matrix that grows in place, so that there are never two copies of it."""
         whole = Counts(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
         indptr = [whole.indptr]
         end = 0
@@ -122,7 +122,7 @@ def _resize(counts: Counts, entries: int) -> None:
 
 
 def count_terms(encoder: Terms, texts: Strings | Sequence[str]) -> Iterable[Counts]:
-    """The counts of all texts, in Python: for the few of a request."""
+    """Count the terms of the texts in Python, for the few rows of a request."""
     number_of, dims = encoder.number_of, encoder.settings.hash
     indptr, indices, data = [0], [], []
     for text in texts if isinstance(texts, list) else texts.to_list():  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Stored texts to terms and counts, a block of texts at a time: what the kernels need around them."""
+"""Counts the terms of stored texts in blocks, with compiled kernels."""
 
 import re
 from collections.abc import Iterator
@@ -35,13 +35,14 @@ from solvers.linalg import kernel_cache
 __all__ = ["MAX_TERMS", "TermTable", "TextBlock", "count_terms", "join_terms", "tally_terms", "text_blocks", "warm"]
 
 MAX_TERMS = 1 << 22
-"""Beyond so many different terms the rarest are dropped while a vocabulary is being learnt."""
+"""Maximum different terms while a vocabulary is learnt; beyond it the rarest are dropped. Larger: more memory, about
+100 bytes per term."""
 BLOCK_BYTES = 1 << 20
 BLOCK_TEXTS = 1 << ROW_BITS
 
 
 class TextBlock(NamedTuple):
-    """Some texts; number i is `lowered[starts[i]:ends[i]]` if `is_lowered[i]`, else that part of `bytes`."""
+    """A block of texts: text i is `lowered[starts[i]:ends[i]]` if `is_lowered[i]`, else that part of `bytes`."""
 
     bytes: Bytes
     lowered: Bytes
@@ -55,7 +56,7 @@ class TextBlock(NamedTuple):
 
 
 class TermTable:
-    """Terms by number, found by hash; it grows between blocks, never inside a kernel."""
+    """A hash table of terms. It grows between blocks, never inside a kernel."""
 
     def __init__(self) -> None:
         self.filled = np.zeros(2, dtype=np.int64)  # how many terms, how many letters
@@ -68,11 +69,11 @@ class TermTable:
 
     @property
     def terms(self) -> Ints:
-        """A row a term; the columns are named in the kernels' module."""
+        """One row per term; text_kernels.py names the columns."""
         return self._terms[: len(self)]
 
     def make_room(self, terms: int, letters: int) -> None:
-        """So that so many more fit in."""
+        """Grow the table for this many further terms."""
         wanted = len(self) + terms
         if wanted > len(self._terms):
             self._terms = _grown(self._terms, max(wanted, len(self._terms) * 3 // 2))
@@ -82,7 +83,7 @@ class TermTable:
             self._spread_out(2 * wanted)
 
     def keep(self, kept: Flags) -> None:
-        """Forget the other terms. A term's parts must be kept with it."""
+        """Remove all other terms. The parts of a kept term must be kept, too."""
         number = np.cumsum(kept, dtype=np.int64) - 1
         terms = self.terms[kept]
         pairs = terms[:, AT] == PAIR
@@ -106,7 +107,7 @@ class TermTable:
 
 
 def text_blocks(texts: Strings, settings: TextSettings) -> Iterator[TextBlock]:
-    """The texts in order, a bounded number of bytes at a time, those outside of ASCII lowered if that is wanted."""
+    """Yield the texts in blocks of bounded size. Texts outside of ASCII are converted to lower case on request."""
     source, n = _read_only(texts.bytes), len(texts)
     sizes = np.cumsum(texts.ends - texts.starts)
     first = 0
@@ -131,7 +132,7 @@ def text_blocks(texts: Strings, settings: TextSettings) -> Iterator[TextBlock]:
 
 
 def tally_terms(block: TextBlock, settings: TextSettings, table: TermTable, texts_before: int) -> None:
-    """Count a block's terms in the table."""
+    """Count the terms of a block in the table."""
     longest = settings.ngrams[1]
     table.make_room((block.size // 3 + 2 * len(block.starts)) * longest, block.size)
     alphabet, scratch = _alphabet(settings.lowercase), _scratch(block)
@@ -139,7 +140,7 @@ def tally_terms(block: TextBlock, settings: TextSettings, table: TermTable, text
 
 
 def count_terms(encoder: Terms, texts: Strings) -> Iterator[Counts]:
-    """The counts of stored texts, block after block; the same as `text.count_terms` gives for all of them."""
+    """Yield the counts of stored texts block by block; the same counts as `terms.count_terms`."""
     settings: TextSettings = encoder.settings
     alphabet, (shortest, longest) = _alphabet(settings.lowercase), settings.ngrams
     size = encoder.n_terms
@@ -183,7 +184,7 @@ def _use_every_kernel() -> None:
 
 
 def join_terms(table: TermTable, chosen: Ints) -> Strings:
-    """The letters of terms, words parted by a space."""
+    """Return the texts of terms, with spaces between words."""
     sizes = np.empty(len(chosen), dtype=np.int64)
     text_kernels.measure_terms(chosen, table.terms, sizes)
     ends = np.cumsum(sizes)
@@ -193,7 +194,7 @@ def join_terms(table: TermTable, chosen: Ints) -> Strings:
 
 
 def _known_terms(encoder: Terms, vocabulary: Strings) -> TermTable:
-    """A table in which each term of a vocabulary has its feature; the beginnings of longer ones are there too."""
+    """Build a table that maps each term of a vocabulary to its feature. It also contains the prefixes of long terms."""
     table = _TABLES.get(encoder)
     if table is None:
         table = TermTable()
@@ -206,7 +207,7 @@ def _known_terms(encoder: Terms, vocabulary: Strings) -> TermTable:
 
 
 _TABLES: WeakKeyDictionary[Terms, TermTable] = WeakKeyDictionary()
-"""As long as an encoder lives, its table does: a dataset may be scored in many parts."""
+"""Tables of encoders, cached while the encoder exists: a dataset can be scored in many parts."""
 
 
 def _scratch(block: TextBlock) -> Scratch:

@@ -1,4 +1,4 @@
-"""Learns a vocabulary: which terms are features, and how telling each is."""
+"""Learns a vocabulary: the terms that become features, and their inverse document frequencies."""
 
 from typing import NamedTuple
 
@@ -16,10 +16,10 @@ from app.tabular.types import Ints
 
 class Learnt(NamedTuple):
     vocabulary: Strings | None
-    """None: terms are hashed."""
+    """Sorted terms; None: terms are hashed."""
     idf: npt.NDArray[np.float64] | None
     forgotten: int
-    """There were too many terms: those of up to so many texts may be missing, and as many may be missing in counts."""
+    """Terms in at most this many texts can be missing, and counts can be too low by as much: there were too many."""
 
 
 def fit_terms(texts: Strings, settings: TextSettings) -> Learnt:
@@ -34,9 +34,9 @@ def fit_terms(texts: Strings, settings: TextSettings) -> Learnt:
 
 
 class _Tally:
-    """All terms of all texts so far. When there are too many, the rarest are forgotten and may be met anew.
+    """Counts of the terms so far. When there are too many, the rarest are dropped; they can be added again later.
 
-    A term's parts occur wherever it does, so they are counted at least as often and never forgotten before it.
+    The parts of a term occur wherever the term does, so their counts are at least as high, and they are dropped later.
     """
 
     def __init__(self, settings: TextSettings) -> None:
@@ -52,13 +52,13 @@ class _Tally:
             self._forget_rarest(text_counts.MAX_TERMS // 2)
 
     def terms_in_order(self) -> tuple[Ints, Ints, Ints]:
-        """(terms of the wanted lengths as they are sorted, in how many texts each is, how often)"""
+        """Return (terms of the requested lengths in sorted order, number of texts of each, number of occurrences)."""
         terms, n = self.table.terms, len(self.table)
         is_word = terms[:, AT] != PAIR
         rank = np.full(n, -1, dtype=np.int64)
         words = np.flatnonzero(is_word)
         rank[words[_sorted_order(join_terms(self.table, words))]] = np.arange(len(words))
-        # a space sorts before every letter, so terms sort as the ranks of their words do, one after another
+        # a space sorts before every letter, so terms sort like the sequences of their words' ranks
         sizes = np.ones(n, dtype=np.int64)
         term, pending = np.arange(n), ~is_word
         lasts: list[Ints] = []
@@ -82,7 +82,7 @@ class _Tally:
 
 
 def _aligned(firsts: Ints, lasts: list[Ints], sizes: Ints) -> list[Ints]:
-    """Ranks of the first, second, … word of each term; -1 behind its last. `lasts` count from the end."""
+    """Return the ranks of the first, second, … word of each term; -1 after the last. `lasts` counts from the end."""
     keys = [firsts]
     stacked = np.stack(lasts) if lasts else np.empty((0, len(firsts)), dtype=np.int64)
     for position in range(1, len(lasts) + 1):
@@ -92,7 +92,7 @@ def _aligned(firsts: Ints, lasts: list[Ints], sizes: Ints) -> list[Ints]:
 
 
 def _sorted_order(words: Strings) -> Ints:
-    """The order of different words by their bytes: eight of them at a time, and on only where those were equal."""
+    """Sort different words by their bytes: by eight bytes at a time, and further only for ties."""
     order, tied = np.arange(len(words)), np.arange(len(words))
     group, depth = np.zeros(len(words), dtype=np.int64), 0
     while len(tied):
@@ -109,7 +109,7 @@ def _sorted_order(words: Strings) -> Ints:
 
 
 def _eight_bytes(words: Strings, chosen: Ints, depth: int) -> npt.NDArray[np.uint64]:
-    """As a number that sorts as they do; what lies behind the end of a word is less than any letter."""
+    """Return eight bytes of each word as a number that sorts like them. Bytes after the end count as 0."""
     number = np.zeros(len(chosen), dtype=np.uint64)
     for at in range(depth, depth + 8):
         place = words.starts[chosen] + at
@@ -120,7 +120,7 @@ def _eight_bytes(words: Strings, chosen: Ints, depth: int) -> npt.NDArray[np.uin
 
 
 def _limited(terms: Ints, in_texts: Ints, times: Ints, n_texts: int, settings: TextSettings) -> Ints:
-    """The sorted terms that min_df, max_df and max_features let pass; equally common ones as scikit-learn has it."""
+    """Select the terms within min_df, max_df and max_features; ties are resolved as in scikit-learn."""
     low = settings.min_df if isinstance(settings.min_df, int) else settings.min_df * n_texts
     high = settings.max_df if isinstance(settings.max_df, int) else settings.max_df * n_texts
     passed = np.flatnonzero((in_texts >= low) & (in_texts <= high))
@@ -130,7 +130,7 @@ def _limited(terms: Ints, in_texts: Ints, times: Ints, n_texts: int, settings: T
 
 
 def _bucket_counts(texts: Strings, settings: TextSettings) -> Ints:
-    """In how many texts each bucket occurs."""
+    """Return the number of texts of each hash bucket."""
     counter = Terms(0, "text", settings, None, None, has_missing=False, refuses_missing=False)
     found = np.zeros(int(settings.hash), dtype=np.int64)
     for counts in text_counts.count_terms(counter, texts):

@@ -1,8 +1,8 @@
-"""The values of one column, read from stored rows or from what a client sends, in one of three shapes.
+"""The values of a column, from stored rows or from a request, in one of three forms.
 
-numbers   numeric and boolean columns, dates as seconds since 1970; NaN where a value is missing
-levels    categorical columns: numbers of levels, -1 where a value is missing
-texts     text columns: empty where a value is missing
+numbers   numeric and boolean columns, dates as seconds since 1970; NaN: missing
+levels    categorical columns: numbers of categories; -1: missing
+texts     text columns; empty: missing
 """
 
 import math
@@ -28,7 +28,7 @@ CONVERSIONS = {
     ("categorical", "text"),
     ("text", "categorical"),
 }
-"""(how a column is stored, as what it may be taken); what is as it is stored is always allowed."""
+"""Allowed conversions (stored kind, requested kind). The stored kind itself is always allowed."""
 EXPECTED: dict[str, str] = {
     "numeric": "a finite number",
     "boolean": "true or false",
@@ -58,18 +58,18 @@ def missing_rows(values: Values) -> npt.NDArray[np.bool_]:
 
 
 def number_text(number: float) -> str:
-    """A number as a level: whole ones without a decimal point."""
+    """Return a number as a category name: integers without a decimal point."""
     return str(int(number)) if number == math.trunc(number) and abs(number) <= WHOLE else repr(float(number))
 
 
 def check_kind(name: str, stored: Kind, wanted: Kind) -> None:
     if stored != wanted and (stored, wanted) not in CONVERSIONS:
-        message = f"column {called(name)} is {stored} and cannot be taken for {wanted}"
+        message = f"column {called(name)} is {stored} and cannot be used as {wanted}"
         raise PreprocessError("kind_mismatch", message, name)
 
 
 def stored_values(frame: Frame, position: int, name: str, stored: Kind, wanted: Kind) -> Values:
-    """A column of stored rows that is kept as `stored`, taken as `wanted`."""
+    """Read a column of stored rows, converting from the kind `stored` to `wanted`."""
     check_kind(name, stored, wanted)
     numbers = np.asarray(frame.X[:, position], dtype=np.float64)
     if stored == "text":
@@ -87,9 +87,9 @@ def stored_values(frame: Frame, position: int, name: str, stored: Kind, wanted: 
 
 
 def given_values(values: Any, n_rows: int, name: str, stored: Kind, wanted: Kind) -> Values:
-    """A column as a client sends it: Python values (None is missing), a numpy array or an Arrow array.
+    """Read a column of a request: Python values (None: missing), a numpy array or an Arrow array.
 
-    None in place of the column: no row has a value. Read as the column was read for training (`stored`), then taken as
+    None instead of the column: all values are missing. Values are read as in training (`stored`) and converted to
     `wanted`.
     """
     if stored in ("numeric", "boolean", "date"):
@@ -110,7 +110,7 @@ def given_values(values: Any, n_rows: int, name: str, stored: Kind, wanted: Kind
 
 
 def given_numbers(values: Any, n_rows: int, name: str, stored: Kind) -> Floats:
-    """Numbers, truth values or the seconds of dates, NaN where there is none. No column (None): nowhere is one."""
+    """Read numbers, booleans, or dates as seconds; NaN: missing. None instead of the column: all are missing."""
     if values is None:
         return np.full(n_rows, np.nan)
     numbers: Floats | None = None
@@ -188,18 +188,20 @@ def _word(value: Any, name: str, row: int) -> str | None:
 
 
 def _plain(values: Any, n_rows: int, name: str) -> Sequence[Any]:
-    """Python values, whatever holds them."""
+    """Convert any kind of column to Python values."""
     if values is None:
         return [None] * n_rows
     convert = getattr(values, "to_pylist", None) or getattr(values, "tolist", None)
     plain: Sequence[Any] = values if convert is None else convert()
     if len(plain) != n_rows:
-        raise PreprocessError("wrong_length", f"column {called(name)} has {len(plain)} values, not {n_rows}", name)
+        raise PreprocessError(
+            "wrong_length", f"column {called(name)} has {len(plain)} values; there are {n_rows} rows", name
+        )
     return plain
 
 
 def _bad_value(name: str, row: int, expected: str) -> PreprocessError:
-    return PreprocessError("bad_value", f"row {row}, column {called(name)}: {expected} is needed", name, row)
+    return PreprocessError("bad_value", f"row {row}, column {called(name)}: must be {expected}", name, row)
 
 
 def _levels_of_numbers(numbers: Floats, stored: Kind) -> Levels:
@@ -220,7 +222,7 @@ def _levels_of_texts(texts: Texts) -> Levels:
 
 
 def _texts_of_levels(codes: Array, levels: Strings) -> Texts:
-    """The words themselves, none of them copied."""
+    """Return the texts of categories without copying them."""
     missing = codes < 0
     if not len(levels):
         return Texts(Strings(levels.bytes, np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)), missing)

@@ -142,7 +142,7 @@ def give_back(session: Session, held: Claim) -> None:
 
 
 def rest(session: Session, webhook_id: str, until: datetime) -> None:
-    """Delay all waiting deliveries of an address that does not respond, by at least `seconds`."""
+    """Delay all waiting deliveries of an address that does not respond, at least until this time."""
     waits = and_(DeliveryRow.webhook_id == webhook_id, DeliveryRow.status == WAITING, DeliveryRow.due_at < until)
     session.execute(update(DeliveryRow).where(waits).values(due_at=until))
 

@@ -1,1 +1,1 @@
-"""The worker: a supervisor that owns one process a slot, and the pipeline that each process runs."""
+"""The worker: a supervisor with one training process for each slot, and the work that these processes do."""

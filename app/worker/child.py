@@ -1,4 +1,4 @@
-"""The training process of one slot: waits for claims on its pipe and executes them."""
+"""The training process of a slot: receives claims through its pipe and executes them."""
 
 import logging
 import signal
@@ -24,11 +24,11 @@ from solvers.linalg.clock import watch_compilation
 
 log = logging.getLogger(__name__)
 
-ADDRESS_SLACK_BYTES = 512 * MIB  # room that is reserved and never written to counts for the limit, not for the memory
+ADDRESS_SLACK_BYTES = 512 * MIB  # reserved but unwritten memory counts for the limit although it uses none
 
 
 def serve(pipe: Connection, settings: Settings, threads: int) -> None:
-    """Run claims, one after another. It ends when the supervisor's end of the pipe closes, however that happens."""
+    """Execute claims one after another, until the supervisor's end of the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s worker %(process)d %(message)s")
@@ -55,17 +55,17 @@ def serve(pipe: Connection, settings: Settings, threads: int) -> None:
 
 
 def _compilation_told(pipe: Connection) -> AbstractContextManager[None]:
-    """Tell the supervisor when a kernel is being compiled. Only the thread that compiles writes to the pipe then."""
+    """Report to the supervisor while a kernel is compiled. Only the compiling thread writes to the pipe then."""
 
     def tell(message: str) -> None:
-        with suppress(OSError):  # the supervisor is gone: the job hears of it by itself
+        with suppress(OSError):  # the supervisor is gone: the job notices by its lost lease
             pipe.send(message)
 
     return watch_compilation(partial(tell, COMPILING), partial(tell, COMPILED))
 
 
 def _allowance(claim: Claim, settings: Settings) -> int:
-    """What a job may ask for: an estimate that is too low by half costs nothing, one that is lower the job alone."""
+    """Return the memory limit of a job: twice its estimate, at most the budget. A job that exceeds it fails alone."""
     budget = settings.memory_budget_bytes
     return min(2 * claim.peak_bytes or budget, budget) + ADDRESS_SLACK_BYTES
 
@@ -86,5 +86,5 @@ def _run(context: WorkerContext, claim: Claim, pipe: Connection) -> str:
         execute(context, claim, stop_reason)
         return DONE
     except TransientFailure as failure:
-        log.warning("%s: given back: %s", claim.job_id, failure)
+        log.warning("%s: returned to the queue: %s", claim.job_id, failure)
         return GIVE_BACK

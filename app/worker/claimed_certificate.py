@@ -1,4 +1,4 @@
-"""Judges a claimed certificate by the one that was recomputed: what is contradicted, and what is confirmed.
+"""Compares a claimed certificate with the recomputed one: what is contradicted, and what is confirmed.
 
 A certificate claims of weights (w, b), for the whole and for each class that was trained on its own,
 
@@ -17,18 +17,18 @@ Where the bound had to be found from another dual point, a higher claim may stil
 from typing import Any
 
 Figures = dict[str, Any]
-"""primal, dual_bound, gap, relative_gap; of a one-vs-rest model also per_class, a list of such figures."""
+"""primal, dual_bound, gap, relative_gap; for a one-vs-rest model also per_class, a list of such figures."""
 
 TOLERANCE = 1e-9
-"""Largest difference that counts as rounding, as a share of the primal value. Sums of a million terms in another order,
-as other processors have it, differ by up to 1e-10. Larger: smaller forgeries of a figure pass."""
+"""Largest difference that counts as rounding, relative to the primal value. Larger: larger forgeries pass. Sums of a
+million terms in another order, as on other processors, differ by up to 1e-10."""
 
 
 def contradictions(claimed: Figures, found: Figures, *, has_proof: bool, tol: float | None) -> list[Figures]:
-    """What the recomputed figures, or the claimed ones among each other, contradict: {field, claimed, found}.
+    """List claims that contradict the recomputed figures or each other: {field, claimed, found}.
 
-    `has_proof`: the bound was found from the dual point that the claim rests on. `tol`: the relative gap that a model
-    has reached if it claims to have converged; None: it does not.
+    `has_proof`: the bound was computed from the dual point of the claim. `tol`: the tolerance of a model that claims to
+    have converged; None: it makes no such claim.
     """
     differences = _part("certificate", claimed, found, has_proof)
     parts, others = claimed.get("per_class") or [], found.get("per_class") or []
@@ -48,7 +48,7 @@ def contradictions(claimed: Figures, found: Figures, *, has_proof: bool, tol: fl
 
 
 def is_confirmed(claimed: Figures, found: Figures) -> bool:
-    """Whether the recomputed figures prove the claimed bounds, of the whole and of every class."""
+    """Whether the recomputed figures prove the claimed bounds, in total and for every class."""
     pairs = [(claimed, found), *zip(claimed.get("per_class") or [], found.get("per_class") or [], strict=False)]
     return all(
         one["dual_bound"] is None
@@ -78,7 +78,7 @@ def _part(place: str, claimed: Figures, found: Figures, has_proof: bool) -> list
 
 
 def _floor(found: Figures) -> float:
-    """The least that gaps are measured against, which only the problem knows; 0 if the primal value is above it."""
+    """Return the floor of the denominator of relative gaps, which depends on the problem; 0: the primal is above it."""
     unit = found["gap"] / found["relative_gap"] if found["relative_gap"] else 0.0
     return float(unit) if unit > found["primal"] * (1.0 + TOLERANCE) else 0.0
 

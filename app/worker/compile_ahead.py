@@ -1,4 +1,4 @@
-"""The supervisor's handle on the process that compiles kernels ahead of use while a slot is idle."""
+"""Runs the process that compiles kernels ahead of use while a slot is idle. The supervisor owns it."""
 
 import logging
 import subprocess
@@ -10,37 +10,37 @@ log = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "app.worker.kernels")
 IDLE_SECONDS = 5.0
-"""How long a slot must have been idle, in seconds, before the process starts. Larger: kernels are there later. Smaller:
-the process starts more often between two jobs that follow each other, in vain."""
+"""Seconds that a slot must be idle before the process starts. Larger: kernels are compiled later. Smaller: the process
+starts more often in vain, between two consecutive jobs."""
 
 
 class CompileAhead:
-    """At most one process at a time. It ends before its next kernel once no slot is idle; numba's cache keeps the rest.
+    """At most one compiling process. It stops before its next kernel when no slot is idle; later ones continue.
 
-    What `auto` can take is compiled first if some of that is missing, then all else.
+    Missing kernels that `auto` can choose are compiled first, then all others.
     """
 
     def __init__(self, command: Sequence[str] = COMMAND, idle_seconds: float = IDLE_SECONDS) -> None:
         self._command, self._idle_seconds = command, idle_seconds
         self._parts = ["all"]
-        """What has not been compiled yet, in order."""
+        """What is still to be compiled, in order."""
         self._has_missed = False
         self._process: subprocess.Popen[bytes] | None = None
         self._idle_since: float | None = None
 
     @property
     def lacks_first(self) -> bool:
-        """Whether some of what `auto` can take is missing."""
+        """Whether kernels that `auto` can choose are missing."""
         return "first" in self._parts
 
     def miss_first(self) -> None:
-        """A training process did not find the kernels that most jobs need. Later ones say so too: they are copies."""
+        """Note that a training process lacks kernels that most jobs need. Later processes report it too."""
         if not self._has_missed:
             self._has_missed = True
             self._parts.insert(0, "first")
 
     def attend(self, *, is_idle: bool) -> None:
-        """Start the process if it is time, notice its end, or ask it to end; called every time the supervisor wakes."""
+        """Start the process, notice its end, or stop it. Called each time the supervisor wakes."""
         if not is_idle:
             self._idle_since = None
         elif self._idle_since is None:
@@ -63,12 +63,12 @@ class CompileAhead:
         code = process.poll()
         if code is None:
             if not is_idle:
-                process.stdin.close()  # which it looks at before each kernel
+                process.stdin.close()  # it checks this before each kernel
             return
         self._process = None
         if code == 0:
             self._parts.pop(0)
         elif not process.stdin.closed:
-            log.warning("compiling ahead ended with code %s; jobs compile what they need", code)
+            log.warning("compiling ahead failed (exit code %s); jobs compile the kernels that they need", code)
             self._parts.clear()
         process.stdin.close()

@@ -1,4 +1,4 @@
-"""How a stored model did on labelled rows: metrics, curves, and how its scores are spread."""
+"""Evaluates a stored model on labelled rows: metrics, curves and a histogram of the scores."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ HISTOGRAM_BINS = 20
 
 
 def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any]:
-    """`metrics` and `curves` as a model's own page has them, and a `histogram` of the scores."""
+    """Return `metrics` and `curves` as in a model's card, and a `histogram` of the scores."""
     header = model.header
     if header.task == "regression":
         figures = metrics.regression_metrics(rows.y, scores, rows.weight)
@@ -43,7 +43,7 @@ def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any
 
 
 def histogram(scores: Array, codes: Array | None, classes: list[Any]) -> dict[str, Any] | None:
-    """Ranges of equal width from the lowest score to the highest; of two classes also counted for each."""
+    """Return a histogram with ranges of equal width; for two classes also for each of them."""
     if not len(scores):
         return None
     counts, edges = np.histogram(scores, HISTOGRAM_BINS)
@@ -60,5 +60,5 @@ def _codes(model: ModelFile, rows: DatasetArrays) -> Array:
     try:
         return rows.codes(model.header.classes)
     except KeyError as error:
-        message = f"the dataset has a label that the model does not know: {error.args[0]!r:.60}"
+        message = f"the dataset has a label that the model lacks: {error.args[0]!r:.60}"
         raise PermanentFailure("unknown_class", message, "dataset_id") from None

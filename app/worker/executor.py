@@ -1,4 +1,4 @@
-"""One job, from claim to acknowledgement: its type says what is done, and every way to end is written down here."""
+"""Executes one job from claim to acknowledgement. All ways in which a job can end are handled here."""
 
 import logging
 from collections.abc import Callable
@@ -27,7 +27,7 @@ WORK_OF_TYPE = declared(types, JobWork)
 
 
 def execute(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
-    """Run a claimed job to its end and acknowledge it. Raises only TransientFailure."""
+    """Execute a claimed job and acknowledge its outcome. Raises only TransientFailure."""
     try:
         _work(context, claim, stop_reason)
     except LeaseLost:
@@ -37,7 +37,14 @@ def execute(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> Non
     except PermanentFailure as failure:
         _fail(context, claim, failure.error)
     except MemoryError:
-        _fail(context, claim, {"code": "out_of_memory", "message": "the job needs more memory than there is"})
+        _fail(
+            context,
+            claim,
+            {
+                "code": "out_of_memory",
+                "message": "the job needs more memory than its limit; use fewer rows or features",
+            },
+        )
     except DatabaseUnavailable as error:
         raise TransientFailure(error.detail) from error
     except StoreAway as error:
@@ -46,13 +53,15 @@ def execute(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> Non
         _fail(context, claim, storage_error(error))
     except Exception:
         log.exception("%s failed unexpectedly", claim.job_id)
-        _fail(context, claim, {"code": "internal", "message": "the worker failed; its log says why"})
+        _fail(
+            context, claim, {"code": "internal", "message": "the worker failed unexpectedly; its log has the details"}
+        )
 
 
 def _work(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
-    """Do what the job is. While the storage or the database fails, wait and go on from the last checkpoint, if any.
+    """Run the work of the job. While the storage or the database fails, wait and continue from the last checkpoint.
 
-    The claim is kept meanwhile: other jobs would fail of the same fault.
+    The claim is kept meanwhile, because other jobs would fail for the same reason.
     """
     waited, pause = 0.0, FIRST_PAUSE_SECONDS
     while True:
@@ -70,7 +79,7 @@ def _work(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
                 raise error from None
             reason = storage_error(error)["code"]
             del error
-        # not in the handler: the error would hold the arrays of the attempt
+        # outside the handler: the error would keep the arrays of the attempt in memory
         log.warning("%s: %s, waiting %.0f s", claim.job_id, reason, pause)
         with suppress(DatabaseUnavailable), context.database.write() as session:
             queue.tell(session, claim, "job.waiting", {"reason": reason, "seconds": pause})
@@ -82,7 +91,11 @@ def _work_for(context: WorkerContext, claim: Claim) -> JobWork:
     with context.database.read() as session:
         job_type = lease.load(session, claim).type
     if job_type not in WORK_OF_TYPE:
-        raise PermanentFailure("unknown_type", f"this version of the worker has no job type {job_type}", "type")
+        raise PermanentFailure(
+            "unknown_type",
+            f"this version of the worker does not know the job type {job_type}; update the worker",
+            "type",
+        )
     return WORK_OF_TYPE[job_type]
 
 

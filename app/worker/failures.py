@@ -1,13 +1,13 @@
 """How a job can end without a model.
 
 Exception
-├── PermanentFailure   the job cannot succeed, however often it is tried
-├── Stopped            somebody wants the work to end: a client (cancel, pause) or the machine (drain)
-├── LeaseLost          the job is somebody else's now (app.jobs.queue)
-└── TransientFailure   the database does not answer, or the store is away; the job is given back
+├── PermanentFailure   the job cannot succeed; a retry would fail as well
+├── Stopped            a client (cancel, pause) or the machine (drain) ends the work
+├── LeaseLost          another worker has the job (app.jobs.lease)
+└── TransientFailure   the database does not respond, or the store is away; the job returns to the queue
 
-An OSError that passes (`app.errors.is_passing`) is waited for, with back-off, while the claim is kept: neither the wait
-nor giving the job back counts as an attempt that failed.
+A transient OSError (`app.errors.is_passing`) is retried with back-off while the claim is kept. Neither the wait nor the
+return to the queue counts as a failed attempt.
 """
 
 from typing import Any
@@ -28,13 +28,13 @@ class TransientFailure(Exception):
 
 
 def storage_error(error: OSError) -> dict[str, Any]:
-    """What a client is told of a storage that fails."""
+    """Return the error of a job for a failing storage."""
     if is_disk_full(error):
-        return {"code": "storage_full", "message": "the disk is full; the model could not be written"}
+        return {"code": "storage_full", "message": "the disk is full; free disk space and submit the job again"}
     if isinstance(error, StoreAway):
         return {"code": "storage_away", "message": str(error.strerror)}
     if isinstance(error, FileNotFoundError):
-        return {"code": "data_missing", "message": "a file of the dataset is missing; `hyperplane verify` says which"}
+        return {"code": "data_missing", "message": "a file of the dataset is missing; `hyperplane verify` shows which"}
     return {"code": "storage_error", "message": f"the storage failed: {error.strerror}"}
 
 

@@ -1,7 +1,7 @@
-"""The kernels of training processes: which are loaded at the start, and in which order the others are compiled.
+"""The kernels of training processes: which are loaded at the start, and the order in which others are compiled.
 
-A process compiles a kernel that it needs and that is not in numba's cache. `python -m app.worker.kernels all` compiles
-them ahead of use; the supervisor runs it while a slot is idle (app/worker/compile_ahead.py), so that few jobs wait.
+A process compiles a kernel that it needs and that numba's cache lacks. `python -m app.worker.kernels all` compiles them
+ahead of use; the supervisor runs it while a slot is idle (app/worker/compile_ahead.py), so that few jobs wait.
 """
 
 import select
@@ -20,14 +20,14 @@ USUAL = ("dcd", "newton", "smooth_newton")
 Loading these takes 0.7 s, loading all methods 2.0 s (measured once, 2 cores)."""
 OF_EVERY_JOB = (measure_columns.warm, scaling.warm, dense_sums.warm)
 LOWEST_PRIORITY = 19
-"""What a process adds to its niceness, so that it computes only where nothing else does."""
+"""Niceness of the compiling process: it runs only when the CPU is otherwise idle."""
 
 lacking: list[str] = []
-"""What `load_cached` did not find in numba's cache, by name. A process that was forked afterwards has it too."""
+"""Names of kernels that `load_cached` did not find in numba's cache. Processes that are forked later inherit it."""
 
 
 def load_cached() -> None:
-    """Load what most jobs need from numba's cache; compile nothing."""
+    """Load the kernels that most jobs need from numba's cache. Compiles nothing."""
     lacking[:] = solvers.load_kernels(USUAL)
     for warm in OF_EVERY_JOB:
         try:
@@ -38,20 +38,20 @@ def load_cached() -> None:
 
 
 def compile_first() -> None:
-    """Compile what jobs need that name no solver."""
+    """Compile the kernels of jobs that do not name a solver."""
     for warm in OF_EVERY_JOB:
         warm()
     solvers.warm_up(CANDIDATES)
 
 
 def compile_rest() -> None:
-    """Compile what only jobs need that name a solver or read texts."""
+    """Compile the remaining kernels: of jobs that name a solver or read texts."""
     solvers.warm_up([name for name in registered() if name not in CANDIDATES])
     text_counts.warm()
 
 
 def main(part: str) -> None:
-    """Compile what comes "first", or "all", at the lowest priority; end before the next kernel once nobody wants it."""
+    """Compile the "first" kernels or "all", at the lowest priority. Stops before the next kernel on request."""
     resources.lower_priority(LOWEST_PRIORITY)
     resources.offer_as_victim()
     with watch_compilation(_end_if_unwanted, lambda: None):
@@ -61,7 +61,7 @@ def main(part: str) -> None:
 
 
 def _end_if_unwanted() -> None:
-    """Standard input becomes readable when the supervisor closes it or dies: nothing is ever written to it."""
+    """Exit if standard input is readable: the supervisor closed it or died. Nothing is ever written to it."""
     if select.select([sys.stdin], [], [], 0.0)[0]:
         raise SystemExit(1)
 

@@ -1,4 +1,4 @@
-"""What jobs on a stored model share: model and dataset in hand, and a pass over the rows that can be watched."""
+"""Code that jobs on a stored model share: load model and dataset, and report progress over the rows."""
 
 import time
 from typing import NamedTuple
@@ -30,18 +30,18 @@ def load_subject(context: WorkerContext, claim: Claim) -> Subject:
         model = models.get(session, job.model_id or "")
         dataset = datasets.find(session, job.dataset_id)
     if model is None:
-        raise PermanentFailure("model_deleted", "the model was deleted before the job ran", "model")
+        raise PermanentFailure("model_deleted", "the model was deleted before the job started", "model")
     if dataset is None:
-        raise PermanentFailure("dataset_deleted", "the dataset was deleted before the job ran", "dataset_id")
+        raise PermanentFailure("dataset_deleted", "the dataset was deleted before the job started", "dataset_id")
     try:
         return Subject(job, model, file.read(context.blobs.path(model.blob)), dataset)
     except FileNotFoundError:
-        context.blobs.check()  # raises StoreAway: then nothing is known of the file
-        raise PermanentFailure("model_deleted", "the model was purged before the job ran", "model") from None
+        context.blobs.check()  # raises StoreAway, in which case the file can exist
+        raise PermanentFailure("model_deleted", "the model was purged before the job started", "model") from None
 
 
 class Passing:
-    """How far a pass over rows is: written down now and then, and ended when somebody wants that."""
+    """Progress of a pass over rows: stored every half second, and stopped on request."""
 
     def __init__(self, database: Database, claim: Claim, n_rows: int, stop_reason: StopAsked) -> None:
         self._database = database
@@ -52,10 +52,10 @@ class Passing:
         self._next_write = time.monotonic() + WRITE_EVERY_SECONDS
 
     def advance(self, rows: int) -> None:
-        """So many more are done. Raises Stopped, or LeaseLost if the job is no longer ours."""
+        """Count `rows` more rows. Raises Stopped, or LeaseLost if another worker has the job."""
         self._done += rows
         reason = self._stop_reason()
-        if reason is not None and reason != "finish":  # half of a pass is nothing that could be kept
+        if reason is not None and reason != "finish":  # an unfinished pass has no result to keep
             raise Stopped(reason)
         if time.monotonic() >= self._next_write:
             with self._database.write() as session:

@@ -1,4 +1,4 @@
-"""Predictions as a file that grows by blocks of rows: CSV, ndjson, Parquet or an Arrow stream."""
+"""Writes predictions to a file in blocks of rows: CSV, ndjson, Parquet or Arrow."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -17,11 +17,11 @@ class BatchFile(Protocol):
     def append(self, columns: Mapping[str, Column]) -> None: ...
 
     def finish(self) -> None:
-        """Nothing more comes: write what a format has at its end."""
+        """Write the end of the file."""
 
 
 def batch_file(format: str, staged: StagedBlob, header: Header, outputs: Sequence[str]) -> BatchFile:
-    """A file of these outputs of a model, each row with its number in the dataset."""
+    """Open a file for these outputs of a model. Each record has the number of its row."""
     if format == "csv":
         return _CsvFile(staged, ("row", *outputs))
     if format == "ndjson":
@@ -34,7 +34,7 @@ def batch_file(format: str, staged: StagedBlob, header: Header, outputs: Sequenc
 
 class _CsvFile:
     def __init__(self, staged: StagedBlob, names: Sequence[str]) -> None:
-        """The heading is there also where no row follows."""
+        """Write the header, even if no row follows."""
         self._staged = staged
         staged.write(",".join(names).encode() + b"\n")
 
@@ -57,7 +57,7 @@ class _NdjsonFile:
 
 
 class _ArrowFile:
-    """Parquet or Arrow: both are told the types of their columns before the first row."""
+    """A Parquet or Arrow file. Both need the types of the columns before the first row."""
 
     def __init__(self, writer: Any, schema: pa.Schema) -> None:
         self._writer, self._schema = writer, schema
@@ -74,7 +74,7 @@ class _ArrowFile:
 
 
 class _Sink:
-    """A staged blob as pyarrow wants a file to be."""
+    """Adapter: a staged blob as a file for pyarrow."""
 
     closed = False
 
@@ -91,13 +91,13 @@ class _Sink:
         pass
 
     def close(self) -> None:
-        """The blob is closed by whoever commits it."""
+        """Do nothing: the blob is closed when it is committed."""
 
 
 def _arrow_type(output: str, header: Header) -> pa.DataType:
     if output in ("label", "rank"):
         if any(isinstance(one, str) for one in header.classes):
-            return pa.string()  # classes of several types have only their text in common
+            return pa.string()  # labels of different types are written as text
         return pa.int64() if header.classes and all(isinstance(one, int) for one in header.classes) else pa.float64()
     if output in ("scores", "probabilities"):
         return pa.list_(pa.float64())

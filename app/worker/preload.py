@@ -1,7 +1,7 @@
-"""Imported once by the forkserver of training processes: each of them starts with the kernels that most jobs need.
+"""Imported once by the forkserver of training processes, so that they start with the kernels that most jobs need.
 
-Only those in numba's cache are loaded. Where there is none, a job compiles what it needs and waits for no others.
-Nothing here may start a thread: a fork would copy a process in the middle of something.
+Only kernels in numba's cache are loaded; a job compiles what else it needs. Nothing here must start a thread: a fork
+would copy a process in an undefined state.
 """
 
 from app.system.forkserver import settle

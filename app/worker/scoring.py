@@ -1,4 +1,4 @@
-"""A stored model on a stored dataset: its rows become features and scores, a bounded number at a time."""
+"""Scores the rows of a stored dataset with a stored model, in blocks of bounded size."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -20,7 +20,9 @@ from app.worker.dense_sums import dense_sums
 from app.worker.failures import PermanentFailure
 
 BLOCK_ENTRIES = 1 << 21
-BYTES_A_WORD = 6  # with the space behind it, roughly: each word of a text may become a feature
+"""Stored values of a block. Larger: more memory, fewer blocks."""
+BYTES_A_WORD = 6
+"""Typical bytes of a word with its space: each word of a text can become a feature."""
 
 
 class RowFailure(NamedTuple):
@@ -30,20 +32,20 @@ class RowFailure(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some consecutive rows of the dataset."""
+    """Consecutive rows of the dataset with their scores."""
 
     rows: Array
-    """The numbers, from 0, of those that have a score."""
+    """Numbers, from 0, of the rows that have a score."""
     matrix: Any
     scores: Array
     failures: list[RowFailure]
 
 
 class DatasetScorer:
-    """Scores a dataset's rows with one model. Raises PermanentFailure if the dataset has other features."""
+    """Scores the rows of a dataset with one model. Raises PermanentFailure if the dataset has other features."""
 
     def __init__(self, model: ModelFile, rows: DatasetArrays, target: str | None = None) -> None:
-        """`target` is the name of the dataset's target: a file without labels has a feature in its place."""
+        """`target`: name of the dataset's target column. In a file without labels it is a feature of the model."""
         self._model = model
         features, inputs = features_of(model), inputs_of(model.header, model.extra)
         self._column_of = features.column_of
@@ -70,7 +72,7 @@ class DatasetScorer:
             let_go(self._frame.X[first : first + step])
 
     def _find_places(self, inputs: Inputs) -> Array | None:
-        """Which columns of the dataset the model's are; None: all of them, in order."""
+        """Return the columns of the dataset that are the model's; None: all of them, in order."""
         width = self._frame.n_features + self._has_target
 
         def is_empty(place: int) -> bool:
@@ -92,7 +94,7 @@ class DatasetScorer:
         if not parts:
             return Block(rows[:0], np.empty((0, 0)), np.empty(0), failures)
         rows, matrix = np.concatenate([part.rows for part in parts]), _stacked([part.matrix for part in parts])
-        with np.errstate(over="ignore", invalid="ignore"):  # what has no score is told below
+        with np.errstate(over="ignore", invalid="ignore"):  # rows without a score are reported below
             scores = linear.scores(matrix, self._model.coef, self._model.intercept, self._column_of, dense_sums)
         finite = np.isfinite(scores.reshape(len(scores), -1)).all(axis=1)
         if finite.all():
@@ -101,14 +103,14 @@ class DatasetScorer:
         return Block(rows[finite], matrix[finite], scores[finite], sorted(failures))
 
     def _rows(self, rows: Array) -> Frame:
-        """Consecutive rows; numbers are not copied."""
+        """Return consecutive rows without copying numbers."""
         part = self._frame.rows(slice(rows[0], rows[-1] + 1))
         if not self._has_target:
             return part
         return Frame(np.column_stack([part.X, self._y[rows]]), self._columns, part.texts)
 
     def _matrix(self, rows: Array) -> Any:
-        """These rows as the features of a model without preprocessing, in its order."""
+        """Return these rows as features of a model without preprocessing, in the model's order."""
         part = self._rows(rows).X
         if self._places is not None:
             part = part[:, self._places]
@@ -116,11 +118,11 @@ class DatasetScorer:
             return np.asarray(part, dtype=np.float64)
         part = part.astype(np.float64)
         part.sort_indices()
-        shape = (part.shape[0], self._model.header.n_features)  # a sparse file may end before the last feature
+        shape = (part.shape[0], self._model.header.n_features)  # a sparse file can lack the last features
         return sp.csr_array((part.data, part.indices, part.indptr), shape=shape)
 
     def _transformed(self, pipeline: Pipeline, rows: Array) -> tuple[list["_Part"], list[RowFailure]]:
-        """The features of these rows. A row that preprocessing refuses is found by halves, the others go on."""
+        """Return the features of these rows. Rows that preprocessing refuses are found by bisection and skipped."""
         try:
             return [_Part(rows, fit.transform(pipeline, self._rows(rows)))], []
         except PreprocessError as error:
@@ -147,11 +149,11 @@ def _stacked(matrices: list[Any]) -> Any:
 
 
 def _other_features(message: str) -> PermanentFailure:
-    return PermanentFailure("feature_mismatch", f"the dataset does not fit the model: {message}", "dataset_id")
+    return PermanentFailure("feature_mismatch", f"the dataset does not match the model: {message}", "dataset_id")
 
 
 def _why(row: int, matrix: Any) -> RowFailure:
     values = matrix.data if linear.is_sparse(matrix) else matrix
     if np.isnan(values).any():
         return RowFailure(row, "missing_value", "a value is missing")
-    return RowFailure(row, "overflow", "its score is too large to be a number")
+    return RowFailure(row, "overflow", "the score exceeds the range of a 64-bit float")

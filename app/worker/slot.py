@@ -1,4 +1,4 @@
-"""One slot: a training process and the pipe to it. The process takes claims, one after another."""
+"""A slot: a training process and the pipe to it. The process executes one claim at a time."""
 
 import time
 from contextlib import suppress
@@ -10,15 +10,15 @@ from app.db.job_state import StopReason, stronger
 from app.jobs.repository import Claim
 
 URGENT: tuple[StopReason, ...] = ("drain", "cancel", "lost")
-"""What is not worth waiting for: a finish may take as long as it takes to judge the model."""
+"""Stop reasons that must take effect at once. A finish can take the time to compute the model's metrics."""
 
 READY, DONE, GIVE_BACK = "ready", "done", "give_back"
 LACKING, COMPILING, COMPILED = "lacking", "compiling", "compiled"
-"""Kernels that most jobs need are not compiled yet; one is being compiled in the process; it is compiled."""
+"""Messages of the process: usual kernels are missing; a kernel is being compiled; it is compiled."""
 
 
 class Slot:
-    """The supervisor's handle on one training process."""
+    """The supervisor's handle of a training process."""
 
     def __init__(self, processes: ForkServerContext, settings: Settings, threads: int) -> None:
         self.pipe, theirs = processes.Pipe()
@@ -28,7 +28,7 @@ class Slot:
         self.ready = False
         self.compiling = False
         self.compiled_for: Claim | None = None
-        """The claim whose job is known to wait for kernels."""
+        """Claim whose job is waiting for kernels; None: no job is."""
         self.claim: Claim | None = None
         self.stop_reason: StopReason | None = None
         self.stop_sent_at = 0.0
@@ -42,18 +42,18 @@ class Slot:
         self._send(claim)
 
     def stop(self, reason: StopReason) -> None:
-        """Ask the process to end its job; asking again for no more changes nothing."""
+        """Ask the process to end its job. A weaker request than an earlier one has no effect."""
         if stronger(reason, self.stop_reason) != self.stop_reason:
             self.stop_reason, self.stop_sent_at = reason, time.monotonic()
             self._send(reason)
 
     def is_deaf(self, patience_seconds: float) -> bool:
-        """Asked to stop at once, and still at work after so long."""
+        """Whether the process is still working `patience_seconds` after an urgent stop request."""
         asked = self.claim is not None and self.stop_reason in URGENT
         return asked and time.monotonic() - self.stop_sent_at > patience_seconds
 
     def _send(self, message: Claim | StopReason) -> None:
-        with suppress(OSError):  # a dead process cannot be told; the supervisor sees its death anyway
+        with suppress(OSError):  # the process is dead; the supervisor notices that separately
             self.pipe.send(message)
 
     def end(self) -> None:
@@ -63,6 +63,6 @@ class Slot:
 
 
 def _main(pipe: Connection, settings: Settings, threads: int) -> None:
-    from app.worker.child import serve  # numba and the solvers are the child's, not the supervisor's
+    from app.worker.child import serve  # only the child needs numba and the solvers
 
     serve(pipe, settings, threads)

@@ -1,4 +1,4 @@
-"""The proof of a model's certificate: the weights and the dual point that it was computed from, as a safetensors file.
+"""The proof of a certificate: the weights and the dual point that it was computed from, as a safetensors file.
 
     solver.coef, solver.intercept   the weights in the units of the solver; absent if the model's own are the same
                                     (there is no preprocessing), or if the file would be too large with them
@@ -24,11 +24,11 @@ MOST_BYTES = 64 << 20
 
 
 class UnusableProof(Exception):
-    """It is missing, damaged or of other rows; the message says which."""
+    """The proof is missing, damaged or belongs to other rows; the message says which."""
 
 
 class Weights(NamedTuple):
-    """In the units of the solver."""
+    """Weights in the units of the solver."""
 
     coef: Array
     intercept: Any
@@ -36,13 +36,13 @@ class Weights(NamedTuple):
 
 class Proof(NamedTuple):
     weights: Weights | None
-    """Those that were certified; None: they are not stored."""
+    """The certified weights; None: not stored."""
     points: list[Point]
-    """One for each of the problems that were solved."""
+    """One dual point for each problem that was solved."""
 
 
 def encode_proof(result: SolveResult, *, with_weights: bool) -> bytes | None:
-    """The file; None if it would be too large to keep. `with_weights`: the model has them in other units."""
+    """Encode the file; None if it would be too large. `with_weights`: the model stores its weights in other units."""
     own = [Weights(result.coef, result.intercept)]
     if result.per_class is not None:
         own = [Weights(*one) for one in zip(result.coef, np.asarray(result.intercept).tolist(), strict=True)]
@@ -61,7 +61,7 @@ def encode_proof(result: SolveResult, *, with_weights: bool) -> bytes | None:
 
 
 def read_proof(blobs: BlobStore, sha256: str, problems: int, n_rows: int, weights: Weights) -> Proof:
-    """What was written, for a model with these weights and `n_rows` training rows. Raises UnusableProof."""
+    """Decode the file for a model with these weights and `n_rows` training rows. Raises UnusableProof."""
     if not blobs.is_intact(sha256):
         raise UnusableProof("the stored dual point is missing or damaged")
     try:
@@ -116,7 +116,7 @@ def _unpacked(arrays: dict[str, Array], prefix: str, n_rows: int, coef: Array, i
     if "alpha.shape" in own:
         shape = tuple(own["alpha.shape"].tolist())
         if shape != ((n_rows, len(coef)) if coef.ndim == 2 else (n_rows,)):
-            raise UnusableProof("the stored dual point is of other rows")
+            raise UnusableProof("the stored dual point belongs to other rows")
         flat = own.get("alpha")
         if flat is None:
             flat = np.zeros(math.prod(shape))

@@ -1,7 +1,7 @@
-"""The supervisor: owns the slots, claims jobs for them, keeps their leases, and outlives their deaths.
+"""The supervisor: claims jobs for its slots, renews their leases, and restarts training processes that die.
 
-It does no numeric work, so a busy kernel cannot keep it from its heartbeat. All of its state can be
-lost: jobs are in the database, and the lease of a dead supervisor runs out.
+It does no numeric work, so a busy kernel cannot delay its heartbeat. Its state can be lost at any time: jobs are in the
+database, and the leases of a dead supervisor expire.
 """
 
 import logging
@@ -36,18 +36,24 @@ from app.worker.wakeup import Doorbell
 
 log = logging.getLogger(__name__)
 
-KILL_AFTER_SECONDS = 5.0  # a process that does not react to a stop for this long is killed
+KILL_AFTER_SECONDS = 5.0
+"""Seconds after which a process that ignores a stop request is killed."""
 SWEEP_EVERY_SECONDS = 600.0
+"""Seconds between two sweeps of files without an owner. Larger: deleted data uses disk space for longer."""
 REQUEST_LOOK_SECONDS = 0.3
+"""Seconds between two queries for requests of clients (pause, finish, cancel). Larger: later reaction."""
 DATABASE_PAUSE_SECONDS = 1.0
-STORAGE_LOOK_SECONDS = 1.0  # while the store is away: how soon jobs start after it is back
-BLIND_LOOK_SECONDS = 5.0  # for work that nothing gave a sign of
+"""Seconds before a retry when the database does not respond."""
+STORAGE_LOOK_SECONDS = 1.0
+"""Seconds between two checks of a store that is away: the longest delay of jobs after it has come back."""
+BLIND_LOOK_SECONDS = 5.0
+"""Seconds between two queries for work without a notification."""
 
 Outcome = Callable[[Any, Claim], None]
 
 
 class Every:
-    """Says when something that happens every so many seconds is due."""
+    """A timer: says when a periodic task is due."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -66,7 +72,7 @@ class Every:
 
 class Supervisor:
     def __init__(self, settings: Settings, wake_fd: int | None = None, sign: WorkersReady | None = None) -> None:
-        """`wake_fd` is the end of a pipe through which the API beside this wakes it; by `sign` that API knows of us."""
+        """`wake_fd`: pipe through which the API process wakes the supervisor. `sign`: readiness flag for that API."""
         self._settings = settings
         self._sign = sign or WorkersReady()
         self._database = Database(settings.resolved_database_url)
@@ -87,13 +93,13 @@ class Supervisor:
         self._blind_look = Every(BLIND_LOOK_SECONDS)
         self._database_back_at = 0.0
         self._judge_from = 0.0
-        """One lease after the database was last away: until then, workers may be alive and not have renewed theirs."""
+        """Time one lease after the last database outage. Until then live workers can have expired leases."""
         self._storage_look = Every(STORAGE_LOOK_SECONDS)
         self._storage_failed = False
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, then drain: running jobs go back to the queue."""
-        for number in STOP_SIGNALS:  # nothing is claimed yet, and compiling may take a minute: end at once
+        """Run jobs until SIGTERM or SIGINT, then drain: running jobs return to the queue."""
+        for number in STOP_SIGNALS:  # nothing is claimed yet: end at once instead of after a minute of compiling
             signal.signal(number, _end_at_once)
         log.info("%s starts with %d slot(s)", self._id, self._settings.workers)
         self._sign.ready = False
@@ -134,7 +140,7 @@ class Supervisor:
         return finished or time.monotonic() >= self._drain_until
 
     def _wait(self, stop: StopSignals) -> None:
-        """Sleep until a process says something or dies, the doorbell rings, a signal comes, or a look is due."""
+        """Sleep until a process reports or dies, a notification or a signal arrives, or a timer is due."""
         signs: list[Any] = [stop, *(slot.pipe for slot in self._slots)]
         signs += [slot.process.sentinel for slot in self._slots]
         patience = self._doorbell.poll_seconds
@@ -155,7 +161,7 @@ class Supervisor:
                 while slot.pipe.poll():
                     self._on_message(slot, slot.pipe.recv())
             except (EOFError, OSError):
-                pass  # the process is dead or dying; its sentinel says so below
+                pass  # the process is dead or dying; its sentinel is handled below
             if not slot.process.is_alive():
                 self._on_death(slot)
 
@@ -177,14 +183,14 @@ class Supervisor:
         self._blind_look.hurry()
 
     def _on_compilation(self, slot: Slot, is_begun: bool) -> None:
-        """A job waits for a kernel, or waits no longer; its first one is told as an event."""
+        """Note that a job starts or stops waiting for a kernel. The first wait is stored as an event."""
         slot.compiling = is_begun
         if slot.claim is not None and slot.compiled_for != slot.claim:
             slot.compiled_for = slot.claim
             self._unsettled.append((slot.claim, partial(queue.tell, event="job.compiling", data={})))
 
     def _show_readiness(self) -> None:
-        """Training is ready if jobs are taken, `auto` has its kernels and no job waits for one."""
+        """Set the readiness flag: jobs are accepted, the kernels of `auto` are compiled, and no job waits for one."""
         is_waiting = self._compile_ahead.lacks_first or any(slot.compiling for slot in self._slots)
         self._sign.ready = any(slot.ready for slot in self._slots) and not is_waiting
 
@@ -201,24 +207,24 @@ class Supervisor:
             self._slots.append(self._new_slot())
 
     def _memory_ran_out(self) -> bool:
-        """Whether the kernel has killed for memory since this was last asked."""
+        """Whether the system has killed a process for memory since the last call."""
         before, self._kills_for_memory = self._kills_for_memory, resources.out_of_memory_kills()
         return self._kills_for_memory > before
 
     def _with_database(self, act: Callable[[], None]) -> None:
-        """Do something with the database; if it does not answer, say so and try again later."""
+        """Call a function that uses the database; log an outage and retry later."""
         if time.monotonic() < self._database_back_at:
             return
         try:
             act()
         except DATABASE_ERRORS as error:
-            log.warning("trying again in %.0f s: %s", DATABASE_PAUSE_SECONDS, error)
+            log.warning("retrying in %.0f s: %s", DATABASE_PAUSE_SECONDS, error)
             self._database_back_at = time.monotonic() + DATABASE_PAUSE_SECONDS
             self._judge_from = time.monotonic() + self._settings.lease_seconds
             self._heartbeat.hurry()
 
     def _settle(self) -> None:
-        """Write down what became of jobs whose process could not do so itself."""
+        """Store the outcome of jobs whose process could not do so itself."""
         while self._unsettled:
             claim, outcome = self._unsettled[0]
             try:
@@ -230,7 +236,7 @@ class Supervisor:
 
     def _keep_leases(self) -> None:
         if not self._claims():
-            self._database.check_writable()  # an outage is also to be seen by who has nothing to write
+            self._database.check_writable()  # notice an outage even if there is nothing to write
             with self._database.read() as session:
                 if not lease.any_expired(session):
                     return
@@ -238,7 +244,7 @@ class Supervisor:
             pulse = lease.heartbeat(session, self._claims(), self._settings.lease_seconds)
             if time.monotonic() >= self._judge_from:
                 for claim in queue.requeue_expired(session, self._id):
-                    log.warning("%s: its worker fell silent, queued again", claim.job_id)
+                    log.warning("%s: its lease expired; queued again", claim.job_id)
         self._stop(pulse.lost, "lost")
         self._pass_on(pulse.requests)
 
@@ -276,7 +282,7 @@ class Supervisor:
         return lease.room(session, self._id, self._settings.memory_budget_bytes, self._claims(), lock=lock)
 
     def _storage_is_here(self) -> bool:
-        """Whether jobs would find their files; they stay in the queue where they would not."""
+        """Whether the store is available. Jobs stay in the queue while it is not."""
         if self._storage_failed and not self._storage_look.due():
             return False
         try:
@@ -294,9 +300,9 @@ class Supervisor:
     def _delete_unowned(self) -> None:
         try:
             if freed := ownership.sweep(self._database, self._blobs, self._settings.sweep_grace_seconds):
-                log.info("swept %d bytes that nobody owned", freed)
-        except OSError as error:  # a storage that fails: the next sweep deletes what this one left
-            log.warning("the sweep of files that nobody owns ended early: %s", error)
+                log.info("the sweep deleted %d bytes of files without an owner", freed)
+        except OSError as error:  # the next sweep deletes what this one left
+            log.warning("the sweep of files without an owner failed: %s", error)
 
     def _stop(self, claims: Sequence[Claim], reason: StopReason) -> None:
         for slot in self._slots:

@@ -1,7 +1,7 @@
-"""How a supervisor learns that there may be work: what it can sleep on, and what a look costs when there is none.
+"""How a supervisor notices new work: notifications, a pipe from the API process, and polling.
 
-PostgreSQL rings (LISTEN/NOTIFY). A parent that also runs the API rings through a pipe. A SQLite file that nobody has
-written to since the last look holds nothing new, and the system's word for that costs no query.
+PostgreSQL sends notifications (LISTEN/NOTIFY). An API process of the same parent writes to a pipe. For SQLite the
+modification time of the file shows whether anything was written since the last look, without a query.
 """
 
 import os
@@ -14,13 +14,13 @@ from app.db.notify import Listener
 
 READ_BYTES = 4096
 RELIABLE_SECONDS = 5.0
-"""How long a bell that rings by itself is trusted without a look."""
+"""Seconds between two queries for work while notifications work. Larger: a lost notification costs more time."""
 SQLITE_SUFFIXES = ("", "-wal", "-journal")
 
 
 class Doorbell:
     def __init__(self, database: Database, poll_seconds: float, wake_fd: int | None = None) -> None:
-        """`wake_fd` is the end of a pipe through which a parent lets others ring."""
+        """`wake_fd`: pipe through which an API process wakes the supervisor; None: there is none."""
         self._poll_seconds = poll_seconds
         self._wake_fd = wake_fd
         if wake_fd is not None:
@@ -33,24 +33,24 @@ class Doorbell:
 
     @property
     def signs(self) -> list[Any]:
-        """What becomes readable when it rings."""
+        """List the objects that become readable on a notification."""
         listening = None if self._listener is None else self._listener.connection
         return [one for one in (self._wake_fd, listening) if one is not None]
 
     @property
     def poll_seconds(self) -> float:
-        """How often to look for work that nobody rang for."""
+        """Return the seconds between two queries for work without a notification."""
         is_reliable = self._listener is not None and self._listener.connection is not None
         return max(self._poll_seconds, RELIABLE_SECONDS) if is_reliable else self._poll_seconds
 
     def has_rung(self) -> bool:
-        """Whether it rang since this was last asked."""
+        """Whether a notification has arrived since the last call."""
         rung = self._wake_fd is not None and _drained(self._wake_fd)
         heard = self._listener is not None and self._listener.hear()
         return heard or rung
 
     def may_have_news(self) -> bool:
-        """Whether anything was written since this was last asked; True if that cannot be told."""
+        """Whether the database can have changed since the last call; True if that is not known."""
         if self._file is None:
             return True
         before, self._seen = self._seen, [_state(Path(f"{self._file}{suffix}")) for suffix in SQLITE_SUFFIXES]

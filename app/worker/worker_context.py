@@ -1,4 +1,4 @@
-"""What a worker process works with."""
+"""The long-lived objects of a worker process, and the declaration of a job type's work."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from app.jobs.repository import Claim
 from app.storage import BlobStore
 
 StopAsked = Callable[[], StopReason | None]
-"""Asked now and then by whoever works: why the work is to end, if it is."""
+"""Returns why the work must end; None: it can continue. Long-running work calls it regularly."""
 
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """The long-lived parts of a worker process."""
+    """The long-lived objects of a worker process."""
 
     database: Database
     blobs: BlobStore
@@ -28,6 +28,6 @@ class JobWork:
     """The work of one job type. Each module of app/worker/types declares one."""
 
     name: str
-    """The name of the job type."""
+    """Name of the job type."""
     run: Callable[[WorkerContext, Claim, StopAsked], None]
-    """Returns when the end of the job is committed. Raises Stopped, PermanentFailure or what the executor handles."""
+    """Runs a job. Returns when its end is committed; raises an exception of app/worker/failures.py otherwise."""

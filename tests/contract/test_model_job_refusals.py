@@ -156,8 +156,8 @@ def test_a_model_with_preprocessing_refuses_kinds_that_it_cannot_take(api: Api) 
     for fields, words in (
         ({"columns": columns()[1:]}, "no column 'age'"),
         ({"columns": columns(age="text")}, "column 'age' is text here and numeric in the model"),
-        ({"columns": columns(joined="categorical")}, "column 'joined' is categorical and cannot be taken for date"),
-        ({"columns": columns(city="date")}, "column 'city' is date and cannot be taken for categorical"),
+        ({"columns": columns(joined="categorical")}, "column 'joined' is categorical and cannot be used as date"),
+        ({"columns": columns(city="date")}, "column 'city' is date and cannot be used as categorical"),
         ({"columns": columns(member="text")}, "column 'member' is text here and boolean in the model"),
     ):
         assert words in api.refusal(**body(**fields))["detail"]

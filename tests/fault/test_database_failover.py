@@ -49,11 +49,11 @@ def test_a_read_only_server_is_a_reason_to_try_again(server: PrivateServer, data
     server.set_read_only(on=True)
     try:
         wait_until(lambda: http.get("/readyz").status_code == 503, 10, "the server to be read only")
-        assert "read only" in http.get("/readyz").json()["checks"]["database"]
+        assert "read-only" in http.get("/readyz").json()["checks"]["database"]
         refused = http.post("/v1/webhooks", json=hook)
         problem = checked_problem(refused, 503)
         assert (problem["code"], problem["retryable"]) == ("unavailable", True)
-        assert "read only" in problem["detail"]
+        assert "read-only" in problem["detail"]
         assert int(refused.headers["retry-after"]) >= 1
         assert http.get("/v1/jobs").status_code == 200, "reads are answered"
     finally:
@@ -76,7 +76,7 @@ def test_no_pool_keeps_connections_to_a_read_only_server(database: Database) -> 
             repository.insert(session, job_row())
 
     before = server_processes()
-    with pytest.raises(DatabaseUnavailable, match="read only"):
+    with pytest.raises(DatabaseUnavailable, match="read-only"):
         write()
     assert not set(before) & set(server_processes())
 
@@ -142,9 +142,9 @@ def test_the_standby_that_takes_over_is_found() -> None:
         with migrated_database(address.set(query=both).render_as_string(hide_password=False)) as database:
             primary.configure("synchronous_standby_names", "*")  # what is acknowledged is on both
             insert_job(database, job_row())
-            with pytest.raises(DatabaseUnavailable, match="read only"):
+            with pytest.raises(DatabaseUnavailable, match="read-only"):
                 on_standby.check_writable()
-            with pytest.raises(DatabaseUnavailable, match="read only"):
+            with pytest.raises(DatabaseUnavailable, match="read-only"):
                 insert_job(on_standby, job_row())
             primary.fail_over_to(standby)
             insert_job(database, job_row())

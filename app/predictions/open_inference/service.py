@@ -1,4 +1,4 @@
-"""Tensors to rows, answers to tensors; what a model says about itself in the protocol's words."""
+"""Converts tensors to rows and predictions to tensors, and describes models in terms of the protocol."""
 
 from functools import cache
 from typing import Any
@@ -44,18 +44,18 @@ def rows_in(body: bytes, header_length: str | None, features: Features) -> Rows:
 
 
 def to_rows(inputs: list[Tensor], features: Features) -> Rows:
-    """One input `X` of all features, [rows, features]; or an input for each column, [rows] or [rows, 1]."""
+    """Convert one input `X` [rows, features], or one input per column of shape [rows] or [rows, 1]."""
     if len(inputs) == 1 and inputs[0].name == MATRIX and len(inputs[0].shape) == 2:
         return _matrix(inputs[0], features)
     names = [tensor.name for tensor in inputs]
     if len(set(names)) != len(names):
-        raise invalid_field("inputs", "duplicate_input", "an input is there twice")
+        raise invalid_field("inputs", "duplicate_input", "an input occurs twice")
     columns: dict[str, Any] = {}
     for number, tensor in enumerate(inputs):
         if tensor.name == MATRIX and MATRIX not in features.index_of:
-            raise invalid_field(f"inputs[{number}].shape", "wrong_shape", "X has the shape [rows, features]")
+            raise invalid_field(f"inputs[{number}].shape", "wrong_shape", "X must have the shape [rows, features]")
         if tensor.shape[1:] not in ((), (1,)) or not tensor.shape or tensor.shape[0] != inputs[0].shape[0]:
-            detail = "every column has the shape [rows] or [rows, 1]"
+            detail = "the input of a column must have the shape [rows] or [rows, 1]"
             raise invalid_field(f"inputs[{number}].shape", "wrong_shape", detail)
         columns[tensor.name] = tensor.values.ravel() if isinstance(tensor.values, np.ndarray) else tensor.values
     n_rows = inputs[0].shape[0] if inputs else 0
@@ -64,7 +64,7 @@ def to_rows(inputs: list[Tensor], features: Features) -> Rows:
 
 
 def outputs_of(model: ServedModel) -> dict[str, tuple[str, list[int]]]:
-    """Every output that has a tensor: its datatype and shape."""
+    """Return datatype and shape of every output that can be a tensor."""
     found = {}
     for name in _offered(model.outputs, is_certified=model.is_certified):
         shape = [-1, len(model.file.header.classes)] if name in ("scores", "probabilities") else [-1]
@@ -109,7 +109,7 @@ def _matrix(tensor: Tensor, features: Features) -> Rows:
 
 
 def _wanted(request: InferRequest, offered: tuple[str, ...]) -> list[tuple[str, bool]]:
-    """The outputs, and whether each is to come as raw bytes."""
+    """Return the requested outputs, and whether each is to be binary."""
     if not request.outputs:
         return [(name, request.binary_output) for name in DEFAULT_OUTPUTS if name in offered]
     wanted = []
@@ -118,15 +118,19 @@ def _wanted(request: InferRequest, offered: tuple[str, ...]) -> list[tuple[str, 
             detail = f"this model has: {', '.join(offered)}"
             raise invalid_field(f"outputs[{number}].name", "unknown_output", detail)
         if "classification" in output.parameters:
-            raise invalid_field(f"outputs[{number}].parameters", "unsupported", "classification is not spoken here")
+            raise invalid_field(
+                f"outputs[{number}].parameters",
+                "unsupported",
+                "the classification extension is not supported; omit this parameter",
+            )
         wanted.append((output.name, output.parameters.get("binary_data", request.binary_output) is True))
     return wanted
 
 
 def _tensor(model: ServedModel, name: str, column: Any, rows: Rows) -> Tensor:
-    if name in OF_A_CERTIFICATE and isinstance(column, list):  # some are null, and a tensor has no place for that
+    if name in OF_A_CERTIFICATE and isinstance(column, list):  # a tensor cannot hold the nulls of an overflow
         places = IN_MATRIX if isinstance(rows, MixedRows) else rows.places
-        raise places.refuse(column.index(None), "overflow", f"its {name} is too large to be a number")
+        raise places.refuse(column.index(None), "overflow", f"its {name} exceeds the range of a 64-bit float")
     datatype = _datatype(model, name)
     if datatype == "BYTES":
         texts = [str(value) for value in plain(column)]

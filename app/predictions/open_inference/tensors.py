@@ -1,8 +1,8 @@
-"""The protocol's tensors: JSON, or raw bytes behind the JSON (the binary tensor extension), to numpy and back.
+"""Parses and writes the tensors of the protocol: JSON, or binary data after the JSON (binary tensor extension).
 
-A body is a JSON document and, behind its `Inference-Header-Content-Length` bytes, the raw data of those inputs that
-have a `binary_data_size`, one after another. Numbers are little-endian and used where they lie. An element of BYTES is
-its length, 4 bytes, and then itself.
+A body is a JSON document and, after its `Inference-Header-Content-Length` bytes, the data of the inputs with a
+`binary_data_size`, one after another. Numbers are little-endian and not copied. An element of BYTES is its length in 4
+bytes, followed by its bytes.
 """
 
 import math
@@ -34,7 +34,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "FP32": np.dtype("<f4"),
     "FP64": np.dtype("<f8"),
 }
-# By numpy's kind; null is a missing value, of which numpy makes NaN.
+# By numpy's kind. null is a missing value, which numpy converts to NaN.
 LISTS: dict[str, Any] = {"b": list[bool], "u": list[int], "i": list[int], "f": list[float | None]}
 MAX_ELEMENTS = 1 << 31
 MAX_LENGTH_DIGITS = 20
@@ -64,7 +64,7 @@ class InferBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Tensor(NamedTuple):
-    """Values of one type in one shape: an array, or texts in the order of rows."""
+    """Values of one type and shape: an array, or texts in row order."""
 
     name: str
     datatype: str
@@ -84,7 +84,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read_request(body: bytes, header_length: str | None, features: Features) -> InferRequest:
-    """Raises Unparsable for what is not such a body and Invalid for tensors that cannot be."""
+    """Parse a body. Raises Unparsable if it is not such a body, and Invalid for wrong tensors."""
     json_bytes = _json_length(body, header_length)
     document = body[:json_bytes] if json_bytes < len(body) else body
     check_values(document, features)
@@ -97,7 +97,9 @@ def read_request(body: bytes, header_length: str | None, features: Features) -> 
             inputs.append(_from_json(described, place))
             continue
         if type(size) is not int or size < 0 or offset + size > len(body) or described.data is not None:
-            raise invalid_field(f"{place}.parameters.binary_data_size", "wrong_size", "is not what the body has")
+            raise invalid_field(
+                f"{place}.parameters.binary_data_size", "wrong_size", "does not match the bytes of the body"
+            )
         inputs.append(_from_bytes(described, place, body, offset, size))
         offset += size
     if offset != len(body):
@@ -106,7 +108,7 @@ def read_request(body: bytes, header_length: str | None, features: Features) -> 
 
 
 def write_response(document: dict[str, Any], outputs: Sequence[tuple[Tensor, bool]]) -> tuple[bytes, int | None]:
-    """(body, length of its JSON part if raw bytes follow). Each output says whether it is to be raw."""
+    """Return (body, length of its JSON part if binary data follows). Each output has a flag: binary or not."""
     described, raw = [], []
     for tensor, is_binary in outputs:
         entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
@@ -126,13 +128,15 @@ def _json_length(body: bytes, header_length: str | None) -> int:
         return len(body)
     is_short = header_length.isascii() and header_length.isdigit() and len(header_length) <= MAX_LENGTH_DIGITS
     if not is_short or int(header_length) > len(body):
-        raise Unparsable("Inference-Header-Content-Length is not the length of a part of the body.")
+        raise Unparsable("Inference-Header-Content-Length must be at most the length of the body.")
     return int(header_length)
 
 
 def _count(described: InputTensor, place: str) -> int:
     if not is_possible(described.shape) or math.prod(described.shape) > MAX_ELEMENTS:
-        raise invalid_field(f"{place}.shape", "wrong_shape", "must be of sizes from 0 on, and not too many elements")
+        raise invalid_field(
+            f"{place}.shape", "wrong_shape", "must have sizes of at least 0, and at most 2^31 elements in total"
+        )
     if described.datatype not in DTYPES and described.datatype != "BYTES":
         known = ", ".join([*DTYPES, "BYTES"])
         raise invalid_field(f"{place}.datatype", "unknown_datatype", f"must be one of {known}")
@@ -142,31 +146,31 @@ def _count(described: InputTensor, place: str) -> int:
 def _from_json(described: InputTensor, place: str) -> Tensor:
     count = _count(described, place)
     if described.data is None:
-        raise invalid_field(f"{place}.data", "missing_data", "an input has data, or a binary_data_size")
+        raise invalid_field(f"{place}.data", "missing_data", "an input needs data or a binary_data_size")
     flat = _flattened(described.data, described.shape, f"{place}.data")
     if len(flat) != count:
-        detail = f"has {len(flat)} elements, the shape says {count}"
+        detail = f"has {len(flat)} elements; the shape has {count}"
         raise invalid_field(f"{place}.data", "wrong_size", detail)
     shape = tuple(described.shape)
     dtype = DTYPES.get(described.datatype)
     try:
         if dtype is None:
             return Tensor(described.name, "BYTES", shape, msgspec.convert(flat, list[str]))
-        with np.errstate(over="ignore"):  # what a narrow type cannot hold is infinite, and refused as such
+        with np.errstate(over="ignore"):  # values beyond a narrow type become infinite, and are refused later
             values = np.array(msgspec.convert(flat, LISTS[dtype.kind]), dtype=dtype)
     except (msgspec.ValidationError, OverflowError):
-        detail = f"must hold elements of the type {described.datatype}"
+        detail = f"must contain elements of type {described.datatype}"
         raise invalid_field(f"{place}.data", "wrong_type", detail) from None
     return Tensor(described.name, described.datatype, shape, values.reshape(shape))
 
 
 def _flattened(data: list[Any], shape: list[int], field: str) -> list[Any]:
-    """Elements in row order; they may be nested as the shape says."""
+    """Return the elements in row order. They can be flat, or nested by the shape."""
     if not data or type(data[0]) is not list:
         return data
     for size in shape[1:]:
         if any(type(part) is not list or len(part) != size for part in data):
-            raise invalid_field(field, "wrong_shape", "must be flat, or nested as the shape says")
+            raise invalid_field(field, "wrong_shape", "must be flat, or nested by the shape")
         data = list(chain.from_iterable(data))
     return data
 
@@ -178,7 +182,7 @@ def _from_bytes(described: InputTensor, place: str, body: bytes, offset: int, si
     if dtype is None:
         return Tensor(described.name, "BYTES", shape, _texts(body[offset : offset + size], count, place))
     if count * dtype.itemsize != size:
-        detail = f"the shape says {count * dtype.itemsize} bytes, and there are {size}"
+        detail = f"the shape needs {count * dtype.itemsize} bytes, and binary_data_size is {size}"
         raise invalid_field(f"{place}.parameters.binary_data_size", "wrong_size", detail)
     values = np.frombuffer(body, dtype=dtype, count=count, offset=offset)
     return Tensor(described.name, described.datatype, shape, values.reshape(shape))
@@ -194,9 +198,9 @@ def _texts(raw: bytes, count: int, place: str) -> list[str]:
                 raise struct.error
             texts.append(raw[start:offset].decode())
     except (struct.error, UnicodeDecodeError):
-        raise invalid_field(place, "wrong_bytes", "must be lengths and texts in UTF-8") from None
+        raise invalid_field(place, "wrong_bytes", "must be a sequence of 4-byte lengths and UTF-8 texts") from None
     if len(texts) != count:
-        raise invalid_field(place, "wrong_size", f"has {len(texts)} elements, the shape says {count}")
+        raise invalid_field(place, "wrong_size", f"has {len(texts)} elements; the shape has {count}")
     return texts
 
 

@@ -1,1 +1,1 @@
-"""Training in a worker: load, split, prepare, train, judge, checkpoint, write."""
+"""Training in a worker: load, split, preprocess, train, evaluate, checkpoint, write."""

@@ -1,7 +1,7 @@
-"""Fits the curves of app/models/calibration.py to scores of rows that the scoring model was not trained on.
+"""Fits the calibration curves of app/models/calibration.py to the scores of held-out rows.
 
-Platt's sigmoid is fitted as Lin, Lin and Weng do it (A Note on Platt's Probabilistic Outputs for Support Vector
-Machines, 2007): Newton steps with a line search on a convex function, towards targets a little inside 0 and 1.
+Platt's sigmoid is fitted as in Lin, Lin and Weng (2007): Newton steps with a line search on a convex function, with
+targets slightly inside 0 and 1.
 """
 
 from typing import Any, NamedTuple
@@ -16,10 +16,11 @@ from app.models.calibration import Argument, Calibration, Method, margins, sigmo
 from app.tabular.types import Array
 
 ISOTONIC_ROWS = 1000
-"""So many rows of each class make a free curve better than a sigmoid: with fewer it follows their noise."""
+"""Minimum rows of each class for isotonic calibration by default. With fewer rows the free curve follows noise, and a
+sigmoid is better."""
 
 JOINT_STRATEGIES = ("crammer_singer", "multinomial")
-"""Of classes that were trained jointly only differences of scores mean something."""
+"""Strategies that train the classes jointly: only differences of their scores are meaningful."""
 
 NEWTON_STEPS = 100
 SMALLEST_STEP = 1e-10
@@ -29,16 +30,16 @@ RIDGE = 1e-12
 class Calibrated(NamedTuple):
     calibration: Calibration
     told: dict[str, Any]
-    """By the model's card."""
+    """Description for the model's card."""
 
 
 def calibrated(
     wanted: bool | Method, strategy: str | None, rows: DatasetArrays, classes: list[Label], held_out_scores: Array
 ) -> Calibrated | None:
-    """The calibration of a model; None if there are too few scores to fit one.
+    """Fit the calibration of a model; None if there are too few scores.
 
-    The scores are those that each row got while it was held out, NaN where it was not: a job that was told to finish
-    has not held out all of them.
+    Scores are those of the rows while they were held out, NaN for others: a job that was finished early has not held
+    out all of them.
     """
     is_scored = np.isfinite(held_out_scores.reshape(len(rows.y), -1)).all(axis=1)
     scores, codes = held_out_scores[is_scored], rows.codes(classes)[is_scored]
@@ -65,7 +66,7 @@ def of_logistic_loss(strategy: str | None, n_classes: int) -> Calibrated:
 def fit_calibration(
     method: Method | None, argument: Argument, scores: Array, codes: Array, weight: Array | None = None
 ) -> Calibration:
-    """`scores` as predict has them, `codes` the rows' classes by number; a method of None is chosen by the rows."""
+    """Fit a calibration to scores and class numbers of rows. A method of None is chosen by the number of rows."""
     counted = np.ones(len(codes)) if weight is None else np.asarray(weight, dtype=np.float64)
     if method is None:
         method = "isotonic" if np.bincount(codes).min() >= ISOTONIC_ROWS else "platt"
@@ -84,13 +85,13 @@ def fit_calibration(
 
 
 def _targets(positive: Array, weight: Array) -> tuple[float, float]:
-    """(of the others, of the positive rows): what a row's label is worth if one more row of each kind was seen."""
+    """Return the targets of negative and positive rows: the smoothed labels of Platt's method."""
     hits, misses = float(weight[positive].sum()), float(weight[~positive].sum())
     return 1.0 / (misses + 2.0), (hits + 1.0) / (hits + 2.0)
 
 
 def _fit_platt(f: Array, positive: Array, weight: Array) -> tuple[float, float]:
-    """(slope, shift). A slope below 0 would mean that the model ranks the wrong way round: then it says nothing."""
+    """Return (slope, shift). A negative slope would reverse the ranking, so it is replaced by a constant curve."""
     low, high = _targets(positive, weight)
     target = np.where(positive, high, low)
     centre = float(np.average(f, weights=weight))
@@ -133,7 +134,7 @@ def _newton(z: Array, target: Array, weight: Array) -> tuple[float, float]:
 
 
 def _fit_isotonic(f: Array, positive: Array, weight: Array) -> tuple[Array, Array]:
-    """(scores, values) of the curve's points: the two ends of each stretch on which the fit is level."""
+    """Return (scores, values) of the points of the curve: both ends of each constant piece of the fit."""
     counted = weight > 0.0
     points, place = np.unique(f[counted], return_inverse=True)
     totals = np.bincount(place, weight[counted])

@@ -1,12 +1,12 @@
-"""What an interrupted training can go on from: one blob, a JSON header and raw arrays. Nothing in it is ever executed.
+"""The checkpoint file of a training: a JSON header and raw arrays in one blob. Nothing in it is executed.
 
 bytes 0-7    magic "HYPRCKP1"
 bytes 8-15   length of the header, unsigned 64 bit little-endian
-header       JSON, UTF-8, checked against `Header` before anything else is believed
-arrays       each from a multiple of 64 bytes
+header       JSON, UTF-8, validated against `Header` before anything else is used
+arrays       each at a multiple of 64 bytes
 
-The blob's name is the SHA-256 of its bytes, and they are read only if they still have it. A state is for one solver,
-one version of its code and one dataset; whoever reads it compares these, and begins anew where they differ.
+The blob is named by the SHA-256 of its bytes, which is checked when it is read. A state belongs to one solver, one
+version of the code and one dataset. If any of them differs, the training starts from the beginning.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ State = dict[str, Any]
 
 
 class UnusableCheckpoint(Exception):
-    """It cannot be gone on from; the message says why, in words for the client."""
+    """The training cannot continue from the checkpoint; the message says why."""
 
 
 class ArrayEntry(BaseModel):
@@ -43,7 +43,7 @@ class ArrayEntry(BaseModel):
 
 
 class Header(BaseModel):
-    """Where the work was, and what it was done with."""
+    """State of the work, and the inputs that it belongs to."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -52,16 +52,16 @@ class Header(BaseModel):
     job_id: str
     fence: int
     data: str
-    """The dataset's SHA-256."""
+    """SHA-256 of the dataset."""
     code: str
-    """The version of Hyperplane and of the source that a state depends on."""
+    """Version of Hyperplane, and hash of the source that a state depends on."""
     seed: int
     seconds: float
-    """Of the job's time, used up so far."""
+    """Seconds of the job's time limit that are used so far."""
     training: int
-    """Which of the job's trainings the state is of, from 0: the folds of a cross-validation, then the model."""
+    """Number of the training that the state belongs to, from 0: the folds of a cross-validation, then the model."""
     folds: list[dict[str, Any]]
-    """How the folds before it were judged."""
+    """Metrics of the earlier folds."""
     progress: float
     first_gap: float | None
     curve: list[dict[str, Any]]
@@ -74,7 +74,7 @@ def code_version() -> str:
 
 
 def write(blobs: BlobStore, header: Header, state: State) -> tuple[str, int]:
-    """Make it durable; returns its blob's hash and size."""
+    """Write the file durably; return hash and size of its blob."""
     arrays = {name: np.ascontiguousarray(value) for name, value in state.items() if isinstance(value, np.ndarray)}
     entries, offset = {}, 0
     for name, array in arrays.items():
@@ -95,7 +95,7 @@ def write(blobs: BlobStore, header: Header, state: State) -> tuple[str, int]:
 
 
 def read(blobs: BlobStore, sha256: str) -> tuple[Header, State]:
-    """What was written. Raises UnusableCheckpoint for a blob that is missing, damaged or of another format."""
+    """Read the file. Raises UnusableCheckpoint if it is missing, damaged or of another format."""
     if not blobs.is_intact(sha256):
         raise UnusableCheckpoint("the checkpoint is missing or damaged")
     with blobs.path(sha256).open("rb") as file:
@@ -110,7 +110,7 @@ def read(blobs: BlobStore, sha256: str) -> tuple[Header, State]:
 
 
 def _packed(value: object) -> tuple[str, Any]:
-    """A scalar as JSON; a float in hexadecimal, which keeps every bit and knows infinity."""
+    """Encode a scalar for JSON. Floats are hexadecimal, which keeps every bit and infinity."""
     if isinstance(value, bool | np.bool_):
         return "bool", bool(value)
     if isinstance(value, int | np.integer):
@@ -135,7 +135,7 @@ def _unpacked(path: Path, start: int, header: Header) -> Iterator[tuple[str, Any
 
 @cache
 def _source_sha256() -> str:
-    """Of the solvers and what prepares their rows: a state means what the code that wrote it says it means."""
+    """Hash the source of the solvers and the preprocessing: a state is valid only for the code that wrote it."""
     digest = hashlib.sha256()
     for package in (solvers, preprocess):
         folder = Path(package.__path__[0])
@@ -145,7 +145,7 @@ def _source_sha256() -> str:
 
 
 def _start(header_bytes: int) -> int:
-    """Where the arrays begin."""
+    """Return the offset of the arrays."""
     return _aligned(PREFIX.size + header_bytes)
 
 

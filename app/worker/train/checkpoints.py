@@ -1,7 +1,7 @@
-"""The checkpoints of one job: when one is due, what goes into it, and the one that is there already.
+"""The checkpoints of a job: when one is due, what it contains, and resuming from an earlier one.
 
-A checkpoint and the model as it stands are written as blobs; then one fenced write names them in the job's row and
-moves its ownership to them. A crash in between leaves files that nobody owns.
+Checkpoint and interim model are written as blobs; then one fenced write stores them in the job's row and makes it their
+owner. A crash in between leaves files without an owner, which the sweep deletes.
 """
 
 import logging
@@ -30,20 +30,20 @@ log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 1.0
 MOST_COST = 0.05
-"""The share of the time that checkpoints may take, as long as they come often enough."""
+"""Maximum share of the time for checkpoints. Larger: more frequent checkpoints, slower training."""
 
 
 class Note(NamedTuple):
-    """What is left of a training that is done: a fold of a cross-validation."""
+    """The result of a finished training of a fold."""
 
     report: dict[str, Any]
     scores: Array
-    """Of the rows that were held out."""
+    """Scores of the held-out rows."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Where an earlier attempt at the job was."""
+    """The state of an earlier attempt."""
 
     header: Header
     state: State
@@ -51,18 +51,18 @@ class Found:
 
     @property
     def passes(self) -> int:
-        """Of the interrupted training."""
+        """Passes of the interrupted training."""
         counts = [value for name, value in self.state.items() if name.endswith("run.passes")]
         return int(sum(counts))
 
     @property
     def seconds(self) -> float:
-        """Of the interrupted training."""
+        """Seconds of the interrupted training."""
         return float(self.state["run.seconds"])
 
 
 class Checkpoints:
-    """Writes a job's checkpoints: the first after a second, then ever more rarely, up to every `checkpoint_seconds`."""
+    """Writes checkpoints: the first after one second, then at growing intervals up to `checkpoint_seconds`."""
 
     def __init__(self, context: WorkerContext, claim: Claim, work: Work) -> None:
         self._context = context
@@ -72,14 +72,14 @@ class Checkpoints:
         self._next = time.monotonic() + self._interval
 
     def find(self) -> Found | None:
-        """What an earlier attempt left behind, if this one can go on from it; whichever it is, is told."""
+        """Return the state of an earlier attempt if this one can continue from it. Stores an event in either case."""
         job = self._work.job
         if job.checkpoint is None:
             return None
         try:
             header, state = checkpoint_file.read(self._context.blobs, job.checkpoint)
             if (header.job_id, header.data) != (job.id, self._work.dataset.sha256):
-                raise UnusableCheckpoint("the checkpoint is of other data")
+                raise UnusableCheckpoint("the checkpoint belongs to other data")
             if header.code != checkpoint_file.code_version():
                 raise UnusableCheckpoint("the checkpoint was written by another version")
         except UnusableCheckpoint as reason:
@@ -91,7 +91,7 @@ class Checkpoints:
         return found
 
     def begin_anew(self, reason: str) -> None:
-        log.warning("%s begins anew: %s", self._claim.job_id, reason)
+        log.warning("%s starts from the beginning: %s", self._claim.job_id, reason)
         self._tell("job.restarted", {"reason": reason})
 
     @property
@@ -101,15 +101,15 @@ class Checkpoints:
     def save(
         self, report: solvers.StepReport, where: dict[str, Any], notes: Sequence[Note], model_of: Work | None
     ) -> None:
-        """Write down where the job is, and its model as it stands if the solver is at work on that.
+        """Write a checkpoint, and the interim model if the solver is training the final model.
 
-        Raises LeaseLost if the job is no longer ours. Where there is no room for it, the work goes on without it.
+        Raises LeaseLost if another worker has the job. Without free disk space the training continues without it.
         """
         began = time.monotonic()
         try:
             self._write(report, where, notes, model_of)
         except (OSError, DatabaseUnavailable, BlobsGone) as error:
-            log.warning("no checkpoint of %s: %s", self._claim.job_id, error)
+            log.warning("could not write a checkpoint of %s: %s", self._claim.job_id, error)
         now, limit = time.monotonic(), self._context.checkpoint_seconds
         self._interval = min(2.0 * self._interval, limit)
         self._next = now + max(self._interval, min((now - began) / MOST_COST, limit))
@@ -137,7 +137,7 @@ class Checkpoints:
         reclaim(self._context.database, self._context.blobs, replaced)
 
     def _model_file(self, report: solvers.StepReport, work: Work) -> bytes | None:
-        """The model as it stands, if it is one; its card says no more than what that is."""
+        """Encode the interim model, if its weights are finite. Its card has only a few fields."""
         if not report.has_model:
             return None
         model = report.model()
@@ -154,7 +154,7 @@ class Checkpoints:
         }
         try:
             return encode_model(work, model, card)
-        except PermanentFailure:  # it may still become one
+        except PermanentFailure:  # its weights can become finite later
             return None
 
     def _tell(self, event: str, data: dict[str, Any]) -> None:
@@ -163,5 +163,5 @@ class Checkpoints:
 
 
 def _scores_of(number: int) -> str:
-    """The name of a note's array among those of the state."""
+    """Return the name of a fold's scores among the arrays of the state."""
     return f"note.{number}.scores"

@@ -1,4 +1,4 @@
-"""Cross-validation of one configuration: each fold of the training rows is held out once and judged."""
+"""Cross-validation: each fold of the training rows is held out once and scored by a model of the others."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,13 +21,13 @@ from app.worker.train.trainer import Trainer
 
 class Validation(NamedTuple):
     report: dict[str, Any]
-    """How each fold was judged by a model of the others; mean and standard deviation over the folds."""
+    """Metrics of each fold; mean and standard deviation over the folds."""
     scores: Array
-    """What each row got while it was held out; NaN where it was not."""
+    """Score of each row while it was held out; NaN: it was not."""
 
 
 def choose_folds(work: Work) -> Array | None:
-    """For each training row the number of its fold, from 0; None: no fold is to be held out."""
+    """Return the fold of each training row, from 0; None: there are no folds."""
     if work.given_folds is not None:
         return _read_folds(work.given_folds)
     folds = work.request.cross_validation
@@ -46,7 +46,7 @@ def choose_folds(work: Work) -> Array | None:
 
 
 def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validation:
-    """Hold out each fold in turn and judge it by a model of the others."""
+    """Hold out each fold in turn, train on the others and compute metrics on the held-out rows."""
     judged: list[dict[str, Any]] = []
     n_classes = len(np.unique(work.train.y)) if work.task == "multiclass" else None
     scores = np.full(len(work.train.y) if n_classes is None else (len(work.train.y), n_classes), np.nan)
@@ -64,7 +64,9 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
         training = work.train.rows(np.flatnonzero(fold_of_row != number))
         held_out = work.train.rows(np.flatnonzero(fold_of_row == number))
         if missing := missing_class(work, training):
-            message = f"class {missing} has rows in fold {number + 1} only, so none to train on when it is held out"
+            message = (
+                f"class {missing} has rows only in fold {number + 1}, so none to train on when that fold is held out"
+            )
             raise PermanentFailure("class_in_one_fold", message, "cross_validation")
         fold = prepare(replace(work, train=training, test=held_out))
         assert fold.test is not None
@@ -90,13 +92,13 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
 
 
 def _calibration_folds(work: Work) -> Array:
-    """As many as the rows allow, if that is fewer than there should be."""
+    """Draw the folds for calibration: fewer than the default if the rows do not allow more."""
     group, y = groups_to_keep(work), work.train.y
     values, counts = np.unique(y, return_counts=True)
     most = int(counts.min()) if group is None else len(np.unique(group))
     if most < 2:
-        rare = f"class {work.train.label(values[counts.argmin()])!r:.60} has one row only"
-        message = "too few rows to hold some out: " + (rare if group is None else "there is only one group")
+        rare = f"class {work.train.label(values[counts.argmin()])!r:.60} has one row"
+        message = "too few rows to hold any out: " + (rare if group is None else "there is only one group")
         raise PermanentFailure("class_too_small", message, "calibrate")
     folds = min(CALIBRATION_FOLDS, most)
     return draw_folds(y, folds, work.request.seed, group=group, has_classes=work.has_classes)
@@ -105,7 +107,7 @@ def _calibration_folds(work: Work) -> Array:
 def _read_folds(column: Array) -> Array:
     values, fold_of_row = np.unique(column, return_inverse=True)
     if not 2 <= len(values) <= MAX_FOLDS:
-        message = f"the fold column has {len(values)} different values; 2 to {MAX_FOLDS} can be folds"
+        message = f"the fold column has {len(values)} different values; 2 to {MAX_FOLDS} are allowed"
         raise PermanentFailure("too_many_folds", message, "split.fold_column")
     return fold_of_row
 
@@ -125,7 +127,7 @@ def _kind(work: Work) -> str:
 
 
 def _figures(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The single figures among metrics, without tables: what has a mean over folds."""
+    """Return the metrics that are single numbers: those that have a mean over folds."""
     figures: dict[str, Any] = {}
     for name, value in metrics.items():
         if value is None or isinstance(value, int | float):
@@ -136,7 +138,7 @@ def _figures(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _summary(folds: Sequence[dict[str, Any]], summarize: Callable[[list[float]], float | None]) -> dict[str, Any]:
-    """A figure that cannot be said of some folds is summed up over the others."""
+    """Combine each metric over the folds that have it."""
     summary: dict[str, Any] = {}
     for name in {name: None for fold in folds for name in fold if name != "rows"}:
         values = [fold[name] for fold in folds if fold.get(name) is not None]
@@ -152,5 +154,5 @@ def _mean(values: list[float]) -> float | None:
 
 
 def _deviation(values: list[float]) -> float | None:
-    """Of a sample: the squares are divided by one less than there are values."""
+    """Return the sample standard deviation (divided by n - 1)."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None

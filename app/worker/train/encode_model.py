@@ -1,4 +1,4 @@
-"""A result becomes a model file."""
+"""Encodes the result of a training as a model file."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def encode_model(
         coef, intercept = work.pipeline.fold(coef, intercept)
         document, extra = to_document(work.pipeline)
         if not np.isfinite(coef).all() or not np.isfinite(intercept).all():
-            message = "the weights in the units of the columns are too large to be numbers; set preprocess.scale"
+            message = "the weights in the units of the columns exceed the range of a 64-bit float; set preprocess.scale"
             raise PermanentFailure("overflow", message, "preprocess.scale")
     calibration, curves = (None, {}) if calibrated is None else calibrated.calibration.stored()
     header = file.Header(

@@ -1,4 +1,4 @@
-"""How a model does on the test rows while it is being trained: looked at now and then, and never for long."""
+"""Measures the error on the test rows during training, at intervals that bound its cost."""
 
 import time
 
@@ -15,33 +15,33 @@ from app.worker.train.result_metrics import score
 
 LOOK_EVERY_SECONDS = 0.5
 MOST_COST = 0.05
-"""The share of the time that looks may take."""
+"""Maximum share of the time for these measurements. Larger: more points of the test error, slower training."""
 
 
 class HeldOut:
-    """The test rows of a training, if it has any."""
+    """The test rows of a training; none for the training of a fold."""
 
     def __init__(self, work: Work | None) -> None:
-        """None: a training whose model nobody will see, as that of a fold."""
+        """`work` is None for the training of a fold, whose model is not stored."""
         self._work = work
         self._codes: Array | None = None
         self._next = time.monotonic() + LOOK_EVERY_SECONDS
 
     def error(self, report: solvers.StepReport) -> float | None:
-        """The model's error on them as it stands; None: there is none, or it is not time to look."""
+        """Return the current error on the test rows; None: there are none, or the measurement is not due."""
         began = time.monotonic()
         if self._work is None or self._work.test is None or began < self._next or not report.has_model:
             return None
         try:
             return self._judged(self._work.test, report.model())
-        except PermanentFailure:  # a score that is no number: the model may still become one
+        except PermanentFailure:  # the scores are not finite yet
             return None
         finally:
             now = time.monotonic()
             self._next = now + max(LOOK_EVERY_SECONDS, (now - began) / MOST_COST)
 
     def _judged(self, rows: DatasetArrays, model: solvers.LinearModel) -> float | None:
-        """What the metrics of a trained model call `error`, alone; `rmse` where there are no labels."""
+        """Compute `error` of the metrics only, or `rmse` for regression."""
         scores = score(rows, model)
         if model.task == "regression":
             found: float | None = metrics.regression_metrics(rows.y, scores, rows.weight)["rmse"]
@@ -64,7 +64,7 @@ class HeldOut:
 
 
 def final_error(figures: dict[str, dict[str, object]]) -> float | None:
-    """The same of a model's metrics."""
+    """Return the same figure from the metrics of a trained model."""
     test = figures.get("test", {})
     found = test.get("error", test.get("rmse"))
     return found if isinstance(found, float) else None

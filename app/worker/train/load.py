@@ -1,4 +1,4 @@
-"""A claimed job becomes work: its request, its task and the rows to train and to test on."""
+"""Loads a claimed training job: its request, its task, and the rows to train and test on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from app.worker.train.split import split_rows
 
 @dataclass(frozen=True)
 class Work:
-    """A job with everything it needs in hand."""
+    """A training job with its data."""
 
     job: JobRow
     request: TrainRequest
@@ -34,11 +34,11 @@ class Work:
     train: DatasetArrays
     test: DatasetArrays | None
     given_folds: Array | None
-    """What the fold column says of each training row."""
+    """Value of the fold column of each training row; None: there is none."""
     pipeline: Pipeline | None = None
-    """What turned the raw rows into these; None: they are as they were uploaded."""
+    """Preprocessing that produced these rows; None: they are as uploaded."""
     preprocess: dict[str, Any] | None = None
-    """What the pipeline learnt, for the model's card."""
+    """Description of the preprocessing for the model's card."""
     warnings: Sequence[dict[str, str]] = ()
 
     @property
@@ -47,12 +47,12 @@ class Work:
 
     @property
     def wants_validation(self) -> bool:
-        """Whether folds are to be reported; they may also be there for the calibration alone."""
+        """Whether to report the folds. They can also be needed only for calibration."""
         return self.given_folds is not None or self.request.cross_validation is not None
 
     @property
     def has_classes(self) -> bool:
-        """Whether the labels are few enough to be spread evenly over the parts of a split."""
+        """Whether the labels are classes, which a split can stratify."""
         return self.task != "regression" and bool(self.dataset.classes)
 
 
@@ -63,7 +63,7 @@ def load(database: Database, blobs: BlobStore, claim: Claim) -> Work:
 
 
 def load_training(database: Database, blobs: BlobStore, job: JobRow, request: TrainRequest) -> Work:
-    """What a training job works on, or worked on: the same rows for the same request."""
+    """Load the data of a training job. The same request gives the same rows."""
     with database.read() as session:
         dataset = _dataset(session, request.dataset_id, "dataset_id")
         arrays = open_arrays(blobs, dataset)
@@ -73,17 +73,17 @@ def load_training(database: Database, blobs: BlobStore, job: JobRow, request: Tr
     choice = choose_task(request.task, dataset)
     if not isinstance(request.split, SplitByFolds):
         return _held_out(Work(job, request, dataset, choice, arrays, test, None))
-    # The column says folds here, and nothing about which rows are comparable.
+    # Here the group column defines folds, and not which rows are comparable.
     return Work(job, request, dataset, choice, replace(arrays, group=None), test, arrays.group)
 
 
 def groups_to_keep(work: Work) -> Array | None:
-    """The groups that no split may part."""
+    """Return the groups that splits must keep together; None: there are none."""
     return work.train.group if work.request.keeps_groups_whole else None
 
 
 def missing_class(work: Work, rows: DatasetArrays) -> str | None:
-    """A class of the training rows that these rows lack; None: they lack none, or there are no classes."""
+    """Return a class of the training rows that these rows lack; None: they lack none, or there are no classes."""
     if work.task not in CLASS_TASKS:
         return None
     missing = np.setdiff1d(work.train.y, rows.y)
@@ -91,7 +91,7 @@ def missing_class(work: Work, rows: DatasetArrays) -> str | None:
 
 
 def _held_out(work: Work) -> Work:
-    """The work with its test rows apart, if a share of the rows is to be held out."""
+    """Separate the test rows, if the request holds out a share of the rows."""
     split, arrays = work.request.split, work.train
     if not isinstance(split, SplitByShare):
         return work
@@ -110,5 +110,5 @@ def _held_out(work: Work) -> Work:
 def _dataset(session: Session, dataset_id: str, field: str) -> DatasetRow:
     found = datasets.find(session, dataset_id)
     if found is None:
-        raise PermanentFailure("dataset_deleted", "the dataset was deleted before the job ran", field)
+        raise PermanentFailure("dataset_deleted", "the dataset was deleted before the job started", field)
     return found

@@ -1,4 +1,4 @@
-"""The model's card: the document that says how a model came to be, how far from optimal it is and how good."""
+"""Writes the model's card: its origin, certificate and metrics."""
 
 import platform
 import resource
@@ -27,7 +27,7 @@ def write_card(
     calibrated: Calibrated | None,
     started: float,
 ) -> dict[str, Any]:
-    """`started` is when the job began, by `time.perf_counter`."""
+    """Build the card. `started`: start of the job by `time.perf_counter`."""
     classes = labels_of(work.train, result)
     request, dataset = work.request, work.dataset
     params = request.model_dump(mode="json", exclude=NOT_PARAMETERS)
@@ -74,7 +74,7 @@ def write_card(
 
 
 def _metrics(work: Work, judged: dict[str, Judged], calibrated: Calibrated | None) -> dict[str, Any]:
-    """Probabilities are judged on test rows only: the model has seen the others."""
+    """Return the metrics. Those of probabilities are computed on test rows only: the model has seen the others."""
     figures = {name: one.figures() for name, one in judged.items()}
     if work.test is not None and calibrated is not None:
         test = judged["test"]
@@ -86,7 +86,7 @@ def _metrics(work: Work, judged: dict[str, Judged], calibrated: Calibrated | Non
 def certificate_of(
     certificate: solvers.Certificate, per_class: list[solvers.Certificate] | None, classes: list[Label]
 ) -> dict[str, Any]:
-    """As the card has it: the figures of the whole, and of each class that was trained on its own."""
+    """Return the certificate for the card: its figures in total, and for each class of a one-vs-rest model."""
     whole = _figures(certificate)
     if per_class is None:
         return whole

@@ -1,4 +1,4 @@
-"""Raw rows become what a solver sees: preprocessing is learnt from the training rows alone and applied to all."""
+"""Preprocessing of a training job: learnt from the training rows only, applied to all rows."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,11 +18,11 @@ from app.worker.failures import PermanentFailure
 from app.worker.train.load import Work
 
 OF_REQUEST = {"unknown_column": "preprocess.columns", "missing_values": "preprocess.missing"}
-"""Which field of the request a refusal is about."""
+"""Field of the request for each error code."""
 
 
 def prepare(work: Work) -> Work:
-    """The work with its rows as the solver is to see them, and what was learnt on the way."""
+    """Preprocess the rows of a job, and store what was learnt."""
     spec = resolve(work.request, work.dataset)
     if spec is None:
         columns = work.train.frame.columns
@@ -38,7 +38,7 @@ def prepare(work: Work) -> Work:
 
 
 def _tested(work: Work, seen: Callable[[Frame], Any]) -> DatasetArrays | None:
-    """The test rows, if there are any, as the solver would see them."""
+    """Preprocess the test rows, if there are any."""
     if work.test is None:
         return None
     try:
@@ -49,7 +49,7 @@ def _tested(work: Work, seen: Callable[[Frame], Any]) -> DatasetArrays | None:
 
 
 def as_trained(stored: ModelFile, rows: DatasetArrays) -> tuple[DatasetArrays, Any, Any]:
-    """(rows, coef, intercept) of a stored model in the units of its solver."""
+    """Return (rows, coef, intercept) of a stored model in the units of its solver."""
     if stored.header.preprocess is None:
         return rows, stored.coef, stored.intercept
     pipeline = from_document(stored.header.preprocess, stored.extra)
@@ -61,7 +61,7 @@ def as_trained(stored: ModelFile, rows: DatasetArrays) -> tuple[DatasetArrays, A
 
 
 def is_served_from(stored: ModelFile, coef: Any, intercept: Any) -> bool:
-    """Whether a stored model's weights are these ones of the solver, in the units of the columns."""
+    """Whether a stored model's weights equal these weights of the solver, converted to the units of the columns."""
     if stored.header.preprocess is None:
         return np.array_equal(stored.coef, coef) and np.array_equal(stored.intercept, intercept)
     pipeline = from_document(stored.header.preprocess, stored.extra)

@@ -1,4 +1,4 @@
-"""How far a solve is: reports thinned to a curve, and to a write every half second."""
+"""Progress of a training: a convergence curve of bounded size, stored every half second."""
 
 import itertools
 import logging
@@ -18,18 +18,20 @@ from app.jobs.repository import Claim
 log = logging.getLogger(__name__)
 
 WRITE_EVERY_SECONDS = 0.5
+"""Seconds between two writes of the progress. Larger: less load, later progress."""
 MAX_TRACE_POINTS = 200
+"""Maximum points of the stored convergence curve. Larger: larger rows and responses."""
 LONGEST_SECONDS = 1e8
-"""A guess beyond some years is none."""
+"""Longest estimate of the remaining time in seconds, about three years; longer estimates are reported as unknown."""
 FEWEST_POINTS = 4
-"""That a guess at the time left is made from."""
+"""Minimum points to estimate the remaining time. Larger: later, more reliable estimates."""
 
 
 class Progress:
-    """Collects a solver's reports; the latest goes to the job's row so that clients can watch."""
+    """Collects the reports of a solver and stores the latest in the job's row."""
 
     def __init__(self, database: Database, claim: Claim, tol: float, progress: float = 0.0) -> None:
-        """`progress` is where an earlier attempt was: it never goes back."""
+        """`progress`: progress of an earlier attempt; it never decreases."""
         self._database = database
         self._claim = claim
         self._tol = tol
@@ -40,13 +42,13 @@ class Progress:
         self._next_write = time.monotonic() + WRITE_EVERY_SECONDS
 
     def begin(self, part: int, parts: int) -> None:
-        """The next solve of several begins: it has its own curve, and its part of the progress."""
+        """Start the next of several trainings, with a curve of its own and its share of the progress."""
         self._part, self._parts = part, parts
         self._first_gap, self._points = None, []
         self._progress = max(self._progress, part / parts)
 
     def record(self) -> dict[str, Any]:
-        """What it takes to go on with the curve of this solve."""
+        """Return the state that a checkpoint needs to continue this curve."""
         return {"progress": self._progress, "first_gap": self._first_gap, "curve": thinned(self._points)}
 
     def restore(self, recorded: Mapping[str, Any]) -> None:
@@ -56,7 +58,7 @@ class Progress:
     def report(
         self, report: solvers.StepReport, seconds_left: float | None = None, test_error: float | None = None
     ) -> None:
-        """Take one report; `seconds_left` is what the job's limit leaves. Raises LeaseLost if the job is not ours."""
+        """Add a report. `seconds_left`: rest of the time limit. Raises LeaseLost if another worker has the job."""
         point = {**_point(report, report), "test_error": test_error}
         self._points.append(point)
         if len(self._points) > 2 * MAX_TRACE_POINTS:
@@ -68,12 +70,12 @@ class Progress:
             eta = self._eta(seconds_left)
             with self._database.write() as session:
                 queue.report_progress(session, self._claim, point, self._progress, thinned(self._points), eta)
-        except DatabaseUnavailable as error:  # watching is not worth the work: the solve goes on
-            log.warning("progress of %s not written: %s", self._claim.job_id, error)
+        except DatabaseUnavailable as error:  # an outage must not end the training
+            log.warning("could not store the progress of %s: %s", self._claim.job_id, error)
         self._next_write = time.monotonic() + WRITE_EVERY_SECONDS
 
     def _eta(self, seconds_left: float | None) -> float | None:
-        """Of all solves: those that are to come will take as long as this one."""
+        """Estimate the seconds for all trainings: later ones are assumed to take as long as this one."""
         of_this = eta_seconds(self._points, self._tol)
         if of_this is None:
             return None
@@ -82,13 +84,13 @@ class Progress:
         return whole if seconds_left is None else min(whole, seconds_left)
 
     def final_figures(self, result: solvers.SolveResult, test_error: float | None = None) -> dict[str, Any]:
-        """The job's columns at its end; the last point of the curve is the certificate itself."""
+        """Return the columns of the finished job. The last point of the curve is the certificate."""
         last = _point(result, result.certificate)
         figures = {name: value for name, value in last.items() if name != "seconds"}
         return {**figures, "trace": [*thinned(self._points), {**last, "test_error": test_error}]}
 
     def _advance(self, gap: float | None) -> None:
-        """The share of the way from the first gap to `tol`, on a logarithmic scale; it never goes back."""
+        """Return the progress from the first gap to `tol` on a logarithmic scale. It never decreases."""
         if gap is None or gap <= 0:
             return
         if self._first_gap is None:
@@ -99,10 +101,10 @@ class Progress:
 
 
 def eta_seconds(points: Sequence[Mapping[str, Any]], tol: float) -> float | None:
-    """How long a curve will take to reach `tol`, if its gap goes on to shrink as it did lately; None: not known.
+    """Estimate the seconds until the gap reaches `tol`, from its recent decrease; None: not known.
 
-    A straight line is fitted to the logarithm of the least gap so far, over the second half of the time: how a solve
-    begins says little about how it ends. A curve that did not fall there has no end in sight.
+    Fits a straight line to the logarithm of the smallest gap so far, over the second half of the time: the start of a
+    training says little about its end. Without a decrease there the time is not known.
     """
     seconds: list[float] = []
     least: list[float] = []
@@ -121,7 +123,7 @@ def eta_seconds(points: Sequence[Mapping[str, Any]], tol: float) -> float | None
 
 
 def thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most MAX_TRACE_POINTS of them, evenly, first and last among them; rather those that know a test error."""
+    """Select at most MAX_TRACE_POINTS evenly, including the first and the last. Prefers points with a test error."""
     if len(points) <= MAX_TRACE_POINTS:
         return points
     step = (len(points) - 1) / (MAX_TRACE_POINTS - 1)

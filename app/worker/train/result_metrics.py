@@ -1,4 +1,4 @@
-"""A result on labelled rows: metrics and curves by task, and the labels as the client wrote them."""
+"""Metrics and curves of a training result on labelled rows, by task."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -16,17 +16,17 @@ from app.worker.failures import PermanentFailure
 
 
 def labels_of(rows: DatasetArrays, result: solvers.LinearModel) -> list[Label]:
-    """What the model can answer; empty for numbers, and for an order without ranks."""
+    """Return the labels that the model can predict; empty for regression and for ordinal models without ranks."""
     if result.task == "ordinal" and result.thresholds is None:
         return []
     return [rows.label(value) for value in result.classes]
 
 
 class Judged:
-    """A result on labelled rows: its scores, and what they say of it. Nothing is computed twice."""
+    """The scores of a result on labelled rows, and the figures from them. Each is computed once."""
 
     def __init__(self, rows: DatasetArrays, result: solvers.SolveResult, trained: DatasetArrays) -> None:
-        """`trained`: rows that the result's classes are values of; another dataset may number its labels otherwise."""
+        """`trained`: rows whose labels the classes of the result are. Another dataset can number them otherwise."""
         self._rows, self._result = rows, result
         self._labels = [trained.label(value) for value in result.classes]
         self.scores = score(rows, result)
@@ -45,17 +45,17 @@ class Judged:
         return metrics.multiclass_metrics(self._labels, self.codes, self.scores, rows.weight)
 
     def curves(self) -> dict[str, Any] | None:
-        """ROC and precision-recall of the higher of two labels; None for tasks with more or other labels."""
+        """Return the ROC and precision-recall curves of the second of two labels; None for other tasks."""
         rows, result = self._rows, self._result
         if result.task not in ("binary", "ordinal") or result.classes.size != 2:
             return None
         if result.task == "ordinal" and not np.isin(rows.y, result.classes).all():
-            return None  # test rows may have ranks that training rows do not have
+            return None  # test rows can have ranks that training rows lack
         return self._ranking.curves()
 
     @cached_property
     def codes(self) -> Array:
-        """For each row the place of its label among those of the result."""
+        """Return the position of each row's label among the labels of the result."""
         return self._rows.codes(self._labels)
 
     @cached_property
@@ -64,12 +64,12 @@ class Judged:
 
 
 def score(rows: DatasetArrays, result: solvers.LinearModel) -> Array:
-    # a sparse test file may end before the last feature: its missing columns are zeros
+    # a sparse test file can lack the last features, which are zeros
     width = rows.X.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         scores = replace(result, coef=result.coef[..., :width]).decision_function(rows.X)
     if not np.isfinite(scores).all():
         raise PermanentFailure(
-            "overflow", "a row's score is too large to be a number; scale the features", "dataset_id"
+            "overflow", "the score of a row exceeds the range of a 64-bit float; scale the features", "dataset_id"
         )
     return scores

@@ -1,4 +1,4 @@
-"""The problem of a training job as the solvers are told of it, apart from how it is to be solved."""
+"""Arguments for `solvers` that define the problem of a training job."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from app.worker.train.load import Work
 
 
 def definition(work: Work, rows: DatasetArrays, chosen: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `solvers.certify` for these rows; `chosen` tells what every "auto" became."""
+    """Return the arguments of `solvers.certify` for these rows. `chosen`: the values that "auto" resolved to."""
     decided = {name: chosen[name] for name in ("task", "strategy", "loss") if chosen[name] is not None}
     return {
         **work.request.problem(),
@@ -21,7 +21,7 @@ def definition(work: Work, rows: DatasetArrays, chosen: dict[str, Any]) -> dict[
 
 
 def class_weight_of(wanted: Any, rows: DatasetArrays) -> Any:
-    """The request names classes by text; the solver by the values of y."""
+    """Translate class weights from labels as text, as in the request, to values of y."""
     if not isinstance(wanted, dict):
         return wanted
     values = {str(rows.label(value)): value for value in np.unique(rows.y).tolist()}

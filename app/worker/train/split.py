@@ -1,4 +1,4 @@
-"""Which rows are for training and which are held out, once or in turn."""
+"""Splits rows into training and held-out rows, once or by folds."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from app.tabular.types import Array
 def split_rows(
     y: Array, split: SplitByShare, *, group: Array | None = None, has_classes: bool = True
 ) -> tuple[Array, Array]:
-    """(training rows, held-out rows), both ascending; the same for the same seed.
+    """Return (training rows, held-out rows), both ascending. The same seed gives the same split.
 
     Stratified: each class gives its share, rounded; a class of one row stays in training.
     By group: whole groups, until the share is met as nearly as they allow.
@@ -28,7 +28,7 @@ def split_rows(
 
 
 def draw_folds(y: Array, folds: int, seed: int, *, group: Array | None = None, has_classes: bool = True) -> Array:
-    """For each row the fold, from 0, in which it is held out.
+    """Return the fold of each row, from 0.
 
     By group: whole groups, the largest first, each to the fold with the fewest rows so far. Otherwise the folds differ
     by one row at most, and if there are classes, so do the rows of each class in them.

@@ -1,7 +1,7 @@
-"""One training after another for one job: the solver is called here and nowhere else.
+"""Runs the trainings of a job one after another. The only module that calls `solvers.train`.
 
-An attempt that finds a checkpoint goes on from it: trainings that were done are recalled by what was noted of them, and
-the one that was interrupted is resumed. Limits count over all attempts; compiling kernels does not count.
+An attempt that finds a checkpoint continues from it: results of finished trainings are read from their notes, and the
+interrupted one is resumed. Limits count over all attempts; compiling kernels does not count.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from solvers.linalg.clock import solving_time
 
 
 class Trainer:
-    """Trains on chosen rows, `trainings` times in all, within the job's limits."""
+    """Runs `trainings` trainings within the limits of the job."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class Trainer:
         self._last: solvers.SolveResult | None = None
         self._found = checkpoints.find()
         self.seconds_before = 0.0 if self._found is None else self._found.header.seconds
-        """What earlier attempts took."""
+        """Seconds that earlier attempts used."""
 
     @property
     def is_finishing(self) -> bool:
-        """Whether the client wants to have the model as it stands."""
+        """Whether a client has requested to finish with the current model."""
         return self._stop_reason() == "finish"
 
     @property
     def is_resuming(self) -> bool:
-        """Whether the next training is the one that was interrupted."""
+        """Whether the next training is the interrupted one."""
         return self._found is not None and self._found.header.training == self._number
 
     def recall(self) -> Note | None:
-        """What an earlier attempt noted of the next training; it then counts as done."""
+        """Return the note of an earlier attempt about the next training, which then counts as done; None: none."""
         if self._found is None or self._number >= len(self._found.notes):
             return None
         self.note(self._found.notes[self._number])
@@ -67,15 +67,15 @@ class Trainer:
         return self._notes[-1]
 
     def note(self, outcome: Note) -> None:
-        """What another attempt has to know of the training that has just been done, so as not to repeat it."""
+        """Store the result of the training that has just ended, so that later attempts need not repeat it."""
         self._notes.append(outcome)
 
     def train(
         self, rows: DatasetArrays, start: tuple[Array, float | Array] | None = None, *, model_of: Work | None = None
     ) -> solvers.SolveResult:
-        """Train on these rows, from these weights; `model_of` says whose model it will be, if the job ends with it.
+        """Train on these rows, starting from these weights. `model_of`: the work whose model it will be, if any.
 
-        Raises PermanentFailure or Stopped if there is no result to go on with.
+        Raises PermanentFailure or Stopped if there is no usable result.
         """
         if self._started is None:
             self._started = solving_time()
@@ -89,7 +89,11 @@ class Trainer:
         if (reason := self._stop_reason()) in ("cancel", "lost"):  # whoever can wait, waits for what is nearly there
             raise Stopped(reason)
         if not result.converged and self._work.request.on_limit == "fail" and not self.is_finishing:
-            raise PermanentFailure("not_converged", f"stopped by {result.status} before reaching tol", "stop")
+            raise PermanentFailure(
+                "not_converged",
+                f"stopped ({result.status}) before reaching tol; raise the limits of stop, or loosen tol",
+                "stop",
+            )
         self._number += 1
         self._last = result
         return result
@@ -119,7 +123,7 @@ class Trainer:
                 self._checkpoints.begin_anew(error.message)
         last = self._last
         if start is None and self.is_finishing and last is not None and last.coef.shape[-1] == rows.X.shape[1]:
-            start = last.coef, last.intercept  # of a fold: better than the first step from nothing
+            start = last.coef, last.intercept  # from another fold: better than starting from zero
         return solvers.train(rows.X, rows.y, **arguments, warm_start=start)
 
     def _on_step(self, report: solvers.StepReport) -> bool:
@@ -132,20 +136,20 @@ class Trainer:
         return reason == "finish"
 
     def _described(self) -> dict[str, Any]:
-        """Where the job is, for its checkpoint."""
+        """Return the state of the job for its checkpoint."""
         return {"training": self._number, "seconds": self._used_seconds(), **self._progress.record()}
 
     def _used_seconds(self) -> float:
-        """Without the time in which kernels were compiled or loaded."""
+        """Return the used seconds, without the time to compile or load kernels."""
         assert self._started is not None
         return self.seconds_before + solving_time() - self._started
 
     def _seconds_left(self) -> float | None:
-        """Of the job's time."""
+        """Return the rest of the time limit in seconds; None: no limit."""
         limit = self._work.request.stop.seconds
         return None if limit is None else max(limit - self._used_seconds(), 0.0)
 
     def _seconds(self) -> float | None:
-        """What is left of the job's time, shared by the trainings that are left."""
+        """Return the seconds of the next training: the rest of the time limit, shared by the remaining trainings."""
         left = self._seconds_left()
         return None if left is None else max(left, 1e-3) / (self._trainings - self._number)

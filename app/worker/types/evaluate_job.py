@@ -1,4 +1,4 @@
-"""An evaluation job: a stored model judged on a dataset; the report becomes a resource of its own."""
+"""Runs an evaluation job: scores a dataset with a stored model and stores the report."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
         failed += len(block.failures)
         passing.advance(len(block.rows) + len(block.failures))
     judged = np.concatenate(numbers)
-    if failed:  # without a copy of the features, which may be larger than memory
+    if failed:  # without a copy of the features, which can exceed the memory
         weight, group = (None if one is None else one[judged] for one in (rows.weight, rows.group))
         rows = replace(rows, y=rows.y[judged], weight=weight, group=group)
     report = {"rows": len(judged), "failed_rows": failed, **judge(subject.file, rows, np.concatenate(scores))}

@@ -1,4 +1,4 @@
-"""A batch prediction job: a dataset in, a file of predictions out, and a file of the rows that have none."""
+"""Runs a batch prediction job: writes a file of predictions, and a file of the rows that failed."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def _commit(
     counts: dict[str, Any],
     rewrites: Rewrites,
 ) -> None:
-    """The job owns its files from the transaction that ends it. Equal files of another job may be deleted meanwhile."""
+    """Own the files in the transaction that ends the job. Equal files of another job can be deleted meanwhile."""
     outcome = {
         "rows": counts["rows"],
         "predicted": counts["rows"] - counts["failed"],

@@ -1,4 +1,4 @@
-"""A training job, from its claim to its model: load > validate > train > judge > write > commit."""
+"""Runs a training job: load, cross-validate, train, evaluate, write the model, commit."""
 
 import time
 from contextlib import suppress
@@ -33,7 +33,7 @@ from app.worker.train.trainer import Trainer
 from app.worker.worker_context import JobWork, StopAsked, WorkerContext
 
 OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "calibration", "training", "warnings")
-"""What of a model's card the job's result tells too."""
+"""Fields of the model's card that the job's result repeats."""
 
 
 def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
@@ -75,7 +75,7 @@ def _commit(
     proof: bytes | None,
     progress: Progress,
 ) -> None:
-    """The files, then the model and the end of the job in one transaction, only if the claim still holds."""
+    """Write the files, then the model and the end of the job in one transaction, if the claim is still valid."""
     blobs = {context.blobs.put(one): one for one in (content, proof) if one is not None}
     blob, *proof_blob = blobs
     model = ModelRow(
@@ -102,25 +102,27 @@ def _commit(
         figures = progress.final_figures(result, final_error(card["metrics"]))
         unneeded = queue.succeed(session, claim, model.id, outcome, **figures)
         model.created_at = current_time(session)
-        # Proofs of equal trainings are equal files: another model's may be purged at this moment.
+        # Equal trainings have equal proofs: the file of another model can be deleted at this moment.
         rewrites = {sha256: partial(context.blobs.put, one) for sha256, one in blobs.items()}
         models.register(session, context.blobs, model, len(content), len(proof or b""), rewrites)
-    with suppress(DatabaseUnavailable):  # the job has ended; the sweep deletes what is not deleted here
+    with suppress(DatabaseUnavailable):  # the job has ended; the sweep deletes the rest
         reclaim(context.database, context.blobs, unneeded)
 
 
 def _starting_weights(context: WorkerContext, work: Work) -> tuple[Array, float | Array] | None:
-    """(weights, intercept) of the model that the request names. The work must be prepared: it says the units."""
+    """Return (weights, intercept) of the model to start from, in the units of the prepared work."""
     if work.request.warm_start is None:
         return None
     with context.database.read() as session:
         model = session.get_one(ModelRow, work.request.warm_start)
     if model.purged_at is not None:
-        raise PermanentFailure("model_purged", "the model to start from was purged before the job ran", "warm_start")
+        raise PermanentFailure(
+            "model_purged", "the model to start from was purged before the job started", "warm_start"
+        )
     stored = file.read(context.blobs.path(model.blob))
     features = work.train.X.shape[1]
     if stored.header.n_features != features:
-        message = f"the model to start from has {stored.header.n_features} features, and this job {features}"
+        message = f"the model to start from has {stored.header.n_features} features; this job has {features}"
         raise PermanentFailure("feature_mismatch", message, "warm_start")
     if work.pipeline is None:
         return stored.coef, stored.intercept

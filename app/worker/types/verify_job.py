@@ -1,4 +1,4 @@
-"""A verification job: the certificate of a model, recomputed from the stored rows, weights and dual point.
+"""Runs a verification job: recomputes a certificate from the stored rows, weights and dual point.
 
 On request it also writes the rows as the solver saw them, for the stand-alone verifier (app/models/exports/verifier).
 """
@@ -37,7 +37,7 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     subject = load_subject(context, claim)
     with context.database.read() as session:
         training = session.get(JobRow, subject.model.job_id)
-        card = session.get_one(ModelRow, subject.model.id).card  # what the model's page says; its file has it too
+        card = session.get_one(ModelRow, subject.model.id).card  # the card in the database; the model file has a copy
     assert training is not None, "submitted for a model that was trained here"
     request = TrainRequest.model_validate(training.spec).model_copy(update={"dataset_id": subject.dataset.id})
     work = load_training(context.database, context.blobs, training, request)
@@ -51,7 +51,7 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     with context.database.write() as session:
         queue.succeed(session, claim, subject.model.id, outcome, **figures)
         if output := outcome.get("output"):
-            # Equal rows of another job may be deleted meanwhile.
+            # An equal file of another job can be deleted meanwhile.
             sizes = {output["sha256"]: output["bytes"]}
             ownership.own(session, context.blobs, claim.job_id, sizes, {output["sha256"]: write_rows})
 
@@ -62,24 +62,26 @@ def _verdict(context: WorkerContext, subject: Subject, work: Work, card: dict[st
     weights, notes = Weights(*unfolded), []
     proof = Proof(None, [])
     if model.proof is None:
-        notes.append("no dual point is stored with the model, so the bound is another and may be weaker")
+        notes.append("the model has no stored dual point, so the bound comes from another one and can be weaker")
     else:
         is_one_vs_rest = stored.header.task == "multiclass" and stored.header.strategy == "ovr"
         problems = len(stored.header.classes) if is_one_vs_rest else 1
         try:
             proof = read_proof(context.blobs, model.proof, problems, len(rows.y), weights)
         except UnusableProof as error:
-            notes.append(f"{error}, so the bound is another and may be weaker")
+            notes.append(f"{error}, so the bound comes from another one and can be weaker")
     if proof.weights is not None and is_served_from(stored, proof.weights.coef, proof.weights.intercept):
         weights = proof.weights
     elif stored.header.preprocess is not None:
-        notes.append("the weights are those of the model file, scaled back: rounding can show as a difference")
+        notes.append("the weights were converted back from those of the model file: rounding can cause differences")
     try:
         arguments = definition(work, rows, card["params"])
         found = solvers.certify(rows.X, rows.y, *weights, proof.points or None, **arguments)
     except solvers.SolverError as error:
         field, _, message = solver_refusal(error)
-        raise PermanentFailure("other_data", f"the model cannot be judged on these rows: {message}", field) from error
+        raise PermanentFailure(
+            "other_data", f"the certificate cannot be computed on these rows: {message}", field
+        ) from error
     figures = certificate_of(found.certificate, found.per_class, stored.header.classes)
     differences = _other_sources(subject, work, card)
     is_converged = model.converged or card["training"]["status"] == solvers.Status.CONVERGED
@@ -87,7 +89,7 @@ def _verdict(context: WorkerContext, subject: Subject, work: Work, card: dict[st
     differences += contradictions(card["certificate"], figures, has_proof=bool(proof.points), tol=tol)
     confirmed = is_confirmed(card["certificate"], figures)
     if not differences and not confirmed:
-        notes.append("nothing contradicts the claimed bound, and the one found here is too weak to confirm it")
+        notes.append("the claimed bound is not contradicted, but the recomputed bound is too weak to confirm it")
     return {
         **figures,
         "bound_from": STORED if proof.points else FOUND,
@@ -101,7 +103,7 @@ def _verdict(context: WorkerContext, subject: Subject, work: Work, card: dict[st
 
 
 def _other_sources(subject: Subject, work: Work, card: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was not computed from what the model's page names."""
+    """List inputs that differ from those in the model's card."""
     of_file = subject.file.header.card
     compared = [
         ("dataset.sha256", card["lineage"]["sha256"], work.dataset.sha256),
@@ -112,7 +114,7 @@ def _other_sources(subject: Subject, work: Work, card: dict[str, Any]) -> list[d
 
 
 def _write_rows(blobs: BlobStore, rows: DatasetArrays, task: str) -> dict[str, Any]:
-    """The blob and its size: X, or data, indices, indptr of CSR; y; weight and group where there are such."""
+    """Write the rows as npz (X, or CSR arrays; y; weight and group if present); return blob and size."""
     with blobs.stage() as staged:
         with zipfile.ZipFile(cast("IO[bytes]", staged), "w") as archive:
             for name, array in _arrays(rows, task).items():

@@ -106,7 +106,7 @@ def test_a_file_that_a_sweep_would_take_from_its_row_is_found(
         ownership.disown(session, dataset_id)
     report = verify_storage(settings)
     assert len(report.faults) == 3
-    assert all(fault.endswith("is not recorded as its own") for fault in report.faults)
+    assert all(fault.endswith("but is not recorded as its owner") for fault in report.faults)
     assert sorted(report.unowned) == sorted(files.values())
 
 

@@ -76,7 +76,7 @@ def test_a_file_that_cannot_be_written_to_is_not_writable(tmp_path: Path, monkey
         connection.execute(text("SELECT 1"))
     database.check_writable()
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write to any file
-    with pytest.raises(DatabaseUnavailable, match="read only"):
+    with pytest.raises(DatabaseUnavailable, match="read-only"):
         database.check_writable()
     database.close()
 

@@ -248,7 +248,7 @@ def test_a_quote_that_is_never_closed_swallows_no_row(model: ServedModel) -> Non
     for cell in (b'free "money"', b'5" disk', b'"a ""quoted"" lunch"', b'"two\nlines"', b'""'):
         assert len(ask(model, head + cell + rest, CSV)["predictions"]) == 2, cell
     for cell in (b'"free money', b'"', b'"free ""money'):
-        with pytest.raises(Unparsable, match="ends inside quotes"):
+        with pytest.raises(Unparsable, match="ends inside a quoted cell"):
             predict_with(model, head + cell + rest, CSV, None)
 
 

@@ -138,9 +138,9 @@ def test_kinds_can_be_set() -> None:
         assert row(one, zip=spelled, flag=False, day=date(1970, 1, 3)) == {"zip=12345": 1.0, "day": 2.0}
     assert one.report["ignored"] == ["id"]
     _, warnings = one.pipeline.apply({name: [None] for name in table} | {"x": [1]}, 1)
-    assert warnings == [{"code": "unknown_columns", "detail": "ignored, not known to the model: 'x'"}]
+    assert warnings == [{"code": "unknown_columns", "detail": "columns that the model does not have were ignored: 'x'"}]
     for name, kind in (("word", "numeric"), ("zip", "date"), ("note", "boolean")):
-        with pytest.raises(PreprocessError, match=f"column '{name}' is .* and cannot be taken for {kind}"):
+        with pytest.raises(PreprocessError, match=f"column '{name}' is .* and cannot be used as {kind}"):
             fitted(table, columns={name: {"kind": kind}})
     with pytest.raises(PreprocessError, match="no column 'agee'"):
         fitted(table, columns={"agee": {"ignore": True}})

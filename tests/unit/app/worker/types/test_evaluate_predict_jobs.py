@@ -108,7 +108,7 @@ def test_what_cannot_be_evaluated_is_refused(bench: Bench) -> None:
         evaluate(bench, bench.store(X, three_words(signal)))
     with pytest.raises(AppError, match="does not know"):
         evaluate(bench, bench.store(X, signal))
-    with pytest.raises(AppError, match=r"dataset_id: .* 3 features, the model 4"):
+    with pytest.raises(AppError, match=r"dataset_id: .* 3 features; the model has 4"):
         evaluate(bench, bench.store(X[:, :3], np.where(signal > 0, "up", "down")))
     assert count_rows(bench.database, EvaluationRow) == 0
 
