@@ -1,1 +1,1 @@
-"""Datasets: uploaded once, parsed once, then immutable arrays that workers map."""
+"""Datasets: uploaded and parsed once, then stored as immutable arrays that workers map."""

@@ -1,4 +1,4 @@
-"""A stored dataset as arrays: mapped, not copied, but for the levels of its categories."""
+"""The arrays of a stored dataset. They are mapped, not copied, except for the names of categories."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +17,9 @@ SAMPLED_NUMBERS, SAMPLED_PARTS = 4096, 16
 
 @dataclass(frozen=True)
 class DatasetArrays:
-    """The features, y as the solver sees it, and what each value of y means to the client.
+    """The features, y as the solver sees it, and the label of each value of y.
 
-    `group` numbers the groups from 0 in the order in which the file names them; rows of a group may lie apart.
+    `group`: number of each row's group, from 0 in the order of the file. Rows of a group need not be adjacent.
     """
 
     frame: Frame
@@ -30,18 +30,18 @@ class DatasetArrays:
 
     @property
     def X(self) -> Any:  # noqa: N802
-        """The features as numbers, dense or CSR; all there is of them if every column is numeric."""
+        """Return the features as numbers, dense or CSR. Complete only if every column is numeric."""
         return self.frame.X
 
     def label(self, value: Any) -> Label:
-        """The client's label of a value of y."""
+        """Return the client's label for a value of y."""
         if self.label_names is not None:
             return self.label_names[int(value)]
         number = float(value)
         return int(number) if number.is_integer() else number
 
     def codes(self, classes: Sequence[Label]) -> np.ndarray[Any, Any]:
-        """For each row, the position of its label in `classes`."""
+        """Return the position of each row's label in `classes`."""
         values = np.unique(self.y)
         positions = {label: position for position, label in enumerate(classes)}
         lookup = np.array([positions[self.label(value)] for value in values], dtype=np.int64)
@@ -54,11 +54,11 @@ class DatasetArrays:
 
 
 def mean_squared_norm(blobs: BlobStore, dataset: DatasetRow) -> float | None:
-    """The mean of |x|^2 over a few rows, for estimates; None if there is none, or it is no number."""
+    """Return the mean of |x|^2 over a few rows, for estimates; None: not known."""
     try:
         values = blobs.map_array(dataset.arrays["data" if dataset.storage == "csr" else "X"]).reshape(-1)
     except OSError:
-        return None  # the worker will say what is missing
+        return None  # the worker reports missing files
     parts = np.linspace(0, max(0, len(values) - SAMPLED_NUMBERS), SAMPLED_PARTS).astype(np.int64)
     sampled = np.concatenate([values[start : start + SAMPLED_NUMBERS] for start in parts]).astype(np.float64)
     with np.errstate(over="ignore"):
@@ -69,7 +69,7 @@ def mean_squared_norm(blobs: BlobStore, dataset: DatasetRow) -> float | None:
 def open_arrays(
     blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]] | None = None
 ) -> DatasetArrays:
-    """The arrays of a dataset, and its features; or only the first of these, as they are given."""
+    """Open the arrays of a dataset. `columns`: its features, or only the first of them."""
     shown = None if features is None else len(features)
     arrays = {
         name: blobs.load_array(sha256) if name.startswith("levels.") else blobs.map_array(sha256)
@@ -77,7 +77,7 @@ def open_arrays(
         if shown is None or "." not in name or int(name.split(".")[1]) < shown
     }
     if dataset.storage == "csr":
-        # Of two types of number, scipy would make one by copying: the few starts, not the many columns.
+        # scipy converts row pointers and indices to one type: convert the few row pointers, not the many indices.
         starts = arrays["indptr"].astype(np.int32) if dataset.nnz <= np.iinfo(np.int32).max else arrays["indptr"]
         parts = (arrays["data"], arrays["indices"], starts)
         matrix: Any = sp.csr_array(parts, shape=(dataset.n_rows, dataset.n_features), copy=False)
@@ -92,7 +92,7 @@ def open_arrays(
 
 
 def open_columns(blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]], first: int) -> list[Column]:
-    """Some of the features of a dataset, from the given number on, with the levels of those that are categories."""
+    """Open features of a dataset from a given number on, with the names of their categories."""
     found = []
     for number, feature in enumerate(features, first):
         names = [f"levels.{number}.{part}" for part in ("bytes", "offsets")]

@@ -1,4 +1,4 @@
-"""The SQL of datasets. Writes to a dataset that is being read are fenced by its attempt."""
+"""SQL of datasets. Writes to a dataset that is being read are fenced by its attempt number."""
 
 import json
 import sqlite3
@@ -21,7 +21,7 @@ WITHOUT_HEAVY = (defer(DatasetRow.columns), defer(DatasetRow.arrays), defer(Data
 
 @dataclass(frozen=True)
 class Claim:
-    """One process's right to read one dataset's file: valid while the row's attempt is still this one."""
+    """The right of a process to read a dataset's file. Valid while the row has this attempt number."""
 
     dataset_id: str
     attempt: int
@@ -29,7 +29,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Filters:
-    """What a list may be narrowed by; None and empty mean all."""
+    """Filters of a list; None and empty mean all."""
 
     status: str | None = None
     name: str | None = None
@@ -48,7 +48,7 @@ def get(session: Session, dataset_id: str) -> DatasetRow | None:
 
 
 def get_light(session: Session, dataset_id: str) -> DatasetRow | None:
-    """A dataset without what grows with its columns and classes; that is read when it is asked for."""
+    """Return a dataset without the fields that grow with its columns and classes; these are loaded on access."""
     return session.get(DatasetRow, dataset_id, options=WITHOUT_HEAVY)
 
 
@@ -59,9 +59,9 @@ def get_without_columns(session: Session, dataset_id: str) -> DatasetRow | None:
 def columns_from(
     session: Session, dataset_id: str, first: int, limit: int, role: str | None = None
 ) -> list[dict[str, Any]]:
-    """Some of the columns. A database cuts them out: to read 300,000 here takes 0.4 s, and holds up every thread.
+    """Return some of the columns. The database selects them: parsing 300,000 here takes 0.4 s and blocks all threads.
 
-    On SQLite this ends the transaction of the session, which must be one that reads.
+    On SQLite this ends the transaction of the session, which must be a reading one.
     """
     if session.get_bind().dialect.name != "postgresql":
         where = "key >= ? AND key < ?" if role is None else "json_extract(value, '$.role') = ? LIMIT ? OFFSET ?"
@@ -90,9 +90,9 @@ def count_columns(session: Session, dataset_id: str) -> int:
 
 
 def _ask_apart(session: Session, dataset_id: str, query: str, *arguments: int | str) -> list[Any]:
-    """Query the text of the columns in a SQLite of its own, with the file unlocked: to parse 30 MB takes 0.3 s.
+    """Query the JSON of the columns in a separate in-memory SQLite: parsing 30 MB takes 0.3 s.
 
-    In a transaction of the file, a writer that commits would wait for that long, and all new reads for the writer.
+    Within a transaction of the file a committing writer would wait for that long, and all new reads for the writer.
     """
     stored = type_coerce(DatasetRow.columns, Text).label("columns_text")
     text = session.scalar(select(stored).where(DatasetRow.id == dataset_id))
@@ -104,13 +104,13 @@ def _ask_apart(session: Session, dataset_id: str, query: str, *arguments: int | 
 
 
 def hold(session: Session, dataset_id: str) -> bool:
-    """Keep others from deleting it before this unit of work ends; False: it is gone. Many may hold it at once."""
+    """Prevent deletion until this unit of work ends; return False if it is gone. Several can hold it."""
     query = select(DatasetRow.id).where(DatasetRow.id == dataset_id).with_for_update(read=True, key_share=True)
     return session.scalar(query) is not None
 
 
 def lock(session: Session, dataset_id: str) -> None:
-    """Wait for those who hold it, and let nobody hold it before this unit of work ends."""
+    """Lock exclusively until this unit of work ends, waiting for its holders."""
     session.execute(select(DatasetRow.id).where(DatasetRow.id == dataset_id).with_for_update())
 
 
@@ -126,7 +126,7 @@ def list_newest(session: Session, limit: int, before_id: str | None, filters: Fi
 
 
 def unfinished_among(session: Session, dataset_ids: Sequence[str]) -> set[str]:
-    """Those that are still being read."""
+    """Return those of the ids that are still being read."""
     query = select(DatasetRow.id).where(DatasetRow.id.in_(dataset_ids), DatasetRow.status == "processing")
     return set(session.scalars(query))
 
@@ -136,7 +136,7 @@ def delete(session: Session, dataset: DatasetRow) -> None:
 
 
 def update_claimed(session: Session, claim: Claim, **values: Any) -> bool:
-    """Write to a dataset that is being read, if the claim still holds. False: it is somebody else's, or gone."""
+    """Update a dataset that is being read, if the claim is valid. Returns False if it is not, or it is gone."""
     return session.execute(_claimed(claim).values(**values).returning(DatasetRow.id)).first() is not None
 
 
@@ -152,7 +152,7 @@ def any_silent(session: Session) -> bool:
 
 
 def claim_silent(session: Session, lease_seconds: float, alive: Collection[str] = ()) -> list[Claim]:
-    """Take over every dataset whose reader has been silent for a whole lease. `alive`: ids whose reader is not dead."""
+    """Take over all datasets with expired leases. `alive`: ids that this process reads itself."""
     now = current_time(session)
     query = select(DatasetRow.id, DatasetRow.attempt).where(_silent(session)).with_for_update(skip_locked=True)
     claims = []
@@ -166,14 +166,14 @@ def claim_silent(session: Session, lease_seconds: float, alive: Collection[str] 
 
 
 def replace_arrays(session: Session, dataset_id: str, **values: Any) -> bool:
-    """Name other arrays of a dataset that is ready, with what was found in them. False: it is gone."""
+    """Replace the arrays and their description of a ready dataset. Returns False if it is gone."""
     ready = DatasetRow.id == dataset_id, DatasetRow.status == "ready"
     statement = update(DatasetRow).where(*ready).values(**values).returning(DatasetRow.id)
     return session.execute(statement.execution_options(synchronize_session=False)).first() is not None
 
 
 def set_statistics(session: Session, dataset_id: str, before: str | None, sha256: str) -> bool:
-    """Remember where the statistics are. False: somebody else did, or the dataset is gone."""
+    """Store the blob of the statistics. Returns False if another process did, or the dataset is gone."""
     free = DatasetRow.id == dataset_id, DatasetRow.statistics.is_not_distinct_from(before)
     statement = update(DatasetRow).where(*free).values(statistics=sha256).returning(DatasetRow.id)
     return session.execute(statement.execution_options(synchronize_session=False)).first() is not None
@@ -185,7 +185,7 @@ def set_issues(session: Session, dataset_id: str, found: list[dict[str, Any]]) -
 
 
 def expired(session: Session) -> Sequence[DatasetRow]:
-    """Invalid datasets that have been told about for long enough."""
+    """List invalid datasets whose retention period is over."""
     return session.scalars(select(DatasetRow).where(DatasetRow.expires_at < current_time(session))).all()
 
 
@@ -206,7 +206,7 @@ def _claimed(claim: Claim) -> Update:
 
 
 def count_unfinished_jobs(session: Session, dataset_id: str) -> int:
-    """Jobs that still need the dataset, for training or for testing."""
+    """Count unfinished jobs that need the dataset, for training or testing."""
     active = (JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.PAUSED)
     tests_on_it = JobRow.spec["split"]["test_dataset_id"].as_string() == dataset_id
     is_needed = or_(JobRow.dataset_id == dataset_id, tests_on_it)

@@ -1,10 +1,10 @@
-"""Received files become datasets, at once or in the background; datasets are found, listed and deleted.
+"""Datasets: store received files, and find, list and delete datasets.
 
     (received) ── read in time ──> ready
         └── takes longer ──> processing ──> ready
-                                 └────────> invalid ── a day later ──> (forgotten)
+                                 └────────> invalid ── a day later ──> (deleted)
 
-A file that is found invalid in time is refused, and nothing of it is stored.
+A file that is found invalid in time is refused, and nothing is stored.
 """
 
 import hashlib
@@ -31,11 +31,13 @@ from app.storage.ownership import own, reclaim
 
 KEEP_INVALID = timedelta(hours=24)
 MAX_ATTEMPTS = 3
+"""Attempts to read a file in the background before the dataset is marked invalid. An attempt fails when its process
+dies."""
 
-# What else belongs to the transaction that inserts a dataset.
+# Further work in the transaction that inserts a dataset.
 OnInsert = Callable[[Session, DatasetRow], None]
 
-# What the reader will fill in; over HTTP it is null until then.
+# Fields that the reader fills in; responses have null until then.
 UNREAD: dict[str, Any] = {
     **{"n_rows": 0, "n_features": 0, "nnz": 0, "storage": "", "task_hint": ""},
     **{"arrays": {}, "label_names": None, "classes": [], "columns": [], "warnings": []},
@@ -44,7 +46,7 @@ UNREAD: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Received:
-    """A whole file that has come, and what the client said about it."""
+    """A completely received file, and the client's options."""
 
     sha256: str
     size: int
@@ -55,15 +57,15 @@ class Received:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal bytes, read in the same way, called the same."""
+        """Return a hash of bytes, read options and name."""
         parts = [self.sha256, self.file_format, asdict(self.options), self.name, self.labels]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def find_known(database: Database, received: Received) -> DatasetRow | None:
-    """The dataset that this file already is. An empty file is refused here, before anything is done with it."""
+    """Return the existing dataset of this file; None: there is none. Refuses an empty file."""
     if received.size == 0:
-        raise Invalid("The body is empty: send the file as the body.", code="empty_body")
+        raise Invalid("The body is empty; send the file as the body.", code="empty_body")
     with database.read() as session:
         return repository.get_by_fingerprint(session, received.fingerprint)
 
@@ -71,7 +73,7 @@ def find_known(database: Database, received: Received) -> DatasetRow | None:
 def store_ready(
     database: Database, blobs: BlobStore, received: Received, on_insert: OnInsert, parsed: Parsed
 ) -> tuple[DatasetRow, bool]:
-    """Store a file that was read; (dataset, whether it was already here)."""
+    """Store a file that has been read; return (dataset, whether it existed before)."""
     sizes = {**parsed.sizes, received.sha256: received.size}
     row = _row(received, status="ready", arrays=parsed.arrays, **parsed.description)
     return _store(database, blobs, received, on_insert, row, sizes)
@@ -80,7 +82,7 @@ def store_ready(
 def store_processing(
     database: Database, blobs: BlobStore, received: Received, on_insert: OnInsert, lease_seconds: float
 ) -> tuple[DatasetRow, bool]:
-    """Store a file that is still being read; (dataset, whether it was already here)."""
+    """Store a file that is still being read; return (dataset, whether it existed before)."""
     row = _row(received, status="processing", attempt=1, **UNREAD)
     with database.read() as session:
         row.lease_expires_at = current_time(session) + timedelta(seconds=lease_seconds)
@@ -88,7 +90,7 @@ def store_processing(
 
 
 def settle_ready(database: Database, blobs: BlobStore, claim: Claim, parsed: Parsed) -> None:
-    """What a claimed dataset's file holds is known now."""
+    """Store the result of reading a claimed dataset."""
     values = {"status": "ready", "lease_expires_at": None, "arrays": parsed.arrays, **parsed.description}
     with database.write() as session:
         if repository.update_claimed(session, claim, **values):
@@ -96,7 +98,7 @@ def settle_ready(database: Database, blobs: BlobStore, claim: Claim, parsed: Par
 
 
 def settle_invalid(database: Database, blobs: BlobStore, claim: Claim, error: AppError) -> None:
-    """A claimed dataset's file cannot be read: its bytes are freed, the row tells why for a day."""
+    """Mark a claimed dataset as invalid: its file is deleted, and the row keeps the reason for a day."""
     items = [item.model_dump(exclude_none=True) for item in error.errors]
     with database.write() as session:
         changed = repository.update_claimed(
@@ -113,7 +115,7 @@ def settle_invalid(database: Database, blobs: BlobStore, claim: Claim, error: Ap
 
 
 def damaged_files(database: Database, blobs: BlobStore, dataset_id: str) -> tuple[DatasetRow, set[str]]:
-    """A dataset and which of its files are missing or damaged. Reads all of them."""
+    """Return a dataset and its missing or damaged files. Reads all files."""
     with database.read() as session:
         dataset = _get_without_columns(session, dataset_id)
     files = {dataset.sha256, *dataset.arrays.values()}
@@ -121,7 +123,7 @@ def damaged_files(database: Database, blobs: BlobStore, dataset_id: str) -> tupl
 
 
 def settle_repaired(database: Database, blobs: BlobStore, dataset: DatasetRow, parsed: Parsed) -> None:
-    """The file of a ready dataset was read again. Another version of the reader may have made other arrays of it."""
+    """Store the arrays of a dataset that was read again. Another version of the reader can give other arrays."""
     if parsed.arrays == dataset.arrays:
         return
     new = {sha256: size for sha256, size in parsed.sizes.items() if sha256 not in dataset.arrays.values()}
@@ -134,13 +136,13 @@ def settle_repaired(database: Database, blobs: BlobStore, dataset: DatasetRow, p
 
 
 def release(database: Database, claims: Sequence[Claim]) -> None:
-    """This process stops: another one may go on with these at once."""
+    """Release claimed datasets because this process stops, so that another one can continue at once."""
     with database.write() as session:
         repository.extend_leases(session, claims, 0.0)
 
 
 def received_again(session: Session, claim: Claim) -> Received | None:
-    """The file of a claimed dataset, to be read again; None: it has been deleted meanwhile."""
+    """Return the file of a claimed dataset, to be read again; None: the dataset was deleted."""
     dataset = repository.get(session, claim.dataset_id)
     if dataset is None:
         return None
@@ -158,7 +160,7 @@ def received_with(session: Session, dataset_id: str, changes: ReadOptions, name:
 
 
 def options_from(stored: dict[str, Any] | None) -> ReadOptions:
-    """Options as a row keeps them: JSON has turned the tuples among them into lists."""
+    """Restore read options from a row, where JSON has turned tuples into lists."""
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in (stored or {}).items()
     }
@@ -166,7 +168,7 @@ def options_from(stored: dict[str, Any] | None) -> ReadOptions:
 
 
 def forget_expired(database: Database) -> None:
-    with database.read() as session:  # a look is cheaper than SQLite's write lock
+    with database.read() as session:  # a read is cheaper than SQLite's write lock
         if not repository.expired(session):
             return
     with database.write() as session:
@@ -179,7 +181,7 @@ def find(session: Session, dataset_id: str) -> DatasetRow | None:
 
 
 def hold(session: Session, dataset_id: str) -> bool:
-    """Keep the dataset from being deleted before this unit of work ends; False: it is gone."""
+    """Prevent deletion of the dataset until this unit of work ends; return False if it is gone."""
     return repository.hold(session, dataset_id)
 
 
@@ -191,7 +193,7 @@ def get(session: Session, dataset_id: str) -> DatasetRow:
 
 
 def get_light(session: Session, dataset_id: str) -> DatasetRow:
-    """A dataset without what grows with its width: the columns, the arrays, the names of its labels."""
+    """Return a dataset without the fields that grow with its width: columns, arrays, label names."""
     dataset = repository.get_light(session, dataset_id) if is_id("ds", dataset_id) else None
     if dataset is None:
         raise NotFound("There is no such dataset.")
@@ -199,7 +201,7 @@ def get_light(session: Session, dataset_id: str) -> DatasetRow:
 
 
 def describe(session: Session, dataset_id: str, shown_columns: int) -> tuple[DatasetRow, list[dict[str, Any]], int]:
-    """A dataset without what grows with its width, its first columns, and how many it has."""
+    """Return a dataset without the fields that grow with its width, its first columns, and their number."""
     dataset = get_light(session, dataset_id)
     columns = repository.columns_from(session, dataset_id, 0, shown_columns)
     count = len(columns) if len(columns) < shown_columns else repository.count_columns(session, dataset_id)
@@ -207,7 +209,7 @@ def describe(session: Session, dataset_id: str, shown_columns: int) -> tuple[Dat
 
 
 def list_columns(session: Session, dataset_id: str, first: int, limit: int) -> list[dict[str, Any]]:
-    """Some of the columns of a dataset, in the order of the file's features."""
+    """Return some of the columns of a dataset, features first."""
     get_light(session, dataset_id)
     return repository.columns_from(session, dataset_id, first, limit)
 
@@ -215,7 +217,7 @@ def list_columns(session: Session, dataset_id: str, first: int, limit: int) -> l
 def read_features(
     session: Session, dataset_id: str, first: int, limit: int
 ) -> tuple[DatasetRow, list[dict[str, Any]], str | None]:
-    """A ready dataset, some of its features, and the name of its target; its other columns are not read."""
+    """Return a ready dataset, some of its features, and the name of its target. Reads no other columns."""
     dataset = get_ready(session, dataset_id, _get_without_columns)
     columns = repository.columns_from(session, dataset_id, first, limit)
     target = repository.columns_from(session, dataset_id, 0, 1, role="target")
@@ -231,18 +233,18 @@ def _get_without_columns(session: Session, dataset_id: str) -> DatasetRow:
 
 
 def get_stored(session: Session, dataset_id: str, read: Callable[[Session, str], DatasetRow] = get) -> DatasetRow:
-    """A dataset whose file is here."""
+    """Return a dataset whose file is stored. Raises Conflict for an invalid one."""
     dataset = read(session, dataset_id)
     if dataset.status == "invalid":
-        raise Conflict("The file of this dataset is invalid and was not kept.", code="dataset_invalid")
+        raise Conflict("The file of this dataset is invalid and was not stored.", code="dataset_invalid")
     return dataset
 
 
 def get_ready(session: Session, dataset_id: str, read: Callable[[Session, str], DatasetRow] = get) -> DatasetRow:
-    """A dataset whose arrays are here."""
+    """Return a dataset that is ready. Raises Conflict otherwise."""
     dataset = get_stored(session, dataset_id, read)
     if dataset.status == "processing":
-        raise Conflict("The dataset is still being read; ask again when it is ready.", code="dataset_not_ready")
+        raise Conflict("The dataset is still being read; retry when its status is ready.", code="dataset_not_ready")
     return dataset
 
 
@@ -251,9 +253,9 @@ def list_newest(session: Session, limit: int, before_id: str | None, filters: Fi
 
 
 def delete(database: Database, blobs: BlobStore, dataset_id: str) -> int:
-    """Forget a dataset and delete the files that only it needed; returns the bytes freed. Models stay."""
+    """Delete a dataset and the files that only it needs; return the bytes freed. Models are kept."""
     with database.write() as session:
-        repository.lock(session, dataset_id)  # a job that is just being submitted counts
+        repository.lock(session, dataset_id)  # waits for a job that is being submitted, which counts
         dataset = get(session, dataset_id)
         if waiting := repository.count_unfinished_jobs(session, dataset_id):
             raise Conflict(f"{waiting} unfinished job(s) need this dataset; cancel them first.", code="dataset_in_use")
@@ -290,7 +292,7 @@ def _store(
             repository.insert(session, dataset)
             own(session, blobs, dataset.id, sizes)
             on_insert(session, dataset)
-    except IntegrityError:  # the same upload came in twice at once, and the other one was first
+    except IntegrityError:  # the same file was uploaded twice at the same time, and the other one was first
         if known := find_known(database, received):
             return known, True
         raise

@@ -1,6 +1,6 @@
-"""From scores to probabilities: one curve for two classes, one a class for several. numpy only: predict needs it.
+"""Converts scores to probabilities: one curve for two classes, one per class for several. Imports numpy only.
 
-How a curve is fitted is in app/worker/train/calibrate.py; here is what it means, and its place in a model file:
+app/worker/train/calibrate.py fits the curves. Here are their definition and their form in a model file:
 
     platt      p = 1 / (1 + exp(-(slope f + shift))), slope >= 0       arrays: slope, shift, one number a curve
     isotonic   straight lines between points that never fall           arrays: scores, values, and starts of the curves
@@ -9,8 +9,8 @@ How a curve is fitted is in app/worker/train/calibrate.py; here is what it means
 A model of logistic loss has its probabilities without a fit: platt with slope 1 and shift 0, or softmax if its classes
 were trained jointly.
 
-f is the class's score, or, for classes that were trained jointly, its margin: how far its score is above the best of
-the others (only differences mean something there). Several classes' values are divided by their sum.
+f is the score of the class or, for jointly trained classes, its margin: the score minus the best score of the others
+(only differences are meaningful there). The values of several classes are divided by their sum.
 """
 
 from collections.abc import Mapping
@@ -40,11 +40,11 @@ class Calibration:
     method: Method
     argument: Argument
     arrays: Mapping[str, Array]
-    """By the names of ARRAYS."""
+    """Arrays by the names in ARRAYS."""
 
     @classmethod
     def of(cls, model: ModelFile) -> "Calibration | None":
-        """A model's calibration; None: it has none. Raises CorruptModel."""
+        """Read the calibration of a model; None: it has none. Raises CorruptModel."""
         document = model.header.calibration
         if document is None:
             return None
@@ -60,14 +60,14 @@ class Calibration:
         return calibration
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What goes into a model file: the header's part, and the arrays by their full names."""
+        """Return the form in a model file: the part of the header, and the arrays by their full names."""
         document = {"method": self.method, "argument": self.argument}
         return document, {PREFIX + name: array for name, array in self.arrays.items()}
 
     def probabilities(self, scores: Array) -> Array:
-        """A row of probabilities for each row of scores, in the order of the model's classes; each adds up to 1.
+        """Return the probabilities of each row in the order of the classes; they add up to 1.
 
-        `scores` are what predict computes: one a row for two classes, one a row and class for several.
+        `scores`: as predict computes them, one per row for two classes, one per row and class for several.
         """
         if scores.ndim == 1:
             second = self._curve(0, scores)
@@ -89,7 +89,7 @@ class Calibration:
         return curve
 
     def _check(self, curves: int) -> None:
-        """Every probability that can come out is above 0 and below 1 (Platt: but for rounding), whatever the scores."""
+        """Check that all possible probabilities are between 0 and 1 (Platt: up to rounding)."""
         if self.method == "softmax":
             sound = curves > 1
         elif self.method == "platt":
@@ -104,11 +104,11 @@ class Calibration:
                 rising = (np.diff(scores[first:last]) > 0.0).all() and (np.diff(values[first:last]) >= 0.0).all()
                 sound = sound and bool(rising)
         if not sound:
-            raise CorruptModel("the calibration does not fit the model")
+            raise CorruptModel("the calibration does not match the model")
 
 
 def margins(scores: Array) -> Array:
-    """For each row and class, how far the class's score is above the best of the others."""
+    """Return the margin of each row and class: its score minus the best score of the others."""
     order = np.sort(scores, axis=1)
     best, second = order[:, -1:], order[:, -2:-1]
     above: Array = np.where(scores == best, best - second, scores - best)

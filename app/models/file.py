@@ -1,10 +1,10 @@
-"""The model file: a JSON header and raw little-endian arrays. Nothing in it is ever executed.
+"""The model file: a JSON header and raw little-endian arrays. Nothing in it is executed.
 
 bytes 0-7    magic "HYPRPLN1"
 bytes 8-15   length of the header, unsigned 64 bit little-endian
-bytes 16-47  SHA-256 of all bytes behind it: a damaged file is never served
-header       JSON, UTF-8, checked against `Header` before anything else is believed
-arrays       each from a multiple of 64 bytes, so that a map of the file is aligned
+bytes 16-47  SHA-256 of all following bytes: a damaged file is never served
+header       JSON, UTF-8, validated against `Header` before anything else is used
+arrays       each at a multiple of 64 bytes, so that mapped arrays are aligned
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class ArrayEntry(BaseModel):
 
 
 class Header(BaseModel):
-    """What a prediction needs, and the model's card for whoever holds only the file."""
+    """The metadata that a prediction needs, and a copy of the model's card."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,9 +49,9 @@ class Header(BaseModel):
     n_features: Annotated[int, Field(ge=1)]
     feature_names: list[str] | None
     preprocess: dict[str, Any] | None = None
-    """How raw rows become features, if they are not given as such; its arrays are named `preprocess.…`."""
+    """Preprocessing document; its arrays are named `preprocess.…`. None: raw columns are the features."""
     calibration: dict[str, Any] | None = None
-    """How scores become probabilities; its arrays are named `calibration.…`."""
+    """Calibration document; its arrays are named `calibration.…`. None: no probabilities."""
     card: dict[str, Any]
     arrays: dict[str, ArrayEntry] = {}
 
@@ -71,21 +71,21 @@ class Header(BaseModel):
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model read from disk; its arrays are views of the mapped file."""
+    """A model from disk. Its arrays are views of the mapped file."""
 
     header: Header
     coef: Array
-    """One weight a feature; of several classes: one row of them a class."""
+    """One weight per feature; multiclass: one row per class."""
     intercept: float | Array
     thresholds: Array | None
-    """Of ordinal models with ranks: a score above the first k of them means `classes[k]`."""
+    """Thresholds of an ordinal model with ranks: a score above the first k predicts `classes[k]`."""
     extra: dict[str, Array]
-    """The arrays of `preprocess` and `calibration`, by their full names."""
+    """Arrays of `preprocess` and `calibration` by their full names."""
     bytes: int
 
 
 def encode(header: Header, arrays: dict[str, Array]) -> bytes:
-    """The whole file as bytes. Offsets are relative to the first aligned byte behind the header."""
+    """Encode the whole file. Offsets are relative to the first aligned byte after the header."""
     entries, blocks, offset = {}, [], 0
     for name, array in arrays.items():
         dtype = {"f": "<f8", "i": "<i8", "u": "|u1"}[array.dtype.kind]
@@ -100,11 +100,11 @@ def encode(header: Header, arrays: dict[str, Array]) -> bytes:
 
 
 def read(path: Path) -> ModelFile:
-    """Map a model file. Everything that it says about itself is checked against its size first."""
+    """Map a model file. Declared sizes are checked against the size of the file first."""
     content, length, digest = _mapped(path)
     with memoryview(content) as whole, whole[PREFIX.size :] as body:
         if hashlib.sha256(body).digest() != digest:
-            raise CorruptModel("the bytes are not the ones that were written")
+            raise CorruptModel("the file is damaged: its bytes have another hash")
     header, start = _header(content, length), _start(length)
     extra = _views(content, start, header, ("preprocess.", "calibration."))
     if header.task == "multiclass":
@@ -122,21 +122,21 @@ def read(path: Path) -> ModelFile:
 
 
 def read_header(path: Path) -> tuple[Header, dict[str, Array]]:
-    """The header and the arrays of `preprocess`, fast however large the weights are: only `read` looks at those."""
+    """Read the header and the arrays of `preprocess`, without reading the weights: fast for large models."""
     content, length, _ = _mapped(path)
     header = _header(content, length)
     return header, _views(content, _start(length), header, ("preprocess.",))
 
 
 def _mapped(path: Path) -> tuple[mmap.mmap, int, bytes]:
-    """(content, length of the header, digest)."""
+    """Map the file; return (content, length of the header, digest)."""
     with path.open("rb") as file:
         try:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:
             raise CorruptModel("the file is empty") from None
     if content[: len(MAGIC)] != MAGIC or len(content) < PREFIX.size:
-        raise CorruptModel("the file does not start like a model")
+        raise CorruptModel("the file does not begin with the magic bytes of a model")
     _, length, digest = PREFIX.unpack_from(content)
     if length > min(MAX_HEADER_BYTES, len(content) - PREFIX.size):
         raise CorruptModel("the header is longer than the file")
@@ -147,7 +147,7 @@ def _header(content: mmap.mmap, length: int) -> Header:
     try:
         return Header.model_validate_json(content[PREFIX.size : PREFIX.size + length])
     except ValidationError as error:
-        raise CorruptModel(f"the header is wrong in {error.error_count()} place(s)") from error
+        raise CorruptModel(f"the header has {error.error_count()} invalid field(s)") from error
 
 
 def _views(content: mmap.mmap, start: int, header: Header, prefixes: tuple[str, ...]) -> dict[str, Array]:
@@ -165,15 +165,15 @@ def _view(content: mmap.mmap, start: int, header: Header, name: str, shape: list
     count = math.prod(shape)
     first = start + entry.offset
     if entry.offset < 0 or first + np.dtype(dtype).itemsize * count > len(content):
-        raise CorruptModel(f"the array {name} lies outside the file")
+        raise CorruptModel(f"the array {name} exceeds the file")
     view = np.frombuffer(content, dtype=dtype, count=count, offset=first)
     if not np.isfinite(view).all():
-        raise CorruptModel(f"the array {name} holds a value that is not finite")
+        raise CorruptModel(f"the array {name} contains a value that is not finite")
     return view.reshape(shape)
 
 
 def _start(header_bytes: int) -> int:
-    """Where the arrays begin."""
+    """Return the offset of the arrays."""
     return _aligned(PREFIX.size + header_bytes)
 
 

@@ -1,6 +1,6 @@
-"""A model that was made elsewhere becomes a version here: checked strictly, scored once, registered like any other.
+"""Imports models of other origin: checks them strictly, scores test rows, and registers them as a new version.
 
-What it says of its own making (certificate, metrics, training) is kept as a claim: nothing here has recomputed it.
+Their certificate, metrics and training facts are stored as claims: nothing here has recomputed them.
 """
 
 import hashlib
@@ -38,20 +38,22 @@ SOLVER = "imported"
 
 def format_of(media_type: str) -> str:
     if media_type not in MEDIA_TYPES:
-        raise UnsupportedMediaType(f"Send one of {', '.join(MEDIA_TYPES)} as Content-Type, or say `format=`.")
+        raise UnsupportedMediaType(
+            f"Send one of {', '.join(MEDIA_TYPES)} as Content-Type, or set the query parameter format."
+        )
     return MEDIA_TYPES[media_type]
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A model whose file is stored and whose row is not."""
+    """A model whose file is stored, but not its row."""
 
     model: ModelRow
     content: bytes
 
     def register(self, session: Session, blobs: BlobStore) -> ModelRow:
         self.model.created_at = current_time(session)
-        rewrites = {self.model.blob: partial(blobs.put, self.content)}  # a twin may be purged at this moment
+        rewrites = {self.model.blob: partial(blobs.put, self.content)}  # an equal file can be deleted at this moment
         service.register(session, blobs, self.model, len(self.content), rewrites=rewrites)
         return self.model
 
@@ -72,14 +74,14 @@ def read_model(blobs: BlobStore, name: str, format_name: str, body: bytes) -> Im
         blob=blob,
         task=parts.header.task,
         solver=SOLVER,
-        converged=False,  # as far as is known here
+        converged=False,  # not known here
         card=card,
     )
     return Imported(model, content)
 
 
 def _try(model: file.ModelFile) -> None:
-    """Use everything that predict would, before anybody relies on it."""
+    """Run all code that predict will use on the model once, before it is registered."""
     try:
         Calibration.of(model)
     except CorruptModel as error:
@@ -90,16 +92,18 @@ def _try(model: file.ModelFile) -> None:
     except CorruptModel as error:
         raise invalid_field("preprocess", "invalid", str(error)) from error
     if pipeline is not None and pipeline.n_features != model.header.n_features:
-        detail = f"makes {pipeline.n_features} features, the weights are of {model.header.n_features}"
+        detail = f"produces {pipeline.n_features} features; the weights have {model.header.n_features}"
         raise invalid_field("preprocess", "wrong_width", detail)
     if pipeline is not None and model.header.feature_names is not None:
         names = pipeline.names if pipeline.is_plain else None
         if names is None or list(names) != model.header.feature_names:
-            raise invalid_field("feature_names", "contradiction", "preprocess names the columns differently")
+            raise invalid_field("feature_names", "contradiction", "preprocess has other column names")
     with np.errstate(over="ignore", invalid="ignore"):
         scores = probe_of(subject).expected
     if not np.isfinite(scores).all():
-        raise invalid_field("coef", "overflow", "rows of usual size have scores that are too large to be numbers")
+        raise invalid_field(
+            "coef", "overflow", "rows of usual magnitude have scores beyond the range of a 64-bit float"
+        )
 
 
 def _card(parts: Parts, format_name: str, sha256: str) -> dict[str, Any]:
@@ -113,7 +117,7 @@ def _card(parts: Parts, format_name: str, sha256: str) -> dict[str, Any]:
     if not isinstance(params, dict):
         raise invalid_field("card.params", "wrong_type", "must be an object")
     if len(msgspec.json.encode([claims, params])) > MAX_CLAIMS_BYTES:
-        raise invalid_field("card", "too_large", f"may have {MAX_CLAIMS_BYTES} bytes")
+        raise invalid_field("card", "too_large", f"exceeds the limit of {MAX_CLAIMS_BYTES} bytes")
     return {
         "classes": header.classes,
         "strategy": header.strategy,
@@ -141,5 +145,5 @@ def _certificate(said: Any) -> dict[str, Any] | None:
         claimed = Certificate.model_validate(said)
     except ValidationError as error:
         field = ".".join(str(part) for part in ("card", "certificate", *error.errors()[0]["loc"]))
-        raise invalid_field(field[:100], "invalid", "is not what a certificate holds") from error
+        raise invalid_field(field[:100], "invalid", "is not a valid field of a certificate") from error
     return {**claimed.model_dump(), "claimed": True}

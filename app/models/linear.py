@@ -1,8 +1,8 @@
-"""Products of rows and weights, summed in one order on every machine.
+"""Scores of linear models, summed in the same order on every machine.
 
-A row's score is the sum of its contributions x_j w_j from the first to the last, then the intercept. Nothing is summed
-in another order, pairwise or fused, so a row has the same score to the last bit whether it comes alone or among others,
-dense or sparse (a zero changes no sum), and the contributions that an answer tells sum exactly to its score.
+The score of a row is the sum of its contributions x_j w_j from the first to the last, then the intercept. No other
+order, pairwise summation or fused operation is used. So a row has the same score to the last bit, alone or among
+others, dense or sparse (a zero changes no sum), and its contributions add up exactly to its score.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,9 +15,10 @@ from app.tabular.types import Array
 
 Matrix = Any  # a dense array (rows x features), or a CSR array whose indices ascend within each row
 DenseSums = Callable[[Array, Array], Array]
-"""From dense rows and weights the sum of each row's products, in the order above; -0 may be 0."""
+"""Sums the products of dense rows and weights in the order above; -0 can become 0."""
 
-BLOCK_PRODUCTS = 1 << 16  # held at a time: they should stay in the processor's cache
+BLOCK_PRODUCTS = 1 << 16
+"""Products in memory at a time. Larger: they no longer fit the processor's cache."""
 
 
 def is_sparse(matrix: Matrix) -> bool:
@@ -31,13 +32,13 @@ def scores(
     column_of: Array | None = None,
     dense_sums: DenseSums | None = None,
 ) -> Array:
-    """A score a row; of several classes a score a row and class. For `column_of` see `contributions`.
+    """Return one score per row; multiclass: one per row and class. For `column_of` see `contributions`.
 
-    `dense_sums`: from whoever has them compiled; many rows take a quarter of the time.
+    `dense_sums`: a compiled version, which needs a quarter of the time for many rows.
     """
     dense_sums = dense_sums or _dense_sums
     if coef.ndim == 1:
-        return _sums(matrix, coef, column_of, dense_sums) + intercept + 0.0  # the last makes -0 a 0
+        return _sums(matrix, coef, column_of, dense_sums) + intercept + 0.0  # adding 0 turns -0 into 0
     n_rows, n_classes = matrix.shape[0], len(coef)
     sums = np.empty((n_rows, n_classes))
     if n_rows >= n_classes or column_of is not None:
@@ -53,10 +54,10 @@ def scores(
 
 
 def contributions(matrix: Matrix, weights: Array, column_of: Array | None = None) -> Matrix:
-    """What each feature adds to each row's score, stored as the rows are.
+    """Return the contribution of each feature to the score of each row, dense or sparse like the rows.
 
-    `column_of` says of every feature which column of the uploaded table it was made of (ascending): then it is what
-    each of those adds, and a score is the sum over them.
+    `column_of`: column of the uploaded table that each feature comes from (ascending). With it, contributions are those
+    of the columns, and a score is the sum over them.
     """
     if not is_sparse(matrix):
         products = matrix * weights
@@ -66,7 +67,7 @@ def contributions(matrix: Matrix, weights: Array, column_of: Array | None = None
 
 
 def row_sums(matrix: Matrix) -> Array:
-    """The sum of each row, from its first entry to its last."""
+    """Sum each row from its first entry to its last."""
     if is_sparse(matrix):
         return _segment_sums(matrix.data, matrix.indptr)
     return _dense_sums(matrix, np.ones(matrix.shape[1]))
@@ -79,12 +80,12 @@ def _sums(matrix: Matrix, weights: Array, column_of: Array | None, dense_sums: D
 
 
 def _dense_sums(matrix: Array, weights: Array) -> Array:
-    """Products of a block are laid out feature by feature: numpy then adds one feature to all rows after the other."""
+    """Sum dense rows. Products of a block are stored feature by feature, so that numpy adds them in that order."""
     if len(matrix) == 1:
         return np.add.accumulate(matrix[0] * weights)[-1:]
     sums = np.empty(len(matrix))
     for first, past in _blocks(*matrix.shape):
-        if past - first == 1:  # a single column of products would be summed pairwise
+        if past - first == 1:  # numpy would sum a single column pairwise
             sums[first] = np.add.accumulate(matrix[first] * weights)[-1]
         else:
             products = np.multiply(matrix[first:past].T, weights[:, None], order="C")
@@ -93,7 +94,7 @@ def _dense_sums(matrix: Array, weights: Array) -> Array:
 
 
 def _segment_sums(values: Array, starts: Array) -> Array:
-    """Segment i is `values[starts[i]:starts[i + 1]]`. A CSR product with ones sums each in order."""
+    """Sum the segments `values[starts[i]:starts[i + 1]]`. A CSR product with ones adds each in order."""
     dtype = np.int32 if len(values) < 2**31 else np.int64
     zeros = np.zeros(len(values), dtype=dtype)
     segments = sp.csr_array((values, zeros, starts.astype(dtype)), shape=(len(starts) - 1, 1))
@@ -110,7 +111,7 @@ def _by_column(products: Matrix, column_of: Array) -> Array:
 
 
 def entries(matrix: Matrix, number: int) -> tuple[Array, Array]:
-    """The places and values that are stored of a row."""
+    """Return the stored indices and values of a row."""
     if not is_sparse(matrix):
         return np.arange(matrix.shape[1]), matrix[number]
     part = slice(matrix.indptr[number], matrix.indptr[number + 1])
@@ -124,8 +125,8 @@ def _blocks(count: int, width: int) -> Iterator[tuple[int, int]]:
 
 
 def class_positions(scores: Array, thresholds: Array | None = None) -> Array:
-    """Which class each row's scores mean, as its position: the largest of several scores (the first of equal ones), the
-    rank that the thresholds of an ordinal model say, or of two classes the second for a score above 0."""
+    """Return the position of the predicted class of each row: the largest of several scores (the first of equal ones),
+    the rank by the thresholds of an ordinal model, or the second of two classes for a score above 0."""
     positions: Array
     if scores.ndim == 2:
         positions = scores.argmax(axis=1)

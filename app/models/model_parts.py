@@ -1,4 +1,4 @@
-"""A model before it is a file, from whatever format it came: checked so strictly that the file can be trusted."""
+"""The parts of a model before it is written to a file, with strict checks for imported models."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +13,15 @@ from app.tabular.types import Array
 
 MAX_CLASSES = 65_536
 MAX_TEXT = 4096
-MAX_LABEL = 2**53  # beyond it a whole number and its float64 are no longer the same
+MAX_LABEL = 2**53
+"""Largest numeric label: float64 represents all integers up to it exactly."""
 MAX_NUMBER = 1e300
 EXTRA = ("preprocess.", "calibration.")
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What `file.encode` takes."""
+    """Header and arrays for `file.encode`."""
 
     header: Header
     arrays: dict[str, Array]
@@ -36,23 +37,25 @@ class Parts:
             _check_order("thresholds", arrays["thresholds"].tolist(), strictly=False)
             _check_order("classes", header.classes, strictly=True)
         elif "thresholds" in arrays:
-            raise invalid_field("thresholds", "unexpected", "only ordinal models with classes have thresholds")
+            raise invalid_field(
+                "thresholds", "unexpected", "only ordinal models with classes have thresholds; remove them"
+            )
         for name, array in arrays.items():
             if name not in ("coef", "intercept", "thresholds") and not name.startswith(EXTRA):
                 raise invalid_field(name[:64], "unknown_array", "is not an array of a model")
             if not np.isfinite(array).all():
-                raise invalid_field(name[:64], "not_finite", "holds a value that is not finite")
+                raise invalid_field(name[:64], "not_finite", "contains a value that is not finite")
 
 
 def checked_header(**fields: Any) -> Header:
-    """The header of an imported model; every text in it is one that databases and JSON can hold."""
+    """Build the header of an imported model. Checks that databases and JSON can store all of its texts."""
     _check_classes(fields["classes"])
     if fields["n_features"] < 1:
         raise invalid_field("coef", "empty", "the model has no features")
     if (names := fields["feature_names"]) is not None:
         _check_names(names, fields["n_features"])
     if len(fields["strategy"] or "") > 32:
-        raise invalid_field("strategy", "too_long", "may have 32 characters")
+        raise invalid_field("strategy", "too_long", "exceeds the limit of 32 characters")
     try:
         return Header(**fields)
     except ValidationError as error:
@@ -62,7 +65,7 @@ def checked_header(**fields: Any) -> Header:
 
 
 def check_claims(value: Any, depth: int = 12) -> None:
-    """Raises ValueError unless both databases and JSON can hold the value: no NUL, no NaN, not too deep."""
+    """Raise ValueError unless databases and JSON can store the value: no NUL, no NaN, not nested too deeply."""
     if depth == 0:
         raise ValueError("is nested too deeply")
     if isinstance(value, str):
@@ -75,34 +78,34 @@ def check_claims(value: Any, depth: int = 12) -> None:
         for inner in value:
             check_claims(inner, depth - 1)
     elif isinstance(value, int | float) and not abs(value) < MAX_NUMBER:
-        raise ValueError("holds a number that is too large")
+        raise ValueError("contains a number above 1e300")
 
 
 def _check_classes(classes: list[Any]) -> None:
     if len(classes) > MAX_CLASSES:
-        raise invalid_field("classes", "too_many", f"at most {MAX_CLASSES} classes")
+        raise invalid_field("classes", "too_many", f"{len(classes)} classes; the limit is {MAX_CLASSES}")
     for number, label in enumerate(classes):
         field = f"classes[{number}]"
         if isinstance(label, str):
             _check_word(field, label)
         elif not abs(label) <= MAX_LABEL:
-            raise invalid_field(field, "out_of_range", "a label that is a number must lie within 2^53 of 0")
+            raise invalid_field(field, "out_of_range", "numeric labels must be between -2^53 and 2^53")
     if len(set(classes)) != len(classes):
-        raise invalid_field("classes", "duplicate", "a class is named twice")
+        raise invalid_field("classes", "duplicate", "a class occurs twice")
 
 
 def _check_names(names: list[str], width: int) -> None:
     if len(names) != width:
-        raise invalid_field("feature_names", "wrong_width", f"{len(names)} names for {width} features")
+        raise invalid_field("feature_names", "wrong_width", f"has {len(names)} names; the model has {width} features")
     for number, name in enumerate(names):
         _check_word(f"feature_names[{number}]", name)
     if len(set(names)) != width:
-        raise invalid_field("feature_names", "duplicate", "a feature is named twice")
+        raise invalid_field("feature_names", "duplicate", "a name occurs twice")
 
 
 def _check_word(field: str, text: str) -> None:
     if len(text) > MAX_TEXT:
-        raise invalid_field(field, "too_long", f"may have {MAX_TEXT} characters")
+        raise invalid_field(field, "too_long", f"exceeds the limit of {MAX_TEXT} characters")
     try:
         check_text(text)
     except ValueError as error:
@@ -113,7 +116,7 @@ def _expect_shape(name: str, arrays: dict[str, Array], shape: tuple[int, ...]) -
     found = arrays.get(name)
     if found is None or found.shape != shape or found.dtype != np.float64:
         told = "nothing" if found is None else f"{found.dtype} of shape {list(found.shape)}"
-        raise invalid_field(name, "wrong_shape", f"this model needs float64 of shape {list(shape)}, not {told}")
+        raise invalid_field(name, "wrong_shape", f"must be float64 of shape {list(shape)}; found {told}")
 
 
 def _check_order(field: str, values: list[Any], *, strictly: bool) -> None:

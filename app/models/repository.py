@@ -1,4 +1,4 @@
-"""The SQL of models."""
+"""SQL of models."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,7 +17,7 @@ HEADLINES = {"binary": "accuracy", "multiclass": "accuracy", "regression": "r2",
 
 
 class Location(NamedTuple):
-    """Where a version's file is: all that predict has to ask the database for."""
+    """The file of a version: all that predict reads from the database."""
 
     id: str
     name: str
@@ -26,7 +26,7 @@ class Location(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """Which models a list is of; null: any."""
+    """Filters of a list; None: any."""
 
     name: str | None = None
     task: str | None = None
@@ -38,7 +38,7 @@ NO_FILTERS = Filters()
 
 _ALIVE = select(ModelRow).where(ModelRow.deleted_at.is_(None))
 
-# Built once: predict by name runs one of these a request, and building them took longer than running them.
+# Built once: every prediction by name runs one of these, and building them took longer than running them.
 _LOCATIONS = _ALIVE.with_only_columns(ModelRow.id, ModelRow.name, ModelRow.version, ModelRow.blob)
 _BY_ID = _LOCATIONS.where(ModelRow.id == bindparam("id"))
 _BY_NAME = _LOCATIONS.where(ModelRow.name == bindparam("name"))
@@ -48,7 +48,7 @@ _NEWEST = _BY_NAME.order_by(ModelRow.version.desc()).limit(1)
 
 
 def next_version(session: Session, name: str) -> int:
-    """Count the name's versions up by one, atomically, also when two jobs finish at once."""
+    """Increment the version counter of a name atomically, and return it."""
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     statement = (
         insert(ModelNameRow)
@@ -70,7 +70,7 @@ def get(session: Session, model_id: str, *, with_deleted: bool = False) -> Model
 
 
 def get_version(session: Session, name: str, version: int) -> ModelRow | None:
-    """Also if it is deleted."""
+    """Return a version, deleted or not."""
     return session.scalar(select(ModelRow).where(ModelRow.name == name, ModelRow.version == version))
 
 

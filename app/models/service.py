@@ -1,6 +1,6 @@
 """The registry of models: register, resolve a reference, list, delete, restore, purge.
 
-A reference is `mdl_…`, `name` (its newest version), `name:3`, or `name@alias` (what the alias points at).
+A reference is `mdl_…`, `name` (newest version), `name:3`, or `name@alias` (the version of the alias).
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ MAX_VERSION_DIGITS = 15  # fits the column with room to spare
 
 
 class Route(NamedTuple):
-    """Who answers requests for a reference."""
+    """The versions that answer requests for a reference."""
 
     targets: tuple[tuple[Location, float], ...]
-    """With each one's share of the requests, the largest first."""
+    """Versions with their shares of the requests, the largest first."""
     shadow: Location | None = None
-    """Scores the requests too, and never answers."""
+    """Version that scores copies of the requests; None: none."""
 
 
 def register(
@@ -51,7 +51,7 @@ def register(
 
 
 def route(connection: Connection, reference: str) -> Route:
-    """Find who answers for a reference."""
+    """Find the versions that answer for a reference."""
     name, at, alias = reference.partition("@")
     found = _route_of_alias(connection, name, alias) if at else _route_of_version(connection, reference)
     if found is None:
@@ -60,19 +60,19 @@ def route(connection: Connection, reference: str) -> Route:
 
 
 def locate(session: Session, reference: str) -> Location:
-    """Find a version; of an alias with several the one that most requests go to."""
+    """Find a version; for an alias with several the one with the largest share."""
     return route(session.connection(), reference).targets[0][0]
 
 
 def resolve(session: Session, reference: str) -> ModelRow:
-    """The whole row of a version."""
+    """Return the whole row of a version."""
     model = repository.get(session, locate(session, reference).id)
     assert model is not None
     return model
 
 
 def resolve_deleted(session: Session, reference: str) -> ModelRow:
-    """The row of a version by `mdl_…` or `name:3`, deleted or not; other references only name what is there."""
+    """Return a version by `mdl_…` or `name:3`, deleted or not. Other references find only versions that exist."""
     if is_id("mdl", reference):
         model = repository.get(session, reference, with_deleted=True)
     elif (version := _version_of(reference)) is not None:
@@ -98,7 +98,7 @@ def aliases_of(session: Session, model: ModelRow) -> list[str]:
 
 
 def delete(session: Session, reference: str) -> ModelRow:
-    """Hide a model. Its row and file stay, and it can be restored; its version number is never used again."""
+    """Delete a model. Row and file are kept, so it can be restored; its version number is never reused."""
     model = _locked(session, resolve(session, reference))
     if model.deleted_at is not None:
         raise NotFound("There is no such model.")
@@ -110,15 +110,15 @@ def delete(session: Session, reference: str) -> ModelRow:
 def restore(session: Session, reference: str) -> ModelRow:
     model = _locked(session, resolve_deleted(session, reference))
     if model.purged_at is not None:
-        raise Conflict("The model's bytes are gone; only what its page says is left.", code="model_purged")
+        raise Conflict("The model was purged: its weights are deleted, and only its card is left.", code="model_purged")
     model.deleted_at = None
     return model
 
 
 def purge(session: Session, reference: str) -> tuple[ModelRow, list[str]]:
-    """Delete a model, if it is not yet, and give up its files; its row stays for the lineage of others.
+    """Delete a model, if it is not deleted, and give up its files. Its row is kept for the lineage of others.
 
-    Returns the blobs that it owned: the caller reclaims them once this is committed.
+    Returns the blobs that it owned; the caller reclaims them after the commit.
     """
     model = _locked(session, resolve_deleted(session, reference))
     if model.deleted_at is None:
@@ -130,14 +130,14 @@ def purge(session: Session, reference: str) -> tuple[ModelRow, list[str]]:
 
 
 def _locked(session: Session, model: ModelRow) -> ModelRow:
-    """The model as it is now; until this unit of work ends nobody deletes or restores it, or points an alias at it."""
+    """Return the model and lock it until this unit of work ends against deletion, restore and new aliases."""
     aliases.lock_name(session, model.name)
     session.refresh(model)
     return model
 
 
 def _check_unused(session: Session, model: ModelRow) -> None:
-    """Refuse to take a version from under an alias."""
+    """Refuse to delete a version that an alias uses."""
     if used_by := aliases_of(session, model):
         detail = f"The alias {used_by[0]!r} of {model.name} uses version {model.version}; move it first."
         raise Conflict(detail, code="version_in_use")
@@ -155,7 +155,7 @@ def _route_of_alias(connection: Connection, name: str, alias: str) -> Route | No
         found = repository.locate_versions(connection, name, versions)
         ordered = sorted(row.targets, key=lambda one: -one["weight"])
         targets = tuple((found[one["version"]], one["weight"]) for one in ordered if one["version"] in found)
-        if targets:  # else it was moved between the two looks, and what it pointed at deleted
+        if targets:  # otherwise the alias was moved, and its old version deleted, between the two queries
             return Route(targets, None if row.shadow is None else found.get(row.shadow))
     return None
 
@@ -173,7 +173,7 @@ def _route_of_version(connection: Connection, reference: str) -> Route | None:
 
 
 def _version_of(reference: str) -> tuple[str, int] | None:
-    """`name:3` as (name, 3); None: it is not of this form."""
+    """Parse `name:3` to (name, 3); None: it has another form."""
     name, colon, version = reference.partition(":")
     is_number = version.isascii() and version.isdigit() and len(version) <= MAX_VERSION_DIGITS
     return (name, int(version)) if colon and is_number and NAME_PATTERN.fullmatch(name) else None

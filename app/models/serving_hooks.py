@@ -1,4 +1,4 @@
-"""Functions of app/predictions that the model registry calls: forget a cached model, read the counts of a shadow."""
+"""Functions of app/predictions that the model registry calls: remove a cached model, read the counts of a shadow."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Serving:
-    """Functions of the serving part of this process; `create_app` fills them in."""
+    """Functions of the serving part of this process; `create_app` sets them."""
 
     forget: Callable[[str], None]
-    """Stop answering from a model (by its id) at once."""
+    """Remove a model (by id) from the cache."""
     forget_reference: Callable[[str], None]
-    """Ask the database again what a reference means."""
+    """Discard the cached lookup of a reference."""
     shadow_stats: Callable[[str, int | None], dict[str, Any] | None]
-    """How the shadow of an alias, of this version, compares so far; None: it has compared nothing."""
+    """Return the comparison of an alias's shadow of this version; None: nothing was compared."""

@@ -1,4 +1,4 @@
-"""A model's weights for a reader: all of them, the strongest in the user's own words, or one array of numbers."""
+"""The weights of a model for clients: all, the strongest with the names of their columns, or as one array."""
 
 import io
 from typing import Any
@@ -18,8 +18,8 @@ MAX_JSON_NUMBERS = 1_000_000
 def all_weights(model_id: str, stored: ModelFile) -> Weights:
     if stored.coef.size > MAX_JSON_NUMBERS:
         detail = (
-            f"{stored.coef.size:,} weights are too many for JSON; ask for the strongest by `top`, or for all by "
-            "`format=npy`"
+            f"{stored.coef.size:,} weights are too many for JSON (limit {MAX_JSON_NUMBERS:,}); use `top` for "
+            "the strongest, or `format=npy` for all"
         )
         raise invalid_field("format", "too_many_weights", detail)
     return Weights(
@@ -34,7 +34,7 @@ def all_weights(model_id: str, stored: ModelFile) -> Weights:
 
 
 def npy_weights(stored: ModelFile) -> bytes:
-    """A row a class (one for other tasks), the intercept in the last column."""
+    """Return an array with a row per class (one for other tasks) and the intercept in the last column."""
     coef = np.atleast_2d(stored.coef)
     table = np.hstack([coef, np.broadcast_to(stored.intercept, len(coef))[:, None]])
     buffer = io.BytesIO()
@@ -77,7 +77,7 @@ def strongest_weights(model_id: str, stored: ModelFile, top: int) -> StrongestWe
 
 
 def _largest(values: Array, top: int) -> list[int]:
-    """The places of the largest absolute values, largest first, the first of equal ones first; no zeros."""
+    """Return the positions of the largest absolute values, descending, without zeros; ties in the original order."""
     sizes = np.abs(values)
     if top < len(sizes):
         border = np.partition(sizes, len(sizes) - top)[len(sizes) - top]

@@ -260,7 +260,7 @@ def test_liblinear_takes_columns_that_are_only_scaled(http: InProcess, tmp_path:
     found = np.array([list(row.values()) for row in rows]) @ parts.arrays["coef"] + parts.arrays["intercept"]
     np.testing.assert_allclose(found, predicted(http, "scaled", rows)[0], rtol=1e-9, atol=1e-9)
     told = checked_problem(http.get("/v1/models/numbers-1/export", params={"format": "liblinear"}), 422)
-    assert (told["code"], "not the columns themselves" in told["detail"]) == ("not_exportable", True)
+    assert (told["code"], "not the raw columns" in told["detail"]) == ("not_exportable", True)
 
 
 @pytest.mark.parametrize(("name", "column"), [("text", "words"), ("date", "day"), ("hash", "colour")])
@@ -269,7 +269,7 @@ def test_a_column_that_needs_a_program_is_named(http: InProcess, name: str, colu
     problem = checked_problem(http.get(f"/v1/models/{name}/export", params={"format": kind}), 422)
     assert problem["code"] == "not_exportable"
     assert f"column {column!r}" in problem["detail"]
-    assert "take json, npz or safetensors." in problem["detail"]
+    assert "use json, npz or safetensors." in problem["detail"]
 
 
 @pytest.mark.parametrize("name", ["mean-1", "indicator-3", "text", "date", "hash"])

@@ -1,1 +1,1 @@
-"""What is inside a dataset: its first rows, statistics of its columns, findings of the data doctor."""
+"""Inspection of datasets: first rows, column statistics, data issues."""

@@ -1,8 +1,7 @@
-"""The data doctor: what about a dataset makes training fail, mislead or crawl, with places and remedies.
+"""Checks a dataset for issues that make training fail, mislead or take long, with places and remedies.
 
-It judges by the stored statistics and by two passes over the mapped rows, in a bounded child. Every
-finding is certain, except conflicting duplicates of very large files, which are looked for among a part
-of the distinct rows.
+It uses the stored statistics and two passes over the mapped rows, in a child process with limits. The checks are exact,
+except for duplicates in very large files, which are searched among a part of the distinct rows.
 """
 
 from collections.abc import Iterator
@@ -18,21 +17,22 @@ from app.storage import BlobStore
 from app.tabular.types import Array
 
 WIDEST_TO_NARROWEST = 1000.0
+"""Ratio of the widest to the narrowest column from which different scales are reported. Larger: fewer reports."""
 SEVERITIES = ("error", "warning", "info")
 
-REMEDIES = {  # of what the readers warn about: how bad it is, and what to do
-    "header_guessed": ("info", "Say header=true or header=false."),
-    "index_base_guessed": ("warning", "Say index_base=0 or index_base=1."),
-    "unsorted_rows": ("info", "Nothing has to be done: the rows were sorted."),
+REMEDIES = {  # severity and remedy of each warning of the readers
+    "header_guessed": ("info", "Set header=true or header=false."),
+    "index_base_guessed": ("warning", "Set index_base=0 or index_base=1."),
+    "unsorted_rows": ("info", "No action is needed: the rows were sorted."),
     "mixed_labels": ("warning", "Write every label in the same way."),
-    "marked_missing": ("info", "Nothing has to be done, if these cells have no value."),
-    "mixed_column": ("warning", "Correct the column; if the words mean no value, name them in `missing`."),
+    "marked_missing": ("info", "No action is needed if these cells are missing values."),
+    "mixed_column": ("warning", "Correct the column; if the words mean missing values, list them in `missing`."),
     "identifier_like": ("warning", "Leave it out (`ignore`): no other row has the same value."),
 }
 
 
 def examine(files: ArrayFiles, facts: Facts, statistics_sha256: str) -> list[Finding]:
-    """Everything that is found, worst first."""
+    """Return all issues, the worst first."""
     figures = BlobStore(files.blob_root, create=False).map_array(statistics_sha256)
     findings = [*_class_findings(facts), *_column_findings(figures, facts, files.n_features)]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -44,31 +44,31 @@ def examine(files: ArrayFiles, facts: Facts, statistics_sha256: str) -> list[Fin
 def _class_findings(facts: Facts) -> Iterator[Finding]:
     if len(facts.classes) == 1:
         detail = "Every row has the same label; no classifier can be trained."
-        yield finding("error", "one_class", detail, "Add rows of another class, or name another target column.")
+        yield finding("error", "one_class", detail, "Add rows of another class, or choose another target column.")
     tiny = [one for one in facts.classes if one["count"] < TINY_CLASS]
     if len(facts.classes) > 1 and tiny:
         names = ", ".join(repr(one["label"]) for one in tiny[:LISTED])
         detail = f"{len(tiny)} of {len(facts.classes)} classes have fewer than {TINY_CLASS} rows: {names}."
-        remedy = "Add rows of them, merge them with others, or leave them out: they can be neither learnt nor tested."
+        remedy = "Add rows of these classes, merge them with others, or remove them: they cannot be learnt or tested."
         yield finding("warning", "tiny_class", detail, remedy, count=sum(one["count"] for one in tiny))
 
 
 def _column_findings(figures: Array, facts: Facts, n_features: int) -> Iterator[Finding]:
-    """From the figures of the columns; one that has none is zero in every row."""
+    """Check the statistics of the columns. A column without a record is zero in every row."""
     columns = np.asarray(figures["column"])
     of_kind = partial(facts.of_kind, columns)
     gone = columns[2 * figures["missing"] > figures["missing"] + figures["count"]]
     if len(gone):
-        detail = f"{len(gone)} column(s) have no value in more than half of the rows."
-        remedy = "Find out why; leave them out (`ignore`) if what is left says nothing."
+        detail = f"{len(gone)} column(s) have missing values in more than half of the rows."
+        remedy = "Find out why; leave them out (`ignore`) if the rest is not informative."
         yield finding("warning", "missing_values", detail, remedy, **columns_of(gone, facts))
-    # texts of the same length may differ; a value that is sometimes missing tells rows apart
+    # texts of equal length can differ; a value that is sometimes missing is informative
     same = (figures["min"] == figures["max"]) & (figures["missing"] == 0)
     constant = columns[same & of_kind("numeric", "boolean", "date", "categorical")]
     if count := len(constant) + n_features - len(columns):
         zeros = np.setdiff1d(np.arange(min(n_features, len(columns) + LISTED)), columns)[:LISTED]
         detail = f"{count} column(s) have the same value in every row."
-        remedy = "Leave them out (`ignore`): they tell nothing apart."
+        remedy = "Leave them out (`ignore`): they carry no information."
         first = np.sort(np.concatenate([constant, zeros]))
         yield finding("warning", "constant_columns", detail, remedy, **columns_of(first, facts, count))
     widths = figures["max"] - figures["min"]
@@ -84,7 +84,7 @@ def _column_findings(figures: Array, facts: Facts, n_features: int) -> Iterator[
             f"Column {facts.name(widest)!r} spans {high:.3g}, column {facts.name(narrowest)!r} "
             f"{low:.3g}: {ratio:.2g} times less."
         )
-        remedy = "Bring the columns to a common scale: otherwise training is slow and C means something else in each."
+        remedy = "Scale the columns (`preprocess`): otherwise training is slow, and C affects the columns differently."
         ends = np.array([widest, narrowest])
         yield finding("warning", "scale_disparity", detail, remedy, **columns_of(ends, facts))
 
@@ -102,16 +102,16 @@ def _group_findings(files: ArrayFiles) -> Iterator[Finding]:
         alone = np.flatnonzero(sizes[group[first : first + BLOCK_ENTRIES]] == 1) + first
         rows += alone[: LISTED - len(rows)].tolist()
     if count:
-        detail = f"{count} of {len(sizes)} groups have one row only: there is nothing to compare it with."
-        remedy = "Leave these rows out, or check that `group` names the right column."
+        detail = f"{count} of {len(sizes)} groups have one row, which cannot be compared with others."
+        remedy = "Remove these rows, or check that `group` is the right column."
         yield finding("warning", "tiny_groups", detail, remedy, count=count, rows=rows)
 
 
 def _reader_findings(facts: Facts) -> Iterator[Finding]:
-    """What the reader decided or noticed, where it is not found above."""
+    """Report the warnings of the reader that are not covered above."""
     for warning in facts.warnings:
         if warning["code"] != "one_class":
-            severity, remedy = REMEDIES.get(warning["code"], ("warning", "Check that this is what the file means."))
+            severity, remedy = REMEDIES.get(warning["code"], ("warning", "Check that the file was read as intended."))
             places = {}
             if warning.get("count"):
                 names = [facts.name(number) for number in warning["features"][:LISTED]]

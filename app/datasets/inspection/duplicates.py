@@ -1,4 +1,4 @@
-"""Rows with the same features, by 64-bit hashes; of very large files among a part of the distinct rows."""
+"""Finds rows with equal features by 64-bit hashes; in very large files among a part of the distinct rows."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,11 @@ from app.datasets.inspection.stored_blocks import ArrayFiles, Integers, dense_bl
 from app.tabular.frame import Strings
 
 HASHED_ROWS = 1 << 24
+"""Maximum rows whose hashes are compared; of larger files a part is checked. Larger: more memory, 16 bytes per row."""
 
 
 def find_duplicates(files: ArrayFiles, facts: Facts) -> Iterator[Finding]:
-    """Rows with the same features, and those of them whose labels differ."""
+    """Find rows with equal features, and those of them with different labels."""
     hashes, rows, share = _kept_hashes(files)
     order = np.argsort(hashes, kind="stable")
     hashes, rows = hashes[order], rows[order]
@@ -30,22 +31,22 @@ def find_duplicates(files: ArrayFiles, facts: Facts) -> Iterator[Finding]:
         differs = np.minimum.reduceat(labels, starts) != np.maximum.reduceat(labels, starts)
         concerned = rows[np.repeat(differs, sizes)]
         if len(concerned):
-            detail = f"{len(concerned)} rows have the features of another row, but not its label{looked}."
+            detail = f"{len(concerned)} rows have the same features as another row, but another label{looked}."
             remedy = (
-                "Correct the labels, or add a feature that tells these rows apart: no model gets all of them right."
+                "Correct the labels, or add a feature that distinguishes these rows: no model can predict all of them."
             )
             places = {"count": len(concerned), "rows": np.sort(concerned)[:LISTED].tolist()}
             yield finding("warning", "conflicting_duplicates", detail, remedy, **places)
     first_of_group = np.zeros(len(rows), dtype=bool)
     first_of_group[starts] = True
     copies = np.sort(rows[~first_of_group])
-    detail = f"{repeated} rows repeat the features of an earlier row{looked}."
-    remedy = "If they are copies, leave them out, so that a copy of a training row is not used for testing."
+    detail = f"{repeated} rows have the same features as an earlier row{looked}."
+    remedy = "If they are copies, remove them, so that no copy of a training row is used for testing."
     yield finding("info", "duplicate_rows", detail, remedy, count=repeated, rows=copies[:LISTED].tolist())
 
 
 def _kept_hashes(files: ArrayFiles) -> tuple[npt.NDArray[np.uint64], Integers, int]:
-    """Hashes of rows with their numbers. Of large files only those below a bound: equal rows stay together."""
+    """Return hashes and numbers of rows; of large files only hashes below a bound, which keeps equal rows together."""
     share = 1 << max(0, (files.n_rows - 1).bit_length() - HASHED_ROWS.bit_length() + 1)
     kept_hashes, kept_rows = [], []
     for hashes, rows in _row_hashes(files):
@@ -56,7 +57,7 @@ def _kept_hashes(files: ArrayFiles) -> tuple[npt.NDArray[np.uint64], Integers, i
 
 
 def _row_hashes(files: ArrayFiles) -> Iterator[tuple[npt.NDArray[np.uint64], slice]]:
-    """64 bits a row: a sum over its non-zero entries, so that dense and sparse rows are hashed alike."""
+    """Hash rows to 64 bits: a sum over nonzero entries, so that dense and sparse rows have equal hashes."""
     if files.sparse:
         for block in sparse_blocks(files):
             terms = _mix(block.values.view(np.uint64) + _mix(block.columns.astype(np.uint64)))
@@ -67,23 +68,23 @@ def _row_hashes(files: ArrayFiles) -> Iterator[tuple[npt.NDArray[np.uint64], sli
     columns = _mix(np.arange(files.n_features, dtype=np.uint64))
     texts = {j: strings for j in range(files.n_features) if (strings := files.strings(f"text.{j}"))}
     for dense in dense_blocks(files):
-        values = np.where(np.isnan(dense.values), np.nan, dense.values)  # one of all that are not a number
+        values = np.where(np.isnan(dense.values), np.nan, dense.values)  # one representation of NaN
         terms = _mix(values.view(np.uint64) + columns)
-        terms[values == 0] = 0  # both zeros
+        terms[values == 0] = 0  # -0 equals 0
         for j, strings in texts.items():
             terms[:, j] += _mix(_text_hashes(strings, dense.rows))
         yield _mix(terms.sum(axis=1, dtype=np.uint64)), dense.rows
 
 
 def _text_hashes(strings: Strings, rows: slice) -> npt.NDArray[np.uint64]:
-    """Python's own hash of bytes: another one in each process, which is of no matter here."""
+    """Hash texts with Python's hash, which differs between processes; here only one process uses it."""
     places = zip(strings.starts[rows].tolist(), strings.ends[rows].tolist(), strict=True)
     hashes = [hash(strings.bytes[start:end].tobytes()) for start, end in places]
     return np.array(hashes, dtype=np.int64).view(np.uint64)
 
 
 def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finalizer of SplitMix64: every bit of the input changes half of the output's."""
+    """Mix bits with the finaliser of SplitMix64: every input bit changes about half of the output bits."""
     bits = bits + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

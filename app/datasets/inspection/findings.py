@@ -1,4 +1,4 @@
-"""What the data doctor says of a dataset, and what it knows before it looks at the rows."""
+"""The form of an issue, and the facts of a dataset that the checks need."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,27 +10,29 @@ import numpy.typing as npt
 from app.datasets.inspection.stored_blocks import Integers
 
 LISTED = 20
+"""Maximum rows or columns that an issue lists."""
 TINY_CLASS = 5
+"""Rows below which a class is reported as too small."""
 
 Finding = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the row of a dataset knows; plain data that travels to a child."""
+    """Facts from the row of a dataset: plain data that is sent to a child process."""
 
     classes: list[dict[str, Any]]
     feature_names: list[str] | None
     warnings: list[dict[str, Any]]
     labels_are_text: bool
     kinds: list[str] | None = None
-    """Of the features; None: all are numbers."""
+    """Kinds of the features; None: all are numeric."""
 
     def name(self, column: int) -> str:
         return self.feature_names[column] if self.feature_names else str(column)
 
     def of_kind(self, columns: Integers, *kinds: str) -> npt.NDArray[np.bool_]:
-        """Which of these features are of one of these kinds."""
+        """Return those of these features that have one of these kinds."""
         if self.kinds is None:
             return np.full(len(columns), "numeric" in kinds)
         return np.array([self.kinds[column] in kinds for column in columns.tolist()], dtype=np.bool_)
@@ -41,6 +43,6 @@ def finding(severity: str, code: str, detail: str, remedy: str, **places: Any) -
 
 
 def columns_of(numbers: Sequence[int] | Integers, facts: Facts, count: int | None = None) -> dict[str, Any]:
-    """The first of some columns by name, and how many there are: as many as are given, unless it is said."""
+    """Return the names of the first of these columns, and their number (default: all that are given)."""
     names = [facts.name(int(number)) for number in numbers[:LISTED]]
     return {"count": len(numbers) if count is None else count, "columns": names}

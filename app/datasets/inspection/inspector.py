@@ -1,6 +1,6 @@
-"""What is inside a dataset: its first rows, the statistics of its columns, what the data doctor says about it.
+"""Preview, statistics and issues of a dataset.
 
-Statistics and findings are computed in a child when they are first asked for, once, and kept with the dataset.
+Statistics and issues are computed on the first request, once, in a child process, and stored with the dataset.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 class ColumnRecord(NamedTuple):
-    """One column's figures; `id` is what a cursor remembers."""
+    """The statistics of a column; `id` is stored in the cursor."""
 
     id: str
     column: Column | None
@@ -51,17 +51,17 @@ class ColumnRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """The stored statistics of a dataset, mapped, and some of its columns."""
+    """The mapped statistics of a dataset, and some of its columns."""
 
     records: Array
     first: int
     columns: Sequence[Column]
-    """From the first on; none if they have no names."""
+    """The first columns; empty if they have no names."""
     n_rows: int
     n_features: int
 
     def page(self, limit: int) -> list[ColumnRecord]:
-        """The figures of a page of columns."""
+        """Return the statistics of a page of columns."""
         numbers = range(self.first, min(self.first + limit, self.n_features))
         columns: Sequence[Column | None] = self.columns or [None] * len(numbers)
         return [ColumnRecord(str(i), column, self._record(i)) for i, column in zip(numbers, columns, strict=False)]
@@ -74,7 +74,7 @@ class Figures:
 
 
 def following_number(page: Page) -> int:
-    """Where a page of numbered things begins: behind the number that its cursor remembers."""
+    """Return the first number of a page of numbered items: the one after the cursor."""
     if page.cursor_id is None:
         return 0
     if not page.cursor_id.isdecimal() or int(page.cursor_id[:18]) > MAX_COLUMN:
@@ -85,7 +85,7 @@ def following_number(page: Page) -> int:
 def preview(
     blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]], target: str | None, rows: int
 ) -> dict[str, Any]:
-    """The first rows as `schemas.Preview` lists them; `features`: the first ones, which are shown."""
+    """Return the fields of `schemas.Preview`. `features`: the features to show."""
     stored = open_arrays(blobs, dataset, features)
     names = [column["name"] for column in features]
     width = min(dataset.n_features, SHOWN_COLUMNS)
@@ -112,7 +112,7 @@ def preview(
 
 
 class Inspector:
-    """Computes what takes passes over the data: in children, each thing once. One for each API process."""
+    """Computes statistics and issues in child processes, each once at a time. One for each API process."""
 
     def __init__(self, settings: Settings, database: Database, blobs: BlobStore, parser_pool: ParserPool) -> None:
         self._data_dir = settings.data_dir
@@ -122,7 +122,7 @@ class Inspector:
         self._under_way: dict[tuple[str, str], asyncio.Task[Any]] = {}
 
     async def statistics(self, dataset_id: str, first: int, limit: int) -> list[ColumnRecord]:
-        """The figures of some columns."""
+        """Return the statistics of some columns."""
 
         def read() -> tuple[DatasetRow, list[Column]]:
             with self._database.read() as session:
@@ -148,7 +148,7 @@ class Inspector:
         return await self._once(("statistics", dataset.id), lambda: self._compute_statistics(dataset))
 
     async def _once(self, key: tuple[str, str], start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Start a computation, or wait for the one that runs; it goes on when a client that waits for it leaves."""
+        """Start a computation, or wait for the running one. It continues when a waiting client disconnects."""
         task = self._under_way.get(key)
         if task is None:
             task = asyncio.create_task(start())
@@ -199,7 +199,7 @@ class Inspector:
 
 
 def show_column(column: ColumnRecord) -> dict[str, Any]:
-    """One column as `schemas.ColumnStatistics` lists it."""
+    """Return the fields of `schemas.ColumnStatistics`."""
     record, kind = column.record, column.column.kind if column.column else "numeric"
     shown = {
         "index": int(column.id),
@@ -234,7 +234,7 @@ def _range(record: Any) -> dict[str, Any]:
 
 
 def _shown_value(frame: Frame, row: int, number: int) -> Any:
-    """A feature as the client would write it; None: it is missing."""
+    """Return a value as the client would write it; None: missing."""
     value = float(frame.X[row, number])
     if math.isnan(value) or not frame.columns:
         return None if math.isnan(value) else value
@@ -252,7 +252,7 @@ def _shown_value(frame: Frame, row: int, number: int) -> Any:
 def _shown_date(seconds: float) -> str | float:
     try:
         return (EPOCH + timedelta(seconds=seconds)).isoformat()
-    except OverflowError:  # before the year 1 or behind 9999
+    except OverflowError:  # before the year 1 or after 9999
         return seconds
 
 

@@ -1,4 +1,4 @@
-"""Columns that alone give the label away, by one pass over the mapped rows (two, if there are categories)."""
+"""Finds columns that determine the label alone, in one pass over the mapped rows (two with categories)."""
 
 from collections.abc import Iterator
 
@@ -19,10 +19,11 @@ from app.datasets.inspection.stored_blocks import (
 from app.tabular.types import Array, Floats
 
 LEAKING_CORRELATION = 0.9999
+"""Correlation with the label from which a column is reported. Larger: fewer reports."""
 
 
 class _Labels:
-    """The labels of a dataset, of which only a block at a time is in memory."""
+    """The labels of a dataset, loaded one block at a time."""
 
     def __init__(self, y: Array, classes: int) -> None:
         self._y = y
@@ -37,7 +38,7 @@ class _Labels:
         self.counts = np.array([len(y) - upper, upper] if self.binary else [len(y), 0])
 
     def of(self, rows: slice) -> tuple[Integers, Floats]:
-        """For each row its class, 0 or 1 (0, if there are not two), and its label minus the mean."""
+        """Return the class of each row, 0 or 1 (0 if there are not two), and its label minus the mean."""
         block = np.asarray(self._y[rows], dtype=np.float64)
         codes = (block == self._top) if self.binary else np.zeros(len(block))
         return codes.astype(np.int64), block - self._mean
@@ -48,7 +49,7 @@ class _Labels:
 
 
 def find_leaks(files: ArrayFiles, facts: Facts, figures: Array) -> Iterator[Finding]:
-    """Columns that alone give the label away: too good to be known before the label is."""
+    """Find columns that determine the label alone, which suggests that they were recorded after it."""
     y = files.map("y")
     assert y is not None
     labels = _Labels(y, len(facts.classes))
@@ -58,13 +59,13 @@ def find_leaks(files: ArrayFiles, facts: Facts, figures: Array) -> Iterator[Find
         leaking |= _leaking_levels(files, y)
     if leaking.any():
         found = np.asarray(figures["column"])[leaking]
-        detail = f"{len(found)} column(s) alone give the label away."
-        remedy = "Make sure that they are known before the label is; if not, leave them out (`ignore`)."
+        detail = f"{len(found)} column(s) determine the label alone."
+        remedy = "Check that they are known before the label; if not, leave them out (`ignore`)."
         yield finding("warning", "leaking_columns", detail, remedy, **columns_of(found, facts))
 
 
 def _leaking_numbers(files: ArrayFiles, facts: Facts, figures: Array, labels: "_Labels") -> npt.NDArray[np.bool_]:
-    """Columns that lie along the label, or that part two classes."""
+    """Find columns that correlate with the label, or that separate two classes."""
     width = len(figures)
     covariances = np.zeros(width)
     low, high = np.full((2, width), np.inf), np.full((2, width), -np.inf)
@@ -82,7 +83,7 @@ def _leaking_numbers(files: ArrayFiles, facts: Facts, figures: Array, labels: "_
     leaking = np.zeros(width, dtype=np.bool_)
     if not facts.labels_are_text:
         correlation = covariances / files.n_rows / (figures["std"] * labels.std)
-        # What rounding makes of a constant column is no correlation; nor is what is left of one with gaps.
+        # Exclude correlations that rounding or missing values cause in nearly constant columns.
         judged = (figures["min"] < figures["max"]) & (figures["missing"] == 0)
         leaking |= judged & (np.abs(np.nan_to_num(correlation)) >= LEAKING_CORRELATION)
     if labels.binary:
@@ -92,7 +93,7 @@ def _leaking_numbers(files: ArrayFiles, facts: Facts, figures: Array, labels: "_
 
 
 def _leaking_levels(files: ArrayFiles, y: Array) -> npt.NDArray[np.bool_]:
-    """Categorical columns each level of which has one label only, though levels have several rows."""
+    """Find categorical columns whose categories have one label each, although they have several rows."""
     leaking = np.zeros(files.n_features, dtype=np.bool_)
     levels = {j: len(strings) for j in range(files.n_features) if (strings := files.strings(f"levels.{j}"))}
     low = {j: np.full(count, np.inf) for j, count in levels.items()}
@@ -143,7 +144,7 @@ def _add_sparse(
     stored: Integers,
 ) -> None:
     width = low.shape[1]
-    # the centred labels sum to zero, so a column's mean would take nothing away
+    # centred labels sum to zero, so centring the columns would not change the sum
     columns = places.of_columns(block.columns)
     covariances += np.bincount(columns, block.values * centered[block.row_numbers], minlength=width)
     of_class = columns + width * codes[block.row_numbers]

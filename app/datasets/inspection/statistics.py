@@ -1,14 +1,14 @@
-"""Figures of every column, by two passes over the mapped rows and a sample of them. Runs in a bounded child.
+"""Statistics of every column, in two passes over the mapped rows and a sample. Runs in a child process with limits.
 
-Those of a text are of its length. Those of a categorical column are of the numbers of its levels, and mean nothing but
-`top`: the numbers of the levels that most rows have.
+For text columns they describe the lengths. For categorical columns they describe the numbers of the categories, and
+only `top`, the most frequent categories, is meaningful.
 
-Of a sparse dataset only columns that hold an entry have figures: those of the others are known (`of_zeros`), and a
-row may name a column number that is far larger than the file.
+Of a sparse dataset only columns with an entry have a record: those of the others are known (`of_zeros`), and column
+numbers can be far larger than the file.
 
-Counts, range, mean, deviation and histogram are exact (to rounding). Quantiles come from one row out of
-each of 20,000 equal stretches of the file (all rows, if there are fewer): with probability 0.99 the rank
-of such a quantile is wrong by at most 1.2 % of the rows (Dvoretzky-Kiefer-Wolfowitz).
+Counts, range, mean, deviation and histogram are exact up to rounding. Quantiles come from one row out of each of 20,000
+equal parts of the file (all rows, if there are fewer): with probability 0.99 the rank of a quantile is wrong by at most
+1.2 % of the rows (Dvoretzky-Kiefer-Wolfowitz inequality).
 """
 
 import warnings
@@ -30,12 +30,12 @@ SEED = 0
 
 MOST_BYTES = 64 << 20
 MOST_RATIO = 8
-"""Bytes of the stored figures: at most the larger of 64 MiB and 8 times the bytes of the dataset's arrays. Larger: a
-client that may only read fills more of the disk. The ratio is exceeded by files of fewer than 23 rows."""
+"""Maximum size of the stored statistics: the larger of 64 MiB and 8 times the bytes of the dataset's arrays. Larger: a
+client with read access can fill more of the disk. Files with fewer than 23 rows exceed the ratio."""
 
-# One record a column: the stored array is mapped, and a page of it is a slice.
+# One record per column: the stored array is mapped, and a page is a slice of it.
 _FIELDS: list[tuple[Any, ...]] = [
-    ("column", np.int64),  # rising
+    ("column", np.int64),  # ascending
     ("count", np.int64),
     ("missing", np.int64),
     ("zeros", np.int64),
@@ -47,17 +47,17 @@ _FIELDS: list[tuple[Any, ...]] = [
     ("histogram", np.int64, BINS),
 ]
 NUMERIC_RECORD = np.dtype(_FIELDS)
-RECORD = np.dtype([*_FIELDS, ("top", np.int64, TOP), ("top_counts", np.int64, TOP)])  # a count of 0: no such level
-"""Of a dataset that has categorical columns."""
+RECORD = np.dtype([*_FIELDS, ("top", np.int64, TOP), ("top_counts", np.int64, TOP)])  # a count of 0: fewer categories
+"""Record of a dataset with categorical columns."""
 
 
 def is_current(records: Array) -> bool:
-    """Whether stored figures are of this form; earlier versions had a record for every column."""
+    """Whether stored statistics have the current form; earlier versions had a record for every column."""
     return records.dtype in (NUMERIC_RECORD, RECORD)
 
 
 def of_zeros(n_rows: int) -> Array:
-    """The record of a column in which every row is zero."""
+    """Return the record of a column of zeros."""
     record = np.zeros(1, dtype=NUMERIC_RECORD)
     record["count"], record["zeros"] = n_rows, n_rows
     record["histogram"][0, 0] = n_rows
@@ -65,12 +65,12 @@ def of_zeros(n_rows: int) -> Array:
 
 
 def compute(files: ArrayFiles) -> tuple[str, int]:
-    """Store the statistics of a dataset as a blob: (sha256, bytes)."""
+    """Compute the statistics of a dataset and store them as a blob; return (sha256, bytes)."""
     has_levels = any(name.startswith("levels.") for name in files.arrays)
     places = Places.of(files)
     figures = np.zeros(places.count, dtype=RECORD if has_levels else NUMERIC_RECORD)
     figures["column"] = places.numbers
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # figures that overflow are told as null
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # statistics that overflow are reported as null
         if files.sparse:
             _describe_sparse(files, figures, places)
         else:
@@ -82,8 +82,8 @@ def compute(files: ArrayFiles) -> tuple[str, int]:
         figures = figures[figures["zeros"] < files.n_rows]
     most_bytes = max(MOST_BYTES, MOST_RATIO * sum(blobs.size(sha256) for sha256 in set(files.arrays.values())))
     if figures.nbytes > most_bytes:
-        detail = f"The statistics of {len(figures)} columns take {figures.nbytes} bytes; {most_bytes} are allowed"
-        raise TooLarge(f"{detail} for data of this size. Leave columns out, or send more rows.")
+        detail = f"The statistics of {len(figures)} columns need {figures.nbytes} bytes; the limit is {most_bytes}"
+        raise TooLarge(f"{detail} for data of this size. Remove columns, or add rows.")
     sha256 = blobs.put_array(figures)
     return sha256, blobs.size(sha256)
 
@@ -149,13 +149,13 @@ def _empty_range(width: int) -> tuple[Floats, Floats]:
 def _set_range(figures: Array, n_rows: int, low: Floats, high: Floats, sums: Floats) -> None:
     figures["count"] = n_rows - figures["missing"]
     figures["min"], figures["max"] = low, high
-    # a mean lies within the range; rounding must not put that of equal values beside them
+    # the mean must lie within the range despite rounding
     means = np.clip(sums / figures["count"], low, high)
     figures["mean"] = np.where(np.isfinite(sums), means, np.nan)
 
 
 def _bins(figures: Array, columns: Integers, values: Floats) -> Integers:
-    """The bin of each value. Dividing by the width first keeps tiny ranges from overflowing."""
+    """Return the bin of each value. Dividing by the width first avoids overflow for tiny ranges."""
     low, high = figures["min"][columns], figures["max"][columns]
     share = np.nan_to_num((values - low) / (high - low), nan=0.0, posinf=0.0, neginf=0.0)
     bins: Integers = np.clip((share * BINS).astype(np.int64), 0, BINS - 1)
@@ -167,7 +167,7 @@ def _count_bins(bins: Integers, columns: Integers, width: int) -> Integers:
 
 
 def _sample_rows(n_rows: int, wanted: int) -> Integers:
-    """One row out of each of `wanted` equal stretches, so that a sorted file is sampled evenly."""
+    """Choose one row out of each of `wanted` equal parts, so that a sorted file is sampled evenly."""
     if n_rows <= wanted:
         return np.arange(n_rows)
     within = np.random.default_rng(SEED).random(wanted)
@@ -183,13 +183,13 @@ def _dense_quantiles(files: ArrayFiles, has_missing: bool) -> Floats:
     at_once = max(1, SAMPLE_ENTRIES // len(rows))
     for first in range(0, files.n_features, at_once):
         some = slice(first, min(first + at_once, files.n_features))
-        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # a column may have no value at all
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # a column can have no values
             found[some] = quantile(np.asarray(X[rows, some], dtype=np.float64), SHARES, axis=0).T
     return found
 
 
 def _sparse_quantiles(files: ArrayFiles, places: Places) -> Floats:
-    """Quantiles of columns that are mostly zero: the zeros lie between the sorted negatives and positives."""
+    """Compute quantiles of mostly zero columns: the zeros lie between the sorted negative and positive values."""
     values, columns, height = _sparse_sample(files)
     columns = places.of_columns(columns)
     order = np.lexsort((values, columns))
@@ -199,7 +199,7 @@ def _sparse_quantiles(files: ArrayFiles, places: Places) -> Floats:
     negatives = np.bincount(columns[values < 0], minlength=width)
     starts = np.concatenate([[0], np.cumsum(stored)[:-1]])
     zeros = height - stored
-    padded = np.append(values, 0.0)  # an index that is not used must still be one
+    padded = np.append(values, 0.0)  # unused indices must still be valid
 
     def value_at(rank: Integers) -> Floats:
         skipped = np.where(rank >= negatives + zeros, zeros, 0)
@@ -216,7 +216,7 @@ def _sparse_quantiles(files: ArrayFiles, places: Places) -> Floats:
 
 
 def _sparse_sample(files: ArrayFiles) -> tuple[Floats, Integers, int]:
-    """Values and columns of the entries of sampled rows, and how many rows; fewer where rows are long."""
+    """Return values and columns of the entries of sampled rows, and the number of rows: fewer if rows are long."""
     data, indices, indptr = (files.map(name) for name in ("data", "indices", "indptr"))
     assert data is not None
     assert indices is not None

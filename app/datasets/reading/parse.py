@@ -1,4 +1,4 @@
-"""What a parser child does: read a file, store its arrays, describe the rest. Imports neither web nor database."""
+"""The work of a parser process: read a file, store its arrays, describe the dataset. Imports no web, no database."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,16 +10,16 @@ from app.datasets.reading.blob_sink import BlobSink
 from app.storage import BlobStore
 
 ARRAYS_RATIO = 4
-"""Bytes of arrays for a byte of the largest text that is allowed: "0," is two bytes of text and eight of an array."""
+"""Maximum bytes of arrays per byte of the largest allowed text: "0," has two bytes and becomes eight."""
 MAX_ARRAYS_RATIO = 200
-"""Bytes of arrays for a byte of the file as it was sent. Larger: a small compressed file fills more of the disk."""
+"""Maximum bytes of arrays per byte of the uploaded file. Larger: a small compressed file can fill more of the disk."""
 ANY_ARRAYS_BYTES = 256 << 20
-"""Bytes of arrays up to which any ratio is allowed."""
+"""Bytes of arrays below which any ratio is allowed."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed dataset: its arrays are blobs already, its description is plain data for the row."""
+    """A parsed dataset: its arrays are stored as blobs; its description is plain data for the row."""
 
     arrays: dict[str, str]  # array name > sha256
     sizes: dict[str, int]  # sha256 > bytes
@@ -29,7 +29,7 @@ class Parsed:
 def parse(
     blob_root: Path, path: Path, file_format: Format, options: ReadOptions, most_bytes: int, reserve_bytes: int = 0
 ) -> Parsed:
-    """Read a file whose text may expand to `most_bytes`; `reserve_bytes` of the disk stay free."""
+    """Read a file. `most_bytes`: maximum size of the decompressed text. `reserve_bytes`: disk space to keep free."""
     blobs = BlobStore(blob_root)
     ceiling = Ceiling(most_bytes, blobs.staging, reserve_bytes)
     by_file = max(ANY_ARRAYS_BYTES, MAX_ARRAYS_RATIO * path.stat().st_size)

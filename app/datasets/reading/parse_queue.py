@@ -1,11 +1,11 @@
-"""Reading received files: beside the request while it waits, in the background after that, by whoever is alive.
+"""Reads received files: while the request waits, and then in the background, by any API process.
 
-A dataset that is `processing` belongs to one API process by lease and attempt. The caretaker of that
-process renews the lease; the caretaker of any process takes over a dataset whose lease has run out. A process never
-takes over what it reads itself: after a pause longer than the lease its own readers are alive. Nor does it take over
-anything in the first round after such a pause, so that other processes that were paused with it can renew theirs.
+A dataset in the state `processing` belongs to one API process by lease and attempt number. A background task of that
+process renews the lease; that of any process takes over a dataset whose lease has expired. A process never takes over
+a dataset that it reads itself, because after a pause longer than the lease its own readers are still running. In the
+first round after such a pause it takes over nothing, so that other processes that were paused can renew their leases.
 
-While the storage fails, a file that was acknowledged is read again and again, with back-off: it is not invalid.
+While the storage fails, reading an acknowledged file is retried with back-off: the file is not invalid.
 """
 
 import asyncio
@@ -38,20 +38,21 @@ from app.web.thread_rooms import FILES, WRITES
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
-"""Between two tries to read a file while the storage fails. Longer: less load on it, and a later end."""
+"""First and longest pause in seconds between two attempts to read a file while the storage fails. Larger: less load,
+and a later end."""
 
-GONE = "Files that this one shares were deleted at this moment; send it again."
+GONE = "An equal file was deleted at the same moment; send the file again."
 
-# What each heartbeat also does, in a thread: other features add their own upkeep.
+# Further tasks of each heartbeat, run in a thread: other features add their own.
 Upkeep = Callable[[], None]
 
 
 def _nothing_more(_session: Session, _dataset: DatasetRow) -> None:
-    """A dataset is inserted and nothing else happens."""
+    """Do nothing else in the transaction that inserts a dataset."""
 
 
 class ParseQueue:
-    """Turns received files into datasets. One for each API process."""
+    """Creates datasets from received files. One for each API process."""
 
     def __init__(self, settings: Settings, database: Database, blobs: BlobStore, parser_pool: ParserPool) -> None:
         self._settings = settings
@@ -62,14 +63,14 @@ class ParseQueue:
         self._discarded: set[asyncio.Task[Parsed]] = set()
         self._stopping = False
         self._take_over_from = 0.0
-        """One lease after the database was last away: until then its readers may be alive and not have renewed."""
+        """Time one lease after the last database outage. Until then live readers can have expired leases."""
 
     async def create(
         self, file: Path, received: Received, wait_seconds: float, on_insert: OnInsert = _nothing_more
     ) -> tuple[DatasetRow, bool]:
-        """The dataset of a file, ready or `processing` when the wait is over; and whether it was already here.
+        """Create the dataset of a file. Returns it, ready or `processing`, and whether it existed before.
 
-        When this returns or raises, the caller may delete its file: what is read is the blob that it became.
+        Afterwards the caller can delete its file: the blob is read, not the file.
         """
         if known := await run_in_threadpool(service.find_known, self._database, received):
             await self._repair(file, received, known)
@@ -94,7 +95,7 @@ class ParseQueue:
         return dataset, was_known
 
     async def _repair(self, file: Path, received: Received, known: DatasetRow) -> None:
-        """Sending a file again replaces what is damaged of its dataset; whole files are only read."""
+        """Replace damaged files of a dataset that is uploaded again. Undamaged files are only read."""
         dataset, damaged = await FILES.run(service.damaged_files, self._database, self._blobs, known.id)
         if received.sha256 in damaged:
             await FILES.run(self._blobs.adopt, file, received.sha256)
@@ -104,27 +105,29 @@ class ParseQueue:
             await WRITES.run(service.settle_repaired, self._database, self._blobs, dataset, parsed)
 
     async def take_care(self, *upkeep: Upkeep) -> None:
-        """Until cancelled: renew our leases, take over what silent processes left, and keep the house in order."""
+        """Until cancelled: renew leases, take over datasets of dead processes, and run the upkeep tasks."""
         duties: tuple[Upkeep, ...] = (partial(service.forget_expired, self._database), *upkeep)
         last_round = time.time()
         while True:
             was_paused = time.time() - last_round > self._settings.lease_seconds
             last_round = time.time()
             try:
-                await WRITES.run(self._renew)  # first our own leases: no one takes over what is being read here
+                await WRITES.run(
+                    self._renew
+                )  # renew first, so that no other process takes over datasets that are read here
                 for claim in [] if was_paused else await WRITES.run(self._take_over):
                     await self._read_again(claim)
                 for duty in duties:
                     await WRITES.run(duty)
             except DATABASE_ERRORS as error:
-                log.warning("the upkeep of datasets waits: %s", error)
+                log.warning("the upkeep of datasets failed and is retried: %s", error)
                 self._take_over_from = time.monotonic() + self._settings.lease_seconds
             except OSError as error:
-                log.warning("the storage does not answer: %s", error)
+                log.warning("the storage failed: %s", error)
             await asyncio.sleep(self._settings.heartbeat_seconds)
 
     async def stop(self) -> None:
-        """Give back what is being read: the next process, here or elsewhere, begins with it at once."""
+        """Release the datasets that are being read, so that another process can start at once."""
         self._stopping = True
         for child in active_children():
             child.terminate()
@@ -143,7 +146,7 @@ class ParseQueue:
     async def _parsed_or_refused(self, reading: asyncio.Task[Parsed], received: Received) -> Parsed:
         try:
             return reading.result()
-        except FileNotFoundError:  # the same bytes were refused, and deleted, for another request
+        except FileNotFoundError:  # another request with the same bytes was refused, and its blob deleted
             raise Unavailable(GONE) from None
         except BaseException:
             await WRITES.run(reclaim, self._database, self._blobs, [received.sha256])
@@ -161,7 +164,7 @@ class ParseQueue:
         async def finish() -> None:
             try:
                 await self._finish(claim, received, reading)
-            except (*DATABASE_ERRORS, OSError, BlobsGone) as error:  # when the lease has run out, somebody tries again
+            except (*DATABASE_ERRORS, OSError, BlobsGone) as error:  # another attempt follows when the lease expires
                 log.warning("%s could not be finished: %s", claim.dataset_id, error)
             finally:
                 del self._reading[claim]
@@ -169,7 +172,7 @@ class ParseQueue:
         self._reading[claim] = asyncio.create_task(finish())
 
     async def _finish(self, claim: Claim, received: Received, reading: asyncio.Task[Parsed]) -> None:
-        """Write down what came of reading a claimed dataset. While the storage fails, read it again."""
+        """Read a claimed dataset and store the outcome. Retries while the storage fails."""
         waited, pause = 0.0, FIRST_PAUSE_SECONDS
         while True:
             reason: Exception
@@ -188,7 +191,7 @@ class ParseQueue:
                 if self._stopping or not is_passing(explained):
                     raise
                 if is_disk_full(explained) and waited >= self._settings.storage_patience_seconds:
-                    full = StorageFull("The disk was full when the file was read; send it again.")
+                    full = StorageFull("The disk was full while the file was read; free disk space and send it again.")
                     await WRITES.run(self._invalid(claim, full))
                     return
             log.warning("%s: reading it again in %.0f s: %s", claim.dataset_id, pause, reason)
@@ -200,9 +203,12 @@ class ParseQueue:
         return partial(service.settle_invalid, self._database, self._blobs, claim, error)
 
     async def _read_again(self, claim: Claim) -> None:
-        log.warning("%s: its reader fell silent, reading it again", claim.dataset_id)
+        log.warning("%s: the lease of its reader expired; reading it again", claim.dataset_id)
         if claim.attempt > MAX_ATTEMPTS:
-            error = AppError(f"Reading this file was begun {MAX_ATTEMPTS} times and never ended.", code="reader_died")
+            error = AppError(
+                f"Parsing failed {MAX_ATTEMPTS} times because the process died; the dataset is marked invalid.",
+                code="reader_died",
+            )
             await WRITES.run(self._invalid(claim, error))
             return
 
@@ -222,18 +228,18 @@ class ParseQueue:
         if time.monotonic() < self._take_over_from:
             return []
         with self._database.read() as session:
-            if not any_silent(session):  # a look is cheaper than SQLite's write lock
+            if not any_silent(session):  # a read is cheaper than SQLite's write lock
                 return []
         with self._database.write() as session:
             alive = {claim.dataset_id for claim in list(self._reading)}
             return claim_silent(session, self._settings.lease_seconds, alive)
 
     def _discard(self, reading: asyncio.Task[Parsed]) -> None:
-        """Nobody wants the outcome, but a task that is not held may be collected before its end."""
+        """Keep a reference to a task whose result is not needed: it could otherwise be garbage-collected early."""
 
         def on_end(task: asyncio.Task[Parsed]) -> None:
             self._discarded.discard(task)
-            task.exception()  # seen: it concerns nobody
+            task.exception()  # mark the exception as retrieved
 
         self._discarded.add(reading)
         reading.add_done_callback(on_end)

@@ -1,6 +1,6 @@
-"""Work on uploaded data in child processes, which a bad file may crash or bloat alone.
+"""Runs work on uploaded data in child processes with limits, so that a bad file cannot harm the API process.
 
-A child comes from a forkserver that has the parser's kernels compiled, so it starts in milliseconds.
+Children are forked from a forkserver with compiled kernels, so they start in milliseconds.
 """
 
 import signal
@@ -21,14 +21,16 @@ from app.system.forkserver import FOR_READING, start_forkserver
 
 RUN_AT_ONCE = 2
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-SECONDS_A_MIB = 1  # of processor time: the slowest reader needs a tenth of it
-EXPANSION = 10  # of a compressed file, for its processor time
+SECONDS_A_MIB = 1
+"""Maximum CPU seconds per MiB of a file. The slowest reader needs a tenth of it."""
+EXPANSION = 10
+"""Assumed expansion of a compressed file, for its CPU time."""
 
 Result = TypeVar("Result")
 
 
 class ParserPool:
-    """Runs children. Callers hold its limiter: those that wait then hold no thread."""
+    """Runs child processes. Callers wait for its limiter as coroutines, without a thread."""
 
     def __init__(
         self, blob_root: Path, most_bytes: int = 16 << 30, limits: Limits | None = None, reserve_bytes: int = 0
@@ -42,14 +44,14 @@ class ParserPool:
         self._processes = start_forkserver(FOR_READING)
 
     def warm_up(self) -> None:
-        """Wait until the forkserver has compiled its kernels and can give us a child."""
+        """Wait until the forkserver has compiled its kernels and can fork."""
         process = self._processes.Process(target=sandbox.do_nothing, daemon=True)
         process.start()
         process.join()
         self.warm = process.exitcode == 0
 
     def ingest(self, path: Path, file_format: Format, options: ReadOptions) -> Parsed:
-        """Parse a file (blocking). Raises Invalid with every place that is wrong."""
+        """Parse a file (blocking). Raises Invalid with the places of its errors."""
         mebibytes = path.stat().st_size >> 20
         seconds = mebibytes * SECONDS_A_MIB * (1 if options.encoding == "identity" else EXPANSION)
         limits = replace(self._limits, cpu_seconds=self._limits.cpu_seconds + seconds)
@@ -57,7 +59,7 @@ class ParserPool:
         return self._run(limits, parse.parse, self._blob_root, path, file_format, options, *ceilings)
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """What a function of a module returns in a child (blocking), raised as for `ingest` where it refuses."""
+        """Call a function of a module in a child process (blocking). Raises its errors like `ingest`."""
         require_free_space(self._blob_root, self._reserve_bytes)
         return self._run(self._limits, function, *arguments)
 
@@ -85,11 +87,11 @@ class ParserPool:
 def _judge_death(exit_code: int | None) -> AppError:
     ended_by = -(exit_code or 0)
     if ended_by in CRASHES:
-        detail = "The file made its reader crash: it is damaged or made to. Nothing was stored."
+        detail = "The file crashed its reader, so it is damaged. Nothing was stored."
         return Invalid(detail, code="unreadable_file")
     if ended_by == signal.SIGXCPU:
-        return Invalid("Reading the file takes too long for its size. Nothing was stored.", code="too_slow")
-    return AppError("The process that worked on this file died; nothing was stored.", code="parser_died")
+        return Invalid("Reading the file exceeded the time limit for its size. Nothing was stored.", code="too_slow")
+    return AppError("The process that read this file died. Nothing was stored; retry.", code="parser_died")
 
 
 def _translate(refusal: BaseException) -> BaseException:
@@ -101,5 +103,5 @@ def _translate(refusal: BaseException) -> BaseException:
     if isinstance(refusal, TooLarge):
         return PayloadTooLarge(f"{refusal} Nothing was stored.")
     if isinstance(refusal, MemoryError):
-        return PayloadTooLarge("A row or block of the file needs more memory than is allowed; nothing was stored.")
+        return PayloadTooLarge("A row or block of the file exceeds the memory limit of a reader. Nothing was stored.")
     return refusal

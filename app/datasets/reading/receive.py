@@ -1,4 +1,4 @@
-"""From the wire to the disk: which file a request brings, and its bytes as a stream."""
+"""Receives the file of a request: determines its format and streams its bytes to disk."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,15 +17,15 @@ from app.web.media_types import guess_type
 from app.web.thread_rooms import FILES
 
 WRITE_BYTES = 1 << 20
-"""Bytes of an upload that are written at once. Larger: fewer writes, more memory for each upload."""
+"""Bytes of one write of an upload. Larger: fewer writes, more memory per upload."""
 SMALLEST_WRITE_BYTES = 1 << 16
 BUFFER_BYTES = 64 << 20
-"""Memory for what all uploads of a process have not written yet. When more than 64 come at once, their writes are
-smaller, down to 64 KiB. Each also has the part that is being written."""
+"""Memory for unwritten bytes of all uploads of a process. With more than 64 simultaneous uploads each write is smaller,
+down to 64 KiB. The blocks that are being written come on top."""
 FORM = "multipart/form-data"
 MEDIA_TYPES = {one.media_type: one.name for one in file_formats().values()}
 SUFFIXES = {suffix: one.media_type for one in file_formats().values() for suffix in one.suffixes}
-UNTOLD = ("", "application/octet-stream")  # what clients send that do not know their file's type
+UNTOLD = ("", "application/octet-stream")  # media types of clients that do not know the type of their file
 
 FILE_BODY = {
     "required": True,
@@ -45,7 +45,7 @@ FILE_BODY = {
 
 @dataclass(frozen=True)
 class FileKind:
-    """What is needed to know before a file's bytes can be read."""
+    """Format and compression of a file."""
 
     format: Format
     encoding: Encoding
@@ -56,7 +56,7 @@ def media_type_of(request: Request) -> str:
 
 
 def file_kind(media_type: str, encoding: str, file_name: str = "") -> FileKind:
-    """Judge by the media type; where the client did not know it, by the file's name."""
+    """Determine the kind of a file by its media type or, if that is unspecific, by its name."""
     if media_type in UNTOLD and file_name:
         guessed, by_name = guess_type(file_name, SUFFIXES)
         media_type = guessed or media_type
@@ -69,13 +69,13 @@ def file_kind(media_type: str, encoding: str, file_name: str = "") -> FileKind:
 
 
 def declared_kind(request: Request, file_name: str = "") -> FileKind:
-    """What the request's own headers say."""
+    """Determine the kind of a file by the headers of the request."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     return file_kind(media_type_of(request), encoding, file_name)
 
 
 class UploadBuffers:
-    """How much uploads may hold in memory and put on the disk. One for each API process."""
+    """Limits of memory and disk space for uploads. One for each API process."""
 
     def __init__(self, folder: Path, reserve_bytes: int = 0) -> None:
         self._uploads = 0
@@ -84,7 +84,7 @@ class UploadBuffers:
 
     @property
     def write_bytes(self) -> int:
-        """What an upload collects before it writes."""
+        """Bytes that an upload collects before it writes."""
         return max(SMALLEST_WRITE_BYTES, min(WRITE_BYTES, BUFFER_BYTES // max(1, self._uploads)))
 
     def require_free_space(self, more_bytes: int) -> None:
@@ -114,7 +114,7 @@ async def receive_file(request: Request, staged: StagedBlob, buffers: UploadBuff
 
 
 async def _write(stream: AsyncIterator[bytes], staged: StagedBlob, buffers: UploadBuffers) -> None:
-    """Large writes, each in a thread while the next one's bytes come in: the event loop never waits for the disk."""
+    """Write in large blocks, each in a thread while the next one arrives, so that the event loop never waits."""
     buffer, writing = bytearray(), None
 
     def write(content: bytearray) -> None:
@@ -130,7 +130,7 @@ async def _write(stream: AsyncIterator[bytes], staged: StagedBlob, buffers: Uplo
                         await writing
                     writing = asyncio.create_task(FILES.run(write, buffer))
                     buffer = bytearray()
-    finally:  # also if the body ends early: nobody may close the file under a thread that writes
+    finally:  # also if the body ends early: the file must not be closed while a thread writes to it
         if writing is not None:
             await writing
     await FILES.run(write, buffer)

@@ -1,4 +1,4 @@
-"""What runs in a child process: one function, under limits on memory and processor time, and its reply."""
+"""Runs one function in a child process under limits on memory and CPU time, and returns its result."""
 
 import resource
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from app.system.resources import writable_bytes
 
 @dataclass(frozen=True)
 class Limits:
-    """What a child may use: private memory beyond what it starts with (mapped files are free), processor seconds."""
+    """Limits of a child: additional private memory in bytes (mapped files do not count), and CPU seconds."""
 
     memory_bytes: int = 2 << 30
     cpu_seconds: int = 600
@@ -23,7 +23,7 @@ def do_nothing() -> None:
 
 
 def run_limited(reply: Connection, limits: Limits, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Send back what the function returns or how it refused. Any other exception ends the process."""
+    """Send back the result of the function, or its expected error. Any other exception ends the process."""
     _limit(limits)
     try:
         reply.send(function(*arguments))
@@ -34,6 +34,6 @@ def run_limited(reply: Connection, limits: Limits, function: Callable[..., Any],
 def _limit(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if (held := writable_bytes()) is not None:  # without it nothing tells what the process starts with
+    if (held := writable_bytes()) is not None:  # without it the initial memory is not known
         most_bytes = held + limits.memory_bytes
         resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))

@@ -1,7 +1,7 @@
-"""The files of unfinished uploads. One writer at a time, by a lock that the system releases when a process dies.
+"""The files of unfinished uploads. A file lock, which the system releases when a process dies, allows one writer.
 
-A file may be longer than what was acknowledged: a killed process wrote bytes that it could not report.
-The next writer begins at the acknowledged offset and writes over them.
+A file can be longer than the acknowledged offset, if a process was killed before it could acknowledge bytes. The next
+writer begins at the acknowledged offset and overwrites them.
 """
 
 import errno
@@ -20,10 +20,10 @@ from app.storage.blobs import UntrustedBytes, fsync_folder, make_durable_folder
 
 
 class Part:
-    """An open, locked file that grows from an offset on.
+    """An open, locked file that is written from an offset on.
 
-    After a write or an fsync that failed nothing more is written, synced or acknowledged: a second fsync may succeed
-    although bytes are lost. The client goes on from the offset that was acknowledged last, and sends the rest again.
+    After a failed write or fsync nothing more is written, synced or acknowledged: a second fsync can succeed although
+    bytes are lost. The client continues at the last acknowledged offset and sends the rest again.
     """
 
     def __init__(self, file: FileIO, path: Path, offset: int) -> None:
@@ -42,14 +42,14 @@ class Part:
                 left = left[written:]
 
     def sync(self) -> int:
-        """Make everything that was written durable; returns the offset that may now be acknowledged."""
+        """Make all written bytes durable; return the offset that can be acknowledged."""
         with self._trusted():
             os.fsync(self._file.fileno())
         self.durable_offset = self.offset
         return self.offset
 
     def seal(self) -> str:
-        """Cut off what was never acknowledged; returns the hash of the rest. Raises UntrustedBytes."""
+        """Remove bytes that were never acknowledged; return the hash of the rest. Raises UntrustedBytes."""
         with self._trusted():
             self._file.truncate(self.offset)
         self.sync()
@@ -79,9 +79,9 @@ class Part:
 
 
 class PartFiles:
-    """A folder of them, `uploads/up_…`, on the file system of the blobs.
+    """The folder of these files, `uploads/up_…`, on the file system of the blobs.
 
-    `check` raises OSError where the folder is not in the store that the database knows (app/storage/identity.py).
+    `check` raises OSError if the store is not the one that the database knows (app/storage/identity.py).
     """
 
     def __init__(self, root: Path, check: Callable[[], None] = lambda: None) -> None:
@@ -93,31 +93,31 @@ class PartFiles:
         return self._root / upload_id
 
     def create(self, upload_id: str) -> None:
-        """Make the empty file, durably: an upload whose row exists has one."""
+        """Create the empty file durably: every upload with a row has a file."""
         self.check()
         if not self._folder_is_durable:
             make_durable_folder(self._root)
-            fsync_folder(self._root.parent)  # whoever made it may have failed to
+            fsync_folder(self._root.parent)  # its creator can have failed to do so
             self._folder_is_durable = True
         self.path(upload_id).touch(exist_ok=False)
         fsync_folder(self._root)
 
     def replace(self, upload_id: str) -> None:
-        """Put an empty file, another one, in the place of one whose bytes are not to be trusted."""
+        """Replace a file whose bytes cannot be trusted with a new empty file."""
         draft = self.path(f"{upload_id}.new")
         draft.touch()
         draft.replace(self.path(upload_id))
         fsync_folder(self._root)
 
     def lock(self, upload_id: str) -> FileIO:
-        """Open a file for writing, alone. Raises FileNotFoundError if the upload is gone."""
+        """Open a file for exclusive writing. Raises FileNotFoundError if the upload is gone."""
         self.check()
         file = self.path(upload_id).open("r+b", buffering=0)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            raise Locked("Another request is writing to this upload; try again when it has ended.") from None
+            raise Locked("Another request is writing to this upload; retry when it has ended.") from None
         return file
 
     def remove(self, upload_id: str) -> None:

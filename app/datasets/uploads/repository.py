@@ -1,4 +1,4 @@
-"""The SQL of resumable uploads."""
+"""SQL of resumable uploads."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,7 +22,7 @@ def get(session: Session, upload_id: str) -> UploadRow | None:
 
 
 def change(session: Session, upload_id: str, **values: Any) -> bool:
-    """Write to an upload, which is thereby not idle. False: it is gone."""
+    """Update an upload, which also resets its idle time. Returns False if it is gone."""
     statement = (
         update(UploadRow)
         .where(UploadRow.id == upload_id)
@@ -39,7 +39,7 @@ def delete(session: Session, upload_id: str) -> bool:
 
 
 def idle(session: Session, seconds: float) -> Sequence[str]:
-    """Ids of uploads that nobody has gone on with for this long."""
+    """List the ids of uploads without new bytes for this long."""
     limit = current_time(session) - timedelta(seconds=seconds)
     return session.scalars(select(UploadRow.id).where(UploadRow.updated_at < limit)).all()
 

@@ -1,4 +1,4 @@
-"""Resumable uploads: begin, go on, complete, abandon, forget."""
+"""Resumable uploads: begin, append, complete, delete."""
 
 from dataclasses import asdict
 from datetime import timedelta
@@ -19,9 +19,11 @@ from app.ids import is_id, new_id
 
 
 def check_length(length: int, settings: Settings) -> None:
-    """Refuse a file that is larger than any may be."""
+    """Refuse a file above the size limit."""
     if length > settings.max_upload_bytes:
-        raise PayloadTooLarge(f"A file may be at most {settings.max_upload_bytes} bytes.")
+        raise PayloadTooLarge(
+            f"The file has at least {length} bytes; the limit is {settings.max_upload_bytes} (HYPERPLANE_MAX_UPLOAD_BYTES)."
+        )
 
 
 def begin(
@@ -56,7 +58,7 @@ def get(session: Session, upload_id: str) -> UploadRow:
 
 
 def show(upload: UploadRow, settings: Settings) -> dict[str, Any]:
-    """The upload as `schemas.Upload` lists it."""
+    """Return the fields of `schemas.Upload`."""
     return {
         "id": upload.id,
         "offset": upload.received,
@@ -69,7 +71,7 @@ def show(upload: UploadRow, settings: Settings) -> dict[str, Any]:
 
 
 def open_part(database: Database, parts: PartFiles, upload_id: str, offset: int) -> tuple[UploadRow, Part]:
-    """The upload and its file, locked, at the offset from which the client wants to go on."""
+    """Return an upload and its locked file, positioned at the client's offset."""
     with database.read() as session:
         get(session, upload_id)  # before the file is touched: the id must be one
     try:

@@ -1,1 +1,1 @@
-"""Names that point at versions of a model: move, share by weight, shadow, roll back."""
+"""Aliases: names for versions of a model, with weights, a shadow and rollback."""

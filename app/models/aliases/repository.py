@@ -1,4 +1,4 @@
-"""The SQL of aliases and of what they were before."""
+"""SQL of aliases and their history."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,14 +10,14 @@ from sqlalchemy.orm import Session
 from app.db.engine import current_time
 from app.db.tables import AliasChangeRow, AliasRow, ModelNameRow
 
-# Built once: predict by alias runs it all the time.
+# Built once, because every prediction by alias runs it.
 _SETTING = select(AliasRow.targets, AliasRow.shadow).where(
     AliasRow.name == bindparam("name"), AliasRow.alias == bindparam("alias")
 )
 
 
 class Setting(NamedTuple):
-    """What an alias points at: all that predict has to know of it."""
+    """The value of an alias: all that predict needs."""
 
     targets: list[Any]
     shadow: int | None
@@ -29,9 +29,9 @@ def setting(connection: Connection, name: str, alias: str) -> Setting | None:
 
 
 def lock_name(session: Session, name: str) -> bool:
-    """Nobody else changes the name's aliases, nor deletes its versions, before this unit of work ends.
+    """Lock the aliases and versions of a model name until this unit of work ends.
 
-    False: there is no model of this name.
+    Returns False if there is no model of this name.
     """
     query = select(ModelNameRow.name).where(ModelNameRow.name == name).with_for_update()
     return session.scalar(query) is not None
@@ -49,7 +49,7 @@ def of_name(session: Session, name: str, limit: int | None = None, after: str | 
 
 
 def using(session: Session, name: str, version: int) -> list[str]:
-    """The aliases that send requests to a version, or mirror them to it."""
+    """List the aliases that send or mirror requests to a version."""
     rows = of_name(session, name)
     return [row.alias for row in rows if version == row.shadow or version in (one["version"] for one in row.targets)]
 
@@ -57,7 +57,7 @@ def using(session: Session, name: str, version: int) -> list[str]:
 def last_change(
     session: Session, name: str, alias: str, before: int | None = None, *, is_set: bool = False
 ) -> AliasChangeRow | None:
-    """The newest change (before a revision); with `is_set` the newest that did not delete the alias."""
+    """Return the newest change (before a revision); with `is_set` the newest that did not delete the alias."""
     query = _changes(name, alias, before)
     for change in session.scalars(query):
         if change.targets is not None or not is_set:
@@ -76,7 +76,7 @@ def changes(session: Session, name: str, alias: str, limit: int, before: int | N
 def write(
     session: Session, name: str, alias: str, revision: int, targets: list[Any] | None, shadow: int | None
 ) -> None:
-    """Set the alias (targets of None: delete it) and note it in its history."""
+    """Set the alias (targets of None: delete it) and add the change to its history."""
     moment = current_time(session)
     values = {"name": name, "alias": alias, "revision": revision, "shadow": shadow}
     session.add(AliasChangeRow(targets=targets, created_at=moment, **values))

@@ -1,6 +1,6 @@
-"""Setting, deleting and rolling back an alias, each under the lock of its model's name and a precondition.
+"""Set, delete and roll back aliases, each under the lock of the model's name and a precondition.
 
-A revision number is never used twice, also after the alias was deleted: it is the ETag.
+The revision number is the ETag. It is never reused, even after the alias was deleted.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,11 @@ from app.models.aliases.schemas import AliasRequest
 from app.names import NAME_PATTERN
 
 MOST_ALIASES = 1000
+"""Maximum aliases of a model. Larger: longer checks before a version is deleted."""
 
 
 class Precondition(NamedTuple):
-    """What must be true of the alias for a change to happen; as HTTP says it, null: nothing."""
+    """The precondition of a change, from If-Match and If-None-Match; None: no condition."""
 
     if_match: str | None = None
     if_none_match: str | None = None
@@ -30,14 +31,14 @@ class Precondition(NamedTuple):
             if self.if_none_match.strip() != "*":
                 raise invalid_field("If-None-Match", "invalid_precondition", "must be *")
             if current is not None:
-                raise PreconditionFailed(f"The alias exists already, at revision {current.revision}.")
+                raise PreconditionFailed(f"The alias already exists, at revision {current.revision}.")
         if self.if_match is None:
             return
         if current is None:
-            raise PreconditionFailed("The alias does not exist.")
+            raise PreconditionFailed("The alias does not exist; use If-None-Match: * to create it.")
         wanted = [tag.strip() for tag in self.if_match.split(",")]
         if "*" not in wanted and etag(current) not in wanted:
-            raise PreconditionFailed(f"The alias is at revision {current.revision} now; look at it again.")
+            raise PreconditionFailed(f"The alias has revision {current.revision} now; read it again.")
 
 
 def etag(alias: AliasRow) -> str:
@@ -58,16 +59,18 @@ def list_of(session: Session, name: str, limit: int, after: str | None) -> Seque
 
 
 def put(session: Session, name: str, alias: str, wanted: AliasRequest, when: Precondition) -> tuple[AliasRow, bool]:
-    """The alias as it is now, and whether it is new.
+    """Set an alias; return it, and whether it is new.
 
-    What it is set to already is no change: a request that is sent again must not hide what to roll back to.
+    Setting the current value again is not a change: a repeated request must not hide the value to roll back to.
     """
     if not _is_name(alias):
-        raise invalid_field("alias", "invalid_name", "must be 1 to 128 letters, digits, '.', '_' or '-', and no id")
+        raise invalid_field(
+            "alias", "invalid_name", "must be 1 to 128 letters, digits, '.', '_' or '-', and must not look like an id"
+        )
     current = _locked(session, name, alias)
     when.check(current)
     if current is None and len(repository.of_name(session, name, MOST_ALIASES)) == MOST_ALIASES:
-        raise Conflict(f"The model has {MOST_ALIASES} aliases already.", code="too_many_aliases")
+        raise Conflict(f"The model has {MOST_ALIASES} aliases, the limit; delete one first.", code="too_many_aliases")
     total = sum(one.weight for one in wanted.resolved_targets)
     targets = [{"version": one.version, "weight": one.weight / total} for one in wanted.resolved_targets]
     field = "version" if wanted.targets is None else "targets"
@@ -88,7 +91,7 @@ def delete(session: Session, name: str, alias: str, when: Precondition) -> None:
 
 
 def roll_back(session: Session, name: str, alias: str, revision: int | None, when: Precondition) -> AliasRow:
-    """Set the alias to what it was; that is a new revision. A deleted alias comes back."""
+    """Set the alias to an earlier value, as a new revision. A deleted alias is restored."""
     when.check(_locked(session, name, alias))
     newest = repository.last_change(session, name, alias)
     if newest is None:
@@ -96,11 +99,13 @@ def roll_back(session: Session, name: str, alias: str, revision: int | None, whe
     if revision is None:
         past = repository.last_change(session, name, alias, before=newest.revision, is_set=True)
         if past is None:
-            raise Conflict("The alias was never set to anything else.", code="nothing_to_roll_back_to")
+            raise Conflict("The alias has no earlier value to return to.", code="nothing_to_roll_back_to")
     else:
         past = repository.change_at(session, name, alias, revision)
         if past is None or past.targets is None:
-            raise invalid_field("revision", "unknown_revision", "the alias was not set at such a revision")
+            raise invalid_field(
+                "revision", "unknown_revision", "the alias has no such revision; `GET …/history` lists them"
+            )
     assert past.targets is not None
     for version in (*(one["version"] for one in past.targets), past.shadow):
         if version is not None and models.locate_version(session.connection(), name, version) is None:
@@ -110,7 +115,7 @@ def roll_back(session: Session, name: str, alias: str, revision: int | None, whe
 
 
 def history(session: Session, name: str, alias: str, limit: int, before: int | None) -> Sequence[AliasChangeRow]:
-    """Newest first; an alias that was deleted still has one."""
+    """List the changes, newest first. A deleted alias still has a history."""
     is_known = _is_name(name) and _is_name(alias) and repository.last_change(session, name, alias) is not None
     if not is_known:
         raise NotFound("There is no such alias.")

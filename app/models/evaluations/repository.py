@@ -1,4 +1,4 @@
-"""The SQL of evaluations."""
+"""SQL of evaluations."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Looking at evaluations; they are made by jobs."""
+"""Read evaluations. Jobs create them."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Exports: a model in the formats of others, each compared with predict before it leaves. No pickle."""
+"""Exports of models to other formats. Each file is compared with predict before it is sent. No pickle."""
 
 from dataclasses import dataclass
 
@@ -19,11 +19,11 @@ class Export:
 
 
 def export(subject: Subject, format_name: str, output: str | None) -> Export:
-    """Write the model, compare what was written with predict, and write it again with the difference in it."""
+    """Write the model, compare the file with predict, and write it again with the measured difference."""
     chosen = export_formats()[format_name].giving(output)
     if subject.file.coef.size > chosen.max_weights:
-        why = f"{subject.file.coef.size} weights are more than {chosen.max_weights}"
-        raise not_in(format_name, why, "take npz or safetensors")
+        why = f"it has {subject.file.coef.size} weights; the limit is {chosen.max_weights}"
+        raise not_in(format_name, why, "use npz or safetensors")
     draft, probe = chosen.write(subject, None), probe_of(subject)
     difference = largest_difference(probe.expected, chosen.scores(subject, draft, probe))
     file_name = f"{subject.name}-{subject.version}.{chosen.suffix}"

@@ -1,4 +1,4 @@
-"""What a format of exported models is, and the registry of those that `writers/` declares."""
+"""The declaration of an export format, and the registry of the formats in `writers/`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,10 +17,11 @@ __all__ = ["BINARY_WEIGHTS", "TEXT_WEIGHTS", "ExportFormat", "Output", "export_f
 
 TEXT_WEIGHTS = 5_000_000
 BINARY_WEIGHTS = 32_000_000
-"""Largest models, in weights. Larger ones do not fit beside the service's other work: an export is made in memory."""
+"""Maximum weights of an exported model, for text and binary formats. Larger: more memory, because an export is built in
+memory in the API process."""
 
 Writer = Callable[[Subject, float | None], bytes]
-"""Writes the file; the largest difference of its scores from predict's is None in the draft that is compared."""
+"""Writes the file. The second argument is the measured score difference; None in the draft that is compared."""
 
 
 class Output(NamedTuple):
@@ -34,12 +35,12 @@ def _no_headers(_subject: Subject) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFormat:
-    """The declaration of one format."""
+    """The declaration of a format."""
 
     name: str
     media_type: str
     suffix: str
-    """Of the file's name, without its dot."""
+    """Suffix of the file name, without a dot."""
     write: Writer
     scores: Callable[[Subject, bytes, Probe], Array]
     """Computes the scores of the probe's rows from the written file."""
@@ -47,14 +48,14 @@ class ExportFormat:
     """Reads a file of the format for an import; None: the format is not imported."""
     max_weights: int = BINARY_WEIGHTS
     states_difference: bool = True
-    """Whether the file has a place for the difference."""
+    """Whether the file contains the measured difference."""
     headers: Callable[[Subject], dict[str, str]] = _no_headers
-    """Headers of the answer that say what the file cannot."""
+    """Response headers with information that the file cannot contain."""
     outputs: Mapping[str, Output] = field(default_factory=dict)
-    """What the query's `output` can choose, where a format can write different things; the default is `write`."""
+    """Alternatives that the query parameter `output` selects; the default is `write`."""
 
     def giving(self, output: str | None) -> "ExportFormat":
-        """The format as it writes this output."""
+        """Return the format with the writer of this output."""
         if output is None:
             return self
         if output not in self.outputs:

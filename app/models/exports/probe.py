@@ -1,4 +1,4 @@
-"""The rows on which an export is compared with predict: random ones of every magnitude, and the edges."""
+"""The rows on which an export is compared with predict: random rows of many magnitudes, and edge cases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ SEED = 20_000
 @dataclass(frozen=True)
 class Probe:
     features: Any
-    """What the weights multiply: dense, or CSR."""
+    """Features of the rows: dense, or CSR."""
     numbers: Array | None
-    """The same rows as a table of numbers, NaN where one is missing; None: the model takes more than numbers."""
+    """The same rows as a table of numbers, NaN: missing; None: the model has other columns, too."""
     columns: dict[str, list[Any]]
-    """The same rows by column, for a model that takes words; empty: it does not, or takes more than words."""
+    """The same rows by column, for a model with categorical columns; empty: it has none, or other kinds."""
     expected: Array
-    """What predict says of them."""
+    """Scores of predict for these rows."""
 
 
 def probe_of(subject: Subject) -> Probe:
@@ -51,14 +51,14 @@ def probe_of(subject: Subject) -> Probe:
 
 
 def linear_scores(arrays: Mapping[str, Array], features: Any) -> Array:
-    """As whoever reads the arrays would compute them: in whatever order the machine likes."""
+    """Compute scores from the arrays as a reader of the file would: with BLAS, in any order of summation."""
     return np.asarray(features @ arrays["coef"].T + arrays["intercept"])
 
 
 def largest_difference(expected: Array, found: Array) -> float:
-    """Absolute for scores up to 1, relative beyond: what an error in the last place means does not depend on scale.
+    """Return the largest difference of scores: absolute for scores up to 1, relative beyond.
 
-    A format that tells one score of several is compared with the one that predict tells: the largest.
+    A format with one score for several classes is compared with the largest score, as in predict.
     """
     if expected.ndim > found.ndim:
         expected = expected.max(axis=1)
@@ -73,7 +73,7 @@ def _expressible(subject: Subject) -> Table | None:
 
 
 def _number_rows(width: int, coef: Array) -> Array:
-    """Zeros, ones, the heaviest feature alone; then random rows of any size, every other one mostly zeros."""
+    """Return rows of zeros, ones, the feature with the largest weight alone; then random rows, half of them sparse."""
     count = max(6, min(MAX_ROWS, MAX_VALUES // width))
     generator = np.random.default_rng(SEED)
     rows = generator.standard_normal((count, width))
@@ -85,7 +85,7 @@ def _number_rows(width: int, coef: Array) -> Array:
 
 
 def _raw_numbers(table: Table) -> Array:
-    """A number for every column, also those that are ignored; gaps where they are allowed."""
+    """Return a number for every column, including ignored ones; missing values where they are allowed."""
     rows = _number_rows(table.n_columns, np.ones(table.n_columns))
     truths = table.places[table.boolean]
     rows[:, truths] = rows[:, truths] > 0
@@ -97,7 +97,7 @@ def _raw_numbers(table: Table) -> Array:
 
 def _raw_columns(table: Table) -> dict[str, list[Any]]:
     numbers = _raw_numbers(table)
-    if len(numbers) < MAX_ROWS:  # a wide table: its rows again, for more combinations with words
+    if len(numbers) < MAX_ROWS:  # few rows of a wide table: repeat them for more combinations with categories
         numbers = np.resize(numbers, (MAX_ROWS, table.n_columns))
     columns: dict[str, list[Any]] = {}
     for place, name in zip(table.places.tolist(), table.number_names, strict=True):
@@ -110,7 +110,7 @@ def _raw_columns(table: Table) -> dict[str, list[Any]]:
 
 
 def _choices(words: Words) -> list[Any]:
-    """Levels, one that training did not have, and none: what of these is allowed."""
+    """Return known categories, an unknown one and a missing one, as far as the model allows them."""
     choices: list[Any] = list(words.levels if words.is_text else words.numbers)
     if words.stored != "boolean" and not np.isnan(words.unknown).any():
         choices.append("no level has this name" if words.is_text else -0.123456789)

@@ -1,9 +1,10 @@
-"""What a model asks of a table: numbers, and words of which each adds a weight. For formats that take raw columns.
+"""A model in terms of raw columns: numeric columns, and categorical columns with a weight per category.
 
-    score = intercept + sum over numbers of weight x value, or of weight x fill + missing where there is none
-                      + sum over words of the weight of the word
+    score = intercept + sum over numeric columns of weight x value, or of weight x fill + missing if it is missing
+                      + sum over categorical columns of the weight of the category
 
-A model without preprocessing has numbers only. Dates, hashed levels and texts need a program, and are refused.
+For formats that read raw columns. A model without preprocessing has only numeric columns. Dates, hashed categories and
+texts cannot be expressed in this way and are refused.
 """
 
 from dataclasses import dataclass
@@ -23,17 +24,17 @@ TRUTHS = {"true": 1.0, "false": 0.0}
 
 @dataclass(frozen=True)
 class Words:
-    """A column of levels; weights have a row a score."""
+    """A categorical column; weights have one row per score."""
 
     name: str
     levels: list[str]
     stored: Kind
-    """What the column holds: texts, or numbers or truth values that were taken for levels."""
+    """Stored kind of the column: texts, or numbers or booleans that are used as categories."""
     weights: Array
     unknown: Array
-    """What a level that training did not have adds; NaN: predict refuses it."""
+    """Weight of an unknown category; NaN: predict refuses it."""
     missing: Array
-    """What no level adds; NaN: predict refuses it."""
+    """Weight of a missing category; NaN: predict refuses it."""
 
     @property
     def is_text(self) -> bool:
@@ -41,30 +42,30 @@ class Words:
 
     @property
     def numbers(self) -> list[float]:
-        """The levels of a column that holds no text."""
+        """Return the categories of a column that is not text, as numbers."""
         return [TRUTHS[level] if self.stored == "boolean" else float(level) for level in self.levels]
 
 
 @dataclass(frozen=True)
 class Table:
     names: list[str] | None
-    """Of all columns of the table; None: they have none."""
+    """Names of all columns of the table; None: they have none."""
     n_columns: int
     places: Array
-    """Which columns are numbers."""
+    """Positions of the numeric columns."""
     boolean: Array
-    """Which of the numbers are truth values."""
+    """Which of the numeric columns are boolean."""
     weights: Array
-    """A row a score, a column a number; as all that follows."""
+    """Weights: one row per score, one column per numeric column; the same for the following."""
     fill: Array
-    """What a missing number is taken for; NaN: predict refuses it."""
+    """Value that replaces a missing number; NaN: predict refuses it."""
     missing: Array
-    """What a missing number adds beside that."""
+    """Additional weight of a missing number."""
     words: list[Words]
 
     @classmethod
     def of(cls, subject: Subject, format_name: str) -> "Table":
-        """Raises Invalid if a column needs more than a format of columns can do."""
+        """Build the table of a model. Raises Invalid if a column cannot be expressed in this way."""
         coef, pipeline = subject.rows_of_weights[0], subject.pipeline
         if pipeline is None:
             width, names = coef.shape[1], subject.file.header.feature_names
@@ -73,18 +74,18 @@ class Table:
         for encoder in pipeline.encoders:
             if not isinstance(encoder, OneHot):
                 name = called(pipeline.name(encoder.column))
-                raise not_in(format_name, f"column {name} {_obstacle(encoder)}", "take json, npz or safetensors")
+                raise not_in(format_name, f"column {name} {_obstacle(encoder)}", "use json, npz or safetensors")
         return _table(pipeline, coef)
 
     @property
     def number_names(self) -> list[str]:
-        """Where columns have no names: `x` and the number that predict knows them by."""
+        """Return the names of the numeric columns; without names `x` and the column number."""
         places = self.places.tolist()
         return [f"x{place}" for place in places] if self.names is None else [self.names[place] for place in places]
 
     @property
     def used(self) -> Array:
-        """Which of the numbers count in any score."""
+        """Return which numeric columns have a nonzero weight in any score."""
         return np.asarray(((self.weights != 0.0) | (self.missing != 0.0)).any(axis=0))
 
 
@@ -126,4 +127,4 @@ def _words(encoder: OneHot, name: str, weights: Array) -> Words:
 
 
 def _obstacle(encoder: Encoder) -> str:
-    return {"text": "holds texts", "date": "holds dates"}.get(encoder.kind, "has hashed levels")
+    return {"text": "holds texts", "date": "holds dates"}.get(encoder.kind, "has hashed categories")

@@ -1,4 +1,4 @@
-"""What is exported: one version of a model, and what every format says about it."""
+"""The model version to export, and the description that all formats include."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,7 @@ from app.preprocess.pipeline_document import from_document
 from app.tabular.types import Array
 
 KEY = "hyperplane"
-"""Under this name formats that can hold a text of our own hold `describe`, as JSON."""
+"""Key under which formats with custom metadata store `describe`, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Subject:
     version: int
     file: ModelFile
     proof: Path | None = None
-    """Where the weights and the dual point of its certificate are; None: they are not stored."""
+    """Path of the proof (weights and dual point of its certificate); None: not stored."""
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """Everything that the model file holds beside its header, by the same names."""
+        """Return all arrays of the model file, by the same names."""
         named = {"coef": self.file.coef, "intercept": np.atleast_1d(np.asarray(self.file.intercept))}
         if self.file.thresholds is not None:
             named["thresholds"] = self.file.thresholds
@@ -36,18 +36,18 @@ class Subject:
 
     @cached_property
     def pipeline(self) -> Pipeline | None:
-        """How raw columns become the features that the weights are of; None: they are the features."""
+        """Return the preprocessing; None: raw columns are the features."""
         document = self.file.header.preprocess
         return None if document is None else from_document(document, self.file.extra)
 
     @property
     def rows_of_weights(self) -> tuple[Array, Array]:
-        """(coef, intercept) with a row a score, whatever the task."""
+        """Return (coef, intercept) with one row per score, for any task."""
         return np.atleast_2d(self.file.coef), np.atleast_1d(np.asarray(self.file.intercept))
 
 
 def describe(subject: Subject, difference: float | None) -> dict[str, Any]:
-    """Everything but the arrays. `difference` is None while it is not yet known."""
+    """Return everything except the arrays. `difference`: measured score difference; None: not measured yet."""
     return {
         **subject.file.header.model_dump(exclude={"arrays"}),
         "model": {"id": subject.id, "name": subject.name, "version": subject.version},
@@ -56,5 +56,5 @@ def describe(subject: Subject, difference: float | None) -> dict[str, Any]:
 
 
 def not_in(format_name: str, why: str, instead: str) -> Invalid:
-    """The refusal of a model that a format cannot express."""
-    return Invalid(f"{format_name} cannot hold this model: {why}; {instead}.", code="not_exportable")
+    """Build the error for a model that a format cannot express."""
+    return Invalid(f"The format {format_name} cannot express this model: {why}; {instead}.", code="not_exportable")

@@ -1,7 +1,7 @@
-"""How good a model is on labelled rows, by task.
+"""Metrics of models on labelled rows, by task.
 
-Every figure is a plain JSON value; what cannot be said (a class that no row has, no pair to compare) is None.
-A row of weight 2 counts as the row twice; NDCG alone, which asks for places in a list, does not know weights.
+Every metric is a plain JSON value; None if it is not defined (a class without rows, no pair to compare). A row of
+weight 2 counts as two rows. Only NDCG, which depends on positions in a list, ignores weights.
 """
 
 from app.models.metrics.classification import binary_metrics, multiclass_metrics

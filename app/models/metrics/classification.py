@@ -11,7 +11,8 @@ from app.models.metrics.curves import Ranking
 from app.tabular.types import Array
 
 MOST_LISTED_CLASSES = 100
-"""With more classes nothing is said of single ones: a table of all pairs of classes would dwarf the model."""
+"""Maximum classes with metrics per class and a confusion matrix. Larger: a matrix of 10,000 entries and more in the
+card."""
 
 
 def binary_metrics(
@@ -21,9 +22,9 @@ def binary_metrics(
     weight: Array | None = None,
     ranking: Ranking | None = None,
 ) -> dict[str, Any]:
-    """`codes` are positions in `classes`; a score > 0 predicts the second class, which is the positive one.
+    """Return the metrics of two classes. `codes`: positions in `classes`. A score > 0 predicts the second class.
 
-    `ranking` is that of these rows, if somebody has it already.
+    `ranking`: that of these rows, if it is already computed.
     """
     counts = _Counts(classes, codes, class_positions(scores), weight)
     ranking = ranking or Ranking.of(codes == 1, scores, weight)
@@ -43,7 +44,7 @@ def binary_metrics(
 def multiclass_metrics(
     classes: Sequence[Label], codes: Array, scores: Array, weight: Array | None = None
 ) -> dict[str, Any]:
-    """`scores` has a column a class; the largest predicts. Areas are means over each class against the rest."""
+    """Return the metrics of several classes. `scores` has a column per class; areas are one-vs-rest means."""
     counts = _Counts(classes, codes, class_positions(scores), weight)
     per_class = counts.per_class()
     macro = _macro(per_class)
@@ -64,7 +65,7 @@ def multiclass_metrics(
 
 
 class _Counts:
-    """How many rows (or how much weight) of which class were predicted to be of which class."""
+    """Number (or weight) of rows by true and predicted class."""
 
     def __init__(self, classes: Sequence[Label], codes: Array, predicted: Array, weight: Array | None) -> None:
         self._classes = classes
@@ -96,7 +97,7 @@ class _Counts:
         ]
 
     def confusion(self) -> dict[str, Any]:
-        """A row for each true class, a column for each predicted one."""
+        """Return the confusion matrix: a row per true class, a column per predicted class."""
         k = len(self._classes)
         matrix = self._count(self._codes * k + self._predicted, k * k).reshape(k, k)
         return {"labels": list(self._classes), "matrix": matrix.tolist()}
@@ -106,7 +107,7 @@ class _Counts:
 
 
 def _macro(per_class: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means over the classes of which there is something to say."""
+    """Return the mean over the classes for which the metric is defined."""
     return {name: _mean(figures[name] for figures in per_class) for name in ("precision", "recall", "f1")}
 
 

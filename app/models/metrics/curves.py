@@ -1,4 +1,4 @@
-"""Scores as an order of rows: the areas under the ROC and precision-recall curves, and the curves themselves."""
+"""ROC and precision-recall curves of scores, and the areas under them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +12,11 @@ CURVE_POINTS = 200
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rows taken from the highest score down, equal scores at once: what has been taken after each step."""
+    """Cumulative weights of rows from the highest score down; equal scores form one step."""
 
     thresholds: Array
     hits: Array
-    """Weight of the positive rows with at least this score."""
+    """Weight of the positive rows with at least the score of each step."""
     false_alarms: Array
 
     @classmethod
@@ -24,7 +24,7 @@ class Ranking:
         order = np.argsort(-scores)
         descending, is_hit = scores[order], positive[order]
         last = np.flatnonzero(np.append(descending[1:] != descending[:-1], True)[: len(scores)])  # of equal scores
-        if weight is None:  # counting rows is exact in either way, and this takes a third of the memory
+        if weight is None:  # row counts are exact in either type, and this needs a third of the memory
             hits = np.cumsum(is_hit, dtype=np.float64)[last]
             return cls(descending[last], hits, last + 1.0 - hits)
         counted = weight[order]
@@ -44,21 +44,21 @@ class Ranking:
         return self.n_positive > 0 and self.n_negative > 0
 
     def roc_auc(self) -> float | None:
-        """The share of (positive, negative) pairs in the right order, a tie counting half."""
+        """Return the share of (positive, negative) pairs in the right order; a tie counts half."""
         if not self.has_both:
             return None
         area = np.trapezoid(np.append(0.0, self.hits), np.append(0.0, self.false_alarms))
         return float(area / (self.n_positive * self.n_negative))
 
     def average_precision(self) -> float | None:
-        """The area under the precision-recall curve as a sum of steps, which does not flatter as interpolation does."""
+        """Return the area under the precision-recall curve as a sum of steps: interpolation would be too optimistic."""
         if self.n_positive <= 0:
             return None
         gained = np.diff(self.hits, prepend=0.0)
         return float(np.sum(gained * self._precision()) / self.n_positive)
 
     def break_even(self) -> float | None:
-        """Precision where it equals recall: as many rows taken as there are positive ones, a tie taken in part."""
+        """Return the precision at which it equals recall: at the number of positive rows, with ties taken in part."""
         if self.n_positive <= 0:
             return None
         taken = np.append(0.0, self.hits + self.false_alarms)
@@ -68,7 +68,7 @@ class Ranking:
         tpr = np.append(0.0, self.hits) / self.n_positive
         fpr = np.append(0.0, self.false_alarms) / self.n_negative
         kept = _thinned(0.5 * (fpr + tpr))
-        threshold = [None, *self.thresholds[kept[1:] - 1].tolist()]  # nothing is taken at the start
+        threshold = [None, *self.thresholds[kept[1:] - 1].tolist()]  # the start of the curve
         return {"fpr": fpr[kept].tolist(), "tpr": tpr[kept].tolist(), "threshold": threshold}
 
     def pr_curve(self) -> dict[str, list[Any]]:
@@ -78,7 +78,7 @@ class Ranking:
         return {name: values[kept].tolist() for name, values in curve.items()}
 
     def curves(self) -> dict[str, Any] | None:
-        """The ROC and the precision-recall curve, each of at most 200 points; None without rows of both kinds."""
+        """Return both curves with at most 200 points each; None without rows of both classes."""
         return {"roc": self.roc_curve(), "pr": self.pr_curve()} if self.has_both else None
 
     def _precision(self) -> Array:
@@ -88,7 +88,7 @@ class Ranking:
 
 
 def _thinned(progress: Array) -> Array:
-    """Points to keep of a curve whose `progress` grows from 0 to 1: spread evenly over it, both ends among them."""
+    """Select points evenly by `progress`, which grows from 0 to 1, including both ends."""
     last = len(progress) - 1
     if last < CURVE_POINTS:
         return np.arange(last + 1)

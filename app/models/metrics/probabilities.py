@@ -1,4 +1,4 @@
-"""How honest probabilities are: of what is said to happen with probability 0.8, four fifths should."""
+"""Metrics of probabilities: Brier score, log loss and calibration."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from app.tabular.types import Array
 
 BINS = 10
 SMALLEST = 1e-300
-"""A probability that was rounded to zero: its logarithm is very negative, not infinite."""
+"""Lower bound of probabilities in the log loss, so that a probability rounded to 0 has a finite logarithm."""
 
 
 def probability_metrics(codes: Array, probabilities: Array, weight: Array | None = None) -> dict[str, Any]:
-    """`codes` are the rows' true classes, `probabilities` has a column a class.
+    """Return the metrics. `codes`: true classes; `probabilities` has a column per class.
 
-    The Brier score of two classes is the mean squared error of the second's probability; of several it is summed over
-    the classes. The calibration curve is that of the second class of two, or of the class that is thought most likely.
+    The Brier score of two classes is the mean squared error of the second class's probability; of several classes it is
+    summed over them. The calibration curve is that of the second of two classes, or of the most likely class.
     """
     counted = np.ones(len(codes)) if weight is None else weight
     if not len(codes) or not counted.any():
@@ -40,7 +40,7 @@ def probability_metrics(codes: Array, probabilities: Array, weight: Array | None
 
 
 def calibration_curve(said: Array, happened: Array, weight: Array) -> dict[str, list[float]]:
-    """Rows by ten ranges of what was said: its mean, how often it happened, and how many (or how heavy) they are."""
+    """Return mean probability, observed frequency and weight of the rows in ten ranges of probability."""
     bins = np.minimum((said * BINS).astype(np.int64), BINS - 1)
     totals = np.bincount(bins, weight, minlength=BINS)
     used = totals > 0.0

@@ -1,4 +1,4 @@
-"""Metrics of an order: pairs of rows that the scores put the right way round, and what stands on top of each list."""
+"""Ranking metrics: pairs of rows in the right order, Kendall's tau and NDCG."""
 
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ def ordinal_metrics(
     group: Array | None = None,
     weight: Array | None = None,
 ) -> dict[str, Any]:
-    """Pairs are rows of one group and different relevance; `predicted` are ranks by thresholds, if there are any."""
+    """Return the metrics. Pairs are rows of one group with different relevance. `predicted`: ranks, if any."""
     one_group = np.zeros(len(scores), dtype=np.int64) if group is None else group
     pairs = count_pairs(relevance, scores, one_group, weight)
     levels = np.unique(relevance)
@@ -43,19 +43,19 @@ def ordinal_metrics(
 
 
 class PairCounts(NamedTuple):
-    """Weights of pairs of rows of one group; a pair weighs the product of its rows' weights."""
+    """Weights of pairs of rows of one group. The weight of a pair is the product of the rows' weights."""
 
     all: float
-    """Of different relevance."""
+    """Pairs with different relevance."""
     swapped: float
-    """Those of `all` that the scores put the wrong way round."""
+    """Pairs of `all` that the scores order wrongly."""
     tied: float
-    """Those of `all` that have one score."""
+    """Pairs of `all` with equal scores."""
     apart: float
-    """Of different scores, whatever their relevance."""
+    """Pairs with different scores, of any relevance."""
 
     def kendall_tau(self) -> float | None:
-        """Tau-b."""
+        """Return Kendall's tau-b."""
         if not (self.all > 0 and self.apart > 0):
             return None
         right = self.all - self.swapped - self.tied
@@ -64,13 +64,15 @@ class PairCounts(NamedTuple):
 
 
 def count_pairs(relevance: Array, scores: Array, group: Array, weight: Array | None = None) -> PairCounts:
-    """All pairs in O(n log n), not one by one."""
+    """Count the pairs in O(n log n)."""
     ranks = np.unique(relevance, return_inverse=True)[1]
     weights = np.ones(len(scores)) if weight is None else weight
     order = np.lexsort((ranks, group))
     of_group, of_level = _steps(group[order]), _steps(group[order], ranks[order])
     comparable = _pair_weight(of_level, of_group, weights[order])
-    order = np.lexsort((ranks, scores, group))  # equal scores in order of their ranks, so that none of them is swapped
+    order = np.lexsort(
+        (ranks, scores, group)
+    )  # equal scores in the order of their ranks, so that they do not count as wrong
     group, scores, ranks, weights = group[order], scores[order], ranks[order], weights[order]
     of_group, of_score, of_cell = _steps(group), _steps(group, scores), _steps(group, scores, ranks)
     return PairCounts(
@@ -82,9 +84,9 @@ def count_pairs(relevance: Array, scores: Array, group: Array, weight: Array | N
 
 
 def ndcg(relevance: Array, scores: Array, group: Array, k: int) -> float | None:
-    """The mean over groups of DCG@k / the best possible DCG@k, with gain = relevance and equal scores averaged.
+    """Return the mean over groups of DCG@k / ideal DCG@k, with gain = relevance and ties averaged.
 
-    Groups without a relevant row are left out; None if relevance is negative somewhere or no group is left.
+    Groups without a relevant row are skipped; None if any relevance is negative or no group is left.
     """
     if (relevance < 0).any():
         return None
@@ -96,7 +98,7 @@ def ndcg(relevance: Array, scores: Array, group: Array, k: int) -> float | None:
 
 
 def _discounted_gain(relevance: Array, descending: Array, groups: Array, k: int) -> Array:
-    """DCG@k of each group with its rows ordered by `descending`; rows that tie share their places evenly."""
+    """Return DCG@k of each group with its rows ordered by `descending`; tied rows share their positions evenly."""
     order = np.lexsort((descending, groups))
     groups, ties = groups[order], _steps(groups[order], descending[order])
     place = np.arange(len(order)) - np.searchsorted(groups, groups)
@@ -106,7 +108,7 @@ def _discounted_gain(relevance: Array, descending: Array, groups: Array, k: int)
 
 
 def _steps(*sorted_keys: Array) -> Array:
-    """Numbers runs of rows that agree in all keys, from 0."""
+    """Number the runs of rows with equal keys, from 0."""
     changed: Array = np.zeros(len(sorted_keys[0]), dtype=bool)
     for key in sorted_keys:
         changed[1:] |= key[1:] != key[:-1]
@@ -114,7 +116,7 @@ def _steps(*sorted_keys: Array) -> Array:
 
 
 def _pair_weight(fine: Array, coarse: Array, weights: Array) -> float:
-    """Weight of the pairs that share a coarse cell and not a fine one (a part of it)."""
+    """Return the weight of pairs in the same coarse cell but in different fine cells."""
     of_fine, of_coarse = np.bincount(fine, weights), np.bincount(coarse, weights)
     parent = np.zeros(len(of_fine), dtype=np.int64)
     parent[fine] = coarse
@@ -122,10 +124,10 @@ def _pair_weight(fine: Array, coarse: Array, weights: Array) -> float:
 
 
 def _inversion_weight(segments: Array, ranks: Array, weights: Array) -> float:
-    """Weight of the pairs of one segment whose earlier row has the higher rank.
+    """Return the weight of the inversions: pairs of a segment whose earlier row has the higher rank.
 
-    Bit by bit from the highest: two ranks first differ in one bit, so a row without it is swapped with the rows
-    before it that have it; then each segment is parted by that bit, its order kept, and the next bit decides.
+    Works bit by bit from the highest: two ranks first differ in one bit, so a row without that bit is inverted with the
+    earlier rows that have it. Then each segment is split by the bit, keeping its order, and the next bit decides.
     """
     n = len(ranks)
     start, stop = np.searchsorted(segments, segments), np.searchsorted(segments, segments, side="right")
@@ -145,7 +147,7 @@ def _inversion_weight(segments: Array, ranks: Array, weights: Array) -> float:
 
 
 def _count_idle(relevance: Array, group: Array) -> int:
-    """Groups in which all rows are equally relevant: they say nothing about an order."""
+    """Count the groups whose rows are all equally relevant: they have no order."""
     order = np.lexsort((relevance, group))
     of_group, of_level = _steps(group[order]), _steps(group[order], relevance[order])
     levels: Array = np.bincount(of_group[np.flatnonzero(np.diff(of_level, prepend=-1))])

@@ -1,4 +1,4 @@
-"""Metrics of predicted numbers."""
+"""Regression metrics."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from app.tabular.types import Array
 
 
 def regression_metrics(y: Array, predicted: Array, weight: Array | None = None) -> dict[str, Any]:
-    """R2 is None if all the numbers to be predicted are equal."""
+    """Return the metrics. R2 is None if all true values are equal."""
     figures: dict[str, Any] = {"rows": len(y), "mae": None, "rmse": None, "r2": None}
     if weight is not None and not weight.any():
         return figures

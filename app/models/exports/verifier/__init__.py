@@ -1,1 +1,1 @@
-"""What is shipped with a model to those who check its certificate themselves."""
+"""The stand-alone program that checks a certificate; format=verifier ships it with a model."""

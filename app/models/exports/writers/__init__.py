@@ -1,1 +1,1 @@
-"""One module a format: each declares an `ExportFormat`. Libraries that are slow to import are imported on use."""
+"""One module per export format; each declares an `ExportFormat`. Slow libraries are imported on use."""

@@ -1,4 +1,4 @@
-"""JSON: the whole model as one document, every number exact."""
+"""JSON: the whole model as one document, with exact numbers."""
 
 import base64
 import math
@@ -17,7 +17,8 @@ from app.tabular.array_shapes import is_possible
 from app.tabular.types import Array
 
 MAX_BRACKETS = 200_000
-"""A model has a list a class and little else; a hundred megabytes of nested nothing is not one."""
+"""Maximum lists and objects of a document. A model has one list per class and few others; more would only cost memory
+to decode."""
 
 DTYPES = Literal["<f8", "<i8", "|u1"]
 
@@ -29,7 +30,7 @@ class PackedArray(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What formats say beside the arrays. A model written by hand needs a task and, if it has classes, those."""
+    """The description beside the arrays. A model written by hand needs only its task and its classes, if any."""
 
     task: Task
     strategy: str | None = None
@@ -70,7 +71,10 @@ def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
 
 def read(content: bytes) -> Parts:
     if content.count(b"[") + content.count(b"{") > MAX_BRACKETS:
-        raise Invalid("The document has too many lists and objects to be a model.", code="too_many_parts")
+        raise Invalid(
+            f"The document has more than {MAX_BRACKETS} lists and objects; send the model as npz or safetensors.",
+            code="too_many_parts",
+        )
     document = decode(content, Document)
     if document.task == "multiclass":
         coef = _numbers(decode(document.coef, list[list[float]], "coef"), "coef")
@@ -132,7 +136,7 @@ def _pack(array: Array) -> dict[str, Any]:
 def _unpack(field: str, packed: PackedArray) -> Array:
     dtype = np.dtype(packed.dtype)
     if not is_possible(packed.shape) or math.prod(packed.shape) * dtype.itemsize != len(packed.base64):
-        raise invalid_field(field, "wrong_shape", "its bytes do not fit its shape")
+        raise invalid_field(field, "wrong_shape", "the number of bytes does not match the shape")
     return np.frombuffer(packed.base64, dtype=dtype).reshape(packed.shape)
 
 

@@ -1,7 +1,7 @@
-"""LIBLINEAR's model file, for its `predict` and everything that reads one.
+"""LIBLINEAR's model file, for its program `predict` and compatible readers.
 
-It knows whole numbers as labels and nothing else: other labels become their position in `classes`. Of
-two classes the first label is the one of positive scores. The intercept is the weight of a last feature, `bias`.
+Labels are integers; other labels are replaced by their position in `classes`. Of two classes the first label has
+positive scores. The intercept is the weight of a last feature, `bias`.
 """
 
 import re
@@ -17,7 +17,7 @@ from app.models.exports.subject import Subject, not_in
 from app.models.model_parts import Parts, checked_header
 from app.tabular.types import Array
 
-OTHERS = "take json, npz, safetensors, onnx, mlflow or sql"
+OTHERS = "use json, npz, safetensors, onnx, mlflow or sql"
 LABEL_LIMIT = 2**31
 MAX_LINE = 1 << 20
 MAX_DIGITS = 12
@@ -48,7 +48,7 @@ NUMBERS = re.compile(rb"[0-9eE+.\-\s]*")
 
 
 def label_numbers(classes: list[Any]) -> tuple[list[int], bool]:
-    """(the number of each class, whether it is the label itself and not its position)."""
+    """Return (number of each class, whether these are the labels themselves and not their positions)."""
     if all(not isinstance(label, str) and label == int(label) and abs(label) < LABEL_LIMIT for label in classes):
         return [int(label) for label in classes], True
     return list(range(len(classes))), False
@@ -68,25 +68,27 @@ def write(subject: Subject, difference: float | None) -> bytes:
 
 def _head(subject: Subject) -> list[str]:
     header, pipeline = subject.file.header, subject.pipeline
-    Table.of(subject, "liblinear")  # refuses what no format of columns can hold
-    if pipeline is not None and not pipeline.is_plain:  # gaps that predict would fill have no place in its rows
-        raise not_in("liblinear", "its features are not the columns themselves", OTHERS)
+    Table.of(subject, "liblinear")  # refuses models that raw columns cannot express
+    if pipeline is not None and not pipeline.is_plain:  # its rows cannot have missing values, which predict would fill
+        raise not_in("liblinear", "its features are not the raw columns", OTHERS)
     loss = str(header.card.get("params", {}).get("loss"))
     if header.task == "ordinal" and header.classes:
-        raise not_in("liblinear", "it has no thresholds of ranks", OTHERS)
+        raise not_in("liblinear", "the format has no thresholds for ranks", OTHERS)
     if header.task in ("ordinal", "regression"):
         return [f"solver_type {REGRESSORS.get(loss, 'L2R_L1LOSS_SVR_DUAL')}", "nr_class 2"]
     numbers, _ = label_numbers(header.classes)
     if header.task == "binary":
         numbers.reverse()
     elif len(numbers) == 2:
-        raise not_in("liblinear", "it scores two classes with one number, this model with two", "train it as binary")
+        raise not_in(
+            "liblinear", "the format has one score for two classes, and this model has two", "train it as binary"
+        )
     solver = CLASSIFIERS.get((loss, header.strategy or "ovr"), "L2R_L2LOSS_SVC")
     return [f"solver_type {solver}", f"nr_class {len(numbers)}", f"label {' '.join(map(str, numbers))}"]
 
 
 def headers(subject: Subject) -> dict[str, str]:
-    """Say what the file's numbers of classes mean."""
+    """Return headers that explain the class numbers of the file."""
     classes = subject.file.header.classes
     if not classes:
         return {}
@@ -114,7 +116,7 @@ def read(content: bytes) -> Parts:
     weights = _weights(body, rows, columns)
     intercept = bias * weights[-1] if bias >= 0 else np.zeros(columns)
     labels = _labels(fields, nr_class) if classifies else []
-    if classifies and columns == 2:  # what its predict does: the first score alone decides
+    if classifies and columns == 2:  # like LIBLINEAR's predict: the first score decides
         weights, intercept, columns = weights[:, :1], intercept[:1], 1
     coef = np.ascontiguousarray(weights[:nr_feature].T if columns > 1 else weights[:nr_feature, 0])
     header = checked_header(
@@ -141,7 +143,7 @@ def _fields(head: bytes) -> dict[str, str]:
 def _whole(fields: dict[str, str], name: str) -> int:
     text = fields.get(name, "")
     if not text.isdigit() or len(text) > MAX_DIGITS or not 1 <= int(text) < LABEL_LIMIT:
-        raise invalid_field(name, "invalid", "must be a whole number from 1")
+        raise invalid_field(name, "invalid", "must be an integer of at least 1")
     return int(text)
 
 
@@ -158,20 +160,20 @@ def _real(fields: dict[str, str], name: str) -> float:
 def _labels(fields: dict[str, str], nr_class: int) -> list[int]:
     texts = fields.get("label", "").split()
     if len(texts) != nr_class or not all(re.fullmatch(r"[+-]?[0-9]{1,10}", text) for text in texts):
-        raise invalid_field("label", "invalid", f"must be {nr_class} whole numbers")
+        raise invalid_field("label", "invalid", f"must be {nr_class} integers")
     return [int(text) for text in texts]
 
 
 def _weights(body: bytes, rows: int, columns: int) -> Array:
     if not NUMBERS.fullmatch(body):
-        raise invalid_field("w", "not_a_number", "holds something that is not a number")
+        raise invalid_field("w", "not_a_number", "contains a value that is not a number")
     texts = body.split()
     if len(texts) != rows * columns:
-        raise invalid_field("w", "wrong_shape", f"has {len(texts)} numbers, not {rows} x {columns}")
+        raise invalid_field("w", "wrong_shape", f"has {len(texts)} numbers; {rows} x {columns} are needed")
     try:
         return np.array([float(text) for text in texts]).reshape(rows, columns)
     except ValueError as error:
-        raise Invalid("w: holds something that is not a number", code="not_a_number") from error
+        raise Invalid("w: contains a value that is not a number", code="not_a_number") from error
 
 
 LIBLINEAR = ExportFormat(

@@ -1,7 +1,7 @@
-"""MLflow: a zip of a model folder of flavours `onnx` and `python_function`, for `mlflow.pyfunc.load_model`.
+"""MLflow: a zip of a model folder with the flavours `onnx` and `python_function`, for `mlflow.pyfunc.load_model`.
 
-MLflow's own loader for ONNX runs it: the folder holds no code and no pickle, and needs no Hyperplane. That loader
-makes a data frame of the outputs, so only those with one value a row are among them.
+MLflow's own ONNX loader runs it: the folder contains no code and no pickle, and does not need Hyperplane. The loader
+returns a data frame, so the model has only outputs with one value per row.
 """
 
 import io
@@ -17,7 +17,7 @@ from app.models.exports.writers import onnx
 from app.tabular.types import Array
 
 FIRST_VERSION = "2.9.0"
-"""The oldest MLflow whose model folders look like this."""
+"""Oldest version of MLflow that reads such a folder."""
 REQUIREMENTS = ("mlflow>=2.9", "numpy", "onnx>=1.16", "onnxruntime>=1.18", "pandas")
 DATA = "model.onnx"
 
@@ -26,7 +26,7 @@ def write(subject: Subject, difference: float | None) -> bytes:
     from onnx import __version__ as onnx_version  # imported late, as in onnx.py
 
     files = {
-        # YAML, of which JSON is a part; all texts of users' own are in the signature, which is JSON within it.
+        # YAML. All texts of users are in the signature, which is JSON, a subset of YAML.
         "MLmodel": json.dumps(_description(subject, difference, onnx_version), indent=2).encode(),
         DATA: onnx.build(subject, difference, wide=False),
         "requirements.txt": "\n".join([*REQUIREMENTS, ""]).encode(),
@@ -34,7 +34,7 @@ def write(subject: Subject, difference: float | None) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name), content)  # an entry of no date: the same model, the same bytes
+            archive.writestr(zipfile.ZipInfo(name), content)  # without a date, so that equal models give equal bytes
     return buffer.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""npz: the arrays as NumPy writes them, and the description as JSON in `header`. Nothing in it needs pickle."""
+"""npz: the arrays in NumPy's format, and the description as JSON in `header`. No pickle."""
 
 import io
 

@@ -1,7 +1,7 @@
-"""ONNX, computed in double precision: input `X`, outputs `label`, `score`, and what else the model can tell.
+"""ONNX in double precision: input `X` or one input per column, outputs `label`, `score` and others.
 
-scores         several classes: all of them
-probabilities  calibrated models: of all classes; `probability` as in predict: of the second of two, else the label's
+scores         multiclass models: the scores of all classes
+probabilities  calibrated models: of all classes; `probability` as in predict: of the second of two, else of the label
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ MAX_BYTES = (1 << 31) - (1 << 20)  # of a protocol buffer
 
 @dataclass
 class Graph:
-    """Inputs, nodes and constants as they come; values are known by their names."""
+    """A graph under construction: inputs, nodes and constants. Values are referred to by name."""
 
     inputs: dict[str, "ValueInfoProto"] = field(default_factory=dict)
     nodes: list["NodeProto"] = field(default_factory=list)
@@ -63,12 +63,12 @@ def write(subject: Subject, difference: float | None) -> bytes:
 
 
 def build(subject: Subject, difference: float | None, *, wide: bool) -> bytes:
-    """The model. `wide`: also the outputs that have several values a row."""
-    from onnx import helper  # imported late: half a second that a service without exports never pays
+    """Build the model. `wide`: include outputs with several values per row."""
+    from onnx import helper  # imported on use: it takes half a second
 
     header = subject.file.header
     if subject.file.coef.nbytes > MAX_BYTES:
-        raise not_in("onnx", "it would be larger than 2 GiB", "take npz or safetensors")
+        raise not_in("onnx", "the file would exceed 2 GiB", "take npz or safetensors")
     graph = Graph()
     scores = _add_scores(graph, Table.of(subject, "onnx"), subject.rows_of_weights[1])
     outputs = _add_answers(graph, subject, scores, wide)
@@ -86,7 +86,7 @@ def build(subject: Subject, difference: float | None, *, wide: bool) -> bytes:
 
 
 def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
-    """By the reference evaluator that comes with ONNX."""
+    """Compute scores with the reference evaluator of ONNX."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 
@@ -96,7 +96,9 @@ def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
     feeds = {"X": probe.numbers}
     if probe.numbers is None:
         feeds = {given.name: _fed(probe.columns[given.name], given) for given in model.graph.input}
-    with np.errstate(over="ignore", invalid="ignore"):  # its sigmoid computes both branches of every value
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # the evaluator's sigmoid computes both branches, and one can overflow
         (found,) = ReferenceEvaluator(model).run([wanted], feeds)
     return np.asarray(found)
 
@@ -110,7 +112,7 @@ def _fed(values: list[Any], given: "ValueInfoProto") -> Array:
 
 
 def _add_scores(graph: Graph, table: Table, intercept: Array) -> str:
-    """[rows, scores a row]"""
+    """Add the scores: [rows, scores per row]."""
     from onnx import TensorProto
 
     if not table.words:
@@ -131,7 +133,7 @@ def _add_scores(graph: Graph, table: Table, intercept: Array) -> str:
 
 
 def _of_all_columns(table: Table) -> tuple[Array, Array, Array]:
-    """Weights, fill and what a missing number adds, with nothing for the columns that are ignored."""
+    """Return weights, fill values and weights of missing numbers for all columns; zeros for ignored ones."""
     if len(table.places) == table.n_columns:
         return table.weights, table.fill, table.missing
     weights = np.zeros((len(table.weights), table.n_columns))
@@ -157,7 +159,7 @@ def _add_numbers(graph: Graph, matrix: str, weights: Array, fill: Array, missing
 
 
 def _add_texts(graph: Graph, column: str, words: Words) -> str:
-    """The number of the level, then its row of weights; behind the levels those of unknown and of missing ones."""
+    """Map texts to category numbers and these to weights. Unknown and missing categories have the last numbers."""
     count = len(words.levels)
     numbers = {"": count + 1} | {level: number for number, level in enumerate(words.levels)}
     number = graph.add(
@@ -173,7 +175,7 @@ def _add_texts(graph: Graph, column: str, words: Words) -> str:
 
 
 def _add_levels(graph: Graph, column: str, words: Words) -> str:
-    """Levels that are numbers: each is compared."""
+    """Compare a numeric column with each of its categories."""
     from onnx import TensorProto
 
     values = graph.add("Unsqueeze", column, graph.whole(1))
@@ -204,7 +206,7 @@ def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> lis
     else:
         score = graph.add("Squeeze", scores, graph.whole(1))
         limits = np.zeros(1) if task == "binary" else model.thresholds
-        if limits is not None:  # how many limits lie below the score
+        if limits is not None:  # number of thresholds below the score
             above = graph.add("Cast", graph.add("Greater", scores, graph.constant(limits)), to=TensorProto.INT64)
             number = graph.add("ReduceSum", above, graph.whole(1), keepdims=0)
     if classes:
@@ -228,7 +230,7 @@ def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> lis
 
 
 def _label_constant(classes: list[Any]) -> tuple[int, Array]:
-    """Whole numbers, numbers, or texts if any label is one."""
+    """Return the labels as integers, floats, or texts if any label is a text."""
     from onnx import TensorProto
 
     if any(isinstance(label, str) for label in classes):
@@ -239,7 +241,7 @@ def _label_constant(classes: list[Any]) -> tuple[int, Array]:
 
 
 def _add_probabilities(graph: Graph, calibration: Calibration, scores: str) -> str:
-    """[rows, classes], as app/models/calibration.py computes them."""
+    """Add the probabilities [rows, classes] as in app/models/calibration.py."""
     if calibration.method == "softmax":
         return graph.add("Softmax", scores, axis=1)
     arguments = scores if calibration.argument == "score" else _add_margins(graph, scores)
@@ -258,7 +260,7 @@ def _add_probabilities(graph: Graph, calibration: Calibration, scores: str) -> s
 
 
 def _add_margins(graph: Graph, scores: str) -> str:
-    """How far each score is above the best of the others."""
+    """Add the margin of each class: its score minus the best score of the others."""
     best = graph.add("ReduceMax", scores, axes=[1], keepdims=1)
     two = graph.add("TopK", scores, graph.whole(2), axis=1)
     lead = graph.add("Sub", best, graph.add("Gather", two, graph.whole(1), axis=1))
@@ -266,7 +268,7 @@ def _add_margins(graph: Graph, scores: str) -> str:
 
 
 def _add_isotonic(graph: Graph, calibration: Calibration, arguments: str, k: int, points: slice) -> str:
-    """Straight lines between points: the first value, and of each rise the share that the argument has behind it."""
+    """Add a piecewise linear curve: its first value, plus the completed share of each rise."""
     x, y = calibration.arrays["scores"][points], calibration.arrays["values"][points]
     f = graph.add("Gather", arguments, graph.whole(k), axis=1)
     if len(x) == 1:

@@ -16,7 +16,7 @@ from app.models.model_parts import Parts
 from app.tabular.array_shapes import is_possible
 from app.tabular.types import Array
 
-# What is read. Narrower floats become float64 without loss; the others are those of preprocessing.
+# Types that are read. Narrower floats are converted to float64 without loss; the integers are for preprocessing.
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "U8": "|u1"}
 LENGTH_BYTES = 8
 
@@ -35,27 +35,29 @@ def read(content: bytes) -> Parts:
     try:
         tensors = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
     except (safetensors.SafetensorError, MemoryError) as error:
-        raise Unparsable("The body is not a safetensors file.") from error
+        raise Unparsable("The body is not a valid safetensors file.") from error
     arrays = {name: _array(name[:64], tensor) for name, tensor in tensors}
     if "coef" not in arrays or not arrays["coef"].ndim:
-        raise invalid_field("coef", "missing", "there is no such tensor")
+        raise invalid_field("coef", "missing", "the file has no tensor of this name")
     said = decode(_description(content), Description, KEY)
     return Parts(header_of(said, arrays["coef"].shape[-1]), arrays)
 
 
 def _description(content: bytes) -> bytes:
-    """The library tells no metadata of a file in memory; that the header is sound it has checked."""
+    """Read the metadata. The library does not return it for a file in memory, but has validated the header."""
     end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
     header = decode(content[LENGTH_BYTES:end], dict[str, Any])
     text = header.get("__metadata__", {}).get(KEY)
     if text is None:
-        raise invalid_field(KEY, "missing", 'the metadata must hold it: {"task": "binary", "classes": [0, 1]}')
+        raise invalid_field(
+            KEY, "missing", 'the metadata must contain it, for example {"task": "binary", "classes": [0, 1]}'
+        )
     return str(text).encode()
 
 
 def _array(name: str, tensor: dict[str, Any]) -> Array:
     if tensor["dtype"] not in DTYPES:
-        raise invalid_field(name, "wrong_type", f"has type {tensor['dtype']}; give {', '.join(DTYPES)}")
+        raise invalid_field(name, "wrong_type", f"has type {tensor['dtype']}; supported are {', '.join(DTYPES)}")
     if not is_possible(tensor["shape"]):
         raise invalid_field(name, "wrong_shape", "has a shape that no array can have")
     array = np.frombuffer(tensor["data"], dtype=DTYPES[tensor["dtype"]]).reshape(tensor["shape"])

@@ -1,8 +1,8 @@
-"""SQL: a score, or a label, as one expression over the columns of a table: `SELECT (…) FROM rows`.
+"""SQL: score or label as one expression over the columns of a table: `SELECT (…) FROM rows`.
 
-It keeps to what SQLite and PostgreSQL both read: identifiers in double quotes, doubles by their shortest exact
-decimals, sums as trees (SQLite allows a depth of 1,000). What predict refuses (a missing value or an unknown level,
-where the model does not allow them) makes score and label NULL.
+It uses only what SQLite and PostgreSQL both accept: identifiers in double quotes, shortest exact decimals, balanced
+sums (SQLite limits the depth to 1,000). Values that predict refuses (a missing value or an unknown category, where the
+model does not allow them) give NULL.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ from app.tabular.types import Array
 MAX_COLUMNS = 1600  # of a table of PostgreSQL
 MAX_CLASSES = 500  # of a compound SELECT of SQLite
 MAX_BYTES = 1_000_000
-OTHERS = "take json, npz, safetensors, onnx or mlflow"
+OTHERS = "use json, npz, safetensors, onnx or mlflow"
 
 
 def write_score(subject: Subject, difference: float | None) -> bytes:
@@ -34,7 +34,7 @@ def write_label(subject: Subject, difference: float | None) -> bytes:
 
 
 def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
-    """By SQLite itself. An expression of labels is judged by the scores that it compares."""
+    """Compute scores with SQLite. An expression of labels is checked by the scores that it compares."""
     expression = write_score(subject, None).decode()
     columns = {"nothing": [None] * len(probe.expected)} | _probe_columns(Table.of(subject, "sql"), probe)
     connection = sqlite3.connect(":memory:")
@@ -66,20 +66,20 @@ def _document(subject: Subject, difference: float | None, output: str, expressio
     ]
     content = "\n".join(lines).encode()
     if len(content) > MAX_BYTES:
-        raise not_in("sql", f"the expression would have more than {MAX_BYTES} bytes", OTHERS)
+        raise not_in("sql", f"the expression would exceed {MAX_BYTES} bytes", OTHERS)
     return content
 
 
 def _scores(subject: Subject) -> list[str]:
-    """An expression a score."""
+    """Return one expression per score."""
     table = Table.of(subject, "sql")
     used = np.flatnonzero(table.used).tolist()
     names = table.number_names
     columns = [names[number] for number in used] + [words.name for words in table.words]
     if len(columns) > MAX_COLUMNS:
-        raise not_in("sql", f"{len(columns)} columns are more than the {MAX_COLUMNS} of a table", OTHERS)
+        raise not_in("sql", f"it has {len(columns)} columns; a table can have {MAX_COLUMNS}", OTHERS)
     if len({name.lower() for name in columns}) < len(columns):
-        raise not_in("sql", "two of its columns differ in nothing but case", OTHERS)
+        raise not_in("sql", "two of its column names differ only in case", OTHERS)
     expressions = []
     for row, intercept in enumerate(subject.rows_of_weights[1].tolist()):
         terms = [f"CAST({intercept!r} AS DOUBLE PRECISION)"]
@@ -91,7 +91,7 @@ def _scores(subject: Subject) -> list[str]:
 
 
 def _number_terms(table: Table, number: int, column: str, row: int) -> list[str]:
-    # PostgreSQL makes no double of a truth value, but a whole number.
+    # PostgreSQL casts a boolean to an integer, but not to a double.
     value = f"CAST({column} AS INTEGER)" if table.boolean[number] else column
     value = f"CAST({value} AS DOUBLE PRECISION)"
     fill, missing = float(table.fill[number]), float(table.missing[row, number])
@@ -109,7 +109,7 @@ def _word_term(words: Words, row: int) -> str:
     compared, cases = column, [f"WHEN {column} IS NULL THEN {missing}"]
     if words.is_text:
         literals = [_text(level) for level in words.levels]
-        if "" not in words.levels:  # no word is no level
+        if "" not in words.levels:  # an empty text is missing
             cases.append(f"WHEN {column} = '' THEN {missing}")
     else:
         compared = f"CAST({column} AS INTEGER)" if words.stored == "boolean" else column
@@ -135,15 +135,15 @@ def _label(subject: Subject) -> str:
         cases = [f'"score" <= {limit!r} THEN {label}' for limit, label in zip(limits, labels, strict=False)]
         cases.append(f'"score" > {limits[-1]!r} THEN {labels[-1]}')
     else:
-        return scores[0]  # the label is a number: the score itself
+        return scores[0]  # regression: the label is the score
     choice = " ".join(["CASE", *(f"WHEN {case}" for case in cases), "END"])
     return f'(SELECT {choice} FROM (SELECT {scores[0]} AS "score") AS "scored")'
 
 
 def _largest(scores: list[str], output: str, labels: list[str]) -> str:
-    """The label or the score of the class with the largest score, the first of equal ones."""
+    """Return label or score of the class with the largest score; of equal ones the first."""
     if len(scores) > MAX_CLASSES:
-        raise not_in("sql", f"{len(scores)} classes are more than the {MAX_CLASSES} of one expression", OTHERS)
+        raise not_in("sql", f"it has {len(scores)} classes; an expression can have {MAX_CLASSES}", OTHERS)
     classes = [
         f'SELECT {number} AS "number", {label} AS "label", {score} AS "score"'
         for number, (score, label) in enumerate(zip(scores, labels, strict=True))
@@ -154,7 +154,7 @@ def _largest(scores: list[str], output: str, labels: list[str]) -> str:
 
 
 def _sum(terms: list[str]) -> str:
-    """As a balanced tree of additions."""
+    """Return the sum as a balanced tree of additions."""
     while len(terms) > 1:
         odd = terms[len(terms) - len(terms) % 2 :]
         terms = [f"({left} + {right})" for left, right in zip(terms[::2], terms[1::2], strict=False)] + odd
@@ -170,7 +170,7 @@ def _text(text: str) -> str:
 
 
 def _label_literals(classes: list[Any]) -> list[str]:
-    """Labels as SQL writes them; if some are text, all are."""
+    """Return the labels as SQL literals: all as text if any is text."""
     if any(isinstance(label, str) for label in classes):
         return [_text(str(label)) for label in classes]
     return [repr(label) for label in classes]

@@ -1,7 +1,7 @@
-"""A zip for people who do not trust this service: weights, dual point and claims, and a program that checks them.
+"""A zip to check a certificate without this service: weights, dual point, claims, and a program that checks them.
 
-The program (`app/models/exports/verifier/verify_model.py`) is shipped as it is. It needs numpy, shares no code with the
-service, and reads `model.npz` and the training rows, which a job of type `verify` with `rows` writes.
+The program (`app/models/exports/verifier/verify_model.py`) is included unchanged. It needs only numpy, shares no code
+with the service, and reads `model.npz` and the training rows, which a job of type `verify` with `rows` writes.
 """
 
 import io
@@ -38,12 +38,12 @@ def write(subject: Subject, difference: float | None) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in ((PROGRAM, program), (MODEL, model.getvalue()), (README, explanation.encode())):
-            archive.writestr(zipfile.ZipInfo(name), content)  # an entry of no date: the same model, the same bytes
+            archive.writestr(zipfile.ZipInfo(name), content)  # without a date, so that equal models give equal bytes
     return buffer.getvalue()
 
 
 def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
-    """By the weights of the solver, put into the units of the columns once more."""
+    """Compute scores with the weights of the solver, converted to the units of the columns."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive, np.load(io.BytesIO(archive.read(MODEL))) as stored:
         coef, intercept = stored["coef"], stored["intercept"]
     pipeline, column_of = subject.pipeline, None
@@ -57,7 +57,7 @@ def _arrays(subject: Subject) -> dict[str, Array]:
     header, file = subject.file.header, subject.file
     certificate = header.card.get("certificate")
     if not certificate or certificate.get("claimed"):
-        raise not_in("verifier", "it was imported, so nothing says what it was trained for", "train it here")
+        raise not_in("verifier", "it was imported, so the problem that it solves is not known", "train it here")
     proof = _proof(subject)
     coef, intercept = file.coef, np.atleast_1d(file.intercept)
     if "solver.coef" in proof:
@@ -65,7 +65,9 @@ def _arrays(subject: Subject) -> dict[str, Array]:
     elif subject.pipeline is not None:
         coef, intercept = subject.pipeline.unfold(coef, intercept)
     if _bias(subject) == "none":
-        intercept = np.zeros_like(intercept)  # in the units of the solver there is none; scaled back, it is rounding
+        intercept = np.zeros_like(
+            intercept
+        )  # it is exactly 0 in the units of the solver; the converted value is rounding
     arrays = {"coef": coef, "intercept": intercept}
     for name, array in proof.items():
         number, _, part = name.partition(".")
@@ -83,11 +85,11 @@ NAMES = {
     "planes.weights": "planes",
     "planes.multipliers": "multipliers",
 }
-"""What the program calls the parts of a stored proof (`app/worker/stored_proof.py`)."""
+"""Names that the program uses for the parts of a stored proof (`app/worker/stored_proof.py`)."""
 
 
 def _proof(subject: Subject) -> dict[str, Array]:
-    """Empty: none is stored, and the program finds a dual point from the weights."""
+    """Return the arrays of the stored proof; empty: there is none, and the program derives a dual point itself."""
     if subject.proof is None:
         return {}
     try:

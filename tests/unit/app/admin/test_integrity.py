@@ -169,7 +169,7 @@ def test_a_model_that_is_not_what_its_row_says_is_found(
     faults = verify_storage(settings).faults
     assert len(faults) == 2
     assert faults[0].startswith(f"{other_card.id}: the card")
-    assert faults[1].startswith(f"{no_model.id}: the file does not start like a model")
+    assert faults[1].startswith(f"{no_model.id}: the file does not begin with the magic bytes of a model")
 
 
 def test_a_file_that_nobody_owns_is_told_but_is_no_fault(settings: Settings, database: Database) -> None:

@@ -160,7 +160,7 @@ def test_a_type_from_outside_is_validated_and_refused_like_the_others(said: dict
 
 
 def test_an_unknown_type_is_refused_with_a_list_that_has_the_type_from_outside(said: dict[str, Any]) -> None:
-    assert said["unknown_type"]["detail"] == "body: its type must be one of train, count, evaluate, predict, verify"
+    assert said["unknown_type"]["detail"] == "body: type must be one of train, count, evaluate, predict, verify"
     assert "'count'" in said["unknown_filter"]["detail"]
 
 

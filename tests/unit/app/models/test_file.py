@@ -118,12 +118,12 @@ def test_a_file_of_the_first_release_is_read(path: Path) -> None:
     ("task", "changes", "message"),
     [
         ("multiclass", {"classes": [1, 2]}, "another shape"),
-        ("multiclass", {"classes": [1]}, "header is wrong"),
+        ("multiclass", {"classes": [1]}, "header has .* invalid field"),
         ("multiclass", {"n_features": 2**62}, "another shape"),
         ("ordinal", {"classes": [1, 2, 3]}, "another shape"),
-        ("ordinal", {"classes": ["a", "b", "c", "d"]}, "header is wrong"),
-        ("ordinal", {"classes": [1]}, "header is wrong"),
-        ("regression", {"classes": [1, 2]}, "header is wrong"),
+        ("ordinal", {"classes": ["a", "b", "c", "d"]}, "header has .* invalid field"),
+        ("ordinal", {"classes": [1]}, "header has .* invalid field"),
+        ("regression", {"classes": [1, 2]}, "header has .* invalid field"),
         ("regression", {"task": "ordinal", "classes": [1, 2]}, "thresholds is missing"),
         ("regression", {"task": "multiclass", "classes": [1, 2]}, "another shape"),
     ],
@@ -218,18 +218,24 @@ def entry(shape: list[int], offset: int = 0) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_features": -1, "arrays": {"coef": entry([-1]), "intercept": entry([1], 64)}}, "header is wrong"),
-        ({"n_features": 0, "arrays": {"coef": entry([0]), "intercept": entry([1], 64)}}, "header is wrong"),
+        (
+            {"n_features": -1, "arrays": {"coef": entry([-1]), "intercept": entry([1], 64)}},
+            "header has .* invalid field",
+        ),
+        ({"n_features": 0, "arrays": {"coef": entry([0]), "intercept": entry([1], 64)}}, "header has .* invalid field"),
         ({"n_features": 2**70, "arrays": {"coef": entry([2**70]), "intercept": entry([1], 64)}}, "outside"),
         ({"n_features": 17, "arrays": {"coef": entry([17]), "intercept": entry([1], 64)}}, "outside"),
         ({"arrays": {"coef": entry([3], -8), "intercept": entry([1], 64)}}, "outside"),
         ({"arrays": {"coef": entry([3], 2**80), "intercept": entry([1], 64)}}, "outside"),
         ({"arrays": {"coef": entry([1, 3]), "intercept": entry([1], 64)}}, "another shape"),
         ({"arrays": {"coef": entry([3])}}, "intercept is missing"),
-        ({"arrays": {"coef": {**entry([3]), "dtype": "|O"}, "intercept": entry([1], 64)}}, "header is wrong"),
-        ({"version": 2}, "header is wrong"),
-        ({"task": "regression"}, "header is wrong"),
-        ({"surprise": 1}, "header is wrong"),
+        (
+            {"arrays": {"coef": {**entry([3]), "dtype": "|O"}, "intercept": entry([1], 64)}},
+            "header has .* invalid field",
+        ),
+        ({"version": 2}, "header has .* invalid field"),
+        ({"task": "regression"}, "header has .* invalid field"),
+        ({"surprise": 1}, "header has .* invalid field"),
     ],
 )
 def test_what_a_forged_header_says_is_checked(path: Path, changes: dict[str, Any], message: str) -> None:

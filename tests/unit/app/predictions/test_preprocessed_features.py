@@ -239,7 +239,7 @@ def test_truth_values_are_judged_alike_in_every_format(tmp_path_factory: pytest.
         assert ask(model, in_json([row]), JSON)["predictions"] == [{"score": 5.0}]
     for row in ([3, 0.5], [3, "maybe"], {"a": 3, "owner": 2}, {"indices": [0, 1], "values": [3, 0.5]}):
         error = refusal(model, in_json([[1, 0], row]))
-        assert (error.errors[0].field, error.errors[0].detail) == ("instances[1].owner", "true or false is needed")
+        assert (error.errors[0].field, error.errors[0].detail) == ("instances[1].owner", "must be true or false")
 
 
 def test_a_quote_that_is_never_closed_swallows_no_row(model: ServedModel) -> None:

@@ -114,7 +114,7 @@ def test_rare_levels_are_pooled_and_unseen_ones_join_them() -> None:
     assert names(plain) == ["city=Bonn", "city=Kyiv", "city=Oslo", "city=Rome"]
     assert row(plain, city="Lima") == row(plain, city=None) == {}
     strict = fitted(table, unknown="error")
-    with pytest.raises(PreprocessError, match="row 0, column 'city': a level that training did not have") as caught:
+    with pytest.raises(PreprocessError, match="row 0, column 'city': the category did not occur in training") as caught:
         row(strict, city="Lima")
     assert (caught.value.code, caught.value.row, caught.value.column) == ("unknown_level", 0, "city")
 
@@ -142,7 +142,7 @@ def test_kinds_can_be_set() -> None:
     for name, kind in (("word", "numeric"), ("zip", "date"), ("note", "boolean")):
         with pytest.raises(PreprocessError, match=f"column '{name}' is .* and cannot be used as {kind}"):
             fitted(table, columns={name: {"kind": kind}})
-    with pytest.raises(PreprocessError, match="no column 'agee'"):
+    with pytest.raises(PreprocessError, match="no feature column 'agee'"):
         fitted(table, columns={"agee": {"ignore": True}})
 
 
@@ -181,14 +181,16 @@ def test_values_as_arrays_of_numpy_and_arrow() -> None:
 )
 def test_a_value_that_cannot_be_is_named_by_row_and_column(column: str, value: Any, expected: str) -> None:
     one = fitted(PEOPLE)
-    with pytest.raises(PreprocessError, match=f"row 1, column '{column}': {expected}") as caught:
+    with pytest.raises(PreprocessError, match=f"row 1, column '{column}': must be {expected}") as caught:
         one.pipeline.apply({column: [None, value]}, 2)
     assert (caught.value.code, caught.value.column, caught.value.row) == ("bad_value", column, 1)
 
 
 @pytest.mark.parametrize("column", list(PEOPLE))
 def test_missing_values_can_be_refused(column: str) -> None:
-    with pytest.raises(PreprocessError, match=f"column '{column}' has 1 missing values .* first in row") as caught:
+    with pytest.raises(
+        PreprocessError, match=f"column '{column}' has 1 missing values .* first in training row"
+    ) as caught:
         fitted(PEOPLE, columns={column: {"missing": "error"}})
     assert caught.value.code == "missing_values"
     whole = {

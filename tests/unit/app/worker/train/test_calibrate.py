@@ -133,5 +133,5 @@ def test_what_cannot_be_calibrated_is_refused(bench: Bench) -> None:
         bench.run(bench.store(X, signal), calibrate=True)
     one = np.zeros(60)
     one[0] = 1
-    with pytest.raises(AppError, match="one row only"):
+    with pytest.raises(AppError, match="has one row"):
         bench.run(bench.store(X, one), calibrate=True)

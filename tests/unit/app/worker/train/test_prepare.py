@@ -160,7 +160,7 @@ def test_another_dataset_is_tested_by_the_names_of_its_columns(bench: Bench) -> 
     card, _ = bench.model(bench.run(train_numbers, split={"test_dataset_id": turned}))
     assert card["metrics"]["test"] == card["metrics"]["train"]
     lacking = bench.store_frame(frame_of({name: table[name] for name in ("income", "about", "member")}), y)
-    with pytest.raises(Invalid, match="it has no column 'city', which training has"):
+    with pytest.raises(Invalid, match="it has no column 'city', which the training dataset has"):
         bench.submit(train, split={"test_dataset_id": lacking})
     gaps = bench.store_frame(frame_of({**numbers, "b": ("numeric", [None] * 80)}), y)
     with pytest.raises(Invalid, match="is not numeric, unlike in the training dataset"):

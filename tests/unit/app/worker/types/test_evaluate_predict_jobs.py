@@ -104,9 +104,9 @@ def test_rows_that_have_no_score_are_counted_and_left_out(bench: Bench) -> None:
 def test_what_cannot_be_evaluated_is_refused(bench: Bench) -> None:
     X, signal = noisy(60)
     bench.run(bench.store(X, np.where(signal > 0, "up", "down")))
-    with pytest.raises(AppError, match="does not know"):
+    with pytest.raises(AppError, match="that the model lacks"):
         evaluate(bench, bench.store(X, three_words(signal)))
-    with pytest.raises(AppError, match="does not know"):
+    with pytest.raises(AppError, match="that the model lacks"):
         evaluate(bench, bench.store(X, signal))
     with pytest.raises(AppError, match=r"dataset_id: .* 3 features; the model has 4"):
         evaluate(bench, bench.store(X[:, :3], np.where(signal > 0, "up", "down")))

@@ -208,7 +208,7 @@ def test_the_dual_point_of_other_rows_is_not_used(bench: Bench) -> None:
     result = verify(bench, job, dataset_id=fewer)
     assert result["matches"] is False
     assert result["bound_from"] == "a dual point found from the weights"
-    assert "of other rows" in result["notes"][0]
+    assert "belongs to other rows" in result["notes"][0]
 
 
 def test_a_damaged_dual_point_is_not_believed(bench: Bench) -> None:
