@@ -76,7 +76,7 @@ def test_a_compressed_file_is_bounded_by_its_size_as_text_and_as_arrays(
         parse.parse(tmp_path, file, "csv", options, 1 << 30)
     monkeypatch.undo()
     monkeypatch.setattr(parse, "ANY_ARRAYS_BYTES", 0)
-    with pytest.raises(TooLarge, match="allowed for its size"):
+    with pytest.raises(TooLarge, match="the limit for its size"):
         parse.parse(tmp_path, file, "csv", options, 1 << 30)
     assert list((tmp_path / "staging").iterdir()) == []
 

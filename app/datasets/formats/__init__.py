@@ -1,9 +1,8 @@
-"""Reading uploaded files: one module a format, the same arrays and summary out of each.
+"""Readers of uploaded files. All formats give the same arrays and summary.
 
-Readers take a file and its options and pass rows on block by block, so that their memory does not grow
-with the file. They run in a child process under limits and raise `InvalidFile`, `InvalidOption` or
-`TooLarge`. `registered/` declares the formats; a reader and its libraries are loaded only when a file of its format
-comes, so that this package imports neither pyarrow nor numba.
+A reader gets a file and its options and passes rows on block by block, so that its memory does not grow with the file.
+Readers run in a child process with limits and raise `InvalidFile`, `InvalidOption` or `TooLarge`. `registered/`
+declares the formats. A reader and its libraries are loaded on use, so this package imports neither pyarrow nor numba.
 """
 
 from pathlib import Path
@@ -55,7 +54,7 @@ ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 
 
 def read_into(sink: "Sink", path: Path, format: Format, options: ReadOptions, ceiling: Ceiling) -> Summary:
-    """Parse one file and give its rows to a sink. What a sink got before an error is of no use."""
+    """Parse a file and pass its rows to a sink. After an error the content of the sink is not usable."""
     from app.datasets.formats.collect import Collector
 
     chosen = named(format)
@@ -66,7 +65,7 @@ def read_into(sink: "Sink", path: Path, format: Format, options: ReadOptions, ce
 
 
 def read(path: Path, format: Format, options: ReadOptions) -> Table:
-    """Parse one small file into memory."""
+    """Parse a small file into memory."""
     from app.datasets.formats.collect import MemorySink
 
     sink = MemorySink()
@@ -75,7 +74,7 @@ def read(path: Path, format: Format, options: ReadOptions) -> Table:
 
 
 def warm() -> None:
-    """Load every reader: compile what is compiled on first use and import what is slow to import."""
+    """Load every reader: compile kernels and import slow libraries."""
     from solvers.linalg.kernel_cache import forget_stale
 
     forget_stale(Path(__file__).parent)

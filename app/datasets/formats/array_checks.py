@@ -1,4 +1,4 @@
-"""Checks of rows that come as arrays, not as text: their faults by row and column."""
+"""Checks rows of array formats, and collects their errors by row and column."""
 
 import numpy as np
 import numpy.typing as npt
@@ -26,22 +26,22 @@ def name_column(j: int, name: str) -> str:
 
 
 class BlockFaults:
-    """Collects the faults of one block, in any order, and logs them in that of the rows."""
+    """Collects the errors of a block in any order, and logs them in row order."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, int, str, str]] = []
 
     def add(self, row: int, column: int, code: str, detail: str) -> None:
-        """A fault in a row that is counted from 0 within the block and a column that is counted from 1."""
+        """Add an error. Rows count from 0 within the block, columns from 1."""
         self._found.append((int(row), int(column), code, detail))
 
     def add_rows(self, wrong: npt.NDArray[np.bool_], column: int, code: str, detail: str) -> None:
-        """The same fault in every row that is marked."""
+        """Add the same error for every marked row."""
         for row in np.flatnonzero(wrong)[:COUNTED_ERRORS]:
             self.add(row, column, code, detail)
 
     def check_numbers(self, values: Array, column: int, name: str, ignore: Array | None = None) -> None:
-        """Numbers must be finite, except in the rows to ignore."""
+        """Check that numbers are finite, except in the rows to ignore."""
         if values.dtype.kind != "f":
             return
         wrong = ~np.isfinite(values) if ignore is None else ~(np.isfinite(values) | ignore)

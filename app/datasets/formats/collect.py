@@ -1,4 +1,4 @@
-"""Where the rows of a file go: block by block through a collector, which keeps count, into a sink, which keeps them."""
+"""Collects the rows of a file block by block, computes its summary, and passes the rows to a sink that stores them."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,23 +20,23 @@ __all__ = ["Block", "Collector", "MemorySink", "Sink", "SparseRows", "is_clean"]
 
 
 class Sink(Protocol):
-    """Keeps the arrays of a table while they grow by rows. It copies: the rows may be overwritten after a call."""
+    """Stores the arrays of a table while they grow. It copies: callers can overwrite the rows after a call."""
 
     def append(self, name: str, rows: Array) -> None:
-        """Add rows to an array; the first call makes it, with this dtype and this width."""
+        """Append rows to an array. The first call creates it with this dtype and width."""
 
     def store(self, name: str, rows: Array) -> None:
-        """Make an array of which this is all; thousands of them are no burden."""
+        """Store a complete array. Cheap enough for thousands of them."""
 
     def rewrite(self, name: str, change: Callable[[Array], Array]) -> None:
-        """Replace the rows of an array by what `change` makes of them, block by block."""
+        """Replace the rows of an array by the result of `change`, block by block."""
 
     def clear(self) -> None:
-        """Forget every array: the reader begins anew."""
+        """Remove all arrays, because the reader starts again."""
 
 
 class MemorySink:
-    """Keeps the arrays in memory, for files that are known to be small."""
+    """Stores the arrays in memory, for small files."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}  # with room to grow
@@ -77,10 +77,10 @@ class SparseRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows. The target holds numbers (float64), or strings in encoded form.
+    """A block of rows. The target holds numbers (float64) or encoded strings.
 
-    `words`, `missing` and `marks` go by the number of the feature: the cells of a column of words, whose place in X
-    is filled in later; how many cells of numbers are missing (NaN in X); and what was written in place of these.
+    By feature number: `words` has the cells of text columns, whose column of X is filled later; `missing` the number of
+    missing numbers (NaN in X); `marks` the texts that stood for missing values.
     """
 
     X: Array | SparseRows
@@ -93,7 +93,7 @@ class Block:
 
 
 def is_clean(block: Block) -> bool:
-    """Whether dense rows hold finite numbers, labels and groups that are not blank, and no negative weight."""
+    """Whether dense rows have only finite numbers, no blank labels or groups, and no negative weights."""
     numbers = [part for part in (block.target, block.weight) if isinstance(part, np.ndarray)]
     if isinstance(block.X, np.ndarray):
         if not block.missing:
@@ -109,7 +109,7 @@ def is_clean(block: Block) -> bool:
 
 
 class Collector:
-    """Passes blocks of rows on to a sink, in order, and gathers what the summary says of them."""
+    """Passes blocks of rows to a sink in order, and collects the facts for the summary."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -117,7 +117,7 @@ class Collector:
         self.clear()
 
     def clear(self) -> None:
-        """Begin anew, but for what was learnt of the features' kinds."""
+        """Start again, keeping what was learnt about the kinds of the features."""
         self.n_rows = 0
         self.nnz = 0
         self._sparse = False
@@ -151,7 +151,7 @@ class Collector:
             self.nnz += int(np.count_nonzero(X))
 
     def _as_before(self, X: Array) -> Array:
-        """Rows in the precision of those before. If these need double precision, those are written anew in it."""
+        """Return rows in the precision of the earlier ones. If they need double precision, rewrite the earlier ones."""
         if self._dtype is None:
             self._dtype = X.dtype
         if X.dtype == self._dtype:
@@ -186,7 +186,7 @@ class Collector:
             self._sink.rewrite("indices", lambda indices: indices + np.int32(by))
 
     def finish(self, n_features: int, warnings: list[FileWarning], source: Source | None = None) -> Summary:
-        """The end of all rows. `source`: of files that have columns."""
+        """Finish the table and return its summary. `source`: columns of the file, if it has any."""
         assert self._labels is not None, "a table has rows"
         words: list[str] | None = None
         if isinstance(self._labels, WordCounts):

@@ -1,4 +1,4 @@
-"""Which column of a file is what: the target, the weight, the group, and the features that are left."""
+"""Assigns roles to the columns of a file: target, weight, group, ignored; all others are features."""
 
 import re
 from collections.abc import Mapping
@@ -23,22 +23,22 @@ class Roles:
 
     @property
     def numbers(self) -> list[int]:
-        """The columns that must hold numbers whatever the target holds."""
+        """Columns that must be numeric, whatever the kind of the target."""
         return self.features if self.weight is None else [*self.features, self.weight]
 
 
 @dataclass(frozen=True)
 class Source:
-    """The columns of a file that has some: their names (None: it has none), their roles."""
+    """The columns of a file: names (None: it has none) and roles."""
 
     names: list[str] | None
     n_columns: int
     roles: Roles
     typed: Mapping[int, tuple[Kind, str]] = field(default_factory=dict)
-    """By the number of the feature: the kind that its type in the file says, and the reason."""
+    """Kind and reason of features whose type in the file determines them, by feature number."""
 
     def name(self, column: int) -> str:
-        """Columns without a name go by their number, as in the options that name them."""
+        """Return the name of a column, or its number if it has none, as in the read options."""
         return str(column) if self.names is None else self.names[column]
 
     def feature_name(self, number: int) -> str:
@@ -71,12 +71,12 @@ def assign_roles(names: list[str] | None, n_columns: int, options: ReadOptions) 
     features = [j for j in range(n_columns) if j not in ignored and j not in (target, weight, group)]
     if not features:
         field = "ignore" if ignored else "weight" if weight is not None else "group"
-        raise InvalidOption(field, "It leaves no column for the features.")
+        raise InvalidOption(field, "It leaves no feature column; ignore fewer columns.")
     return Roles(target, weight, group, features)
 
 
 class _Finder:
-    """Finds columns that options name. Names are indexed once: an upload may ignore thousands of columns."""
+    """Finds the columns of read options. Names are indexed once, because an upload can ignore thousands of columns."""
 
     def __init__(self, names: list[str] | None, n_columns: int) -> None:
         self._names = names
@@ -86,7 +86,7 @@ class _Finder:
             self._place_of.setdefault(name, place)
 
     def find(self, field: str, column: str) -> int:
-        """The position of a column given by name or, where no name matches, by number from 0."""
+        """Return the position of a column by name or, if no name matches, by number from 0."""
         if (place := self._place_of.get(column)) is not None:
             return place
         if re.fullmatch(r"-?[0-9]{1,9}", column) and -self._n_columns <= int(column) < self._n_columns:

@@ -1,9 +1,9 @@
-"""Parquet files and Arrow streams: typed columns, read in bounded blocks of rows.
+"""Reads Parquet files and Arrow streams in bounded blocks of rows.
 
 Features are float32 where all of them are and none is missing, else float64; integers and booleans become float64.
-Strings are words, whose kind is guessed; dates and times are seconds since 1970. Labels are numbers, strings or
-booleans (the classes `false` and `true`), as their column's type says; groups are integers or strings. In the place of
-a fault the line is the row.
+The kind of string columns is guessed; dates and times are seconds since 1970. Labels are numbers, strings or booleans
+(the classes `false` and `true`) by the type of their column; groups are integers or strings. In error places the line
+is the row.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ NOT_A_NUMBER = "NaN"
 
 
 class _FoundMissing(Exception):
-    """A missing value among features that were stored as float32 so far."""
+    """A missing value was found among features that are stored as float32 so far."""
 
 
 def read_parquet(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
@@ -58,7 +58,7 @@ def _check(path: Path, ceiling: Ceiling, n_bytes: int) -> None:
 def _read_settled(
     walk: Callable[["_ColumnReader"], None], columns: Columns, collector: Collector, check: Callable[[int], None]
 ) -> Summary:
-    """Read the file, anew for as long as columns turn out to be other than thought."""
+    """Read the file; start again as long as columns turn out to have another kind than assumed."""
     collector.features.limit_texts = check
     dtype = columns.dtype
     while True:
@@ -75,7 +75,7 @@ def _read_settled(
 
 
 def _walk_parquet(path: Path, reader: "_ColumnReader") -> None:
-    # pyarrow would read whole row groups ahead, and write out what a dictionary of long texts abbreviates.
+    # By default pyarrow reads whole row groups ahead, and expands dictionaries of long texts.
     bounded = {"pre_buffer": False, "buffer_size": BUFFER_BYTES, "read_dictionary": reader.columns.string_names}
     with pq.ParquetFile(path, **bounded) as file:
         n_rows = file.metadata.num_rows
@@ -87,12 +87,12 @@ def _walk_parquet(path: Path, reader: "_ColumnReader") -> None:
             reader.add(batch.select(names))
             n_seen += batch.num_rows
     if n_seen != n_rows:
-        detail = f"The file says that it has {n_rows} rows; it has {n_seen}."
+        detail = f"The file declares {n_rows} rows, but has {n_seen}."
         raise InvalidFile([FileError(None, None, "wrong_row_count", detail)])
 
 
 def _text_bytes(file: pq.ParquetFile, names: list[str]) -> int:
-    """What the columns of strings take without compression, as the file says it."""
+    """Return the declared uncompressed bytes of the string columns."""
     if not names:
         return 0
     wanted = set(names)
@@ -102,7 +102,7 @@ def _text_bytes(file: pq.ParquetFile, names: list[str]) -> int:
 
 
 def _walk_arrow(path: Path, reader: "_ColumnReader") -> None:
-    mapped = map_file(path)  # a batch may be as large as the file
+    mapped = map_file(path)  # a batch can be as large as the file
     source = pa.BufferReader(pa.py_buffer(mapped))
     with pa.ipc.open_stream(source) as stream:
         n_rows = 0
@@ -122,7 +122,7 @@ def _walk_arrow(path: Path, reader: "_ColumnReader") -> None:
 
 @contextmanager
 def _readable(what: str) -> Iterator[None]:
-    """Turn what pyarrow says of a damaged file into a refusal; it quotes the file, so it is not passed on."""
+    """Translate errors of pyarrow about a damaged file. Its messages quote the file, so they are not passed on."""
     try:
         yield
     except MemoryError:
@@ -130,12 +130,12 @@ def _readable(what: str) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         if is_of_the_disk(error):
             raise
-        detail = f"The file is not a whole and valid {what} that can be read here."
+        detail = f"The file is not a complete and valid {what}."
         raise InvalidFile([FileError(None, None, "unreadable_file", detail)]) from None
 
 
 class _ColumnReader:
-    """Takes batches of the wanted columns and passes their rows on, until the first fault."""
+    """Converts batches of the needed columns and passes their rows on, until the first error."""
 
     def __init__(
         self, columns: Columns, collector: Collector, dtype: np.dtype[Any], check: Callable[[int], None]
@@ -194,7 +194,7 @@ class _ColumnReader:
             raise InvalidFile([FileError(None, None, "no_rows", "The file has no rows of data.")])
 
     def _feature(self, column: Any, j: int, found: BlockFaults) -> tuple[Array, int]:
-        """The numbers of a feature, NaN where there is none, and how many are not there."""
+        """Return the numbers of a feature (NaN: missing) and the number of missing values."""
         if self.columns.is_date(j):
             return seconds_of(column), column.null_count
         if column.null_count or not pa.types.is_primitive(column.type):
@@ -211,7 +211,7 @@ class _ColumnReader:
         found.add_rows(missing, j + 1, "missing_value", detail)
 
     def _float64(self, column: Any, j: int, found: BlockFaults) -> Array:
-        """The numbers of the target or the weight, none of which may be missing."""
+        """Return the numbers of the target or the weight, which must not be missing."""
         missing: Array | None = None
         if column.null_count:
             missing = column.is_null().to_numpy(zero_copy_only=False)
@@ -226,7 +226,7 @@ class _ColumnReader:
         return values.astype(np.float64, copy=False)
 
     def _encode(self, column: Any, j: int, found: BlockFaults) -> Encoded:
-        """Labels or groups. What a dictionary abbreviates is not written out: a long string can be in every row."""
+        """Encode labels or groups. Dictionaries are not expanded, because a long string can occur in every row."""
         column.validate(full=True)
         if pa.types.is_boolean(column.type):
             column = column.cast(pa.string())

@@ -1,4 +1,4 @@
-"""What the types of a Parquet or Arrow schema mean for a dataset, and which of them it cannot hold."""
+"""Maps the types of a Parquet or Arrow schema to kinds of columns, and refuses unsupported types."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ TICKS_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class Columns:
-    """The columns of a schema: names that differ, types that can be taken, and the roles that the options give."""
+    """The checked columns of a schema: names, types and roles."""
 
     def __init__(self, schema: Any, options: ReadOptions) -> None:
         self.names: list[str] = schema.names
@@ -29,24 +29,24 @@ class Columns:
 
     @property
     def wanted(self) -> list[int]:
-        """The columns that are read, in this order."""
+        """Return the columns to read, in this order."""
         roles = self.roles
         others = (roles.target, roles.weight, roles.group)
         return [*roles.features, *(j for j in others if j is not None)]
 
     @property
     def word_names(self) -> list[str]:
-        """The features that are strings."""
+        """Return the string features."""
         return [self.names[j] for j in self.roles.features if is_string(self.types[j])]
 
     @property
     def string_names(self) -> list[str]:
-        """All columns that are read and are strings."""
+        """Return all string columns that are read."""
         return [self.names[j] for j in self.wanted if is_string(self.types[j])]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of X, as long as no value is missing."""
+        """Return the dtype of X, as long as no value is missing."""
         features = [self.types[j] for j in self.roles.features]
         return np.dtype(np.float32 if all(map(_is_short_float, features)) else np.float64)
 
@@ -76,7 +76,9 @@ class Columns:
                 wanted = "numbers, strings, dates or times"
             if not fine:
                 name = name_column(j, self.names[j])
-                detail = f"{name} is of the type {excerpt(str(kind))}; {wanted} are needed: convert it, or ignore it."
+                detail = (
+                    f"{name} has the type {excerpt(str(kind))}; {wanted} are needed. Convert it, or name it in ignore."
+                )
                 log.add(None, j + 1, "unsupported_type", detail)
         log.raise_if_any()
 
@@ -88,7 +90,7 @@ def is_string(kind: Any) -> bool:
 
 
 def seconds_of(column: Any) -> Array:
-    """Seconds since 1970 of a column of dates or times; NaN where there is none."""
+    """Return the seconds since 1970 of a column of dates or times; NaN: missing."""
     kind = column.type
     ticks = column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64()).fill_null(0).to_numpy()
     if pa.types.is_date32(kind):
@@ -108,7 +110,12 @@ def _check_names(names: list[str]) -> None:
         if k != j:
             log.add(None, j + 1, "duplicate_name", f"Columns {k + 1} and {j + 1} are both named {excerpt(name)}.")
     if len(names) < 2:
-        log.add(None, None, "one_column", "The file has less than two columns; a label and features are needed.")
+        log.add(
+            None,
+            None,
+            "one_column",
+            "The file has fewer than two columns; a label and at least one feature are needed.",
+        )
     log.raise_if_any()
 
 

@@ -1,6 +1,6 @@
-"""Compressed files: expanded once into a scratch file, within a ceiling that no bomb gets past.
+"""Decompresses a file once into a temporary file, with a limit against decompression bombs.
 
-Readers walk a file more than once where it has faults, so they need one they can seek in.
+Readers can read a file more than once to find errors, so they need a seekable file.
 """
 
 import errno
@@ -17,25 +17,27 @@ __all__ = ["Ceiling", "expanded", "is_of_the_disk"]
 
 COPY_BYTES = 1 << 20
 MAX_RATIO = 100
-"""Bytes that one byte of a file may expand to. Larger: a small upload fills more of the disk. Text of numbers is
-compressed 3 to 20 times, and long runs of zeros up to 1000 times, which a sparse format holds better."""
+"""Maximum expansion of a compressed file. Larger: a small upload can fill more of the disk. Text of numbers compresses
+3 to 20 times; long runs of zeros up to 1000 times, for which a sparse format is better."""
 ANY_RATIO_BYTES = 64 << 20
-"""Bytes up to which any ratio is allowed."""
+"""Bytes below which any expansion is allowed."""
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """How much a file may expand to, and the folder in which it may."""
+    """Limit of the decompressed size, and the folder for the temporary file."""
 
     most_bytes: int = 16 << 30
     scratch: Path | None = None
     reserve_bytes: int = 0
-    """Disk space that must stay free meanwhile."""
+    """Disk space in bytes that must stay free."""
 
     def check(self, expanded_bytes: int, file_bytes: int, remedy: str = "send it without compression") -> None:
-        """Raise TooLarge if so many bytes cannot have come from a file of that size in earnest."""
+        """Raise TooLarge if the decompressed size is above the limits."""
         if expanded_bytes > self.most_bytes:
-            raise TooLarge(f"The file expands to more than the {self.most_bytes} bytes that are allowed.")
+            raise TooLarge(
+                f"The file expands to more than {self.most_bytes} bytes, the limit (HYPERPLANE_MAX_UPLOAD_BYTES)."
+            )
         if expanded_bytes > max(ANY_RATIO_BYTES, MAX_RATIO * file_bytes):
             raise TooLarge(f"The file expands to more than {MAX_RATIO} times its size; {remedy}.")
         if self.scratch is not None:
@@ -43,17 +45,17 @@ class Ceiling:
 
 
 def is_of_the_disk(error: Exception) -> bool:
-    """Whether a library failed to read, or failed over what it read: an impossible offset is the file's fault."""
+    """Whether an OSError comes from the disk and not from the content of the file, such as an invalid offset."""
     return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
 
 
 @contextmanager
 def expanded(path: Path, encoding: Encoding, ceiling: Ceiling) -> Iterator[Path]:
-    """The path of the file without its compression."""
+    """Yield the path of the decompressed file."""
     if encoding == "identity":
         yield path
         return
-    import pyarrow as pa  # here, because the API process never needs it
+    import pyarrow as pa  # imported here, because the API process does not need it
 
     with tempfile.NamedTemporaryFile(dir=ceiling.scratch, prefix="expanded-") as plain:
         size = 0
@@ -66,7 +68,7 @@ def expanded(path: Path, encoding: Encoding, ceiling: Ceiling) -> Iterator[Path]
         except OSError as error:
             if is_of_the_disk(error):
                 raise
-            detail = f"The file is not whole and valid {encoding}; compress it anew, or send it as it is."
+            detail = f"The file is not complete and valid {encoding}; compress it again, or send it uncompressed."
             raise InvalidFile([FileError(None, None, "bad_compression", detail)]) from None
         plain.flush()
         yield Path(plain.name)

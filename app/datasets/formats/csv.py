@@ -1,12 +1,11 @@
-"""CSV, piece by piece: plain numbers by our kernel, all else by pyarrow; where both refuse, Python's own reader finds
-the places of the faults.
+"""Reads CSV in pieces: plain numbers with a compiled kernel, all else with pyarrow. If both fail, Python's csv reader
+finds the places of the errors.
 
-Rows of plain numbers are kept in single precision for as long as that has each of them exactly.
+Rows of plain numbers are stored in single precision as long as it represents each of them exactly.
 
-Column names come from the header or not at all. Features are finite decimal numbers as long as nothing else is
-seen; a column with words in it is read anew as words, and `guess` tells what they are. Labels are numbers if all
-of them are, else strings exactly as given; groups are strings. Blank lines are skipped. Spaces and tabs around a
-number are no part of it. Nothing is changed or guessed without a word about it.
+Column names come only from the header. Features are finite decimal numbers until another value occurs; then the column
+is read again as text, and `guess` determines its kind. Labels are numbers if all of them are, else the exact strings;
+groups are strings. Blank lines are skipped. Spaces and tabs around a number are ignored. Every guess is reported.
 """
 
 from collections import Counter
@@ -53,14 +52,15 @@ from app.tabular.cells import MARKS, NUMBER
 
 __all__ = ["read_csv", "read_tsv", "warm"]
 
-WIDE = 10_000  # columns; from about here on pyarrow's cost of a column in a piece outweighs its speed
+WIDE = 10_000
+"""Columns from which Python's reader replaces pyarrow, whose cost per column and piece outweighs its speed there."""
 PEEKED_BYTES = 16 << 10
 IGNORED = -3
 
 
 @cache
 def warm() -> None:
-    """Compile the kernel, or load it compiled; once a process."""
+    """Compile or load the kernel, once per process."""
     from solvers.linalg import kernel_cache
 
     kernels = kernel_cache.kernels_of(csv_kernels) + kernel_cache.kernels_of(decimal_kernels)
@@ -69,7 +69,7 @@ def warm() -> None:
 
 
 class _Unsound(Exception):
-    """The bytes are not well-formed text."""
+    """The bytes are not valid text."""
 
 
 def read_csv(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
@@ -88,11 +88,11 @@ def _read(path: Path, options: ReadOptions, delimiter: str, collector: Collector
         _check_header(path, start, layout)
         faults = _convert(path, start, layout, collector)
     except (_Unsound, InvalidFile, InvalidOption, UnicodeDecodeError):
-        check_text(path, start, delimiter)  # its verdict explains all others
+        check_text(path, start, delimiter)  # its error explains all others
         raise
     faults.raise_if_any()
     if collector.n_rows == 0:
-        detail = "The file has no rows of data" + (" behind its header." if layout.names else ".")
+        detail = "The file has no rows of data" + (" after its header." if layout.names else ".")
         raise InvalidFile([FileError(layout.body_line, None, "no_rows", detail)])
     source = Source(layout.names, layout.n_columns, layout.roles)
     summary = collector.finish(len(layout.roles.features), warnings, source)
@@ -108,7 +108,7 @@ def _check_delimiter(delimiter: str | None) -> str:
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter.isalnum() or delimiter in '"+-.\r\n\0':
         raise InvalidOption(
             "delimiter",
-            "It must be 'tab' or one ASCII character that is no letter, digit, quote, sign, dot or line end.",
+            "It must be 'tab' or one ASCII character other than a letter, digit, quote, sign, dot or line end.",
         )
     return delimiter
 
@@ -121,13 +121,13 @@ def _check_header(path: Path, start: int, layout: Layout) -> None:
 
 
 def _convert(path: Path, start: int, layout: Layout, collector: Collector) -> ErrorLog:
-    """Read the file, anew for as long as columns turn out to be other than thought; returns its faults."""
+    """Read the file; start again as long as columns turn out to have another kind. Returns its errors."""
     plan = first_plan(_peek(path, layout), layout)
     at_once = True
     while True:
         found, faults = _walk(path, start, layout, collector, plan, at_once)
         if found:
-            at_once = False  # the second time, all that the file has left to reveal is looked for
+            at_once = False  # the second time, search the whole file for further columns
         elif faults or collector.n_rows == 0:
             return faults
         elif strays := {layout.roles.features[number] for number in collector.features.strays}:
@@ -138,7 +138,7 @@ def _convert(path: Path, start: int, layout: Layout, collector: Collector) -> Er
 
 
 def _peek(path: Path, layout: Layout) -> bytes:
-    """Some whole records at the beginning of the data, or nothing."""
+    """Return some complete records from the start of the data, or nothing."""
     mapped = map_file(path)
     past = min(len(mapped), layout.body_start + PEEKED_BYTES)
     end = _find_record_end(mapped, layout.body_start, past) if past > layout.body_start else 0
@@ -149,12 +149,12 @@ def _peek(path: Path, layout: Layout) -> bytes:
 def _walk(
     path: Path, start: int, layout: Layout, collector: Collector, plan: Plan, at_once: bool
 ) -> tuple[frozenset[int], ErrorLog]:
-    """Convert the whole file; returns columns that hold words where numbers were planned, and the faults.
+    """Convert the whole file; return the planned numeric columns that contain words, and the errors.
 
-    Rows behind the first of either are only looked at; `at_once`: behind a word they are not.
+    Rows after the first of either are only checked; with `at_once`, rows after a word are not read.
     """
     faults = ErrorLog()
-    label_faults = ErrorLog()  # count only if no label is a word
+    label_faults = ErrorLog()  # these count only if no label is a word
     found: frozenset[int] = frozenset()
     lines = LineCounter(path, start)
     convert = partial(_convert_piece, layout=layout, plan=plan)
@@ -176,8 +176,8 @@ def _walk(
 
 
 def _find_record_end(mapped: Mapped, first: int, past: int) -> int:
-    """The place behind the last line end that no quotes enclose, or 0. A CR at the very end may lack its LF."""
-    text = mapped[first:past]  # to copy it and search the copy is faster than to search the file
+    """Return the position after the last line end outside of quotes, or 0. A final CR can be half of a CR LF."""
+    text = mapped[first:past]  # searching a copy is faster than searching the mapped file
     if b'"' not in text:
         end = (text.rfind(b"\n") + 1) or (text.rfind(b"\r", 0, -1) + 1)
         return first + end if end else 0
@@ -192,7 +192,7 @@ def _find_record_end(mapped: Mapped, first: int, past: int) -> int:
 
 
 def _convert_piece(piece: Piece, layout: Layout, plan: Plan) -> tuple[Piece, Block | None]:
-    """By our kernel if all are plain numbers, else by pyarrow; None where it refuses, and where it would be slow."""
+    """Convert a piece with the kernel if all cells are plain numbers, else with pyarrow; None: it fails or is slow."""
     if not (plan.words or plan.marked or layout.missing) and (plain := _parse_plain(piece, layout)) is not None:
         return piece, plain
     if not is_sound(piece.text, layout.delimiter):
@@ -200,7 +200,7 @@ def _convert_piece(piece: Piece, layout: Layout, plan: Plan) -> tuple[Piece, Blo
     if layout.n_columns > WIDE or _is_blank(piece.text):
         return piece, None
     roles = layout.roles
-    reading = Plan(plan.words, plan.marked - plan.words)  # what is learnt meanwhile must not change it
+    reading = Plan(plan.words, plan.marked - plan.words)  # a copy: other threads can change the plan meanwhile
     try:
         table = _parse(piece, layout, reading)
         columns = {j: table.column(str(j)).chunk(0) for j in layout.used}
@@ -232,7 +232,7 @@ def _convert_piece(piece: Piece, layout: Layout, plan: Plan) -> tuple[Piece, Blo
 
 
 def _parse_plain(piece: Piece, layout: Layout) -> Block | None:
-    """Rows of nothing but numbers; None: they are not, or not for sure. Such bytes are sound text, too."""
+    """Parse rows of plain numbers; None: they contain anything else. Such bytes are also valid text."""
     roles = layout.roles
     places = np.full(layout.n_columns, IGNORED)
     places[roles.features] = np.arange(len(roles.features))
@@ -240,11 +240,11 @@ def _parse_plain(piece: Piece, layout: Layout) -> Block | None:
     if roles.weight is not None:
         places[roles.weight] = WEIGHT
     text = np.frombuffer(piece.mapped, np.uint8, piece.past - piece.first, piece.first)
-    if IGNORED in places or text[-1] != ord("\n"):  # an ignored cell may hold anything, also a line feed in quotes
+    if IGNORED in places or text[-1] != ord("\n"):  # an ignored cell can contain anything, even a line feed in quotes
         return None
     n_rows = int(np.count_nonzero(text == ord("\n")))
     target, weight = np.empty(n_rows), np.empty(0 if roles.weight is None else n_rows)
-    for dtype in (np.float32, np.float64):  # single precision has whole numbers, mostly; decimal fractions show soon
+    for dtype in (np.float32, np.float64):  # integers mostly fit single precision; decimal fractions show early
         X = np.empty((n_rows, len(roles.features)), dtype)
         found = parse_numbers(text, ord(layout.delimiter), places, X, target, weight)
         if found != TOO_PRECISE:
@@ -255,7 +255,7 @@ def _parse_plain(piece: Piece, layout: Layout) -> Block | None:
 
 
 def _take_out_marks(columns: dict[int, Any], j: int, layout: Layout) -> Counter[str]:
-    """Turn a column of strings into numbers, null where a cell says that there is none; returns what these say."""
+    """Convert a column of strings to numbers, with null for markers of missing values; also return these markers."""
     bare = pc.utf8_trim(columns[j], characters=" \t")
     missing = pa.array(sorted(layout.missing), pa.string())
     gone = pc.or_(pc.equal(bare, ""), pc.is_in(columns[j], value_set=missing))
@@ -265,7 +265,7 @@ def _take_out_marks(columns: dict[int, Any], j: int, layout: Layout) -> Counter[
 
 
 def _says_missing(block: Block, layout: Layout) -> bool:
-    """Whether a label or a group is a text that means no value."""
+    """Whether a label or a group is a text that means a missing value."""
     return any(
         value in layout.missing
         for part in (block.target, block.group)
@@ -283,9 +283,9 @@ def _encode(column: Any) -> Encoded:
 
 
 def _parse(piece: Piece, layout: Layout, plan: Plan) -> Any:
-    """A table of the columns that are used, by their numbers. An empty number is null, an empty text is not."""
+    """Parse the used columns by number. An empty number is null, an empty text is not."""
     roles = layout.roles
-    keys = [str(j) for j in range(layout.n_columns)]  # free of the user's names, which may clash
+    keys = [str(j) for j in range(layout.n_columns)]  # not the names of the file, which can be duplicates
     words = pa.dictionary(pa.int32(), pa.string())
     types = {keys[j]: pa.float64() for j in layout.used}
     types |= {keys[j]: pa.string() for j in plan.words | plan.marked}
@@ -293,7 +293,7 @@ def _parse(piece: Piece, layout: Layout, plan: Plan) -> Any:
         types[keys[roles.target]] = words
     if roles.group is not None:
         types[keys[roles.group]] = words
-    # One block: where two meet, pyarrow 26 loses the line feed of a quoted CR LF.
+    # One block: between two blocks pyarrow 26 loses the line feed of a quoted CR LF.
     one_block = pyarrow.csv.ReadOptions(column_names=keys, use_threads=False, block_size=len(piece.text) + 1)
     return pyarrow.csv.read_csv(
         pa.BufferReader(piece.text),
@@ -315,6 +315,6 @@ def _warn_mixed_labels(labels: list[str]) -> list[FileWarning]:
         return []
     detail = (
         f"{len(words)} of the {len(labels)} distinct labels are not numbers, such as {excerpt(words[0])}; "
-        "all labels are taken as strings."
+        "all labels are read as strings."
     )
     return [FileWarning("mixed_labels", detail)]

@@ -1,7 +1,7 @@
-"""Records of CSV read cell by cell with Python's own reader: slow, exact, and able to name places.
+"""Reads CSV records cell by cell with Python's csv reader: slow and exact, with the places of errors.
 
-It is for the pieces of a file that pyarrow refuses. What it finds is either a block of rows, or faults with their
-lines and columns, or columns that hold words where only numbers were thought to be.
+It is used for pieces that pyarrow refuses. The result is a block of rows, or errors with their lines and columns, or
+columns that contain words although they were assumed to be numeric.
 """
 
 import csv
@@ -33,41 +33,41 @@ Status = Literal["number", "missing", "mark", "not_finite", "word"]
 
 @dataclass
 class Plan:
-    """What columns are read as, all others of a file's features and its target being numbers. Sets are replaced
-    and never changed: other threads read them."""
+    """How columns are read; all other features and the target are numbers. Sets are replaced and never modified,
+    because other threads read them."""
 
     words: frozenset[int] = frozenset()
     marked: frozenset[int] = frozenset()
-    """Numbers with cells among them that say there is no value, in a way that only a closer look understands."""
+    """Numeric columns with markers of missing values that need the exact reader."""
     forced: frozenset[int] = frozenset()
-    """Numbers by far: a word among them is a fault."""
+    """Columns that are numeric in nearly all cells: a word in them is an error."""
 
     def numbers(self, layout: Layout) -> list[int]:
-        """The features that are numbers."""
+        """Return the numeric features."""
         return [j for j in layout.roles.features if j not in self.words]
 
 
 @dataclass
 class Records:
-    """What a closer look at some records found. Label faults count only if no label of the file is a word."""
+    """The result of reading records. Errors of labels count only if no label of the file is a word."""
 
     faults: ErrorLog = field(default_factory=ErrorLog)
     label_faults: ErrorLog = field(default_factory=ErrorLog)
     words: set[int] = field(default_factory=set)
-    """Columns that were taken as numbers, and are not."""
+    """Columns that were assumed to be numeric and are not."""
     marked: set[int] = field(default_factory=set)
     block: Block | None = None
-    """None: there are faults, or words, or no rows."""
+    """The rows; None: there are errors, or words, or no rows."""
 
 
 def first_plan(text: bytes, layout: Layout) -> Plan:
-    """What the first records of a file reveal: most files need not be read twice then."""
+    """Plan by the first records of a file, so that most files need not be read twice."""
     seen = read_cells(text, 0, layout, Plan())
     return Plan(frozenset(seen.words), frozenset(seen.marked))
 
 
 def read_cells(text: bytes, line: int, layout: Layout, plan: Plan) -> Records:
-    """Whole records, whose first line has this number."""
+    """Read complete records. `line`: number of the first line."""
     reader = _CellReader(layout, plan)
     for row_line, record in _read_records(text, line, layout):
         reader.add(row_line, record)
@@ -77,7 +77,7 @@ def read_cells(text: bytes, line: int, layout: Layout, plan: Plan) -> Records:
 
 
 def _read_records(text: bytes, line: int, layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """The physical line and the fields of every record that is not blank."""
+    """Yield line number and fields of every record that is not blank."""
     with long_fields_allowed():
         records = csv.reader(io.StringIO(text.decode(), newline=""), delimiter=layout.delimiter)
         next_line = line
@@ -117,7 +117,7 @@ class _CellReader:
         self._rows.append(self._judged_numbers(line, record) if row is None else row)
 
     def _plain_numbers(self, record: list[str]) -> list[float] | None:
-        """The numbers of a record in which nothing is remarkable; None where a closer look is needed."""
+        """Return the numbers of a plain record; None: it needs the exact checks."""
         roles = self._layout.roles
         if not self._layout.missing.isdisjoint(record):
             return None
@@ -156,8 +156,8 @@ class _CellReader:
             self._log(line, j, "not_finite", f"has {excerpt(cell)}; only finite numbers are accepted")
         elif status == "word" and j in self._plan.forced:
             detail = (
-                f"has {excerpt(cell)}, but numbers in nearly all other cells; correct it, or name it in missing "
-                "if it means no value"
+                f"has {excerpt(cell)}, but nearly all other cells are numbers; correct it, or name it in missing "
+                "if it means a missing value"
             )
             self._log(line, j, "not_a_number", detail)
         elif status == "word":
@@ -165,11 +165,11 @@ class _CellReader:
         return float(cell) if status == "number" else nan
 
     def _judge_other(self, j: int, cell: str, line: int) -> float:
-        """A cell of the target, the weight or the group."""
+        """Check a cell of the target, the weight or the group."""
         roles = self._layout.roles
         if cell in self._layout.missing or is_blank(cell):
             what = "is empty" if is_blank(cell) else f"has {excerpt(cell)}, which stands for a missing value"
-            self._log(line, j, "missing_value", f"{what}; fill it in or leave the row out")
+            self._log(line, j, "missing_value", f"{what}; fill it in, or remove the row")
         elif j == roles.group or (j == roles.target and not self._numeric_labels):
             return nan
         else:

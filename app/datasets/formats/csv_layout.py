@@ -1,4 +1,4 @@
-"""How a CSV file is laid out: whether its first record is a header, which column is what, where the data begin."""
+"""Determines the layout of a CSV file: header, roles of the columns, start of the data."""
 
 import csv
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ __all__ = ["Layout", "find_layout", "long_fields_allowed"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Which field of a record is what, what counts as missing, and where the data begin."""
+    """Roles of the fields, texts for missing values, and the start of the data."""
 
     delimiter: str
     names: list[str] | None
@@ -59,7 +59,7 @@ def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) ->
 
 @contextmanager
 def long_fields_allowed() -> Iterator[None]:
-    """Python's limit on a field is global and lower than ours on a line."""
+    """Raise Python's global limit of field sizes, which is below our limit of lines."""
     limit = csv.field_size_limit(MAX_LINE_BYTES)
     try:
         yield
@@ -68,7 +68,7 @@ def long_fields_allowed() -> Iterator[None]:
 
 
 def _read_first_record(path: Path, start: int, delimiter: str) -> tuple[list[str], int, int, int]:
-    """The first record that is not blank, its line, and the bytes and lines up to its end."""
+    """Return the first record that is not blank, its line, and the bytes and lines up to its end."""
     n_bytes = 0
 
     def counted_lines() -> Iterator[str]:
@@ -86,16 +86,16 @@ def _read_first_record(path: Path, start: int, delimiter: str) -> tuple[list[str
                     return record, line, n_bytes, records.line_num
                 line = records.line_num + 1
         except csv.Error:  # a quoted field of many lines
-            detail = f"The record is longer than {MAX_LINE_BYTES >> 20} MiB."
+            detail = f"The record exceeds {MAX_LINE_BYTES >> 20} MiB; check for a quote that is not closed."
             raise InvalidFile([FileError(line, None, "line_too_long", detail)]) from None
     raise InvalidFile([FileError(None, None, "empty_file", "The file has no text in it.")])
 
 
 def _refuse_one_column(cell: str, line: int, delimiter: str) -> None:
-    detail = f"The file has one column when split at {excerpt(delimiter)}; a label and features are needed."
+    detail = f"The file has one column when split at {excerpt(delimiter)}; a label and at least one feature are needed."
     for other in ("\t", ";", ",", "|", " "):
         if other != delimiter and other in cell:
-            detail += f" It may be delimited by {excerpt(other)}: set delimiter."
+            detail += f" Its delimiter seems to be {excerpt(other)}: set delimiter."
             break
     raise InvalidFile([FileError(line, 1, "one_column", detail)])
 
@@ -105,14 +105,14 @@ def _decide_header(first: list[str], header: Literal["auto", "true", "false"]) -
         return header == "true", []
     number = next((cell for cell in first if _looks_numeric(cell)), None)
     if number is None:
-        detail = "No cell of the first line is a number: it was taken as the column names."
+        detail = "No cell of the first line is a number, so it was read as the header."
         return True, [FileWarning("header_guessed", detail)]
-    detail = f"The first line holds a number, {excerpt(number)}: it was taken as data."
+    detail = f"The first line contains a number, {excerpt(number)}, so it was read as data."
     return False, [FileWarning("header_guessed", detail)]
 
 
 def _looks_numeric(cell: str) -> bool:
-    """Also true of nan, 1_000 and the like: a line of data must not pass for a header."""
+    """Whether a cell looks like a number, including nan and 1_000: a line of data must not be read as a header."""
     try:
         float(cell)
     except ValueError:
@@ -134,6 +134,6 @@ def _check_names_present(names: list[str], features: list[int], line: int) -> No
     log = ErrorLog()
     for j in features:
         if not names[j]:
-            detail = f"This column has no name; name it, or leave it out by ignore={j} (which counts from 0)."
+            detail = f"This column has no name; name it, or leave it out with ignore={j} (counted from 0)."
             log.add(line, j + 1, "missing_name", detail)
     log.raise_if_any()

@@ -1,4 +1,4 @@
-"""The features of a table that may be more than numbers: stored as their kinds want it, described and warned about."""
+"""Collects features of all kinds, stores them by kind, and reports warnings about them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ Marks = Mapping[int, Counter[str]]
 
 
 class Features:
-    """Features by number, gathered block by block. What kinds they turned out to have survives `clear`."""
+    """Features by number, collected block by block. The kinds that were found survive `clear`."""
 
     def __init__(self, sink: "Sink") -> None:
         self._sink = sink
@@ -41,15 +41,15 @@ class Features:
         self._marks: dict[int, Counter[str]] = {}
         self._text_bytes: Counter[int] = Counter()
         self._budget = LevelBudget()
-        self.spoilt = False  # what is stored cannot be right any more: there is no use in storing more
+        self.spoilt = False  # the stored data is wrong by now, so storing more is useless
 
     @property
     def plain(self) -> bool:
-        """Whether all of them are numbers, and all are there."""
+        """Whether all features are numbers without missing values."""
         return not (self._columns or self._missing)
 
     def add(self, X: Array, words: Mapping[int, WordCells], missing: Mapping[int, int], marks: Marks) -> None:
-        """Take a block's cells of words, whose columns of X are filled here, and what is known of its numbers."""
+        """Add the text cells of a block, filling their columns of X, and the facts about its numbers."""
         self._missing.update(missing)
         for number, spellings in marks.items():
             self._marks.setdefault(number, Counter()).update(spellings)
@@ -65,8 +65,8 @@ class Features:
     def _append_texts(self, number: int, cells: WordCells) -> None:
         name = f"text.{number}"
         if number not in self._text_bytes:
-            if len(self._text_bytes) == MAX_TEXT_COLUMNS:  # each is two open files
-                detail = f"The file has more than {MAX_TEXT_COLUMNS} columns of free text; leave some out (ignore)."
+            if len(self._text_bytes) == MAX_TEXT_COLUMNS:  # each needs two open files
+                detail = f"The file has more than {MAX_TEXT_COLUMNS} columns of free text; name some of them in ignore."
                 raise InvalidFile([FileError(None, None, "too_many_texts", detail)])
             self._sink.append(f"{name}.offsets", np.zeros(1, dtype=np.int64))
         for text, lengths in text_chunks(cells):
@@ -76,17 +76,17 @@ class Features:
             self._text_bytes[number] += len(text)
 
     def settled(self) -> bool:
-        """Whether all cells are stored as what they are. If not, the file must be read anew, and then they will be."""
+        """Whether all cells are stored by their final kind. If not, the file must be read again."""
         self._kinds = {number: column.verdict.kind for number, column in self._columns.items()}
         return all(column.kind == self._kinds[number] for number, column in self._columns.items())
 
     @property
     def strays(self) -> list[int]:
-        """Columns of numbers in which a few cells are none."""
+        """Return the numeric columns in which a few cells are not numbers."""
         return [number for number, column in self._columns.items() if is_stray(column.facts)]
 
     def finish(self) -> int | None:
-        """Number levels by their order. Returns how many cells are neither zero nor missing, if that has changed."""
+        """Sort and number the categories. Returns the number of nonzero, present cells, if it has changed."""
         ranks: dict[int, Array] = {}
         for number, column in self._columns.items():
             if column.kind == "categorical":
@@ -133,11 +133,11 @@ class Features:
             return ColumnSummary(name, "feature", kind, missing, None, reason)
         reason = f"all {n_rows} cells are numbers"
         if missing:
-            reason = f"{n_rows - missing} of {n_rows} cells are numbers, the others have no value"
+            reason = f"{n_rows - missing} of {n_rows} cells are numbers, and the others are missing"
         return ColumnSummary(name, "feature", "numeric", missing, None, reason)
 
     def _marks_of(self, number: int) -> Counter[str]:
-        """The cells of a column that were taken as missing for what they say."""
+        """Count the texts of a column that were read as missing values."""
         column = self._columns.get(number)
         if column is None:
             return self._marks.get(number, Counter())
@@ -148,7 +148,7 @@ class Features:
         marked = [number for number in sorted({*self._marks, *self._columns}) if self._marks_of(number)]
         if marked:
             told = (f"{source.shown_name(number)}: {_spellings(self._marks_of(number))}" for number in marked)
-            detail = f"Cells that say there is no value were taken as missing, in {_listed(told, len(marked))}."
+            detail = f"Markers of missing values were found in {_listed(told, len(marked))}."
             found.append(_about("marked_missing", detail, marked))
         columns = sorted(self._columns.items())
         mixed = [number for number, column in columns if column.kind == "categorical" and column.facts.numbers]
@@ -162,7 +162,7 @@ class Features:
         unique = [number for number, column in columns if column.verdict.identifier_like]
         if unique:
             names = _listed(map(source.shown_name, unique), len(unique))
-            detail = f"Every cell differs from all others in {names}: an identifier says nothing of other rows."
+            detail = f"Every cell is different in {names}: an identifier carries no information about other rows."
             found.append(_about("identifier_like", detail, unique))
         return found
 

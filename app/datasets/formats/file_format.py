@@ -1,4 +1,4 @@
-"""What a format of uploaded files is, and the registry of those that `registered/` declares."""
+"""The declaration of a dataset format, and the registry of the formats in `registered/`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -17,25 +17,24 @@ if TYPE_CHECKING:  # they need pyarrow
 __all__ = ["COLUMN_OPTIONS", "FileFormat", "Reader", "check_options", "file_formats", "named"]
 
 Reader = Callable[[Path, ReadOptions, "Collector", "Ceiling"], Summary]
-"""Takes a file without its compression and gives its rows to the collector, block by block."""
+"""Reads a decompressed file and passes its rows to the collector, block by block."""
 
 COLUMN_OPTIONS = ("target", "weight", "group", "ignore")
-"""Options of formats whose columns have names."""
+"""Read options of formats with columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileFormat:
-    """The declaration of one format. Declarations import no reader: the API process holds them all."""
+    """The declaration of a format. It must not import its reader, because the API process imports all declarations."""
 
     name: str
     media_type: str
     suffixes: tuple[str, ...]
-    """Of file names, in lower case and with their dot."""
+    """Suffixes of file names, in lower case and with a dot."""
     load: Callable[[], Reader]
-    """Imports the reader, compiles its kernels and returns it. Called for each file, and ahead of the first one by
-    the process that children are forked from."""
+    """Imports the reader, compiles its kernels and returns it. Called for each file, and once by the forkserver."""
     options: tuple[str, ...] = ()
-    """The fields of `ReadOptions` that have a meaning for its files; `encoding` has one for all."""
+    """Fields of `ReadOptions` that the format accepts, besides `encoding`."""
 
 
 @cache
@@ -45,18 +44,18 @@ def file_formats() -> dict[str, FileFormat]:
 
 
 def named(format: str) -> FileFormat:
-    """The format of this name; a stored dataset can be of one that is no longer installed."""
+    """Return the format of this name. A stored dataset can have a format that is no longer installed."""
     formats = file_formats()
     if format not in formats:
-        raise InvalidOption("format", f"There is no format {format}; there are {', '.join(formats)}.")
+        raise InvalidOption("format", f"There is no format {format}; the formats are {', '.join(formats)}.")
     return formats[format]
 
 
 def check_options(options: ReadOptions, format: FileFormat) -> None:
-    """Raise InvalidOption for an option that was set and that files of this format do not take."""
+    """Raise InvalidOption for an option that the format does not accept."""
     for option in fields(ReadOptions):
         is_set = option.name != "encoding" and getattr(options, option.name) != option.default
         if is_set and option.name not in format.options:
             takers = [one.name for one in file_formats().values() if option.name in one.options]
-            detail = f"Only files of the format {' or '.join(takers)} take it, not {format.name}."
+            detail = f"Only the format {' or '.join(takers)} accepts it, not {format.name}."
             raise InvalidOption(option.name, detail)

@@ -1,4 +1,4 @@
-"""What a column of words is: true or false, dates, categories or free text. The rule, and the reason in a sentence."""
+"""Guesses the kind of a text column (boolean, date, categorical, text) and gives the reason as a sentence."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,25 +19,25 @@ Pair = tuple[str, str] | tuple[()] | None
 
 @dataclass
 class Facts:
-    """Of one column, counted over cells. Well-known marks for a value that is not there are counted with the others."""
+    """Facts about the cells of a column. Common markers of missing values count as cells."""
 
     present: int = 0
     missing: int = 0
     distinct: int | None = 0
-    """None: more than are told apart."""
+    """Number of different values; None: too many to count."""
     repeats: bool = False
-    """Whether a value came twice, as long as they were told apart."""
+    """Whether a value occurs twice, as far as values were counted."""
     words: int = 0
-    """Of all cells together, as white space parts them."""
+    """Number of words of all cells, separated by white space."""
     numbers: int = 0
-    """Cells that spell one, where that is looked at."""
+    """Number of cells that are numbers, where that was checked."""
     example: str | None = None
-    """A cell that does not."""
+    """A cell that is not a number."""
     marks: Counter[str] = field(default_factory=Counter)
     pair: Pair = ()
-    """The words for true and false that all other cells are of; empty before the first one, None: they are not."""
+    """Pair of words for true and false that all cells belong to; empty: no cell yet; None: they do not."""
     dates: bool = True
-    """Whether all other cells are dates."""
+    """Whether all cells are dates."""
 
     @property
     def words_a_cell(self) -> float:
@@ -52,7 +52,7 @@ class Guess:
 
 
 def is_stray(facts: Facts) -> bool:
-    """Whether the column holds numbers, but for cells so few that they are mistakes or stand for no value."""
+    """Whether nearly all cells are numbers, so that the others are mistakes or missing values."""
     strays = facts.present - facts.numbers - facts.marks.total()
     return facts.numbers > 0 and 0 < strays <= max(1, STRAY_SHARE * (facts.numbers + strays))
 
@@ -64,7 +64,7 @@ def guess(facts: Facts) -> Guess:
         if facts.dates:
             return Guess("date", "every value is an ISO date or time")
     if _is_phrases(facts):
-        return Guess("text", f"words: {facts.words_a_cell:.1f} a cell on average")
+        return Guess("text", f"text: {facts.words_a_cell:.1f} words per cell on average")
     unique = not facts.repeats and facts.present >= IDENTIFIERS
     if facts.distinct is None:
         return Guess("text", "too many distinct values to be categories", unique)
@@ -72,7 +72,7 @@ def guess(facts: Facts) -> Guess:
 
 
 def _is_phrases(facts: Facts) -> bool:
-    """Cells of several words, most of them different; sentences may repeat more often."""
+    """Whether cells have several words and are mostly different. Longer texts are allowed to repeat more often."""
     many = facts.distinct is None
     if facts.words_a_cell >= SENTENCE_WORDS:
         return many or (facts.distinct or 0) > facts.present / 10

@@ -1,4 +1,4 @@
-"""What the labels of a file say about its task, gathered block by block: distinct values and their counts."""
+"""Counts the labels of a file block by block, and determines the task that they suggest."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -13,14 +13,15 @@ __all__ = ["Codes", "Encoded", "NumberCounts", "WordCounts", "check_storable", "
 
 MAX_NUMERIC_CLASSES = 100
 MAX_CLASSES = 65_536
-MAX_LABEL_CHARACTERS = 16 << 20  # of all labels together: they are kept in the dataset's row
+MAX_LABEL_CHARACTERS = 16 << 20
+"""Maximum characters of all different labels together. They are stored in the dataset's row."""
 
 Encoded = tuple[Sequence[Any], Array]  # distinct values in order of appearance; for each row, the place of its own
 Verdict = tuple[list[tuple[Label, int]], TaskHint, list[FileWarning]]
 
 
 class NumberCounts:
-    """Counts numeric labels for as long as they can be classes: integers of at most 100 values."""
+    """Counts numeric labels as long as they can be classes: integers with at most 100 different values."""
 
     def __init__(self) -> None:
         self._counts: dict[float, int] | None = {}
@@ -28,7 +29,7 @@ class NumberCounts:
     def add(self, y: npt.NDArray[np.float64]) -> None:
         if self._counts is None:
             return
-        for part in (y[:10_000], y[10_000:]):  # spares most real-valued targets the sort of a whole block
+        for part in (y[:10_000], y[10_000:]):  # avoids sorting a whole block for most real-valued targets
             values, counts = np.unique(part, return_counts=True)
             if len(values) > MAX_NUMERIC_CLASSES or not np.array_equal(values, np.trunc(values)):
                 self._counts = None
@@ -81,7 +82,7 @@ class WordCounts:
 
     @property
     def words(self) -> list[str]:
-        """In order of appearance, so by code."""
+        """Return the labels in order of appearance, which is the order of their codes."""
         return list(self._codes.known)
 
     def encode(self, block: Encoded) -> npt.NDArray[np.int32]:
@@ -91,8 +92,8 @@ class WordCounts:
         codes = self._codes.encode(block).astype(np.int32)
         if len(self._codes.known) > MAX_CLASSES or self._characters > MAX_LABEL_CHARACTERS:
             detail = (
-                f"The labels are strings of more than {MAX_CLASSES} different values or {MAX_LABEL_CHARACTERS >> 20} "
-                "million characters in all; choose another column as the target."
+                f"The labels are strings with more than {MAX_CLASSES} different values or "
+                f"{MAX_LABEL_CHARACTERS >> 20} million characters in total; choose another column as the target."
             )
             raise InvalidFile([FileError(None, None, "too_many_classes", detail)])
         counts = np.bincount(codes, minlength=len(self._codes.known))
@@ -101,7 +102,7 @@ class WordCounts:
         return codes
 
     def ranks(self) -> npt.NDArray[np.int32]:
-        """For each code, the position of its label among the sorted ones."""
+        """Return the position of each code's label in sorted order."""
         rank = {word: k for k, word in enumerate(sorted(self.words))}
         return np.array([rank[word] for word in self.words], dtype=np.int32)
 
@@ -110,10 +111,10 @@ class WordCounts:
 
 
 def check_storable(texts: Sequence[str]) -> None:
-    """Raise for a label or a name that no database takes. Text files are checked before they are read."""
+    """Raise for a label or a name that databases cannot store. Text files are checked before they are read."""
     for text in texts:
         if "\0" in text or (not text.isascii() and _has_surrogate(text)):
-            detail = f"{excerpt(text)} holds a NUL character or half of a surrogate pair, which no text may."
+            detail = f"{excerpt(text)} contains a NUL character or a lone surrogate, which cannot be stored."
             raise InvalidFile([FileError(None, None, "bad_text", detail)])
 
 

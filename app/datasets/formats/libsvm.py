@@ -1,9 +1,9 @@
-"""libsvm (svmlight) text: `label [qid:n] index:value ... [# comment]`, one row a line.
+"""Reads libsvm (svmlight) text: `label [qid:n] index:value ... [# comment]`, one row per line.
 
-The bytes are parsed by our own kernels, piece by piece; this module chooses the limits, finishes the few
-numbers that the kernels left to Python's float, and words the faults. Explicit zeros are kept and
-counted. A row whose indices do not ascend is sorted, with a warning; an index that a row holds twice is
-a fault. Lines end with LF or CR LF; blank and comment lines are no rows.
+Compiled kernels parse the bytes in pieces. This module sets the limits, converts the few numbers that the kernels leave
+to Python's float, and writes the error messages. Explicit zeros are stored and counted. A row whose indices do not
+ascend is sorted, with a warning; a repeated index in a row is an error. Lines end with LF or CR LF; blank and comment
+lines are skipped.
 """
 
 import re
@@ -46,7 +46,7 @@ Text = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class _Limits:
-    """Which indices are allowed, and what each is stored less."""
+    """The range of allowed indices, and the number that is subtracted from each."""
 
     base: int
     lowest: int
@@ -55,7 +55,7 @@ class _Limits:
 
     @classmethod
     def of(cls, options: ReadOptions) -> "_Limits":
-        """A base that is not given is taken as 1 until an index 0 is met."""
+        """Build the limits. Without a given base, 1 is assumed until an index 0 occurs."""
         base = 0 if options.index_base == "0" else 1
         highest = MAX_INDEX if options.n_features is None else min(MAX_INDEX, options.n_features - 1 + base)
         return cls(base, 1 if options.index_base == "1" else 0, highest, options.n_features)
@@ -66,7 +66,7 @@ def _count_lines(text: Text) -> int:
 
 
 class _BaseIsZero(Exception):
-    """An index 0 in a file whose base was taken as 1 and whose width was set."""
+    """An index 0 occurred in a file whose base was assumed to be 1 and whose width was set."""
 
 
 def read_libsvm(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
@@ -85,14 +85,23 @@ def read_libsvm(path: Path, options: ReadOptions, collector: Collector, ceiling:
     if collector.n_rows == 0:
         raise InvalidFile([FileError(None, None, "no_rows", "The file has no rows of data.")])
     if collector.nnz == 0 and options.n_features is None:
-        raise InvalidFile([FileError(None, None, "no_features", "No row has an entry; set n_features.")])
+        raise InvalidFile(
+            [
+                FileError(
+                    None,
+                    None,
+                    "no_features",
+                    "No row has an entry, so the number of features is not known; set n_features.",
+                )
+            ]
+        )
     n_features = options.n_features or walk.max_index - walk.base + 1
     return collector.finish(n_features, walk.warnings(guessed=options.index_base == "auto"))
 
 
 @cache
 def warm() -> None:
-    """Compile the kernels, or load them compiled; once a process."""
+    """Compile or load the kernels, once per process."""
     from solvers.linalg import kernel_cache
 
     all_kernels = kernel_cache.kernels_of(libsvm_kernels) + kernel_cache.kernels_of(decimal_kernels)
@@ -102,7 +111,7 @@ def warm() -> None:
 
 
 class _Walk:
-    """One walk over a file: passes its rows on, and knows what was met on the way. Raises for every fault."""
+    """One pass over a file: passes its rows on, and collects facts and errors."""
 
     def __init__(self, path: Path, start: int, options: ReadOptions, collector: Collector) -> None:
         limits = _Limits.of(options)
@@ -119,7 +128,9 @@ class _Walk:
         parse = partial(_PieceRows, limits=limits, pool=pool)
         for rows in map_in_order(parse, pieces(path, start, find_line_end, usual_bytes)):
             if self._has_qid >= 0 and rows.found(Slot.HAS_QID) not in (-1, self._has_qid):
-                rows = _PieceRows(rows.piece, limits, pool, self._has_qid)  # again, to name the places
+                rows = _PieceRows(
+                    rows.piece, limits, pool, self._has_qid
+                )  # read again to find the places of the errors
             rows.log_faults(faults, self._lines)
             self._note(rows)
             if self.base == 1 and self.min_index == 0:
@@ -146,7 +157,7 @@ class _Walk:
     def warnings(self, guessed: bool) -> list[FileWarning]:
         warnings = []
         if guessed and self.min_index <= MAX_INDEX:
-            detail = f"The smallest index is {self.min_index}, so indices were taken to start at {self.base}."
+            detail = f"The smallest index is {self.min_index}, so indices were assumed to start at {self.base}."
             warnings.append(FileWarning("index_base_guessed", detail))
         if self._unsorted_rows:
             detail = (
@@ -169,7 +180,7 @@ class _Space:
 
 
 class _Pool:
-    """Spaces that are used again: on a fresh one the kernel would wait for the memory's pages most of the time."""
+    """Buffers that are reused: with new ones the kernel would spend most of its time on page faults."""
 
     def __init__(self, usual_bytes: int) -> None:
         self._usual_bytes = usual_bytes
@@ -190,7 +201,7 @@ class _Pool:
 
 
 class _PieceRows:
-    """The rows of one piece, and its faults with lines counted within it."""
+    """The rows of one piece, and its errors with line numbers within the piece."""
 
     def __init__(self, piece: Piece, limits: _Limits, pool: _Pool, has_qid: int = -1) -> None:
         if piece.mapped[piece.past - 1] != LINE_FEED:  # the kernel needs one
@@ -229,7 +240,7 @@ class _PieceRows:
         collector.add(Block(X, space.y[:n_rows], group=group))
 
     def log_faults(self, log: ErrorLog, lines_before: int) -> None:
-        """Add everything that is wrong, in the file's order."""
+        """Add all errors in the order of the file."""
         n_faults = self.found(Slot.ERRORS) + len(self._overflows)
         if n_faults == 0:
             return
@@ -244,7 +255,7 @@ class _PieceRows:
         log.add_unlisted(n_faults - min(len(faults), LISTED_ERRORS))
 
     def _settle(self, values: npt.NDArray[np.float64], length: Slot) -> list[int]:
-        """Let Python round the parked numbers; returns the offsets of those beyond the range."""
+        """Convert the parked numbers with Python's float; return the offsets of those that overflow."""
         overflows: list[int] = []
         if self.found(Slot.PARKED) == 0:
             return overflows
@@ -269,44 +280,47 @@ class _PieceRows:
             line,
             place - line_start + 1,
             "not_finite",
-            f"{excerpt(self._token(place))} is beyond the range of a 64-bit float.",
+            f"{excerpt(self._token(place))} exceeds the range of a 64-bit float.",
         )
 
     def _word(self, fault: int, place: int) -> tuple[str, str]:
-        """The code and the sentence of a fault whose token is at `place`."""
+        """Return code and message of an error whose token is at `place`."""
         n_features, lowest = self._limits.n_features, self._limits.lowest
         token = self._token(place)
         shown = excerpt(token)
         if b"\0" in token or fault == Fault.NUL_BYTE:
-            return "nul_byte", "The line holds a NUL byte, which no text has."
+            return "nul_byte", "The line contains a NUL byte; save the file as UTF-8 text."
         if fault in (Fault.BAD_LABEL, Fault.BAD_VALUE):
             what = "label" if fault == Fault.BAD_LABEL else "value"
             if not token:
-                return "missing_value", "There is no value behind the colon."
+                return "missing_value", "There is no value after the colon."
             if NOT_FINITE.fullmatch(token):
                 return "not_finite", f"The {what} is {shown}; only finite numbers are accepted."
             return "not_a_number", f"The {what} is {shown}, which is not a number."
         if fault == Fault.INDEX_TOO_LARGE:
             if n_features is None:
-                return "index_too_large", f"The index of {shown} is above {MAX_INDEX}."
+                return "index_too_large", f"The index of {shown} exceeds the limit of {MAX_INDEX}."
             return (
                 "index_too_large",
-                f"The index of {shown} is beyond the {plural(n_features, 'feature')} set.",
+                f"The index of {shown} exceeds n_features, which is {n_features}.",
             )
         return {
-            Fault.MISSING_LABEL: ("missing_label", f"The line begins with {shown} in place of its label."),
-            Fault.BAD_QID: ("bad_qid", f"{shown} is not qid: and a whole number below 10^18."),
+            Fault.MISSING_LABEL: ("missing_label", f"The line begins with {shown} instead of its label."),
+            Fault.BAD_QID: ("bad_qid", f"{shown} is not qid: followed by an integer below 10^18."),
             Fault.MISSING_QID: ("missing_qid", "The line has no qid: but lines before it have one."),
             Fault.UNEXPECTED_QID: ("unexpected_qid", "The line has a qid: but lines before it have none."),
             Fault.BAD_INDEX: (
                 "bad_index",
-                f"The index of {shown} is not a whole number from {lowest} on.",
+                f"The index of {shown} is not an integer of at least {lowest}.",
             ),
             Fault.MISSING_COLON: ("missing_colon", f"{shown} is not of the form index:value."),
             Fault.INDEX_BELOW_BASE: (
                 "index_below_base",
-                f"The index of {shown} is below 1, the base that was set.",
+                f"The index of {shown} is below index_base, which is 1.",
             ),
             Fault.DUPLICATE_INDEX: ("duplicate_index", f"The row has the index of {shown} twice."),
-            Fault.STRAY_RETURN: ("stray_return", "The line holds a carriage return that does not end it."),
+            Fault.STRAY_RETURN: (
+                "stray_return",
+                "The line contains a carriage return in its middle; convert line ends to LF or CR LF.",
+            ),
         }[Fault(fault)]

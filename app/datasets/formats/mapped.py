@@ -1,4 +1,4 @@
-"""Files mapped into memory and read from front to back, without their pages piling up."""
+"""Maps files into memory for sequential reading, and releases pages that were read."""
 
 import mmap
 from pathlib import Path
@@ -9,7 +9,7 @@ Mapped = mmap.mmap | bytes
 
 
 def map_file(path: Path) -> Mapped:
-    """The bytes of a file, which must not change; an empty one cannot be mapped."""
+    """Map a file, which must not change. An empty file cannot be mapped."""
     if path.stat().st_size == 0:
         return b""
     with path.open("rb") as file:
@@ -17,7 +17,7 @@ def map_file(path: Path) -> Mapped:
 
 
 def forget_pages(mapped: Mapped, first: int, past: int) -> None:
-    """Let go of the pages between two places. Who looks there again gets them again."""
+    """Release the memory pages between two offsets. They are loaded again on access."""
     first, past = (max(0, place) // mmap.PAGESIZE * mmap.PAGESIZE for place in (first, past))
     if first < past and isinstance(mapped, mmap.mmap):
         mapped.madvise(mmap.MADV_DONTNEED, first, past - first)

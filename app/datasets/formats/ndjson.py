@@ -1,9 +1,9 @@
-"""ndjson: one JSON object a line, with the keys of the first line, in any order.
+"""Reads ndjson: one JSON object per line, with the keys of the first line in any order.
 
-The first line names the columns and tells by its values whether labels are numbers, strings or booleans (the classes
-`false` and `true`), and whether groups are numbers or strings. A feature holds numbers, booleans or strings, as its
-first value says; where it has none (null, or no such key) it is missing. pyarrow converts piece by piece; where it
-refuses, Python's own reader has a closer look. Blank lines are skipped.
+The keys of the first line are the columns. Its values determine whether labels are numbers, strings or booleans (the
+classes `false` and `true`), and whether groups are numbers or strings. The first value of a feature determines its
+type: numbers, booleans or strings; null or an absent key is missing. pyarrow converts the file in pieces; pieces that
+it refuses are read with Python's json. Blank lines are skipped.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ def read_ndjson(path: Path, options: ReadOptions, collector: Collector, ceiling:
             if collector.features.settled():
                 break
         else:
-            at_once = False  # the second time, all that the file has left to reveal is looked for
+            at_once = False  # the second time, search the whole file for further columns
         collector.clear()
     source = Source(layout.names, len(layout.names), layout.roles, _booleans(layout))
     return collector.finish(len(layout.roles.features), [], source)
@@ -73,30 +73,30 @@ def _find_layout(path: Path, start: int, options: ReadOptions) -> Layout:
         while line := file.readline(MAX_LINE_BYTES):
             number += 1
             if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
-                detail = f"The line is longer than {MAX_LINE_BYTES >> 20} MiB."
+                detail = f"The line exceeds the limit of {MAX_LINE_BYTES >> 20} MiB."
                 raise InvalidFile([FileError(number, None, "line_too_long", detail)])
             if line.strip(BLANK):
                 log = ErrorLog()
                 pairs = parse_line(line, number, log)
                 log.raise_if_any()
                 if len(pairs) < 2:
-                    detail = "The object has less than two keys; a label and features are needed."
+                    detail = "The object has fewer than two keys; a label and at least one feature are needed."
                     raise InvalidFile([FileError(number, 1, "one_column", detail)])
                 return Layout(pairs, options, len(line))
     raise InvalidFile([FileError(None, None, "empty_file", "The file has no text in it.")])
 
 
 def _admit(n_rows: int, layout: Layout, ceiling: Ceiling, file_bytes: int) -> None:
-    """Raise TooLarge if rows have far more cells than the file has bytes: a line need not name missing values."""
+    """Raise TooLarge if the table has far more cells than the file has bytes: lines can omit missing values."""
     ceiling.check(n_rows * len(layout.roles.features) * NUMBER_BYTES, file_bytes, FEWER_KEYS)
 
 
 def _walk(
     path: Path, start: int, layout: Layout, collector: Collector, admit: Callable[[int], None], at_once: bool
 ) -> bool:
-    """Convert the whole file; False if features turned out to be no numbers that were taken for such.
+    """Convert the whole file; return False if features that were assumed to be numeric are not.
 
-    Rows behind that, or behind the first fault, are only looked at; `at_once`: not even that.
+    Rows after that, or after the first error, are only checked; with `at_once` they are not read.
     """
     faults = ErrorLog()
     as_thought = True
@@ -121,19 +121,23 @@ def _walk(
 
 
 def _note_numbers(block: Block, layout: Layout) -> None:
-    """Features without a known type that show a number hold numbers."""
+    """Set the type of features whose first value is a number."""
     for k, j in enumerate(layout.roles.features):
         if j not in layout.types and block.missing.get(k, 0) < len(block.X):
             layout.learn({j: "number"})
 
 
 def _convert_piece(piece: Piece, layout: Layout, admit: Callable[[int], None]) -> tuple[Piece, Block | None]:
-    """By pyarrow: fast; None where it refuses, or where the lines are not plain."""
+    """Convert a piece with pyarrow; None: it fails, or the lines are not plain."""
     n_lines = _count_objects(piece.text)
     admit(n_lines or sum(1 for line in piece.text.split(b"\n") if line.strip(BLANK)))
     if n_lines == 0 or not _has_known_keys(piece.text, layout):
         return piece, None
-    names, roles, types = layout.names, layout.roles, layout.types  # what is learnt meanwhile must not change it
+    names, roles, types = (
+        layout.names,
+        layout.roles,
+        layout.types,
+    )  # a copy: other threads can change the types meanwhile
     try:
         table = _parse(piece, layout, types)
         if table.num_rows != n_lines or not set(table.column_names) <= set(names):
@@ -165,7 +169,7 @@ def _convert_piece(piece: Piece, layout: Layout, admit: Callable[[int], None]) -
 
 
 def _count_objects(text: bytes) -> int:
-    """The number of lines if each is an object and the text is sound, else 0."""
+    """Return the number of lines if each is an object and the text is valid, else 0."""
     if b"\0" in text or not is_utf8(text):
         return 0
     if text.startswith(b"{") and text.rstrip(BLANK).endswith(b"}"):
@@ -177,7 +181,7 @@ def _count_objects(text: bytes) -> int:
 
 
 def _has_known_keys(text: bytes, layout: Layout) -> bool:
-    """Whether no line has a key that the first one lacks. Asked only where columns are ignored, see `_parse`."""
+    """Whether all keys occur in the first line. Called only if columns are ignored; see `_parse`."""
     if len(layout.used) == len(layout.names):
         return True
     known = set(layout.names)
@@ -194,7 +198,7 @@ def _parse(piece: Piece, layout: Layout, types: Mapping[int, Type]) -> Any:
     if roles.group is not None:
         fields[roles.group] = pa.string() if layout.has_word_groups else pa.int64()
     schema = pa.schema([(layout.names[j], kind) for j, kind in fields.items()])
-    # pyarrow must not infer what ignored columns hold: each key that is not known would be a column of all rows.
+    # pyarrow must not infer ignored columns: each unknown key would become a column of all rows.
     others = "error" if len(fields) == len(layout.names) else "ignore"
     return pyarrow.json.read_json(
         pa.BufferReader(piece.text),

@@ -1,7 +1,7 @@
-"""Lines of ndjson read one by one with Python's own reader: slow, exact, and able to name places.
+"""Reads ndjson line by line with Python's json: slow and exact, with the places of errors.
 
-It is for the pieces of a file that pyarrow refuses. What it finds is either a block of rows, or faults with their
-places, or the types of columns that had shown no value before.
+It is used for pieces that pyarrow refuses. The result is a block of rows, or errors with their places, or the types of
+columns that had no value before.
 """
 
 import json
@@ -32,7 +32,7 @@ FAULTS: dict[Type, str] = {"number": "not_a_number", "boolean": "not_a_boolean",
 
 
 class Layout:
-    """What the first line says of all others, and what later ones say of features that it has no value for."""
+    """Columns and types by the first line, and by later lines for features that it has no value for."""
 
     def __init__(self, first: Pairs, options: ReadOptions, line_bytes: int) -> None:
         self.names = [name for name, _ in first]
@@ -43,11 +43,11 @@ class Layout:
         self.line_bytes = line_bytes
         found = {j: type_of(values[j]) for j in self.roles.features}
         self.types: dict[int, Type] = {j: kind for j, kind in found.items() if kind is not None}
-        """Of features, as soon as they are known; replaced and never changed, for other threads read it."""
+        """Types of features, once known. Replaced and never modified, because other threads read it."""
 
     @property
     def has_words(self) -> bool:
-        """Whether labels are text: strings, or `false` and `true` for these."""
+        """Whether labels are text: strings, or booleans as `false` and `true`."""
         return self.label_type != "number"
 
     @property
@@ -64,7 +64,7 @@ def _label_type(value: Any) -> Type:
 
 
 def type_of(value: Any) -> Type | None:
-    """None: there is no value, or none that tells; a mark in place of a number looks like a string."""
+    """Return the type of a value; None: missing, or a marker that can stand for a missing number."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):
@@ -74,17 +74,17 @@ def type_of(value: Any) -> Type | None:
 
 @dataclass
 class Lines:
-    """What a closer look at some lines found."""
+    """The result of reading lines."""
 
     faults: ErrorLog = field(default_factory=ErrorLog)
     types: dict[int, Type] = field(default_factory=dict)
-    """Of features whose type was not known; all are "number" until then."""
+    """New types of features; unknown ones are assumed to be "number"."""
     block: Block | None = None
-    """None: there are faults, or types that are no numbers, or no rows."""
+    """The rows; None: there are errors, or types other than numbers, or no rows."""
 
 
 def read_lines(text: bytes, line: int, layout: Layout) -> Lines:
-    """Whole lines, the first of which has this number."""
+    """Read complete lines. `line`: number of the first line."""
     reader = _LineReader(layout)
     for number, pairs in _objects(text, line, reader.found.faults):
         reader.add(number, pairs)
@@ -106,7 +106,7 @@ class _LineReader:
     def add(self, line: int, pairs: Pairs) -> None:
         for name, _ in pairs:
             if name not in self._columns:
-                detail = f"{excerpt(name)} is not a key of the first line, which must have all keys (null: no value)."
+                detail = f"{excerpt(name)} is not a key of the first line; add it there (null: missing)."
                 self.found.faults.add(line, None, "unknown_name", detail)
         row = dict(pairs)
         for j in sorted(self._layout.used):
@@ -129,19 +129,19 @@ class _LineReader:
             if kind != "string":
                 self._missing[number] += 1
             return None, None
-        if isinstance(value, list | dict):  # an object is a list of pairs here
-            return None, ("not_a_value", "is a list or an object; a number, a string, true, false or null is needed")
+        if isinstance(value, list | dict):  # objects are decoded to lists of pairs
+            return None, ("not_a_value", "is a list or an object; it must be a number, a string, true, false or null")
         if kind is None:
             kind = self.found.types[j] = type_of(value) or "string"
         if type_of(value) != kind and not (kind == "string" and isinstance(value, str)):
-            remedy = "make it one, or null if it means no value"
-            return None, (FAULTS[kind], f"is not a {kind}, but the column's values before it are; {remedy}")
+            remedy = "convert it, or use null for a missing value"
+            return None, (FAULTS[kind], f"is not a {kind}, unlike the earlier values of the column; {remedy}")
         if kind == "number" and not isfinite(value):
             return None, ("not_finite", "is not finite as a 64-bit float; only finite numbers are accepted")
         return value, None
 
     def _judge_other(self, j: int, row: dict[str, Any]) -> tuple[Any, tuple[str, str] | None]:
-        """A value of the target, the weight or the group."""
+        """Check a value of the target, the weight or the group."""
         roles, name = self._layout.roles, self._layout.names[j]
         value = row.get(name)
         is_label = j == roles.target
@@ -149,15 +149,15 @@ class _LineReader:
             self._layout.label_type == "string" if is_label else j == roles.group and self._layout.has_word_groups
         )
         if value is None or (is_words and isinstance(value, str) and is_blank(value)):
-            what = "is not there" if name not in row else "is null" if value is None else "is empty"
-            return None, ("missing_value", f"{what}; fill it in or leave the row out")
+            what = "is absent" if name not in row else "is null" if value is None else "is empty"
+            return None, ("missing_value", f"{what}; fill it in, or remove the row")
         if is_words:
             fine = isinstance(value, str)
-            return value, None if fine else ("not_a_string", "is not a string, but that of the first line is")
+            return value, None if fine else ("not_a_string", "is not a string, unlike in the first line")
         if is_label and self._layout.label_type == "boolean":
             fine = isinstance(value, bool)
             label = "true" if value else "false"
-            return label, None if fine else ("not_a_boolean", "is not true or false, but that of the first line is")
+            return label, None if fine else ("not_a_boolean", "is not true or false, unlike in the first line")
         if j == roles.group:
             fine = isinstance(value, int) and not isinstance(value, bool)
             return value, None if fine else ("not_an_integer", "is not an integer of at most 18 digits")
@@ -204,7 +204,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _objects(text: bytes, line: int, log: ErrorLog) -> Iterator[tuple[int, Pairs]]:
-    """The line number and the object of every line that holds one; what is no object is logged."""
+    """Yield number and object of every valid line; log the errors of others."""
     for number, raw in enumerate(text.split(b"\n"), start=line):
         if raw.strip(BLANK):
             n_faults = len(log)
@@ -214,7 +214,7 @@ def _objects(text: bytes, line: int, log: ErrorLog) -> Iterator[tuple[int, Pairs
 
 
 def parse_line(raw: bytes, number: int, log: ErrorLog) -> Pairs:
-    """The keys and values of one object, in order; what is wrong with it is logged."""
+    """Return the keys and values of an object in order; log its errors."""
     try:
         pairs = _DECODER.decode(raw.decode())
     except UnicodeDecodeError as error:
@@ -227,14 +227,14 @@ def parse_line(raw: bytes, number: int, log: ErrorLog) -> Pairs:
         if not isinstance(pairs, _Object):
             log.add(number, 1, "not_an_object", "The line is not a JSON object: {...} with a key for each column.")
         elif len({name for name, _ in pairs}) < len(pairs):
-            log.add(number, None, "duplicate_name", "The object has a key twice.")
+            log.add(number, None, "duplicate_name", "The object contains a key twice.")
         else:
             return pairs
     return []
 
 
 class _Object(Pairs):
-    """The pairs of an object, told from an array of pairs."""
+    """The pairs of an object, as a type that differs from an array."""
 
 
 def _read_integer(digits: str) -> int | float:

@@ -1,8 +1,7 @@
-"""npz archives: arrays X and y, or the CSR parts data, indices, indptr, shape and y; weight and group if there.
+"""Reads npz archives: arrays X and y, or the CSR parts data, indices, indptr, shape and y; optionally weight and group.
 
-float32 stays float32, other numbers become float64; labels that are booleans are the classes `false` and `true`. Rows
-of a CSR whose indices do not ascend are sorted, with a warning. In the place of a fault the line is the row, and
-columns count from 1.
+float32 stays float32, other numbers become float64; boolean labels become the classes `false` and `true`. CSR rows
+whose indices do not ascend are sorted, with a warning. In error places the line is the row, and columns count from 1.
 """
 
 from pathlib import Path
@@ -39,17 +38,17 @@ def read_npz(path: Path, options: ReadOptions, collector: Collector, ceiling: Ce
 
 def _check_names(found: set[str]) -> None:
     needed = SPARSE if "indptr" in found else DENSE
-    what = "X and y, or data, indices, indptr, shape and y; weight and group may come with them"
+    what = "X and y, or data, indices, indptr, shape and y; weight and group are optional"
     if missing := sorted(needed - found):
         raise refuse("missing_array", f"There is no array {excerpt(missing[0])} in the archive; it needs {what}.")
     extra = found - needed - OPTIONAL - ({SCIPY_FORMAT} if needed == SPARSE else set())
     if extra:
         name = excerpt(min(extra))
-        raise refuse("unknown_array", f"The array {name} is not known; leave it out by ignore. Known are {what}.")
+        raise refuse("unknown_array", f"The array {name} is not read; name it in ignore. An archive contains {what}.")
 
 
 def _as_float(values: Array) -> Array:
-    """float32 as it is, half precision as float32, all else as float64."""
+    """Convert half precision to float32 and all else but float32 to float64."""
     if values.dtype.kind == "f" and values.dtype.itemsize <= 4:
         return values.astype(np.float32, copy=False)
     return values.astype(np.float64, copy=False)
@@ -80,7 +79,7 @@ def _read_dense(X: Member, others: "_Others", collector: Collector) -> Summary:
 
 
 class _Others:
-    """The arrays that have one value a row: y, and weight and group if they are there."""
+    """The arrays with one value per row: y, and weight and group if present."""
 
     def __init__(self, members: dict[str, Member]) -> None:
         self._y = members["y"]
@@ -101,12 +100,12 @@ class _Others:
             raise refuse("no_rows", "The file has no rows of data.")
 
     def read(self, X: Array | SparseRows, n_rows: int, n_features: int, found: BlockFaults) -> Block:
-        """The next rows together with their X; faults have the columns behind those of the features."""
+        """Read the next rows together with their X. Errors have column numbers after those of the features."""
         y = _as_text(self._y.read(n_rows), "y")
         if y.dtype.kind == "b":
             y = np.where(y, "true", "false")
         if y.dtype.kind == "U":
-            detail = "The label is empty; fill it in or leave the row out."
+            detail = "The label is empty; fill it in, or remove the row."
             found.add_rows(np.char.strip(y, " \t") == "", n_features + 1, "missing_value", detail)
         else:
             found.check_numbers(y, n_features + 1, "The array 'y'")
@@ -133,7 +132,7 @@ def _as_text(values: Array, name: str) -> Array:
 
 
 class _SparseReader:
-    """Reads rows in CSR form: the row pointers lead, data and indices follow."""
+    """Reads CSR rows: first the row pointers, then their data and indices."""
 
     def __init__(self, members: dict[str, Member], others: _Others, collector: Collector) -> None:
         self._data, self._indices, self._indptr = members["data"], members["indices"], members["indptr"]
@@ -181,7 +180,7 @@ class _SparseReader:
         falls = np.flatnonzero(np.diff(pointers, prepend=end) < 0)
         if len(falls) or pointers[-1] > self._data.n_rows:
             at = row + int(falls[0] if len(falls) else np.argmax(pointers > self._data.n_rows)) + 1
-            raise refuse("bad_indptr", f"The array 'indptr' falls, or leads behind the data, at row {at}.")
+            raise refuse("bad_indptr", f"The array 'indptr' decreases, or exceeds the data, at row {at}.")
 
     def _read_rows(self, pointers: npt.NDArray[np.int64], row: int) -> None:
         indptr = pointers - pointers[0]
@@ -218,14 +217,16 @@ class _SparseReader:
 def _read_shape(shape: Member) -> tuple[int, int]:
     shape.check(1, INTEGERS, "integers")
     if shape.n_rows != 2:
-        raise refuse("wrong_shape", "The array 'shape' must hold two numbers.")
+        raise refuse("wrong_shape", "The array 'shape' must contain two numbers.")
     n_rows, n_features = shape.read(2).tolist()
     if n_rows < 0 or not 1 <= n_features <= MAX_FEATURES:
-        raise refuse("wrong_shape", f"The array 'shape' says {n_rows} rows and {n_features} features.")
+        raise refuse(
+            "wrong_shape", f"The array 'shape' has {n_rows} rows and {n_features} features, which is not possible."
+        )
     return n_rows, n_features
 
 
 def _check_format(member: Member) -> None:
     is_short_text = member.shape == () and member.dtype.kind in WORDS and member.dtype.itemsize < 100
     if not is_short_text or _as_text(member.read(1), SCIPY_FORMAT)[0] != "csr":
-        raise refuse("not_csr", "The array 'format' does not say csr; convert the matrix by tocsr().")
+        raise refuse("not_csr", "The array 'format' is not csr; convert the matrix with tocsr().")

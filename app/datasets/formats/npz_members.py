@@ -1,7 +1,7 @@
-"""The arrays of an npz archive as streams of rows.
+"""Reads the arrays of an npz archive as streams of rows.
 
-What an array's header says is believed only where the size of its member agrees, and what the archive
-says of sizes only within the ceiling. Nothing is unpickled.
+The header of an array must agree with the size of its member, and declared sizes must be within the limit. Nothing is
+unpickled.
 """
 
 import lzma
@@ -43,7 +43,7 @@ def refuse(code: str, detail: str) -> InvalidFile:
 
 
 class Member:
-    """One array, read from its first row to its last."""
+    """An array that is read from its first row to its last."""
 
     def __init__(self, name: str, stream: IO[bytes], n_bytes: int) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Member:
         self.shape, self.is_fortran, self.dtype = _read_header(stream, name)
         said, held = math.prod(self.shape) * self.dtype.itemsize, n_bytes - stream.tell()
         if said != held:
-            detail = f"The header of the array {excerpt(name)} says {said} bytes; it has {held}."
+            detail = f"The header of the array {excerpt(name)} declares {said} bytes; it has {held}."
             raise refuse("wrong_size", detail)
         self._mapped: Array | None = None
         self._next_row = 0
@@ -65,18 +65,18 @@ class Member:
         return self.dtype.itemsize * math.prod(self.shape[1:])
 
     def check(self, n_dimensions: int, kinds: str, wanted: str) -> None:
-        """Raise if the array has other dimensions, or values of other kinds (numpy's letters)."""
+        """Raise if the array has other dimensions, or another kind of values (numpy's letters)."""
         if len(self.shape) != n_dimensions:
             raise refuse(
                 "wrong_shape", f"The array {excerpt(self.name)} must have {plural(n_dimensions, 'dimension')}."
             )
         is_long = self.dtype.kind == "f" and self.dtype.itemsize > 8
         if self.dtype.kind not in kinds or is_long:
-            detail = f"The array {excerpt(self.name)} is of the type {excerpt(str(self.dtype))}; {wanted} are needed."
+            detail = f"The array {excerpt(self.name)} has the type {excerpt(str(self.dtype))}; {wanted} are needed."
             raise refuse("unsupported_type", detail)
 
     def read(self, n_rows: int) -> Array:
-        """The next rows, in this machine's byte order."""
+        """Read the next rows in the byte order of this machine."""
         first, self._next_row = self._next_row, self._next_row + n_rows
         if self._mapped is not None:
             rows = np.ascontiguousarray(self._mapped[first : self._next_row])
@@ -88,7 +88,7 @@ class Member:
         return rows.astype(self.dtype.newbyteorder("="), copy=False)
 
     def lay_out(self, file: IO[bytes]) -> None:
-        """Columns lie one behind the other in Fortran order: copy them to where rows can be picked."""
+        """Copy an array in Fortran order to a temporary file in which rows can be read."""
         while block := self._stream.read(COPY_BYTES):
             file.write(block)
         file.flush()
@@ -99,7 +99,7 @@ class Member:
 def open_members(
     path: Path, ignore: frozenset[str], ceiling: Ceiling, check_names: Callable[[set[str]], None]
 ) -> Iterator[dict[str, Member]]:
-    """The arrays of an archive by their names, except for those to ignore. Names are checked before any is opened."""
+    """Open the arrays of an archive by name, except the ignored ones. Names are checked before any is opened."""
     with ExitStack() as open_files:
         try:
             archive = open_files.enter_context(zipfile.ZipFile(path))
@@ -122,7 +122,7 @@ def open_members(
         except DAMAGES as error:
             if is_of_the_disk(error):
                 raise
-            raise refuse("unreadable_file", "The file is not a whole and valid npz archive.") from None
+            raise refuse("unreadable_file", "The file is not a complete and valid npz archive.") from None
 
 
 def _read_header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -133,7 +133,7 @@ def _read_header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, n
     except (ValueError, KeyError):
         raise refuse("bad_header", f"The array {excerpt(name)} has no valid header of the .npy format.") from None
     if dtype.hasobject or dtype.names is not None or dtype.itemsize == 0:
-        raise refuse("unsupported_type", f"The array {excerpt(name)} holds Python objects or records, not numbers.")
+        raise refuse("unsupported_type", f"The array {excerpt(name)} contains Python objects or records, not numbers.")
     if any(length < 0 for length in shape):
         raise refuse("bad_header", f"The array {excerpt(name)} has a negative length.")
     return shape, is_fortran, dtype

@@ -1,12 +1,12 @@
-"""What every reader takes and gives: options in, arrays and a `Summary` out, or an error that names its place.
+"""The interface of readers: options, arrays and `Summary`, and errors with their places.
 
     Exception
       ValueError
         InvalidFile     the bytes are wrong; carries FileError entries (line, column, code, detail)
         InvalidOption   the request is wrong for this file; carries the field's name
-        TooLarge        the file expands to more than is allowed
+        TooLarge        the file expands beyond a limit
 
-All of them travel between processes, so all of them can be pickled.
+All of them can be pickled, because they are sent between processes.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 Format = str
-"""The name of a format: one that `file_formats()` lists."""
+"""Name of a format in `file_formats()`."""
 Encoding = Literal["identity", "gzip", "zstd"]
 Label = int | str
 Role = Literal["feature", "target", "weight", "group", "ignored"]
@@ -53,10 +53,10 @@ MAX_EXCERPT = 40
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a file. A reader refuses an option that has no meaning for its format.
+    """How to read a file. A reader refuses options that its format does not have.
 
-    Columns are named, or numbered from 0 (from the end: -1). `missing` lists the cells, exactly as
-    written, that stand for a value that is not there; a blank cell always does.
+    Columns are given by name, or by number from 0 (from the end: -1). `missing` lists texts that mean a missing value,
+    exactly as written; a blank cell is always missing.
     """
 
     target: str | None = None
@@ -73,7 +73,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class FileError:
-    """One fault of a file. `line` and `column` count from 1 and are None where no place applies.
+    """An error in a file. `line` and `column` count from 1; None: no place applies.
 
     `line` is the row in formats without lines. `column` is the field's number, but the byte's number
     in its line in libsvm text and where a line of ndjson is not JSON.
@@ -87,20 +87,20 @@ class FileError:
 
 @dataclass(frozen=True)
 class FileWarning:
-    """Something the reader decided or noticed that the owner of the data should know."""
+    """A decision or observation of the reader that the owner of the data should know."""
 
     code: str
     detail: str
     features: tuple[int, ...] = ()
-    """The first of the features that it is about, from 0."""
+    """First affected features, from 0."""
     count: int | None = None
-    """How many features it is about; None: it is about something else."""
+    """Number of affected features; None: it is not about features."""
 
 
 class InvalidFile(ValueError):
-    """The file cannot be read. `errors` holds the first 20 faults, `more` counts the others found.
+    """The file is invalid. `errors` has the first 20 errors; `more` counts the others.
 
-    Counting stops at 1000 faults in all: a file that is wrong on every line is answered soon.
+    Counting stops at 1000 errors, so that a file with errors on every line is refused soon.
     """
 
     def __init__(self, errors: Iterable[FileError], more: int = 0) -> None:
@@ -118,7 +118,7 @@ class InvalidFile(ValueError):
 
 
 class InvalidOption(ValueError):
-    """An option that does not fit the file or its format; `field` is the option's name."""
+    """An option does not fit the file or its format; `field` is the name of the option."""
 
     def __init__(self, field: str, detail: str) -> None:
         self.field = field
@@ -130,12 +130,12 @@ class InvalidOption(ValueError):
 
 
 class TooLarge(ValueError):
-    """What the file holds is larger than is allowed, or expands suspiciously much."""
+    """The content of the file exceeds a limit, or expands too much."""
 
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """One column of a file: what it is for, what it holds, and why that is thought."""
+    """A column of a file: its role, its kind, and the reason for the kind."""
 
     name: str
     role: Role
@@ -147,7 +147,7 @@ class ColumnSummary:
 
 @dataclass(kw_only=True)
 class Summary:
-    """What is known of a table beside its arrays.
+    """The description of a table without its arrays.
 
     `nnz` counts the non-zeros of X, or the stored entries of a CSR (explicit zeros are kept as they came).
     `class_counts` is empty for a real-valued target: numeric labels that are not all integers, or
@@ -171,7 +171,7 @@ class Summary:
 
 @dataclass(kw_only=True)
 class Table(Summary):
-    """A data set in memory.
+    """A dataset in memory.
 
     `arrays` holds, dense: X (C order); csr: data, indices (int32, ascending in a row), indptr (int64);
     X and data are float32 where the file has them so, or is text and has only numbers that are
@@ -185,7 +185,7 @@ class Table(Summary):
 
 
 class ErrorLog:
-    """Collects the faults of one file: the first 20 in full, then only their number."""
+    """Collects the errors of a file: the first 20 in full, then only their number."""
 
     def __init__(self) -> None:
         self._listed: list[FileError] = []
@@ -196,7 +196,7 @@ class ErrorLog:
 
     @property
     def full(self) -> bool:
-        """True when looking for further faults is of no more use."""
+        """Whether enough errors were found."""
         return self._count >= COUNTED_ERRORS
 
     def add(self, line: int | None, column: int | None, code: str, detail: str) -> None:
@@ -205,11 +205,11 @@ class ErrorLog:
             self._listed.append(FileError(line, column, code, detail))
 
     def add_unlisted(self, count: int) -> None:
-        """Count faults that lie behind those that a list has room for."""
+        """Count further errors that are not listed."""
         self._count = min(self._count + count, COUNTED_ERRORS)
 
     def extend(self, other: "ErrorLog") -> None:
-        """Add what another log has: faults that lie behind those of this one."""
+        """Add the errors of another log, which come after those of this one."""
         self.add_unlisted(other._count)
         self._listed += other._listed[: LISTED_ERRORS - len(self._listed)]
 
@@ -219,7 +219,7 @@ class ErrorLog:
 
 
 def excerpt(raw: str | bytes) -> str:
-    """A short quotation of the input that is safe to print: at most 40 characters, escaped."""
+    """Quote input for a message: at most 40 characters, escaped."""
     text = raw[: 4 * MAX_EXCERPT]
     if isinstance(text, bytes):
         text = text.decode("utf-8", "backslashreplace")

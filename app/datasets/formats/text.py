@@ -1,7 +1,7 @@
-"""Text files: what must hold of their bytes, and how they are cut into pieces that are parsed one by one.
+"""Splits text files into pieces for the readers, and checks that they are valid text.
 
-A piece ends where a line does, so pieces need nothing of each other and two can be parsed at the same
-time. `check_text` names the first place where a delimited file is not sound text.
+Pieces end at line ends, so they are independent and two can be parsed at the same time. `check_text` finds the first
+place where a delimited file is not valid text.
 """
 
 import codecs
@@ -47,8 +47,8 @@ KEPT_BYTES = 8 << 20
 THREADS = min(2, os.cpu_count() or 1)
 QUOTE = ord('"')
 COMPLAINTS = {
-    "nul_byte": "is NUL, which no text has",
-    "not_utf8": "is not valid UTF-8",
+    "nul_byte": "is a NUL; save the file as UTF-8 text",
+    "not_utf8": "is not valid UTF-8; save the file as UTF-8",
     "bad_quote": "is a quote that does not enclose a whole field; quote the field from end to end "
     "and double the quotes inside it",
 }
@@ -60,7 +60,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Piece:
-    """Whole lines of a file: the bytes from `first` up to `past` of what is mapped."""
+    """Complete lines of a file: the bytes from `first` up to `past` of the mapped file."""
 
     mapped: Mapped
     first: int
@@ -75,7 +75,7 @@ FindEnd = Callable[[Mapped, int, int], int]
 
 
 def pieces(path: Path, start: int, find_end: FindEnd, usual_bytes: int) -> Iterator[Piece]:
-    """The file from byte `start` on. `find_end` tells where the last whole line between two places ends, or 0."""
+    """Yield the file from byte `start` on. `find_end` returns the end of the last complete line in a range, or 0."""
     size = path.stat().st_size
     mapped = map_file(path)
     first, n_bytes = start, usual_bytes
@@ -95,19 +95,19 @@ def pieces(path: Path, start: int, find_end: FindEnd, usual_bytes: int) -> Itera
 
 
 def piece_bytes(record_bytes: int) -> int:
-    """How large pieces should be, by the size of the first record: a converter of columns likes many rows."""
+    """Return the size of pieces by the size of the first record: columnar conversion is efficient with many rows."""
     return max(PIECE_BYTES, min(PIECE_RECORDS * record_bytes, LARGEST_PIECE_BYTES))
 
 
 def find_line_end(mapped: Mapped, first: int, past: int) -> int:
-    """The place behind the last line feed, or 0."""
+    """Return the position after the last line feed, or 0."""
     return mapped.rfind(b"\n", first, past) + 1
 
 
 def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """The results in the order of the items; the next ones are computed while one is used.
+    """Yield the results in the order of the items; the next ones are computed while one is used.
 
-    It takes threads, so the function should let go of the interpreter's lock for most of its time.
+    Uses threads, so the function should release the GIL most of the time.
     """
     upcoming = iter(items)
     first = list(islice(upcoming, 2))
@@ -129,7 +129,7 @@ def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> I
 
 
 class LineCounter:
-    """Numbers the physical lines of a file, from 1; asked for places in ascending order it reads it once."""
+    """Counts the lines of a file from 1. Reads it once if offsets are queried in ascending order."""
 
     def __init__(self, path: Path, start: int) -> None:
         self._path = path
@@ -137,7 +137,7 @@ class LineCounter:
         self._line = 1
 
     def line_at(self, offset: int) -> int:
-        """The line that begins at this byte."""
+        """Return the number of the line that begins at this byte."""
         with self._path.open("rb") as file:
             file.seek(self._offset)
             ends_open = False  # a carriage return that a line feed may follow
@@ -149,7 +149,7 @@ class LineCounter:
 
 
 def skip_byte_order_mark(head: bytes) -> int:
-    """The offset of the text behind a UTF-8 mark; UTF-16 and UTF-32 are refused."""
+    """Return the offset of the text after a UTF-8 byte order mark. Refuses UTF-16 and UTF-32."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         detail = "The file is UTF-16 or UTF-32; convert it to UTF-8."
         raise InvalidFile([FileError(1, 1, "not_utf8", detail)])
@@ -157,9 +157,9 @@ def skip_byte_order_mark(head: bytes) -> int:
 
 
 def text_lines(path: Path, start: int, first_line: int = 1, encoding: str = "utf-8") -> Iterator[str]:
-    """The physical lines from byte `start` on, each with its line end (LF, CR LF or CR).
+    """Yield the lines from byte `start` on with their ends (LF, CR LF or CR).
 
-    A line above 64 MiB is refused, so that one without an end cannot take the memory.
+    Lines above 64 MiB are refused, so that a file without line ends cannot fill the memory.
     """
     with path.open("rb") as raw:
         raw.seek(start)
@@ -184,7 +184,7 @@ def is_utf8(text: bytes) -> bool:
 
 
 def is_sound(text: bytes, delimiter: str) -> bool:
-    """Whether whole lines of a delimited file are UTF-8 without NUL and quoted as `check_text` wants it."""
+    """Whether complete lines of a delimited file are UTF-8 without NUL and correctly quoted (see `check_text`)."""
     if b"\0" in text or not is_utf8(text):
         return False
     if b'"' not in text:
@@ -194,7 +194,7 @@ def is_sound(text: bytes, delimiter: str) -> bool:
 
 
 def check_text(path: Path, start: int, delimiter: str) -> None:
-    """Check NUL bytes, UTF-8 and quoting of a delimited file; raise InvalidFile at the first fault."""
+    """Check NUL bytes, UTF-8 and quoting of a delimited file; raise InvalidFile at the first error."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     quotes = _QuoteCheck(delimiter)
     faults = _FirstFault(path, start, delimiter)
@@ -230,7 +230,7 @@ def _find_undecodable(decoder: codecs.IncrementalDecoder, block: bytes, offset: 
 
 
 class _FirstFault:
-    """The first of the faults noted, whatever its kind; finds its line and field only to raise it."""
+    """The first of the noted errors of any kind. Its line and field are determined when it is raised."""
 
     def __init__(self, path: Path, start: int, delimiter: str) -> None:
         self._path = path
@@ -260,7 +260,7 @@ class _FirstFault:
         return line, offset - line_start + 1
 
     def _count_fields(self, offset: int) -> int:
-        """The number of the field that the byte at `offset` belongs to."""
+        """Return the number of the field that contains the byte at `offset`."""
         fields = 1
         limit = csv.field_size_limit(MAX_LINE_BYTES)
         try:
@@ -271,7 +271,7 @@ class _FirstFault:
         return fields
 
     def _lines_up_to(self, offset: int) -> Iterator[str]:
-        """The lines before `offset`, ended by one character that stands for the byte there."""
+        """Yield the lines before `offset`, followed by one character for the byte there."""
         position = self._start
         for text in text_lines(self._path, self._start, encoding="latin-1"):
             if position + len(text) > offset:
@@ -283,7 +283,7 @@ class _FirstFault:
 
 
 class _QuoteCheck:
-    """Finds quotes that do not enclose a whole field, where readers of CSV disagree.
+    """Finds quotes that do not enclose a whole field, which CSV readers interpret differently.
 
     In well-formed text quotes alternate: an opening one follows a delimiter, a line end or the
     closing one just before it (a doubled quote); a closing one is followed by one of the same.
@@ -298,7 +298,7 @@ class _QuoteCheck:
         self._closed_at_end: int | None = None  # a closing quote that was the last byte of its block
 
     def check(self, block: bytes, offset: int) -> int | None:
-        """The offset of the first misplaced quote, if any."""
+        """Return the offset of the first misplaced quote, if any."""
         closed_at_end, self._closed_at_end = self._closed_at_end, None
         if closed_at_end is not None and not self._neighbours[block[0]]:
             return closed_at_end
@@ -328,5 +328,5 @@ class _QuoteCheck:
         return None
 
     def unclosed(self) -> int | None:
-        """The offset of a quote that is never closed, if any."""
+        """Return the offset of a quote that is not closed, if any."""
         return self._opened_at if self._inside else None

@@ -1,7 +1,7 @@
-"""Columns of words: what their cells say of the column's kind, gathered block by block in bounded memory.
+"""Text columns: collects the facts that determine their kind, block by block, in bounded memory.
 
-A column's kind is known only at its end, but its cells have to be stored as they come. So the first block
-is taken at its word, and a reader whose columns turn out otherwise begins anew, with their kinds known.
+The kind of a column is known only at its end, but its cells are stored as they arrive. So the kind is assumed by the
+first block; if a column turns out to have another kind, the reader starts again with the known kinds.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ LIKE_NUMBER = rf"^(?:[ \t]*{DECIMAL}[ \t]*|{NOT_FINITE})$"
 
 
 class WordCells(NamedTuple):
-    """Cells of a column: different texts, and for each row the place of its own, -1 where there is no value."""
+    """Cells of a column: different texts, and for each row the position of its text; -1: missing."""
 
     values: Any  # an Arrow array of strings
     places: npt.NDArray[np.int64]
@@ -42,16 +42,16 @@ class WordCells(NamedTuple):
 
 
 def encode_cells(column: Any, missing: frozenset[str] = frozenset(), may_be_numbers: bool = False) -> WordCells:
-    """From an Arrow array of strings, or of a dictionary of them. Blank cells and those listed have no value."""
+    """Encode an Arrow array of strings, or a dictionary of them. Blank cells and the listed texts are missing."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     places = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     values = encoded.dictionary
-    if len(values) > len(places):  # a dictionary may hold more than these rows use
+    if len(values) > len(places):  # a dictionary can contain more than these rows use
         used, compact = np.unique(places, return_inverse=True)
         first = int(len(used) > 0 and used[0] < 0)
         values, places = values.take(pa.array(used[first:])), compact.reshape(-1) - first
     if pc.any(pc.match_substring(values, "\0")).as_py():
-        detail = "A cell holds a NUL character, which no text may."
+        detail = "A cell contains a NUL character, which cannot be stored."
         raise InvalidFile([FileError(None, None, "bad_text", detail)])
     gone = pc.equal(pc.utf8_trim(values, characters=" \t"), "").fill_null(True)
     if missing:
@@ -63,7 +63,7 @@ def encode_cells(column: Any, missing: frozenset[str] = frozenset(), may_be_numb
 
 
 def text_chunks(cells: WordCells) -> Iterator[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
-    """The texts of all rows, some megabytes at a time: their bytes, and the length of each; missing ones are empty."""
+    """Yield the texts of all rows in chunks: bytes, and the length of each text; missing texts are empty."""
     byte_lengths = np.append(_lengths(pc.binary_length(cells.values)), 0)
     lengths = byte_lengths[cells.places]
     chunk_of_row = np.cumsum(lengths) // CHUNK_BYTES
@@ -80,7 +80,7 @@ def _lengths(found: Any) -> npt.NDArray[np.int64]:
 
 
 def _buffer(values: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The bytes of an Arrow array of strings without nulls, and where in them each begins, and the last ends."""
+    """Return the bytes of an Arrow array of strings without nulls, and the offsets of the strings."""
     _, offsets, data = values.buffers()
     width = np.int64 if pa.types.is_large_string(values.type) else np.int32
     places = np.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1].astype(np.int64)
@@ -89,7 +89,7 @@ def _buffer(values: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
 
 
 def _count_words(values: Any) -> npt.NDArray[np.int64]:
-    """For each text, how many words there are between white space (and control characters)."""
+    """Count the words of each text, separated by white space or control characters."""
     text, offsets = _buffer(values.fill_null(""))
     blank = text <= ord(" ")
     begins = ~blank
@@ -102,18 +102,18 @@ def _count_words(values: Any) -> npt.NDArray[np.int64]:
 
 @dataclass
 class LevelBudget:
-    """What the level tables of all columns of a file may take together."""
+    """Shared memory limit of the category tables of all columns of a file."""
 
     left: int = field(default_factory=lambda: MAX_BUDGET)
 
 
 class WordColumn:
-    """One column: takes its cells block by block, gives their numbers in X, and says at the end what it is."""
+    """A text column: receives cells block by block, returns their numbers for X, and determines its kind at the end."""
 
     def __init__(self, kind: Kind | None, budget: LevelBudget, may_be_numbers: bool) -> None:
         self.kind = kind
         self.facts = Facts()
-        self.spoilt = False  # what is stored cannot be right any more
+        self.spoilt = False  # the stored data is wrong by now
         self._known: dict[str, int] | None = {}  # None: too many levels to be told apart
         self._level_bytes = 0
         self._budget = budget
@@ -121,7 +121,7 @@ class WordColumn:
 
     @property
     def levels(self) -> list[str]:
-        """In order of appearance, so by code."""
+        """Return the categories in order of appearance, which is the order of their codes."""
         return list(self._known or ())
 
     @property
@@ -129,7 +129,7 @@ class WordColumn:
         return guess(self.facts)
 
     def add(self, cells: WordCells) -> Array:
-        """What X holds for these rows."""
+        """Add cells; return their numbers for X."""
         present = cells.places[cells.places >= 0]
         counts = np.bincount(present, minlength=len(cells.values))
         texts = cells.values.to_pylist() if self._needs_texts else None
@@ -174,7 +174,7 @@ class WordColumn:
             self.facts.example = next((word for word in words if not is_mark(word)), None)
 
     def _narrow(self, texts: Iterator[str]) -> None:
-        """See whether the cells can still be all dates, or all of one pair of words for true and false."""
+        """Update whether all cells are dates, or one pair of words for true and false."""
         facts = self.facts
         for text in texts:
             pair = truth_pair(text)
@@ -187,7 +187,7 @@ class WordColumn:
                 break
 
     def _encode(self, texts: list[str], counts: Array) -> Array | None:
-        """The codes of these texts; None once there are too many."""
+        """Return the codes of these texts; None: there are too many categories."""
         known = self._known
         if known is None:
             return None
@@ -219,6 +219,6 @@ def _meanings(read: Callable[[str], float | None], texts: list[str]) -> Array:
 
 
 def _looked_up(values: Array, places: Array) -> Array:
-    """The value at each place, NaN at -1."""
+    """Return the value at each position; NaN for -1."""
     found: Array = np.append(values.astype(np.float64), np.nan)[places]
     return found

@@ -1,6 +1,6 @@
-"""A stored matrix in blocks of rows: what is computed over all of it never needs all of it in memory.
+"""Reads a stored matrix in blocks of rows, so that computations over it need bounded memory.
 
-Imports neither web nor database: it runs in the bounded children of the parser_pool.
+Imports neither web nor database: it runs in the child processes of parser_pool.
 """
 
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ from app.tabular.types import Array, Floats
 
 BLOCK_ENTRIES = 1 << 21
 MOST_BLOCK_ENTRIES = 1 << 23
-"""Entries of a block of a wide sparse matrix. Larger: fewer sums as long as the matrix is wide, more memory (24 bytes
-an entry, and as much again while they are used)."""
+"""Maximum entries of a block of a wide sparse matrix. Larger: fewer sums over all columns, more memory (24 bytes per
+entry, and as much again during use)."""
 
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ArrayFiles:
-    """Where the arrays of a dataset are; plain data that travels to a child."""
+    """The files of the arrays of a dataset: plain data that is sent to a child process."""
 
     blob_root: Path
     arrays: dict[str, str]  # array name > sha256
@@ -40,7 +40,7 @@ class ArrayFiles:
         return None if sha256 is None else BlobStore(self.blob_root, create=False).map_array(sha256)
 
     def strings(self, name: str) -> Strings | None:
-        """The levels (`levels.J`) or the texts (`text.J`) of feature J, if it has any."""
+        """Return the category names (`levels.J`) or texts (`text.J`) of feature J, if it has any."""
         if f"{name}.offsets" not in self.arrays:
             return None
         blobs = BlobStore(self.blob_root, create=False)
@@ -50,7 +50,7 @@ class ArrayFiles:
 
 @dataclass(frozen=True)
 class DenseBlock:
-    """Some consecutive rows, in float64."""
+    """Consecutive rows in float64."""
 
     rows: slice
     values: Floats
@@ -58,7 +58,7 @@ class DenseBlock:
 
 @dataclass(frozen=True)
 class SparseBlock:
-    """The non-zero entries of some consecutive rows: their values, columns, and rows counted within the block."""
+    """The nonzero entries of consecutive rows: values, columns, and row numbers within the block."""
 
     rows: slice
     values: Floats
@@ -68,16 +68,16 @@ class SparseBlock:
 
 @dataclass(frozen=True)
 class Places:
-    """Where arrays with one element for each column have that of a column.
+    """Positions of columns in arrays with one element per column.
 
-    A sparse matrix of more columns than entries has places only for the columns that occur: what is computed over
-    it costs what the entries cost, whatever the largest column number is.
+    A sparse matrix with more columns than entries has positions only for columns that occur, so that the cost depends
+    on its entries and not on the largest column number.
     """
 
     numbers: Integers
-    """The columns that have a place, rising."""
+    """Columns with a position, ascending."""
     every: bool
-    """Whether all columns have one."""
+    """Whether all columns have a position."""
 
     @classmethod
     def of(cls, files: ArrayFiles) -> "Places":
@@ -93,7 +93,7 @@ class Places:
         return len(self.numbers)
 
     def of_columns(self, columns: Integers) -> Integers:
-        """The places of columns that have one."""
+        """Return the positions of columns that have one."""
         return columns if self.every else np.searchsorted(self.numbers, columns)
 
 
@@ -113,12 +113,12 @@ def dense_blocks(files: ArrayFiles) -> Iterator[DenseBlock]:
 
 
 def sparse_blocks(files: ArrayFiles) -> Iterator[SparseBlock]:
-    """Explicit zeros are left out: they are zeros like the ones that are not stored."""
+    """Yield blocks of a CSR matrix without explicit zeros."""
     data, indices, indptr = (files.map(name) for name in ("data", "indices", "indptr"))
     assert data is not None
     assert indices is not None
     assert indptr is not None
-    # sums over a block are as long as there are columns, so a block should not have far fewer entries
+    # sums over a block have one element per column, so a block should not have far fewer entries
     size = max(BLOCK_ENTRIES, min(files.n_features, MOST_BLOCK_ENTRIES))
     first = 0
     while first < files.n_rows:

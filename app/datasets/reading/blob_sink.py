@@ -1,4 +1,4 @@
-"""The sink of a parser child: every array a `.npy` file that grows by rows and becomes a blob at the end."""
+"""The sink of a parser process: every array is a `.npy` file that grows by rows and becomes a blob at the end."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -9,11 +9,11 @@ from app.storage.free_space import require_free_space
 from app.tabular.types import Array
 
 CHECKED_BYTES = 8 << 20
-"""Bytes of arrays between two looks at the free disk space. Larger: the reserve is overstepped by as much."""
+"""Bytes of arrays between two checks of the free disk space. Larger: the reserve can be exceeded by as much."""
 
 
 class BlobSink:
-    """Leaving the `with` block without `commit()` removes what was written."""
+    """Writes arrays to temporary files. Leaving the `with` block without `commit()` deletes them."""
 
     def __init__(self, blobs: BlobStore, most_bytes: int, reserve_bytes: int = 0) -> None:
         self._blobs = blobs
@@ -32,12 +32,12 @@ class BlobSink:
 
     def store(self, name: str, rows: Array) -> None:
         self._count(rows)
-        self._whole[name] = rows  # a file is opened for it when the others are closed
+        self._whole[name] = rows  # written at the end, when the other files are closed
 
     def _count(self, rows: Array) -> None:
         self._bytes += rows.nbytes
         if self._bytes > self._most_bytes:
-            detail = f"The arrays of the file take more than the {self._most_bytes} bytes that are allowed for its size"
+            detail = f"The arrays of the file exceed {self._most_bytes} bytes, the limit for its size"
             raise TooLarge(f"{detail}; send it uncompressed, or in a sparse format.")
         self._unchecked_bytes += rows.nbytes
         if self._unchecked_bytes >= CHECKED_BYTES:
@@ -60,7 +60,7 @@ class BlobSink:
         self._bytes = 0
 
     def commit(self) -> dict[str, str]:
-        """The hash of each array by its name, when all of them are durable."""
+        """Make all arrays durable; return their hashes by name."""
         grown = {name: array.commit() for name, array in self._arrays.items()}
         return grown | {name: self._blobs.put_array(array) for name, array in self._whole.items()}
 

@@ -1,7 +1,7 @@
-"""`multipart/form-data` as browsers and `curl -F file=@…` send it: the one part named `file`, as a stream.
+"""Streams the part `file` of a `multipart/form-data` body, as browsers and `curl -F file=@…` send it.
 
-The parser holds no more than a chunk and a boundary: the file's size does not matter to it. Options are
-query parameters on every route, so a form with other parts is refused instead of being half understood.
+The parser holds at most a chunk and a boundary in memory. Options are query parameters, so a form with other parts is
+refused, because they would be ignored.
 """
 
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ MAX_BOUNDARY = 70  # RFC 2046
 
 @dataclass(frozen=True)
 class FilePart:
-    """The headers of the part, and its bytes still to come."""
+    """The headers of the part, and a stream of its bytes."""
 
     media_type: str
     file_name: str
@@ -30,14 +30,14 @@ def boundary_of(content_type: str) -> bytes:
     message["Content-Type"] = content_type
     boundary = message.get_boundary("")
     if not 1 <= len(boundary) <= MAX_BOUNDARY or not boundary.isascii():
-        raise Unparsable("The Content-Type multipart/form-data names no boundary.")
+        raise Unparsable("The Content-Type multipart/form-data has no boundary parameter.")
     return boundary.encode()
 
 
 async def read_file_part(stream: AsyncIterator[bytes], boundary: bytes) -> FilePart:
-    """Read up to the file's first byte. The rest is read through `chunks`, to its end."""
+    """Read up to the first byte of the file. `chunks` streams the rest."""
     delimiter = b"\r\n--" + boundary
-    seen = b"\r\n"  # so that a delimiter at the very start looks like every other one
+    seen = b"\r\n"  # so that a delimiter at the very start has the usual form
     while (end := _headers_end(seen, delimiter)) is None:
         if len(seen) > MAX_PREAMBLE_BYTES:
             raise Unparsable("The multipart body does not begin with a part.")
@@ -54,7 +54,7 @@ async def read_file_part(stream: AsyncIterator[bytes], boundary: bytes) -> FileP
 
 
 def _headers_end(seen: bytes, delimiter: bytes) -> tuple[int, int] | None:
-    """Where the headers of the first part start and stop; None: not yet here."""
+    """Return start and end of the first part's headers; None: not received yet."""
     found = seen.find(delimiter)
     if found < 0:
         return None
@@ -66,9 +66,9 @@ def _headers_end(seen: bytes, delimiter: bytes) -> tuple[int, int] | None:
 
 
 async def _chunks(stream: AsyncIterator[bytes], held: bytes, delimiter: bytes) -> AsyncIterator[bytes]:
-    """The part's bytes up to the next delimiter, then the rest of the body, which must hold no other part."""
+    """Yield the bytes up to the next delimiter, then read the rest of the body, which must not contain another part."""
     while (found := held.find(delimiter)) < 0:
-        safe = len(held) - len(delimiter) + 1  # a delimiter may have begun in what is left
+        safe = len(held) - len(delimiter) + 1  # the rest can contain the start of a delimiter
         if safe > 0:
             yield held[:safe]
             held = held[safe:]

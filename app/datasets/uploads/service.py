@@ -21,9 +21,8 @@ from app.ids import is_id, new_id
 def check_length(length: int, settings: Settings) -> None:
     """Refuse a file above the size limit."""
     if length > settings.max_upload_bytes:
-        raise PayloadTooLarge(
-            f"The file has at least {length} bytes; the limit is {settings.max_upload_bytes} (HYPERPLANE_MAX_UPLOAD_BYTES)."
-        )
+        limit = f"the limit is {settings.max_upload_bytes} (HYPERPLANE_MAX_UPLOAD_BYTES)"
+        raise PayloadTooLarge(f"The file has at least {length} bytes; {limit}.")
 
 
 def begin(
@@ -73,18 +72,18 @@ def show(upload: UploadRow, settings: Settings) -> dict[str, Any]:
 def open_part(database: Database, parts: PartFiles, upload_id: str, offset: int) -> tuple[UploadRow, Part]:
     """Return an upload and its locked file, positioned at the client's offset."""
     with database.read() as session:
-        get(session, upload_id)  # before the file is touched: the id must be one
+        get(session, upload_id)  # before the file is opened: the id must be valid
     try:
         file = parts.lock(upload_id)
     except FileNotFoundError:
         raise _ended(database, upload_id) from None
     try:
-        with database.read() as session:  # again, now that nobody else can change it
+        with database.read() as session:  # again, now that the upload is locked
             upload = get(session, upload_id)
         if upload.dataset_id is not None:
             raise Conflict("The upload is complete.", code="upload_complete")
         if offset != upload.received:
-            detail = f"Upload-Offset is {offset}, but {upload.received} bytes are here; go on from there."
+            detail = f"Upload-Offset is {offset}, but {upload.received} bytes are stored; continue there."
             headers = {"Upload-Offset": str(upload.received)}
             raise Conflict(detail, code="offset_mismatch", headers=headers)
         return upload, Part(file, parts.path(upload_id), offset)
@@ -94,24 +93,24 @@ def open_part(database: Database, parts: PartFiles, upload_id: str, offset: int)
 
 
 def check_room(upload: UploadRow, settings: Settings, offset: int) -> None:
-    """Refuse bytes beyond what was announced or is allowed."""
+    """Refuse bytes beyond the announced length or the size limit."""
     if upload.length is not None and offset > upload.length:
-        raise PayloadTooLarge(f"The upload was announced with {upload.length} bytes.")
+        raise PayloadTooLarge(f"The body exceeds the announced Upload-Length of {upload.length} bytes.")
     check_length(offset, settings)
 
 
 def acknowledge(database: Database, upload_id: str, part: Part) -> None:
-    """Make what came durable, then count it."""
+    """Make the received bytes durable, then store the new offset."""
     received = part.sync()
     with database.write() as session:
         if not repository.change(session, upload_id, received=received):
-            raise NotFound("The upload was abandoned.")
+            raise NotFound("The upload was deleted meanwhile.")
 
 
 def seal(database: Database, upload: UploadRow, part: Part) -> Received:
-    """The whole file, ready to become a dataset. From now on not a byte can be added to it, whatever happens."""
+    """Close the upload for further bytes, and return its file."""
     if upload.length is not None and part.offset != upload.length:
-        detail = f"The upload was announced with {upload.length} bytes, but {part.offset} came."
+        detail = f"Upload-Length is {upload.length} bytes, but {part.offset} have arrived; send the rest first."
         raise Invalid(detail, code="upload_incomplete")
     with database.write() as session:
         repository.change(session, upload.id, length=part.offset)
@@ -120,14 +119,14 @@ def seal(database: Database, upload: UploadRow, part: Part) -> Received:
 
 
 def begin_again(database: Database, parts: PartFiles, upload_id: str) -> None:
-    """Forget all bytes of an upload whose file can no longer be trusted: the client sends it again, from the start."""
+    """Reset an upload whose file cannot be trusted: the client sends it again from the start."""
     with database.write() as session:
         repository.change(session, upload_id, received=0)
     parts.replace(upload_id)
 
 
 def complete(database: Database, parts: PartFiles, upload_id: str, dataset_id: str) -> None:
-    """Remember what an upload became, for a client that did not get the answer."""
+    """Store the dataset of an upload, for a client that did not receive the response."""
     with database.write() as session:
         repository.change(session, upload_id, dataset_id=dataset_id)
     parts.remove(upload_id)
@@ -141,8 +140,8 @@ def abandon(database: Database, parts: PartFiles, upload_id: str) -> None:
 
 
 def forget_idle(database: Database, parts: PartFiles, settings: Settings) -> None:
-    """Delete uploads that nobody goes on with, and files that a killed process left without a row."""
-    parts.check()  # the files of another database's uploads have no row here
+    """Delete idle uploads, and files without a row that a killed process left."""
+    parts.check()  # otherwise files of another database would be deleted
     with database.read() as session:
         idle = repository.idle(session, settings.upload_idle_seconds)
     for upload_id in idle:

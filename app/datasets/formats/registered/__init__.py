@@ -1,1 +1,1 @@
-"""One module a format, or a few that share a reader: each declares `FileFormat`s and imports no heavy library."""
+"""One module per format, or per reader; each declares `FileFormat`s and imports no large library."""

@@ -1,4 +1,4 @@
-"""ndjson: a JSON object a line."""
+"""ndjson: one JSON object per line."""
 
 from app.datasets.formats.file_format import COLUMN_OPTIONS, FileFormat, Reader
 from app.web import media_types

@@ -78,9 +78,9 @@ TITLES = ["Sales and marketing manager", "Chief of staff", "Nurse"]
         (["2", "3", "4", "5more", "5more"], "categorical", "4 distinct values"),
         (CITIES, "categorical", "5000 distinct values"),
         (TITLES * 100, "categorical", "3 distinct values"),
-        (NAMES, "text", "words: 3.0 a cell on average"),
-        (MESSAGES, "text", f"words: {sum(len(m.split()) for m in MESSAGES) / 300:.1f} a cell on average"),
-        (["win a prize now, call us", "see you at the usual place"] * 2, "text", "words: 6.0 a cell on average"),
+        (NAMES, "text", "text: 3.0 words per cell on average"),
+        (MESSAGES, "text", f"text: {sum(len(m.split()) for m in MESSAGES) / 300:.1f} words per cell on average"),
+        (["win a prize now, call us", "see you at the usual place"] * 2, "text", "text: 6.0 words per cell on average"),
     ],
 )
 @pytest.mark.parametrize("piece_bytes", [2 << 20, TINY])
