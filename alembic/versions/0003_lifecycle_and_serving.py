@@ -1,4 +1,4 @@
-"""Jobs that can be paused and go on, models that can be named by alias, and what clients are told only once."""
+"""Checkpoints and requests of jobs, aliases, evaluations, webhooks and idempotency keys."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -39,12 +39,17 @@ from app.storage.identity import StoreAway, open_store
 FORMAT = "hyperplane-backup-1"
 MANIFEST = "manifest.json"
 ATTEMPTS = 5
+"""Attempts to take a snapshot while uploads end. Larger: a busy service is less likely to lose an upload's part."""
 ROWS_AT_ONCE = 500
+"""Rows that are read or inserted at once. Larger: fewer statements, more memory."""
 BLOCK_BYTES = 1 << 20
+"""Bytes per read of a copy. Larger: fewer calls, more memory."""
 STALE_SECONDS = 86_400.0
+"""Age in seconds of leftovers of killed backups that are deleted. Must exceed the duration of a backup."""
 BACKED_UP = [table for table in Base.metadata.sorted_tables if table is not StoreRow.__table__]
 """All tables except `store`: a restored database has another data folder."""
-PRIVATE = 0o700  # it holds secrets of webhooks, and everybody's data
+PRIVATE = 0o700
+"""Permissions of the backup folder: it contains secrets of webhooks and all data."""
 
 
 class BackupError(Exception):

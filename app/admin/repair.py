@@ -23,6 +23,7 @@ from app.storage.identity import StoreAway, open_store
 
 SCRATCH = ("staging", "uploads", "backups")
 BLOCK_BYTES = 1 << 20
+"""Bytes per read when a copy is hashed."""
 
 
 def repair_storage(settings: Settings, backup: Path | None = None) -> Iterator[str]:

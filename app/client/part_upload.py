@@ -10,7 +10,9 @@ from app.client.api_errors import ApiError, Json, checked
 from app.client.retries import PASSING, Patience
 
 PART_BYTES = 256 << 20
+"""Bytes per request of a resumable upload. Larger: fewer requests, more to repeat after an error of the server."""
 READ_BYTES = 1 << 20
+"""Bytes per read of the file."""
 
 
 def upload_in_parts(http: httpx.Client, path: Path, headers: dict[str, str], options: Json) -> Json:

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 SAFE_WAL_VERSION = (3, 51, 3)
 LOCK_WAIT_MS = 30_000
+"""Milliseconds that SQLite waits for its lock. Larger: fewer 503 responses under load, longer waits."""
 POOL = {"pool_size": 10, "max_overflow": 50}
 """Connections of a process: 10 stay open, at most 60. At least the number of threads that can need one
 (app/web/thread_rooms.py); with fewer, threads wait for the connections of other requests."""

@@ -14,7 +14,9 @@ from sqlalchemy.orm import Session
 CHANNEL = "hyperplane_work"
 ANNOUNCED = "announced"
 RECONNECT_SECONDS = 1.0
+"""Seconds between two attempts to reconnect."""
 CONNECT_SECONDS = 2
+"""Seconds after which an attempt to connect fails."""
 
 
 def announce(session: Session) -> None:

@@ -25,7 +25,9 @@ from app.tabular.types import Array
 MAGIC = b"HYPRPLN1"
 PREFIX = struct.Struct("<8sQ32s")  # magic, length of the header, SHA-256 of the rest
 ALIGNMENT = 64
+"""Arrays start at multiples of this many bytes, a cache line."""
 MAX_HEADER_BYTES = 1 << 30
+"""Maximum bytes of a header that is read. Larger: a damaged file can cost more memory."""
 
 Task = Literal["binary", "multiclass", "ordinal", "regression"]
 

@@ -33,6 +33,7 @@ READERS: dict[str, Callable[[bytes], Parts]] = {
 }
 MEDIA_TYPES = {export_formats()[name].media_type: name for name in READERS}
 MAX_CLAIMS_BYTES = 1 << 20
+"""Maximum bytes of the card of an imported model, which is stored in its row."""
 SOLVER = "imported"
 
 

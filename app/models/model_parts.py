@@ -12,10 +12,13 @@ from app.names import check_text
 from app.tabular.types import Array
 
 MAX_CLASSES = 65_536
+"""Maximum classes of an imported model, as of a dataset."""
 MAX_TEXT = 4096
+"""Maximum characters of a label or a feature name."""
 MAX_LABEL = 2**53
 """Largest numeric label: float64 represents all integers up to it exactly."""
 MAX_NUMBER = 1e300
+"""Largest number in the card: all databases and JSON readers can represent it."""
 EXTRA = ("preprocess.", "calibration.")
 
 

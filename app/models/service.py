@@ -21,7 +21,9 @@ from app.storage import BlobStore, ownership
 from app.storage.ownership import Rewrites
 
 MOST_LOOKS = 5
-MAX_VERSION_DIGITS = 15  # fits the column with room to spare
+"""Attempts to resolve an alias that is moved at the same time."""
+MAX_VERSION_DIGITS = 15
+"""Maximum digits of a version in a reference; they fit the column."""
 
 
 class Route(NamedTuple):

@@ -13,6 +13,7 @@ from app.preprocess.pipeline_document import from_document
 from app.tabular.types import Array
 
 MAX_JSON_NUMBERS = 1_000_000
+"""Maximum weights of a JSON response. Larger: more memory and time per request."""
 
 
 def all_weights(model_id: str, stored: ModelFile) -> Weights:

@@ -22,6 +22,7 @@ from app.tabular.types import Array
 
 ROWS = Places("rows")
 MAX_HEADER_BYTES = 10_000
+"""Maximum bytes of an .npy header, the limit of numpy."""
 MAX_EXTRA_BYTES = 1000
 """Maximum bytes of an auxiliary array, such as the name of the format."""
 CSR_MEMBERS = {"data", "indices", "indptr", "shape"}
@@ -167,7 +168,7 @@ def _header(stream: IO[bytes], n_bytes: int) -> Header:
         raise invalid_field("body", "wrong_shape", "its header has a shape that no array can have")
     held = n_bytes - stream.tell()
     if math.prod(shape) * dtype.itemsize != held:
-        detail = f"its header says {math.prod(shape) * dtype.itemsize} bytes, and the data has {held}"
+        detail = f"its header declares {math.prod(shape) * dtype.itemsize} bytes; the data has {held}"
         raise invalid_field("body", "wrong_size", detail)
     return Header(shape, is_fortran, dtype, stream.tell())
 

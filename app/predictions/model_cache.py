@@ -38,8 +38,11 @@ LATE_LOOK_SECONDS = 30.0
 Larger: a change by another process can take effect later. Equal to the lock timeout of SQLite, after which the renewal
 fails."""
 MAX_TRUSTED = 10_000
+"""Maximum cached lookups. Larger: more memory, fewer queries with many references."""
 MOST_LOOKS = 5
+"""Attempts to open a model that is purged or replaced at the same time."""
 CONFIRMING_THREADS = 2
+"""Threads that renew lookups in the background."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from app.tabular.types import Array
 
 NUMBERS = "biuf"  # numpy's kinds of type
 NUMBER_BYTES = 8
+"""Bytes of a number."""
 ENTRY_BYTES = 16
 """Bytes of one stored value of sparse rows: number and index. Each row adds NUMBER_BYTES."""
 TERM_SHARE = 4

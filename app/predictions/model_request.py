@@ -28,9 +28,11 @@ INLINE_ROWS = 4096
 """Maximum rows of a binary body that is answered on the event loop. Larger: a request blocks the loop for longer than a
 thread switch costs. Measured: 125,000 rows in 500 KB took 0.16 s."""
 MAX_LENGTH_DIGITS = 9
+"""Maximum digits of a length header: bodies are below 10^9 bytes."""
 EXPANDING_TYPES = frozenset({ARROW, NPZ})
 BINARY_TYPES = frozenset({NPY, "application/octet-stream"})
 MAX_TOP = 1000
+"""Maximum features that an explanation lists."""
 HEADER_LENGTH = "Inference-Header-Content-Length"
 RAW_HEADER_LENGTH = HEADER_LENGTH.lower().encode()
 

@@ -13,7 +13,8 @@ TINY = 1e-150
 """Smallest standard deviation that counts as nonzero: dividing by less could overflow the weights."""
 
 SINGLE_FROM_TOL, SINGLE_FROM_BYTES = 1e-5, 64 << 20
-LARGEST_SINGLE = 1e30  # its square is no number in single precision, but nobody squares there
+LARGEST_SINGLE = 1e30
+"""Largest absolute value that is stored in single precision. Its square would overflow, but is never computed there."""
 FAR_FROM_ZERO = 100.0
 """Distance of the mean from zero, in standard deviations, beyond which single precision is too coarse."""
 

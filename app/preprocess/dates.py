@@ -13,6 +13,7 @@ from app.tabular.frame import Kind
 from app.tabular.types import Floats
 
 DAY = 86400.0
+"""Seconds of a day."""
 LEVELS: dict[str, tuple[str, ...]] = {
     "weekday": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
     "month": (

@@ -26,6 +26,7 @@ from app.tabular.frame import Column, Frame, Kind, Strings
 from app.tabular.types import Array
 
 MAX_SUMMARIES = 1000
+"""Maximum columns that the model's card describes. Larger: larger cards."""
 
 
 class Fitted(NamedTuple):

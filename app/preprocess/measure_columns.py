@@ -14,6 +14,7 @@ from app.tabular.types import Array, Floats
 from solvers.linalg import kernel_cache
 
 ENTRIES_AT_ONCE = 1 << 20
+"""Entries per call of the kernel. Larger: fewer calls, more memory."""
 
 
 def warm() -> None:

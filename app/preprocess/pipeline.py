@@ -21,6 +21,7 @@ from app.tabular.types import Array, Floats
 
 Warning = dict[str, str]
 MAX_NAMED = 5
+"""Number of columns that a message lists."""
 
 
 @dataclass(frozen=True)

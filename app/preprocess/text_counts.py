@@ -38,7 +38,9 @@ MAX_TERMS = 1 << 22
 """Maximum different terms while a vocabulary is learnt; beyond it the rarest are dropped. Larger: more memory, about
 100 bytes per term."""
 BLOCK_BYTES = 1 << 20
+"""Bytes of texts per call of the kernel."""
 BLOCK_TEXTS = 1 << ROW_BITS
+"""Maximum texts per call: the row number must fit the packed entry."""
 
 
 class TextBlock(NamedTuple):

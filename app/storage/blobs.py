@@ -23,6 +23,7 @@ from typing import Any, Self
 import numpy as np
 
 BLOCK_BYTES = 8 << 20
+"""Bytes per read and write. Larger: fewer calls, more memory."""
 
 
 class UntrustedBytes(OSError):

@@ -24,6 +24,7 @@ from app.storage.blobs import BlobStore, fsync_folder, make_durable_folder, make
 
 FILE_NAME = "store.id"
 ONLY_ROW = 1
+"""Primary key of the only row of the table `store`."""
 SAMPLED_BLOBS = 20
 """Number of owned files to look for in a folder before it gets its first id. Larger: slower if the folder is empty."""
 
@@ -57,7 +58,7 @@ class StoreIdentity:
             has = "has no store.id" if found is None else f"is the store {found}"
             raise _away(
                 f"{self._root} {has}, and the database knows the store {self._expected}. Mount the right volume there, "
-                "or run `hyperplane accept-store` to go on with this folder"
+                "or run `hyperplane accept-store` to accept this folder"
             )
 
     def accept(self) -> str:
@@ -103,7 +104,7 @@ def _refuse_empty(session: Session, root: Path) -> None:
     if owned and not any((root / "blobs" / one[:2] / one[2:]).exists() for one in owned):
         raise _away(
             f"{root} has none of {len(owned)} files that the database names. Mount the right volume there, "
-            "or run `hyperplane accept-store` to go on with this folder"
+            "or run `hyperplane accept-store` to accept this folder"
         )
 
 

@@ -21,6 +21,7 @@ GROUPS = Path("/sys/fs/cgroup")
 M_MMAP_THRESHOLD, MAPPED_FROM_BYTES = -3, 1 << 20
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ *(.*)")
 NAME_LENGTH = 8
+"""Characters of the hash in the name of a machine's memory."""
 MOST_FILES = 1 << 20
 """Number of open files to use where the system has no limit."""
 PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 READ_BYTES = 4096
+"""Bytes per read of the pipe."""
 
 
 class StopSignals:

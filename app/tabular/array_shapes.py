@@ -4,7 +4,9 @@ import math
 from collections.abc import Sequence
 
 MAX_DIMENSIONS = 32
+"""Maximum dimensions of a numpy array."""
 MAX_ELEMENTS = 1 << 48
+"""Maximum elements, far beyond any memory; it keeps products of lengths small."""
 
 
 def is_possible(shape: Sequence[int]) -> bool:

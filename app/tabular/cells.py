@@ -22,6 +22,7 @@ DATE = re.compile(f"{DAY}(?:[T ]{TIME}{ZONE}?)?", re.ASCII)
 TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "t": 1.0, "f": 0.0}
 TRUTH_PAIRS = {word: pair for pair in (("true", "false"), ("yes", "no"), ("t", "f")) for word in pair}
 LONGEST_DATE = 40
+"""Maximum characters of a date."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

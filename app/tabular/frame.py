@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from app.tabular.types import Array
 
-LET_GO_BYTES = 2 << 20  # at once: telling the system of less would cost more than it saves
+LET_GO_BYTES = 2 << 20
+"""Bytes of mapped rows that are released at once. Smaller: the system calls cost more than they save."""
 
 Kind = Literal["numeric", "boolean", "date", "categorical", "text"]
 

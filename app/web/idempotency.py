@@ -35,6 +35,7 @@ from app.web.thread_rooms import WRITES
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 24 * 3600.0
+"""Seconds that the response of an idempotency key is stored."""
 REPLAYED = "Idempotent-Replayed"
 # Headers that change the meaning of a body. Their parameters are ignored, because multipart boundaries are random.
 MEANING_HEADERS = ("content-type", "content-encoding", "upload-length", "upload-metadata", "if-match")

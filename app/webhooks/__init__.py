@@ -1,1 +1,1 @@
-"""Webhooks: addresses that are told of events, signed, in order, until they have answered."""
+"""Webhooks: signed messages about events, delivered in order and at least once."""

@@ -9,6 +9,7 @@ from typing import Any
 
 SECRET_PREFIX = "whsec_"
 SECRET_BYTES = 32
+"""Random bytes of a secret; the specification allows 24 to 64."""
 
 
 def new_secret() -> str:

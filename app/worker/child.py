@@ -24,7 +24,8 @@ from solvers.linalg.clock import watch_compilation
 
 log = logging.getLogger(__name__)
 
-ADDRESS_SLACK_BYTES = 512 * MIB  # reserved but unwritten memory counts for the limit although it uses none
+ADDRESS_SLACK_BYTES = 512 * MIB
+"""Bytes added to the memory limit for memory that is reserved but never written."""
 
 
 def serve(pipe: Connection, settings: Settings, threads: int) -> None:

@@ -4,7 +4,7 @@
                                     (there is no preprocessing), or if the file would be too large with them
 
 For each of the problems that were solved (one, or one a class) one of
-    alpha      a number a row (of jointly trained classes a row and class); where most are zero, only the others
+    alpha      one number per row (jointly trained classes: per row and class); if most are zero, only the others
     planes     the weights at which planes were cut, and their multipliers
     weights    the bound is what the margins of these weights suggest; the model's own, if none are there
 """
@@ -21,6 +21,7 @@ from app.tabular.types import Array
 from solvers import Planes, Point, SolveResult
 
 MOST_BYTES = 64 << 20
+"""Maximum bytes of a proof. Larger: more certificates can be verified exactly, more disk space."""
 
 
 class UnusableProof(Exception):

@@ -13,6 +13,7 @@ from app.db import Database
 from app.db.notify import Listener
 
 READ_BYTES = 4096
+"""Bytes per read of the pipe."""
 RELIABLE_SECONDS = 5.0
 """Seconds between two queries for work while notifications work. Larger: a lost notification costs more time."""
 SQLITE_SUFFIXES = ("", "-wal", "-journal")

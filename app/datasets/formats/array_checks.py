@@ -9,6 +9,7 @@ from app.tabular.types import Array
 __all__ = ["BlockFaults", "all_finite", "name_column", "rows_a_block"]
 
 BLOCK_BYTES = 8 << 20
+"""Bytes of a block of rows. Larger: fewer blocks, more memory."""
 
 
 def all_finite(values: Array) -> bool:

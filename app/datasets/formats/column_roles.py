@@ -10,6 +10,7 @@ from app.tabular.frame import Kind
 __all__ = ["Roles", "Source", "assign_roles"]
 
 SHOWN_COLUMNS = 5
+"""Number of columns that an error message lists."""
 
 
 @dataclass(frozen=True)

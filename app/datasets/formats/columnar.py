@@ -29,7 +29,8 @@ from app.tabular.types import Array
 
 __all__ = ["read_arrow", "read_parquet"]
 
-BUFFER_BYTES = 1 << 16  # of each column that is read
+BUFFER_BYTES = 1 << 16
+"""Bytes of the read buffer of each column. Larger: fewer reads, more memory for wide files."""
 NOT_A_NUMBER = "NaN"
 
 

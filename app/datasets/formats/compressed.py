@@ -16,6 +16,7 @@ from app.storage.free_space import require_free_space
 __all__ = ["Ceiling", "expanded", "is_of_the_disk"]
 
 COPY_BYTES = 1 << 20
+"""Bytes per read while a file is decompressed."""
 MAX_RATIO = 100
 """Maximum expansion of a compressed file. Larger: a small upload can fill more of the disk. Text of numbers compresses
 3 to 20 times; long runs of zeros up to 1000 times, for which a sparse format is better."""

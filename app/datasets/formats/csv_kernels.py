@@ -17,7 +17,7 @@ TARGET, WEIGHT = -1, -2
 REFUSED, TOO_PRECISE = -1, -2
 
 _LF, _CR, _MINUS, _ZERO, _NINE = b"\n\r-09"
-_SURE_DIGITS = 15  # so many make an integer that is a float
+_SURE_DIGITS = 15  # an integer of at most 15 digits is exact in float64
 
 
 @njit(cache=True, nogil=True)
@@ -26,9 +26,9 @@ def parse_numbers(
 ) -> int:
     """Read lines, the last of which ends with a line feed, into arrays that have a row for each; returns the rows.
 
-    `places` says of each column which of X it is, or TARGET or WEIGHT. REFUSED: there is something else than numbers
-    that begin with a digit or a minus and are rounded for sure, or another number of them; another reader has to look.
-    TOO_PRECISE: X is of single precision, and a number that is to go there is not.
+    `places`: position of each column in X, or TARGET or WEIGHT. REFUSED: a cell is not a number that begins with a
+    digit or a minus and whose rounding is certain, or a line has another number of cells; another reader is needed.
+    TOO_PRECISE: X has single precision, and a number does not fit it.
     """
     p, row, last = 0, 0, len(places) - 1
     while p < text.size:

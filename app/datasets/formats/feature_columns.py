@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["Features"]
 
 MAX_TEXT_COLUMNS = 100
+"""Maximum columns of free text. Each needs two open files."""
 SHOWN_COLUMNS = 10
+"""Number of columns that a warning describes."""
 SHOWN_SPELLINGS = 3
-LISTED_COLUMNS = 20  # as many as the data doctor lists
+"""Number of spellings per column that a warning lists."""
+LISTED_COLUMNS = 20
+"""Number of columns that a warning stores, as many as an issue lists."""
 
 Marks = Mapping[int, Counter[str]]
 
@@ -155,7 +159,7 @@ class Features:
         if mixed:
             told = (f"{source.shown_name(number)}: {self._mixture(number)}" for number in mixed)
             detail = (
-                f"Numbers and words are mixed, and all taken as words, in {_listed(told, len(mixed))}. "
+                f"Numbers and words are mixed, and all read as text, in {_listed(told, len(mixed))}. "
                 "If the words mean no value, name them in missing."
             )
             found.append(_about("mixed_column", detail, mixed))

@@ -9,10 +9,16 @@ from app.tabular.frame import Kind
 __all__ = ["Facts", "Guess", "guess", "is_stray"]
 
 STRAY_SHARE = 0.01
+"""Largest share of cells that are not numbers in a column that counts as numeric. Larger: more words are reported as
+errors."""
 SENTENCE_WORDS = 5.0
+"""Average words per cell from which a column is text. Larger: more columns are categorical."""
 PHRASE_WORDS = 1.5
+"""Average words per cell from which mostly different cells are text."""
 MANY_PHRASES = 20
+"""Minimum different values of such a column. Larger: more columns are categorical."""
 IDENTIFIERS = 20
+"""Minimum different values of a column that is reported as an identifier."""
 
 Pair = tuple[str, str] | tuple[()] | None
 

@@ -12,7 +12,9 @@ from app.tabular.types import Array
 __all__ = ["Codes", "Encoded", "NumberCounts", "WordCounts", "check_storable", "encode_integers", "encode_list"]
 
 MAX_NUMERIC_CLASSES = 100
+"""Maximum different values of integer labels that are classes; more are regression."""
 MAX_CLASSES = 65_536
+"""Maximum different text labels. Larger: larger rows in the database, and one model per class."""
 MAX_LABEL_CHARACTERS = 16 << 20
 """Maximum characters of all different labels together. They are stored in the dataset's row."""
 

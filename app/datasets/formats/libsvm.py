@@ -37,6 +37,7 @@ from app.datasets.formats.text import Piece, find_line_end, map_in_order, piece_
 __all__ = ["read_libsvm", "warm"]
 
 MAX_INDEX = 2**31 - 2
+"""Largest index: feature numbers are 32-bit integers."""
 LINE_FEED = ord("\n")
 TOKEN = re.compile(rb"[^ \t\r\n#]*")
 NOT_FINITE = re.compile(rb"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)

@@ -206,7 +206,7 @@ def _ends_token(c: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _judge_index(text: Bytes, p: int) -> Fault:
-    """What is wrong with a token that is not digits, a colon and more."""
+    """Return the error of a token that does not have the form index:value."""
     while not _ends_token(text[p]):
         if text[p] == _COLON:
             return Fault.BAD_INDEX

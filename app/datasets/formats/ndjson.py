@@ -39,6 +39,7 @@ __all__ = ["read_ndjson"]
 
 TYPES = {"number": pa.float64(), "boolean": pa.bool_(), "string": pa.string()}
 NUMBER_BYTES = 8
+"""Bytes of a number in an array."""
 FEWER_KEYS = "leave out keys that few lines have, or send sparse rows as libsvm"
 
 _decode_keys = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode_lines

@@ -24,7 +24,8 @@ from app.tabular.cells import is_blank, is_mark
 __all__ = ["BLANK", "Layout", "Lines", "Type", "parse_line", "read_lines"]
 
 BLANK = b" \t\r\n"
-EXACT_DIGITS = 18  # integers of so many fit 64 bits; longer ones are read as floats
+EXACT_DIGITS = 18
+"""Digits of integers that surely fit 64 bits; longer ones are read as floats."""
 
 Pairs = list[tuple[str, Any]]
 Type = Literal["number", "boolean", "string"]

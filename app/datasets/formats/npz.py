@@ -22,10 +22,12 @@ __all__ = ["read_npz"]
 DENSE = {"X", "y"}
 SPARSE = {"data", "indices", "indptr", "shape", "y"}
 OPTIONAL = {"weight", "group"}
-SCIPY_FORMAT = "format"  # an array that scipy's save_npz adds; it says csr, csc, ...
+SCIPY_FORMAT = "format"  # an array that scipy's save_npz adds: csr, csc, ...
 NUMBERS, INTEGERS, WORDS = "fiub", "iu", "US"
 MAX_FEATURES = 2**31 - 1
+"""Largest number of features: indices are 32-bit integers."""
 BLOCK_ROWS = 1 << 16
+"""Rows that are read at once. Larger: fewer calls, more memory."""
 
 
 def read_npz(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:

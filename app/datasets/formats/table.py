@@ -47,8 +47,11 @@ Role = Literal["feature", "target", "weight", "group", "ignored"]
 TaskHint = Literal["binary", "multiclass", "regression"]
 
 LISTED_ERRORS = 20
+"""Maximum errors of a file that are listed."""
 COUNTED_ERRORS = 1000
+"""Maximum errors of a file that are counted. Larger: a file with errors on every line takes longer."""
 MAX_EXCERPT = 40
+"""Maximum characters of a quotation in a message."""
 
 
 @dataclass(frozen=True)

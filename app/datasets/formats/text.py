@@ -39,11 +39,17 @@ __all__ = [
 ]
 
 BLOCK_BYTES = 4 << 20
+"""Bytes per read when lines are searched."""
 MAX_LINE_BYTES = 64 << 20
+"""Maximum bytes of a line. Larger: a file without line ends needs more memory."""
 PIECE_BYTES = 2 << 20
+"""Usual bytes of a piece. Larger: fewer calls, more memory."""
 LARGEST_PIECE_BYTES = 32 << 20
+"""Maximum bytes of a piece of wide records."""
 PIECE_RECORDS = 128
+"""Records that a piece of wide records should have."""
 KEPT_BYTES = 8 << 20
+"""Bytes before the current piece whose pages stay in memory."""
 THREADS = min(2, os.cpu_count() or 1)
 QUOTE = ord('"')
 COMPLAINTS = {

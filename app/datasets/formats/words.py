@@ -24,11 +24,17 @@ from app.tabular.types import Array
 __all__ = ["LevelBudget", "WordCells", "WordColumn", "encode_cells", "text_chunks"]
 
 MAX_LEVELS = 1 << 18
-MAX_LEVEL_BYTES = 32 << 20  # of one column
-MAX_BUDGET = 128 << 20  # of all columns of a file
-ENTRY_BYTES = 128  # what a level takes in memory beside its text
+"""Maximum different values of a categorical column; more are text."""
+MAX_LEVEL_BYTES = 32 << 20
+"""Maximum bytes of the different values of a column; more are text."""
+MAX_BUDGET = 128 << 20
+"""Maximum memory for different values of all columns of a file, in bytes."""
+ENTRY_BYTES = 128
+"""Memory of a different value besides its text, in bytes."""
 CHUNK_BYTES = 8 << 20
+"""Bytes of texts that are stored at once."""
 LONGEST_MARK = 15
+"""Maximum characters of a marker for a missing value."""
 NOT_FINITE = r"[ \t]*(?i:[+-]?inf|[+-]?infinity|[+-]nan)[ \t]*"  # without a sign "nan" is a mark
 LIKE_NUMBER = rf"^(?:[ \t]*{DECIMAL}[ \t]*|{NOT_FINITE})$"
 
@@ -114,7 +120,7 @@ class WordColumn:
         self.kind = kind
         self.facts = Facts()
         self.spoilt = False  # the stored data is wrong by now
-        self._known: dict[str, int] | None = {}  # None: too many levels to be told apart
+        self._known: dict[str, int] | None = {}  # None: too many categories
         self._level_bytes = 0
         self._budget = budget
         self._may_be_numbers = may_be_numbers

@@ -34,8 +34,11 @@ from app.web.pagination import INVALID_CURSOR, MAX_PAGE, Page
 from app.web.thread_rooms import WRITES
 
 SHOWN_COLUMNS = 1000
-MAX_COLUMN = 2**31 - 1 - 2 * MAX_PAGE  # what is behind it, with a page added, is no 32-bit number
+"""Maximum columns in a dataset response and a preview."""
+MAX_COLUMN = 2**31 - 1 - 2 * MAX_PAGE
+"""Largest column number of a cursor: with a page added it still fits 32 bits."""
 SHOWN_CHARACTERS = 1000
+"""Maximum characters of a text in a preview."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Result = TypeVar("Result")

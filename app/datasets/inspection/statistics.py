@@ -22,13 +22,18 @@ from app.storage import BlobStore
 from app.tabular.types import Array, Floats
 
 TOP = 10
+"""Number of most frequent categories per column."""
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS = 10
+"""Ranges of a histogram."""
 SAMPLE_ROWS = 20_000
+"""Rows of the sample for quantiles. Larger: more exact quantiles, more time."""
 SAMPLE_ENTRIES = 1 << 22
+"""Maximum entries of the sample of a sparse dataset."""
 SEED = 0
 
 MOST_BYTES = 64 << 20
+"""Bytes of stored statistics that are always allowed; see MOST_RATIO."""
 MOST_RATIO = 8
 """Maximum size of the stored statistics: the larger of 64 MiB and 8 times the bytes of the dataset's arrays. Larger: a
 client with read access can fill more of the disk. Files with fewer than 23 rows exceed the ratio."""

@@ -15,6 +15,7 @@ from app.tabular.frame import Strings
 from app.tabular.types import Array, Floats
 
 BLOCK_ENTRIES = 1 << 21
+"""Numbers of a block. Larger: fewer blocks, more memory (8 bytes each)."""
 MOST_BLOCK_ENTRIES = 1 << 23
 """Maximum entries of a block of a wide sparse matrix. Larger: fewer sums over all columns, more memory (24 bytes per
 entry, and as much again during use)."""

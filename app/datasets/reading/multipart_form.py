@@ -12,7 +12,9 @@ from email.parser import HeaderParser
 from app.errors import Unparsable, invalid_field
 
 MAX_PREAMBLE_BYTES = 16_384
-MAX_BOUNDARY = 70  # RFC 2046
+"""Maximum bytes before the file: preamble and headers of the part."""
+MAX_BOUNDARY = 70
+"""Maximum characters of a boundary (RFC 2046)."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from app.storage.free_space import require_free_space
 from app.system.forkserver import FOR_READING, start_forkserver
 
 RUN_AT_ONCE = 2
+"""Child processes that run at the same time in an API process. Larger: more memory and CPU for reading."""
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 SECONDS_A_MIB = 1
 """Maximum CPU seconds per MiB of a file. The slowest reader needs a tenth of it."""

@@ -19,6 +19,7 @@ from app.web.thread_rooms import FILES
 WRITE_BYTES = 1 << 20
 """Bytes of one write of an upload. Larger: fewer writes, more memory per upload."""
 SMALLEST_WRITE_BYTES = 1 << 16
+"""Bytes of the smallest write of an upload, when many uploads share the memory."""
 BUFFER_BYTES = 64 << 20
 """Memory for unwritten bytes of all uploads of a process. With more than 64 simultaneous uploads each write is smaller,
 down to 64 KiB. The blocks that are being written come on top."""

@@ -13,8 +13,11 @@ from app.models.exports.subject import Subject
 from app.tabular.types import Array
 
 MAX_ROWS = 64
+"""Maximum rows of the comparison. Larger: slower exports."""
 MAX_VALUES = 1 << 22
+"""Maximum numbers of the comparison: wide models are compared on fewer rows."""
 SEED = 20_000
+"""Seed of the random rows."""
 
 
 @dataclass(frozen=True)

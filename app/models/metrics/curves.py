@@ -8,6 +8,7 @@ import numpy as np
 from app.tabular.types import Array
 
 CURVE_POINTS = 200
+"""Maximum points of a curve. Larger: larger cards."""
 
 
 @dataclass(frozen=True)

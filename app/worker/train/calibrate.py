@@ -23,8 +23,11 @@ JOINT_STRATEGIES = ("crammer_singer", "multinomial")
 """Strategies that train the classes jointly: only differences of their scores are meaningful."""
 
 NEWTON_STEPS = 100
+"""Maximum Newton steps of the fit of Platt's sigmoid."""
 SMALLEST_STEP = 1e-10
+"""Smallest step of the line search."""
 RIDGE = 1e-12
+"""Added to the diagonal of the Hessian, which can be singular."""
 
 
 class Calibrated(NamedTuple):

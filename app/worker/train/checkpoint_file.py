@@ -28,6 +28,7 @@ from app.storage import BlobStore
 MAGIC = b"HYPRCKP1"
 PREFIX = struct.Struct("<8sQ")
 ALIGNMENT = 64
+"""Arrays start at multiples of this many bytes."""
 
 State = dict[str, Any]
 

@@ -29,6 +29,7 @@ from app.worker.worker_context import WorkerContext
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 1.0
+"""Seconds until the first checkpoint."""
 MOST_COST = 0.05
 """Maximum share of the time for checkpoints. Larger: more frequent checkpoints, slower training."""
 

@@ -14,6 +14,7 @@ from app.worker.train.load import Work
 from app.worker.train.result_metrics import score
 
 LOOK_EVERY_SECONDS = 0.5
+"""Minimum seconds between two measurements."""
 MOST_COST = 0.05
 """Maximum share of the time for these measurements. Larger: more points of the test error, slower training."""
 

@@ -86,7 +86,7 @@ class Trainer:
         except solvers.SolverError as error:
             field, code, message = solver_refusal(error)
             raise PermanentFailure(code, f"{field}: {message}", field) from error
-        if (reason := self._stop_reason()) in ("cancel", "lost"):  # whoever can wait, waits for what is nearly there
+        if (reason := self._stop_reason()) in ("cancel", "lost"):  # other requests wait for the result
             raise Stopped(reason)
         if not result.converged and self._work.request.on_limit == "fail" and not self.is_finishing:
             raise PermanentFailure(

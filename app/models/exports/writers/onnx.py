@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto, ValueInfoProto
 
 IR_VERSION, OPSET, ML_OPSET = 8, 17, 3
-MAX_BYTES = (1 << 31) - (1 << 20)  # of a protocol buffer
+MAX_BYTES = (1 << 31) - (1 << 20)
+"""Maximum bytes of a file: protocol buffers are limited to 2 GiB."""
 
 
 @dataclass

@@ -19,6 +19,7 @@ from app.tabular.types import Array
 # Types that are read. Narrower floats are converted to float64 without loss; the integers are for preprocessing.
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "U8": "|u1"}
 LENGTH_BYTES = 8
+"""Bytes of the length of the header at the start of a file."""
 
 
 def write(subject: Subject, difference: float | None) -> bytes:

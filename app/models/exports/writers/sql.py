@@ -16,9 +16,12 @@ from app.models.exports.raw_columns import Table, Words
 from app.models.exports.subject import Subject, not_in
 from app.tabular.types import Array
 
-MAX_COLUMNS = 1600  # of a table of PostgreSQL
-MAX_CLASSES = 500  # of a compound SELECT of SQLite
+MAX_COLUMNS = 1600
+"""Maximum columns: a PostgreSQL table has at most 1600."""
+MAX_CLASSES = 500
+"""Maximum classes: SQLite limits a compound SELECT to 500 terms."""
 MAX_BYTES = 1_000_000
+"""Maximum bytes of an expression. Larger: slower parsing by the database, with every query."""
 OTHERS = "use json, npz, safetensors, onnx or mlflow"
 
 
