@@ -110,7 +110,7 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> P
     columns = _array(arrays, "numbers.columns", None, np.arange(read.n_columns))
     every = np.sort(np.concatenate([columns, np.array(taken, dtype=np.int64)]))
     if not _is_every(every, read.n_columns) or (np.diff(columns) <= 0).any():
-        raise CorruptModel("the preprocessing does not use each column once")
+        raise CorruptModel("the preprocessing must use each column exactly once")
     return Pipeline(
         names=_names(read, arrays),
         n_columns=read.n_columns,

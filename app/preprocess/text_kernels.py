@@ -1,8 +1,8 @@
-"""The compiled half of text: UTF-8 bytes to words, words to terms, terms to counts.
+"""Compiled kernels of text columns: UTF-8 bytes to words, words to terms, terms to counts.
 
 A term of one word is found by its letters; a longer one is the pair (its first words, its last word), so that no
 letters are compared twice. All terms share one table with open addressing. Words are what `\\w\\w+` matches: runs of
-at least two letters, digits or underscores. Texts outside of ASCII are lowered by Python before they come here.
+at least two letters, digits or underscores. Python converts texts outside of ASCII to lower case beforehand.
 
 Letters: h a hash, c a byte, cp a code point.
 """
@@ -20,21 +20,21 @@ from app.tabular.types import Ints
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 Source = tuple[Bytes, Bytes, Flags, Ints, Ints]  # a text_counts.TextBlock
-Alphabet = tuple[Bytes, Bytes]  # of each byte of ASCII what it becomes in a word (0: it ends one); a bit a code point
-Scratch = tuple[Ints, Ints, Bytes, Ints]  # of one text: its words' terms, their letters packed, all letters, their ends
+Alphabet = tuple[Bytes, Bytes]  # letter of each ASCII byte (0: it ends a word); one bit per code point: is it a letter
+Scratch = tuple[Ints, Ints, Bytes, Ints]  # of one text: terms of its words, packed letters, all letters, their ends
 Table = tuple[Ints, npt.NDArray[np.int32], Ints, Bytes]  # of a text_counts.TermTable
 
-# What is known of a term, side by side in memory: most of the time goes into fetching it.
-KEY = 0  # of a short word its letters, of a longer one its hash, of a pair its two parts
-AT, END = 1, 2  # where its letters are
-IN_TEXTS, TIMES, SEEN_IN = 3, 4, 5  # while a vocabulary is learnt: in how many texts, how often, in which last
-COLUMN = 3  # of a known vocabulary: which feature it is, -1 for none
+# Fields of a term, adjacent in memory: most of the time is spent on loading them.
+KEY = 0  # letters of a short word, hash of a longer one, both parts of a pair
+AT, END = 1, 2  # position of its letters
+IN_TEXTS, TIMES, SEEN_IN = 3, 4, 5  # while a vocabulary is learnt: number of texts, of occurrences, last text
+COLUMN = 3  # of a known vocabulary: its feature, -1: none
 FIELDS = 6
-# How an entry is packed into 63 bits: its row within the block, its column, how often.
+# Bits of an entry, 63 in total: row within the block, column, count.
 ROW_BITS, COLUMN_BITS, TIMES_BITS = 14, 24, 25
 MOST_TIMES = (1 << TIMES_BITS) - 1
 
-PAIR = -1  # where a term of several words has its letters: nowhere
+PAIR = -1  # in place of the letters' position: a term of several words has none
 
 _LOW = np.uint64(0xFFFFFFFF)
 
@@ -62,7 +62,7 @@ def find_beyond_ascii(text: Bytes, starts: Ints, ends: Ints, found: Flags) -> No
 def _split_words(
     text: Bytes, start: int, end: int, alphabet: Alphabet, packs: Ints, letters: Bytes, offsets: Ints
 ) -> int:
-    """Write the words of text[start:end] one behind another; word k is letters[offsets[k]:offsets[k + 1]].
+    """Write the words of text[start:end] one after another; word k is letters[offsets[k]:offsets[k + 1]].
 
     `packs[k]` has its last eight bytes: all there is of a word that is not longer.
     """
@@ -116,7 +116,7 @@ def _split_words(
 
 @njit(cache=True, nogil=True, inline="always")
 def _spread(key: Any) -> Any:
-    """Hash bits for a slot: keys of pairs are dense numbers."""
+    """Mix the bits of a key to a slot: keys of pairs are dense numbers."""
     h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return h ^ (h >> np.uint64(32))
 
@@ -135,7 +135,7 @@ def fill_slots(slots: Any, terms: Ints, n: int) -> None:
 def _find_word(
     pack: Any, word: Bytes, first: int, last: int, slots: Any, terms: Ints, letters: Bytes
 ) -> tuple[Any, Any, Any]:
-    """(the word's term or -1, the slot where the search ended, the word's key)"""
+    """Return (term of the word or -1, slot where the search ended, key of the word)."""
     size = last - first
     key = pack
     if size > 8:
@@ -162,7 +162,7 @@ def _find_word(
 def _add_word(
     slot: Any, key: Any, word: Bytes, first: int, last: int, filled: Ints, slots: Any, terms: Ints, letters: Bytes
 ) -> Any:
-    """The term of a word that `_find_word` did not find. Called, not inlined: it would slow down finding."""
+    """Add a word that `_find_word` did not find. Not inlined, because that would slow down the search."""
     term = _add_term(slot, key, filled, slots, terms)
     at = filled[1]
     for k in range(first, last):
@@ -189,7 +189,7 @@ def _add_term(slot: Any, key: Any, filled: Ints, slots: Any, terms: Ints) -> Any
 
 @njit(cache=True, nogil=True, inline="always")
 def _find_pair(first: Any, last: Any, slots: Any, terms: Ints) -> tuple[Any, Any, Any]:
-    """(the pair's term or -1, the slot where the search ended, the pair's key)"""
+    """Return (term of the pair or -1, slot where the search ended, key of the pair)."""
     key = first << 32 | last
     mask = np.uint64(len(slots) - 1)
     slot = _spread(key) & mask
@@ -246,9 +246,9 @@ def count_block(
     packed: Ints,
     indptr: Ints,
 ) -> None:
-    """Write an entry for each known term of each text: row, column and count, packed as they are to be sorted.
+    """Write an entry for each known term of each text: row, column and count, packed in sort order.
 
-    `marks`: of each column in which text it was last, and its place among the entries.
+    `marks`: for each column the last text that has it, and the position of that entry.
     """
     text, lowered, is_lowered, starts, ends = source
     words, packs, word, offsets = scratch
@@ -283,7 +283,7 @@ def hash_block(
     packed: Ints,
     indptr: Ints,
 ) -> None:
-    """As `count_block`; a column is the hash of the term."""
+    """Like `count_block`, with the hash of the term as its column."""
     text, lowered, is_lowered, starts, ends = source
     _, packs, word, offsets = scratch
     shortest, longest, texts_before = sizes
@@ -305,7 +305,7 @@ def hash_block(
 
 @njit(cache=True, nogil=True, inline="always")
 def _count(row: int, column: Any, number: int, marks: Ints, packed: Ints, fill: int) -> int:
-    """How many entries there are when the column was counted."""
+    """Count a column in the current text; return the new number of entries."""
     if marks[column, 0] == number:
         place = marks[column, 1]
         # a word that one text has so often takes a hundred megabytes: it is enough
@@ -325,7 +325,7 @@ def _with_byte(crc: Any, byte: Any) -> Any:
 
 @njit(cache=True, nogil=True, inline="always")
 def _mixed(h: Any) -> Any:
-    """As `hashing.mixed`, in 64 bits: numba multiplies in no fewer."""
+    """Like `hashing.mixed`, in 64 bits, because numba multiplies in 64 bits."""
     h = (h ^ (h >> np.uint64(16))) * np.uint64(0x85EBCA6B) & _LOW
     h = (h ^ (h >> np.uint64(13))) * np.uint64(0xC2B2AE35) & _LOW
     return h ^ (h >> np.uint64(16))
@@ -370,7 +370,7 @@ def copy_letters(source: Bytes, at: Ints, sizes: Ints, target: Bytes) -> None:
 
 @njit(cache=True, nogil=True)
 def measure_terms(chosen: Ints, terms: Ints, sizes: Ints) -> None:
-    """How many letters each chosen term has, spaces counted."""
+    """Return the number of letters of each chosen term, including spaces."""
     for i in range(len(chosen)):
         term = chosen[i]
         sizes[i] = 0
@@ -383,7 +383,7 @@ def measure_terms(chosen: Ints, terms: Ints, sizes: Ints) -> None:
 
 @njit(cache=True, nogil=True)
 def write_terms(chosen: Ints, terms: Ints, letters: Bytes, ends: Ints, out: Bytes) -> None:
-    """From each term's end backwards: that is how pairs are linked."""
+    """Write the letters of terms backwards from their end, in the direction in which pairs are linked."""
     for i in range(len(chosen)):
         term = chosen[i]
         at = ends[i]

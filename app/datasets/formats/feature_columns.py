@@ -25,7 +25,7 @@ SHOWN_COLUMNS = 10
 SHOWN_SPELLINGS = 3
 """Number of spellings per column that a warning lists."""
 LISTED_COLUMNS = 20
-"""Number of columns that a warning stores, as many as an issue lists."""
+"""Number of columns that a warning stores, the number that an issue lists."""
 
 Marks = Mapping[int, Counter[str]]
 

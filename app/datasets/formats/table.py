@@ -180,8 +180,8 @@ class Table(Summary):
     X and data are float32 where the file has them so, or is text and has only numbers that are
     exact in it, else float64. Always y: float64 for numeric
     labels, int32 positions in `labels` for strings. Where the file has them: weight (float64), group
-    (int64, numbered from 0 in order of appearance). What X holds of feature j that is no number is said in
-    `app/tabular/frame.py`; beside it are levels.j.bytes and levels.j.offsets, or text.j.bytes and text.j.offsets.
+    (int64, numbered from 0 in order of appearance). `app/tabular/frame.py` defines the column of X of a feature j that
+    is not numeric; its texts are levels.j.bytes and levels.j.offsets, or text.j.bytes and text.j.offsets.
     """
 
     arrays: dict[str, Array]

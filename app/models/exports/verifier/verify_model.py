@@ -110,7 +110,7 @@ class Rows:
         return self._sums(self.n, lambda rows, columns, v: (rows, v * w[columns], np.abs(v * w[columns])))
 
     def combined(self, a, sizes=None, roundings=0):
-        """sum_i a_i x_i, and a bound of its error; a_i had so many roundings, of terms of these sizes in all."""
+        """sum_i a_i x_i, and a bound of its error; each a_i has this many roundings, of terms of these total sizes."""
         sizes = np.abs(a) if sizes is None else sizes
         return self._sums(self.d, lambda rows, columns, v: (columns, a[rows] * v, sizes[rows] * np.abs(v)), roundings)
 
