@@ -123,7 +123,7 @@ def launch(settings: Settings) -> int:
             return 0
         if not settings.bound_to_loopback and not has_key:
             print(
-                f"hyperplane: refusing to bind {settings.host} without an API key, which would open the service to all.\n"
+                f"hyperplane: refusing to bind {settings.host} without an API key: that would open it to all.\n"
                 "Create a key first:  hyperplane keys create --admin",
                 file=sys.stderr,
             )

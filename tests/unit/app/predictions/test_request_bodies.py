@@ -209,7 +209,7 @@ def test_a_batch_has_a_limit_of_rows_in_every_format(named: ServedModel, monkeyp
     for kind, (content_type, body) in BODIES.items():
         with pytest.raises(PayloadTooLarge) as caught:
             predict_with(named, body, content_type, None)
-        assert "3 rows" in caught.value.detail, kind
+        assert "the limit is 3" in caught.value.detail, kind
 
 
 def test_rows_that_a_stream_only_claims_to_have_are_not_believed(named: ServedModel) -> None:

@@ -124,7 +124,7 @@ def test_a_wrong_delimiter_is_suspected(tmp_path: Path) -> None:
         ({"group": "a", "ignore": ("a",)}, "ignore", "group"),
         ({"target": "a", "ignore": ("a",)}, "ignore", "target"),
         ({"weight": "a", "ignore": ("a",)}, "ignore", "weight"),
-        ({"ignore": ("a", "b", "c", "d", "e")}, "ignore", "no column"),
+        ({"ignore": ("a", "b", "c", "d", "e")}, "ignore", "no feature column"),
         ({"delimiter": ""}, "delimiter", "one ASCII character"),
         ({"delimiter": ",,"}, "delimiter", "one ASCII character"),
         ({"delimiter": '"'}, "delimiter", "one ASCII character"),
@@ -145,5 +145,5 @@ def test_a_column_without_a_name_is_counted_in_one_way(tmp_path: Path) -> None:
     """`ignore` counts columns from 0, and places count from 1: the sentence holds one of them."""
     (error,) = refuse(tmp_path, "a,,b\n1,2,3\n").errors
     assert error.column == 2
-    assert "ignore=1 (which counts from 0)" in error.detail
+    assert "ignore=1 (counted from 0)" in error.detail
     assert "2" not in error.detail

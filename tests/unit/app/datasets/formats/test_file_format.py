@@ -37,5 +37,5 @@ def test_knowing_the_formats_loads_no_heavy_library() -> None:
 
 
 def test_an_unknown_format_is_refused_with_those_that_exist(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match=r"There is no format xlsx; there are arrow, csv, .*, tsv"):
+    with pytest.raises(InvalidOption, match=r"There is no format xlsx; the formats are arrow, csv, .*, tsv"):
         read(tmp_path / "table.xlsx", "xlsx", ReadOptions())

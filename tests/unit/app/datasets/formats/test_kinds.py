@@ -62,8 +62,8 @@ TITLES = ["Sales and marketing manager", "Chief of staff", "Nurse"]
     ("cells", "kind", "reason"),
     [
         (["1", "-2.5", "3e4"], "numeric", "all 3 cells are numbers"),
-        (["1", "", " ", "4"], "numeric", "2 of 4 cells are numbers, the others have no value"),
-        (["", ""], "numeric", "0 of 2 cells are numbers, the others have no value"),
+        (["1", "", " ", "4"], "numeric", "2 of 4 cells are numbers, and the others are missing"),
+        (["", ""], "numeric", "0 of 2 cells are numbers, and the others are missing"),
         (["true", "FALSE", " True "], "boolean", "every value is true or false"),
         (["no", "no"], "boolean", "every value is yes or no"),
         (["T", "f", ""], "boolean", "every value is t or f"),

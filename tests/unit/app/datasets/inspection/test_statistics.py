@@ -179,5 +179,5 @@ def test_figures_that_would_take_far_more_space_than_the_data_are_refused(tmp_pa
     monkeypatch.setattr(statistics, "MOST_BYTES", 0)
     random = np.random.default_rng(7)
     computed(array_files(tmp_path, random.random((100, 10)), np.zeros(100)))
-    with pytest.raises(TooLarge, match="take 18400 bytes"):
+    with pytest.raises(TooLarge, match="need 18400 bytes"):
         statistics.compute(array_files(tmp_path, random.random((2, 100)), np.zeros(2)))
