@@ -72,7 +72,7 @@ class AllEvents:
         self._streams.discard(stream)
 
     def close(self) -> None:
-        """The process is about to stop: streams end, and their clients go on elsewhere."""
+        """End all streams because the process is shutting down. Clients continue on another one."""
         self.closing = True
         for stream in self._streams:
             stream.end()
@@ -162,7 +162,7 @@ class AllEventsStream(EventSourceResponse):
 )
 async def stream_events(
     context: InContext,
-    last_event_id: Annotated[str | None, Header(description="Go on behind this event (`evt_…`).")] = None,
+    last_event_id: Annotated[str | None, Header(description="Start after the event with this id (`evt_…`).")] = None,
 ) -> AllEventsStream:
     """Server-sent events of all jobs, from now on or behind `Last-Event-ID`, each with its `job_id`.
 

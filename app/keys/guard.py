@@ -152,7 +152,7 @@ def _session_cookie(headers: Headers) -> str:
 
 
 def _check_csrf(headers: Headers, token: str) -> None:
-    """A cookie is sent with every request to us, whoever caused it; the token only by a page that could read it."""
+    """Check the CSRF token. Browsers send a cookie with requests of any page; only our own pages can read the token."""
     sent = _text(headers.get(session_store.CSRF_HEADER.lower().encode(), b""))
     if not session_store.is_csrf_token(token, sent):
         detail = f"A change by cookie needs the header {session_store.CSRF_HEADER}; GET /v1/session has its value."
