@@ -76,7 +76,7 @@ def test_keys_are_listed_and_revoked(database: Database) -> None:
     assert first.partition(".")[2] not in "".join(listed)
     assert (scopes_of(database, first), scopes_of(database, second)) == ({"read", "predict"}, None)
     again = run("revoke", ids[1])
-    assert (again.exit_code, "no such active key" in again.stderr) == (1, True)
+    assert (again.exit_code, "no active key with this id" in again.stderr) == (1, True)
 
 
 class Child:

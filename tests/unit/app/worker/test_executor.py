@@ -103,10 +103,10 @@ def test_work_that_ends_well_is_run_once(bench: Bench) -> None:
     ("error", "code", "message"),
     [
         (PermanentFailure("bad_data", "no rows", "dataset_id"), "bad_data", "no rows"),
-        (MemoryError(), "out_of_memory", "more memory than there is"),
+        (MemoryError(), "out_of_memory", "more memory than its limit"),
         (failing(errno.ENOTDIR), "storage_error", "made up"),
         (FileNotFoundError(errno.ENOENT, "gone"), "data_missing", "hyperplane verify"),
-        (ValueError("a secret"), "internal", "its log says why"),
+        (ValueError("a secret"), "internal", "its log has the details"),
     ],
 )
 def test_what_cannot_pass_fails_the_job_and_frees_its_files(

@@ -194,7 +194,7 @@ def test_a_part_is_opened_where_the_upload_is(database: Database, parts: PartFil
         with pytest.raises(Locked):
             service.open_part(database, parts, upload.id, 5)
     for offset in (0, 4, 6):
-        with pytest.raises(Conflict, match="5 bytes are here") as refused:
+        with pytest.raises(Conflict, match="5 bytes are stored") as refused:
             service.open_part(database, parts, upload.id, offset)
         assert (refused.value.code, refused.value.headers) == ("offset_mismatch", {"Upload-Offset": "5"})
     _, part = service.open_part(database, parts, upload.id, 5)
@@ -226,7 +226,7 @@ def test_an_abandoned_upload_leaves_nothing(database: Database, parts: PartFiles
     _, part = service.open_part(database, parts, upload.id, 0)
     service.abandon(database, parts, upload.id)
     assert not parts.path(upload.id).exists()
-    with part, pytest.raises(NotFound, match="abandoned"):
+    with part, pytest.raises(NotFound, match="deleted meanwhile"):
         service.acknowledge(database, upload.id, part)
     for _ in range(2):
         with pytest.raises(NotFound):
@@ -246,7 +246,7 @@ def test_a_sealed_upload_takes_no_more(database: Database, parts: PartFiles, set
         sealed = service.get(session, upload.id)
     assert sealed.length == 5
     service.check_room(sealed, settings, 5)
-    with pytest.raises(PayloadTooLarge, match="announced with 5 bytes"):
+    with pytest.raises(PayloadTooLarge, match="Upload-Length of 5 bytes"):
         service.check_room(sealed, settings, 6)
 
 
@@ -255,7 +255,7 @@ def test_an_upload_that_is_not_whole_is_not_sealed(database: Database, parts: Pa
     _, part = service.open_part(database, parts, upload.id, 0)
     with part:
         part.write(b"12345")
-        with pytest.raises(Invalid, match="6 bytes, but 5 came") as refused:
+        with pytest.raises(Invalid, match="6 bytes, but 5 have arrived") as refused:
             service.seal(database, upload, part)
         assert refused.value.code == "upload_incomplete"
         part.write(b"6")
