@@ -47,6 +47,8 @@ class BinarySet(NamedTuple):
 
 def objective(X: Any, signs: Floats, loss: str, C: float, w: Floats) -> float:
     """P of weights whose last one is that of the bias feature 1."""
+    if loss == "logistic":
+        return 0.5 * float(w @ w) + C * float(np.logaddexp(0.0, -signs * (X @ w[:-1] + w[-1])).sum())
     slack = np.maximum(0.0, 1.0 - signs * (X @ w[:-1] + w[-1]))
     return 0.5 * float(w @ w) + C * float((slack if loss == "hinge" else slack * slack).sum())
 

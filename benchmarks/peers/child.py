@@ -29,7 +29,12 @@ SPARSE_BELOW = 0.5
 def main(kind: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the libraries print is no answer
-    peers: dict[str, Callable[[], Any]] = {"liblinear": _Liblinear, "sklearn": _ScikitLearn, "snapml": _SnapMl}
+    peers: dict[str, Callable[[], Any]] = {
+        "liblinear": _Liblinear,
+        "sklearn": _ScikitLearn,
+        "sklearn_logistic": _LogisticRegression,
+        "snapml": _SnapMl,
+    }
     peer = peers[kind]()
     for line in sys.stdin:
         request = json.loads(line)
@@ -143,6 +148,24 @@ class _ScikitLearn(_Estimator):
         from sklearn.svm import LinearSVC
 
         self.make = LinearSVC
+
+
+class _LogisticRegression(_Estimator):
+    """scikit-learn's. Its own intercept is not regularised, so the feature 1 is a column of X."""
+
+    def __init__(self) -> None:
+        from sklearn.linear_model import LogisticRegression
+
+        self.make = LogisticRegression
+
+    def convert(self, X: Any, y: Any) -> None:
+        given: Any = _as_given(X)
+        ones: Any = np.ones((given.shape[0], 1))
+        self.X: Any = sp.csr_matrix(sp.hstack([given, ones])) if hasattr(given, "indptr") else np.hstack([given, ones])
+        self.y = y
+
+    def weights(self, model: Any) -> Any:
+        return np.ravel(model.coef_).astype(np.float64)
 
 
 class _SnapMl(_Estimator):

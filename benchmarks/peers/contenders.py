@@ -10,6 +10,8 @@ __all__ = ["SVMOCAS", "TOLERANCES", "Contender", "contenders"]
 TOLERANCES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 1e-4, 1e-5, 1e-6)
 SNAP_TOLERANCES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 1e-4, 1e-5)
 """Of the largest change of a weight, in float32."""
+GRADIENT_TOLERANCES = (1e-1, 1e-2, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6, 1e-7, 1e-8)
+"""Of the largest derivative of the mean loss, which scikit-learn's logistic regression stops by."""
 SVMOCAS = "svmocas"
 NO_LIMIT = 1_000_000
 """Of iterations: the time limit is what ends a run."""
@@ -34,6 +36,8 @@ class Contender(NamedTuple):
 
 def contenders(loss: str, C: float, threads: int) -> list[Contender]:
     """Those that are likely to be fast first. Without svmocas, which needs no tolerances: it prints every iteration."""
+    if loss == "logistic":
+        return _logistic(C)
     snap = {"loss": loss, "regularizer": 1.0 / C, "fit_intercept": True, "max_iter": NO_LIMIT, "random_state": 0}
     snapml = Contender(f"snapml{_of(threads)}", "snapml", {**snap, "n_jobs": threads}, SNAP_TOLERANCES)
     kinds = (3,) if loss == "hinge" else (2, 1)
@@ -48,6 +52,21 @@ def contenders(loss: str, C: float, threads: int) -> list[Contender]:
         *(Contender(f"LIBLINEAR -s {k}", "liblinear", {"flags": f"-s {k} -c {C}"}, TOLERANCES) for k in kinds),
         snapml,
         *(_linear_svc(loss, C, k) for k in kinds),
+    ]
+
+
+def _logistic(C: float) -> list[Contender]:
+    """LIBLINEAR's trust-region Newton method and dual descent, and two methods of scikit-learn.
+
+    scikit-learn does not regularise its own intercept: it gets the feature 1 as a column.
+    """
+    settings = {"C": C, "max_iter": NO_LIMIT, "fit_intercept": False}
+    return [
+        *(Contender(f"LIBLINEAR -s {k}", "liblinear", {"flags": f"-s {k} -c {C}"}, TOLERANCES) for k in (0, 7)),
+        *(
+            Contender(f"scikit-learn {solver}", "sklearn_logistic", {**settings, "solver": solver}, tolerances)
+            for solver, tolerances in (("lbfgs", GRADIENT_TOLERANCES), ("newton-cholesky", GRADIENT_TOLERANCES))
+        ),
     ]
 
 

@@ -19,6 +19,7 @@ POOR, PATIENT_SECONDS = 1e-4, 180.0
 METHODS = {
     "hinge": ("auto", "smooth_newton", "tncg", "dcd", "alm_exact"),
     "squared_hinge": ("auto", "newton", "tncg", "asvm", "dcd"),
+    "logistic": ("auto", "newton_logistic", "tncg_logistic"),
 }
 
 

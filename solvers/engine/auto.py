@@ -110,6 +110,8 @@ def _is_rival(name: str, spec: ProblemSpec) -> bool:
     descent does not support, `alm_exact` took a third of Newton's time for 300 rows x 400 features, and a hundredth
     for 200 rows x 3,500.
     """
+    if name == "tncg_logistic":
+        return spec.n_features > LEAST_TRUNCATED
     if name != "tncg":
         return spec.bias != "free" or spec.n_features <= max(LEAST_WIDE, spec.n_rows)
     is_tall = spec.n_rows > 2 * spec.n_features

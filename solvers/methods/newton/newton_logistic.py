@@ -43,7 +43,7 @@ from solvers.state import State
 
 __all__ = ["NewtonLogistic"]
 
-SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 4.0
+SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 2.0
 """A sample is left when a step on it gains at most this multiple of the sample's own error, for dense and sparse rows.
 A sparse sample has few rows in most columns and overfits them."""
 PAIRS = 8
@@ -58,8 +58,9 @@ STEPS_AFTER = 2.0
 """Steps to expect after the matrix is summed again."""
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 """Shares of the diagonal to add, one after the other, to a matrix that rounding makes indefinite."""
-ROW_WORK = 6.0
-"""Time of the exponential and logarithm of a row, in stored entries."""
+PAIR_READS, ROW_WORK = 0.2, 6.0
+"""Time of adding a pair of entries to the matrix, and of the exponential and logarithm of a row, in stored entries that
+are read. From a9a and w8a: with 0.5 for a pair the matrix was summed too rarely (a9a, C = 0.01, 1e-3: 16 ms, now 12)."""
 _EPS = float(np.finfo(float).eps)
 
 
@@ -135,14 +136,14 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         row=9.5, free_row=6.5, feature=40.0, square=4.1, kept_row=2.1, kept_feature=24.0, kept_square=1.0
     )
     pace = Pace(
-        least=9.6,
-        hardness=0.073,
+        least=5.0,
+        hardness=0.17,
         precision=0.05,
         tallness=-0.071,
         sparsity=0.2,
         entry_seconds=1.5e-9,
         row_seconds=3e-8,
-        gram_seconds=3e-11,
+        gram_seconds=1e-10,
         divided=0.3,
         cube_seconds=3e-12,
     )
@@ -153,7 +154,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         super().__init__(problem, options, problem.signs)
         k = self.ridge.size
         pairs = k * k / PAIR_WORK if self.is_gathered else self.row_entries**2
-        self.gram_reads = 0.5 * pairs / (self.row_entries + ROW_WORK)
+        self.gram_reads = PAIR_READS * pairs / (self.row_entries + ROW_WORK)
         """Reads of as many rows that take as long as summing the matrix."""
         self.sample_share = SPARSE_SAMPLE_SHARE if problem.data.sparse else SAMPLE_SHARE
         self._factor: Floats | None = None

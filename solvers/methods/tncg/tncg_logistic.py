@@ -43,10 +43,9 @@ class TncgLogistic(NewtonCg[BinaryProblem, TncgLogisticState]):
     state_type = TncgLogisticState
     footprint = Footprint(row=18.0, feature=24.0, kept_row=5.0, kept_feature=9.0)
     pace = Pace(
-        least=20,
-        hardness=0.185,
-        precision=0.1,
-        tallness=-0.1,
+        least=14,
+        hardness=0.35,
+        precision=0.077,
         entry_seconds=1.4e-9,
         row_seconds=3e-8,
         divided=0.7,

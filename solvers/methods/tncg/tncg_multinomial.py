@@ -37,7 +37,7 @@ class TncgMultinomial(NewtonCg[MulticlassProblem, TncgMultinomialState]):
     losses = ("logistic",)
     state_type = TncgMultinomialState
     footprint = Footprint(
-        row=24.0, feature=24.0, row_and_class=22.0, feature_and_class=24.0, kept_row=3.0, kept_feature=9.0
+        row=17.6, feature=15.0, row_and_class=14.0, feature_and_class=13.0, kept_row=2.0, kept_feature=8.0
     )
     pace = Pace(least=20, hardness=0.185, precision=0.1, entry_seconds=2.5e-9, row_seconds=3e-7, divided=0.7)
     paper = "Lin, Weng, Keerthi (2008): Trust region Newton method for logistic regression"
