@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     clock = "cpu" if options.clock == "cpu" else "seconds"
     ledger = Ledger(problems.CACHE / f"logistic-{options.clock}.jsonl", fresh=options.fresh)
     if options.fresh_ours:
-        ledger.forget(lambda record: "gap" in record["of"] or record["of"].get("who") == "reference")
+        ledger.forget(lambda record: "gap" in record["of"] or record["of"].get("who") in ("reference", "limits"))
     wanted = options.sets.split(",") if options.sets else SETS
     solvers.warm_up([name for name, described in solvers.available().items() if "logistic" in described["losses"]])
     peers, started = Peers(), time.perf_counter()

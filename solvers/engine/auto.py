@@ -19,7 +19,7 @@ from solvers.problem.spec import ProblemSpec
 
 __all__ = ["CANDIDATES", "Choice", "choose"]
 
-RIVALS = ("dcd", "newton", "newton_logistic", "smooth_newton", "svr_dual", "tncg", "tncg_logistic")
+RIVALS = ("dcd", "dcd_logistic", "newton", "newton_logistic", "smooth_newton", "svr_dual", "tncg", "tncg_logistic")
 OTHERS = ("crammer_singer", "tncg_multinomial", "cpa_ordinal", "alm_exact")
 """Methods for problems that none of the candidates supports, in order of preference."""
 CANDIDATES = (*RIVALS, *OTHERS)
@@ -27,7 +27,7 @@ CANDIDATES = (*RIVALS, *OTHERS)
 LAST_RESORT = "alm_exact"
 LAST_RESORT_BYTES = 64 << 20
 """Most bytes that the last resort may need where the first method needs less. Admission did not count them."""
-DOUBTS = {"dcd": 1.15, "svr_dual": 1.15}
+DOUBTS = {"dcd": 1.15, "dcd_logistic": 1.15, "svr_dual": 1.15}
 """Factor on the predicted time of coordinate descent, the least certain prediction."""
 WIDE = "svr_dual"
 """Chosen for regression with fewer rows than features, where it takes few passes for any C, which its pace ignores: 300

@@ -59,8 +59,8 @@ STEPS_AFTER = 2.0
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 """Shares of the diagonal to add, one after the other, to a matrix that rounding makes indefinite."""
 PAIR_READS, ROW_WORK = 0.2, 6.0
-"""Time of adding a pair of entries to the matrix, and of the exponential and logarithm of a row, in stored entries that
-are read. From a9a and w8a: with 0.5 for a pair the matrix was summed too rarely (a9a, C = 0.01, 1e-3: 16 ms, now 12)."""
+"""Time of adding a pair of entries to the matrix, and of the exponential and logarithm of a row, in entries that are
+read. From a9a and w8a: with 0.5 for a pair the matrix was summed too rarely (a9a, C = 0.01, 1e-3: 16 ms, not 12)."""
 _EPS = float(np.finfo(float).eps)
 
 

@@ -43,7 +43,7 @@ class TncgLogistic(NewtonCg[BinaryProblem, TncgLogisticState]):
     state_type = TncgLogisticState
     footprint = Footprint(row=18.0, feature=24.0, kept_row=5.0, kept_feature=9.0)
     pace = Pace(
-        least=14,
+        least=20,
         hardness=0.35,
         precision=0.077,
         entry_seconds=1.4e-9,
