@@ -30,9 +30,12 @@ from app.storage import BlobStore, ownership
 from app.storage.ownership import own, reclaim
 
 KEEP_INVALID = timedelta(hours=24)
-MAX_ATTEMPTS = 3
-"""Attempts to read a file in the background before the dataset is marked invalid. An attempt fails when its process
-dies."""
+MAX_READER_DEATHS = 3
+"""Kills of the process that reads a file after which the file is held responsible, and invalid."""
+MAX_ATTEMPTS = 10
+"""Times that reading a file is begun after deaths of API processes before it is given up, if it was also tried for
+HYPERPLANE_STORAGE_PATIENCE_SECONDS. Those processes read no files themselves: a file is not the likely cause, and its
+upload was acknowledged. More: a file that does kill them has longer to do so."""
 
 # Further work in the transaction that inserts a dataset.
 OnInsert = Callable[[Session, DatasetRow], None]
@@ -139,6 +142,12 @@ def release(database: Database, claims: Sequence[Claim]) -> None:
     """Release claimed datasets because this process stops, so that another one can continue at once."""
     with database.write() as session:
         repository.extend_leases(session, claims, 0.0)
+
+
+def age_seconds(session: Session, claim: Claim) -> float:
+    """Seconds since the file of a claimed dataset was received; 0: it has been deleted meanwhile."""
+    dataset = repository.get_light(session, claim.dataset_id)
+    return 0.0 if dataset is None else (current_time(session) - dataset.created_at).total_seconds()
 
 
 def received_again(session: Session, claim: Claim) -> Received | None:

@@ -11,6 +11,7 @@ from app.datasets.reading import parse
 from app.errors import SpaceReserved
 from app.main import create_app
 from app.storage import free_space
+from app.storage.blobs import make_folders
 from app.storage.free_space import require_free_space
 from app.web.context import context_of
 from tests.support.builders import InProcess, checked_problem, in_chunks, migrated_database, temporary_settings
@@ -67,6 +68,7 @@ def test_a_part_that_comes_when_the_disk_has_become_full_is_refused(
 def test_a_compressed_file_is_bounded_by_its_size_as_text_and_as_arrays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    make_folders(tmp_path)
     file = tmp_path / "zeros.csv.gz"
     file.write_bytes(gzip.compress((b"0," * 500 + b"1\n") * 200))
     options = ReadOptions(encoding="gzip", header=False)
@@ -82,6 +84,7 @@ def test_a_compressed_file_is_bounded_by_its_size_as_text_and_as_arrays(
 
 
 def test_parsing_leaves_the_reserve_free(tmp_path: Path) -> None:
+    make_folders(tmp_path)
     file = tmp_path / "plain.csv"
     file.write_bytes(b"a,y\n1,2\n3,4\n")
     parse.parse(tmp_path, file, "csv", ReadOptions(), 1 << 30, reserve_bytes=1)

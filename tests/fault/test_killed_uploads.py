@@ -15,9 +15,10 @@ import pytest
 
 from app.admin.integrity import verify_storage
 from app.datasets import service as datasets
+from app.datasets.service import MAX_READER_DEATHS
 from app.db import Database
 from app.storage import BlobStore
-from tests.support.builders import temporary_settings
+from tests.support.builders import checked_problem, temporary_settings
 from tests.support.serving import Service, checked, children_of, command_line, running_service, wait_until
 from tests.support.tables import csv_text, noisy_rows
 
@@ -120,13 +121,36 @@ def test_a_kill_while_a_file_is_read_is_made_good_by_whoever_comes_next(service:
     assert_sound(service)
 
 
-def test_a_reader_that_is_killed_makes_its_file_invalid(service: Service, large: bytes) -> None:
-    dataset_id = begin_reading(service, large, name="reader-killed")
+def kill_reader(service: Service) -> None:
     wait_until(lambda: readers(service), 5, "the reader to run")
     for pid in readers(service):
         os.kill(pid, signal.SIGKILL)
+
+
+def test_a_file_whose_reader_is_killed_is_read_again(service: Service, large: bytes) -> None:
+    dataset_id = begin_reading(service, large, name="reader-killed")
+    kill_reader(service)
+    ended = service.get(f"/v1/datasets/{dataset_id}", wait=30)
+    assert (ended["status"], ended["n_rows"]) == ("ready", 120_000)
+    assert_sound(service)
+
+
+def test_a_file_whose_readers_are_all_killed_is_invalid(service: Service, large: bytes) -> None:
+    dataset_id = begin_reading(service, large, name="readers-killed")
+    for _ in range(MAX_READER_DEATHS):
+        kill_reader(service)
     ended = service.get(f"/v1/datasets/{dataset_id}", wait=30)
     assert (ended["status"], ended["error"]["code"]) == ("invalid", "parser_died")
+    assert_sound(service)
+
+
+def test_a_client_that_waits_for_a_reader_that_is_killed_is_asked_to_try_again(service: Service, large: bytes) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        sending = threads.submit(service.http.post, "/v1/datasets", content=large, headers={"Content-Type": "text/csv"})
+        kill_reader(service)
+        problem = checked_problem(sending.result(), 503)
+    assert (problem["code"], problem["retryable"]) == ("parser_died", True)
+    assert service.upload(large)["n_rows"] == 120_000
     assert_sound(service)
 
 

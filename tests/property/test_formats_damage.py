@@ -15,6 +15,7 @@ from app.datasets.formats import Encoding, Format, ReadOptions
 from app.datasets.reading.parser_pool import ParserPool
 from app.datasets.reading.sandbox import Limits
 from app.errors import Invalid, PayloadTooLarge
+from app.storage.blobs import make_folders
 from tests.support.builders import SOAK
 
 N_CASES = 25 * SOAK
@@ -90,6 +91,7 @@ def damage(rng: random.Random, whole: bytes) -> bytes:
 def test_damage_is_read_or_refused(
     tmp_path: Path, format: Format, encoding: Encoding, write: Callable[[], bytes]
 ) -> None:
+    make_folders(tmp_path)
     parser_pool = ParserPool(tmp_path, limits=Limits(cpu_seconds=20))
     seed = random.randrange(2**32) if SOAK > 1 else 0
     rng = random.Random(seed)

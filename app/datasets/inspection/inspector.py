@@ -25,7 +25,7 @@ from app.datasets.inspection.stored_blocks import ArrayFiles
 from app.datasets.reading.parser_pool import ParserPool
 from app.db import Database
 from app.db.tables import DatasetRow
-from app.errors import invalid_field
+from app.errors import Unavailable, invalid_field
 from app.storage import BlobStore
 from app.storage.ownership import own
 from app.tabular.frame import Column, Frame
@@ -191,7 +191,13 @@ class Inspector:
 
     async def _in_child(self, function: Callable[..., Result], *arguments: Any) -> Result:
         work = partial(self._parser_pool.run, function, *arguments)
-        return await to_thread.run_sync(work, limiter=self._parser_pool.limiter)
+        try:
+            return await to_thread.run_sync(work, limiter=self._parser_pool.limiter)
+        except FileNotFoundError as error:  # the store is away, or the dataset was deleted meanwhile
+            reason = await run_in_threadpool(self._blobs.explain, error)
+            if reason is not error:
+                raise reason from error
+            raise Unavailable("Files of this dataset were deleted at this moment; look again.") from error
 
     def _get_ready(self, dataset_id: str, read: Callable[[Session, str], DatasetRow] = service.get) -> DatasetRow:
         with self._database.read() as session:

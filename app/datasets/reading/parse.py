@@ -30,7 +30,7 @@ def parse(
     blob_root: Path, path: Path, file_format: Format, options: ReadOptions, most_bytes: int, reserve_bytes: int = 0
 ) -> Parsed:
     """Read a file. `most_bytes`: maximum size of the decompressed text. `reserve_bytes`: disk space to keep free."""
-    blobs = BlobStore(blob_root)
+    blobs = BlobStore(blob_root, create=False)  # where there is no store, nothing is written
     ceiling = Ceiling(most_bytes, blobs.staging, reserve_bytes)
     by_file = max(ANY_ARRAYS_BYTES, MAX_ARRAYS_RATIO * path.stat().st_size)
     with BlobSink(blobs, min(ARRAYS_RATIO * most_bytes, by_file), reserve_bytes) as sink:

@@ -5,7 +5,8 @@ process renews the lease; that of any process takes over a dataset whose lease h
 a dataset that it reads itself, because after a pause longer than the lease its own readers are still running. In the
 first round after such a pause it takes over nothing, so that other processes that were paused can renew their leases.
 
-While the storage fails, reading an acknowledged file is retried with back-off: the file is not invalid.
+While the storage or the database fails, a file that was acknowledged is read again and again, with back-off: it is not
+invalid. A file whose reader was killed is read again too, up to MAX_READER_DEATHS times.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ from starlette.concurrency import run_in_threadpool
 from app.config import Settings
 from app.datasets import service
 from app.datasets.reading.parse import Parsed
-from app.datasets.reading.parser_pool import ParserPool
+from app.datasets.reading.parser_pool import ParserPool, ReaderDied
 from app.datasets.repository import Claim, any_silent, claim_silent, extend_leases
-from app.datasets.service import MAX_ATTEMPTS, OnInsert, Received
+from app.datasets.service import MAX_ATTEMPTS, MAX_READER_DEATHS, OnInsert, Received
 from app.db import Database
 from app.db.outages import DATABASE_ERRORS
 from app.db.tables import DatasetRow
-from app.errors import AppError, StorageFull, Unavailable, is_disk_full, is_passing
+from app.errors import AppError, DatabaseUnavailable, StorageFull, Unavailable, is_disk_full, is_passing
 from app.storage import BlobStore
 from app.storage.ownership import BlobsGone, reclaim
 from app.web.long_poll import wait_for
@@ -172,20 +173,26 @@ class ParseQueue:
         self._reading[claim] = asyncio.create_task(finish())
 
     async def _finish(self, claim: Claim, received: Received, reading: asyncio.Task[Parsed]) -> None:
-        """Read a claimed dataset and store the outcome. Retries while the storage fails."""
-        waited, pause = 0.0, FIRST_PAUSE_SECONDS
+        """Write down what came of reading a claimed dataset. Read it again while storage or database fail."""
+        waited, pause, deaths = 0.0, FIRST_PAUSE_SECONDS, 0
         while True:
             reason: Exception
             try:
                 parsed = await reading
                 await WRITES.run(service.settle_ready, self._database, self._blobs, claim, parsed)
                 return
-            except AppError as error:
-                if not self._stopping:
-                    await WRITES.run(self._invalid(claim, error))
-                return
-            except BlobsGone as error:
+            except (BlobsGone, DatabaseUnavailable) as error:
                 reason = error
+                if self._stopping:
+                    return
+            except AppError as error:
+                reason = error
+                deaths += isinstance(error, ReaderDied)
+                if self._stopping:
+                    return
+                if not isinstance(error, ReaderDied) or deaths == MAX_READER_DEATHS:
+                    await WRITES.run(self._invalid(claim, error))
+                    return
             except OSError as error:
                 reason = explained = await FILES.run(self._blobs.explain, error)
                 if self._stopping or not is_passing(explained):
@@ -204,9 +211,9 @@ class ParseQueue:
 
     async def _read_again(self, claim: Claim) -> None:
         log.warning("%s: the lease of its reader expired; reading it again", claim.dataset_id)
-        if claim.attempt > MAX_ATTEMPTS:
+        if claim.attempt > MAX_ATTEMPTS and await run_in_threadpool(self._is_old, claim):
             error = AppError(
-                f"Parsing failed {MAX_ATTEMPTS} times because the process died; the dataset is marked invalid.",
+                f"Parsing failed {claim.attempt - 1} times because the process died; the dataset is marked invalid.",
                 code="reader_died",
             )
             await WRITES.run(self._invalid(claim, error))
@@ -218,6 +225,11 @@ class ParseQueue:
 
         if received := await run_in_threadpool(look):
             self._finish_later(claim, received, asyncio.create_task(self._read(received)))
+
+    def _is_old(self, claim: Claim) -> bool:
+        """Whether reading it has been tried for long enough: many attempts in a short time are a busy machine."""
+        with self._database.read() as session:
+            return service.age_seconds(session, claim) >= self._settings.storage_patience_seconds
 
     def _renew(self) -> None:
         if claims := list(self._reading):

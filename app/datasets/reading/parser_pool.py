@@ -3,7 +3,9 @@
 Children are forked from a forkserver with compiled kernels, so they start in milliseconds.
 """
 
+import logging
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,9 +17,11 @@ from app.datasets.formats import Format, InvalidFile, InvalidOption, ReadOptions
 from app.datasets.reading import parse, sandbox
 from app.datasets.reading.parse import Parsed
 from app.datasets.reading.sandbox import Limits
-from app.errors import AppError, ErrorItem, Invalid, PayloadTooLarge, invalid_field
+from app.errors import AppError, ErrorItem, Invalid, PayloadTooLarge, Unavailable, invalid_field
 from app.storage.free_space import require_free_space
 from app.system.forkserver import FOR_READING, start_forkserver
+
+log = logging.getLogger(__name__)
 
 RUN_AT_ONCE = 2
 """Child processes that run at the same time in an API process. Larger: more memory and CPU for reading."""
@@ -26,8 +30,21 @@ SECONDS_A_MIB = 1
 """Maximum CPU seconds per MiB of a file. The slowest reader needs a tenth of it."""
 EXPANSION = 10
 """Assumed expansion of a compressed file, for its CPU time."""
+WARM_UP_PAUSE_SECONDS = 0.5
+"""Between two tries to get a first child. Longer: an API whose forkserver was killed is ready later."""
 
 Result = TypeVar("Result")
+
+
+KILLED = "The process that worked on this file was killed; nothing was stored. Try again."
+FORKSERVER_DIED = 255
+"""Exit code that multiprocessing makes up for a child whose forkserver is gone: nobody knows how it ended."""
+
+
+class ReaderDied(Unavailable):
+    """Somebody killed the process, perhaps the kernel for want of memory: the same file may be read the next time."""
+
+    code = "parser_died"
 
 
 class ParserPool:
@@ -45,11 +62,17 @@ class ParserPool:
         self._processes = start_forkserver(FOR_READING)
 
     def warm_up(self) -> None:
-        """Wait until the forkserver has compiled its kernels and can fork."""
-        process = self._processes.Process(target=sandbox.do_nothing, daemon=True)
-        process.start()
-        process.join()
-        self.warm = process.exitcode == 0
+        """Wait until the forkserver has compiled its kernels and can give us a child; if it is killed, for the next."""
+        while not self.warm:
+            process = self._processes.Process(target=sandbox.do_nothing, daemon=True)
+            try:
+                process.start()
+                process.join()
+                self.warm = process.exitcode == 0
+            except (OSError, EOFError) as error:
+                log.warning("the process that readers come from does not answer: %s", error)
+            if not self.warm:
+                time.sleep(WARM_UP_PAUSE_SECONDS)
 
     def ingest(self, path: Path, file_format: Format, options: ReadOptions) -> Parsed:
         """Parse a file (blocking). Raises Invalid with the places of its errors."""
@@ -69,11 +92,15 @@ class ParserPool:
         process = self._processes.Process(
             target=sandbox.run_limited, args=(theirs, limits, function, arguments), daemon=True
         )
-        process.start()
-        theirs.close()
+        try:
+            process.start()
+        except (ConnectionError, EOFError) as error:
+            raise ReaderDied(KILLED) from error
+        finally:
+            theirs.close()
         try:
             outcome = ours.recv()
-        except EOFError:
+        except (ConnectionError, EOFError):
             process.join()
             raise _judge_death(process.exitcode) from None
         finally:
@@ -91,8 +118,10 @@ def _judge_death(exit_code: int | None) -> AppError:
         detail = "The file crashed its reader, so it is damaged. Nothing was stored."
         return Invalid(detail, code="unreadable_file")
     if ended_by == signal.SIGXCPU:
-        return Invalid("Reading the file exceeded the time limit for its size. Nothing was stored.", code="too_slow")
-    return AppError("The process that read this file died. Nothing was stored; retry.", code="parser_died")
+        return Invalid("Reading the file takes too long for its size. Nothing was stored.", code="too_slow")
+    if ended_by > 0 or exit_code == FORKSERVER_DIED:
+        return ReaderDied(KILLED)
+    return AppError("The process that worked on this file died; nothing was stored.", code="parser_died")
 
 
 def _translate(refusal: BaseException) -> BaseException:

@@ -3,82 +3,25 @@
 import asyncio
 import errno
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from anyio import CapacityLimiter
 from sqlalchemy import select
 
-from app.config import Settings
 from app.datasets import service
-from app.datasets.formats import ReadOptions
 from app.datasets.reading import parse_queue
 from app.datasets.reading.parse import Parsed
-from app.datasets.reading.parse_queue import ParseQueue
 from app.datasets.repository import claim_silent
-from app.datasets.service import MAX_ATTEMPTS, Received
-from app.db import Database
+from app.datasets.service import MAX_ATTEMPTS
 from app.db.tables import DatasetRow
 from app.errors import Invalid, Unavailable
-from app.storage import BlobStore, ownership
+from app.storage import BlobStore
 from tests.support.builders import count_rows, migrated_database, temporary_settings
+from tests.support.parsing_house import DESCRIPTION, House, run, settled
 from tests.support.serving import wait_until
-
-DESCRIPTION = {
-    **{"n_rows": 2, "n_features": 1, "nnz": 2, "storage": "dense", "task_hint": "binary"},
-    **{"label_names": None, "classes": [], "columns": [], "warnings": []},
-}
-
-
-@dataclass
-class Reader:
-    """Stands in for the parser_pool: `read` is what happens to every file."""
-
-    read: Callable[[], Parsed]
-    files: int = 0
-
-    def __post_init__(self) -> None:
-        self.limiter = CapacityLimiter(4)
-
-    def ingest(self, path: Path, _format: str, _options: ReadOptions) -> Parsed:
-        assert path.read_bytes() == b"file"
-        self.files += 1
-        return self.read()
-
-
-@dataclass
-class House:
-    settings: Settings
-    database: Database
-    blobs: BlobStore
-
-    def processor(self, read: Callable[[], Parsed]) -> ParseQueue:
-        return ParseQueue(self.settings, self.database, self.blobs, Reader(read))  # type: ignore[arg-type]
-
-    def parsed(self) -> Parsed:
-        arrays = {"X": self.blobs.put_array(np.ones((2, 1))), "y": self.blobs.put_array(np.array([0.0, 1.0]))}
-        return Parsed(arrays, {sha256: self.blobs.size(sha256) for sha256 in arrays.values()}, dict(DESCRIPTION))
-
-    def received(self, name: str | None = None) -> tuple[Path, Received]:
-        file = self.blobs.staging / "received"
-        file.write_bytes(b"file")
-        with self.blobs.stage() as staged:
-            staged.write(b"file")
-            return file, Received(staged.sha256, 4, "csv", ReadOptions(ignore=("a",)), name, {})
-
-    def row(self) -> DatasetRow:
-        with self.database.read() as session:
-            (row,) = session.query(DatasetRow).all()
-            return row
-
-    def owned(self) -> set[str]:
-        with self.database.read() as session:
-            return set(ownership.owners(session))
 
 
 @pytest.fixture
@@ -86,16 +29,6 @@ def house(tmp_path: Path) -> Iterator[House]:
     settings = temporary_settings(tmp_path, lease_seconds=30.0, heartbeat_seconds=0.05)
     with migrated_database(settings.resolved_database_url) as database:
         yield House(settings, database, BlobStore(tmp_path))
-
-
-def run(work: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(asyncio.wait_for(work, 20))
-
-
-async def settled(house: House) -> DatasetRow:
-    while house.row().status == "processing":
-        await asyncio.sleep(0.01)
-    return house.row()
 
 
 def test_a_file_that_is_read_in_time_is_ready_and_owns_its_files(house: House) -> None:
@@ -244,13 +177,20 @@ def cared_for(house: House, read: Callable[[], Parsed]) -> DatasetRow:
 
 
 def test_what_a_dead_process_left_is_read_by_another(house: House) -> None:
-    orphan(house, attempt=1)
+    orphan(house, attempt=MAX_ATTEMPTS - 1)
     ended = cared_for(house, house.parsed)
-    assert (ended.status, ended.attempt, ended.n_rows) == ("ready", 2, 2)
+    assert (ended.status, ended.attempt, ended.n_rows) == ("ready", MAX_ATTEMPTS, 2)
+
+
+def test_many_attempts_in_a_short_time_do_not_make_a_file_invalid(house: House) -> None:
+    orphan(house, attempt=MAX_ATTEMPTS)
+    ended = cared_for(house, house.parsed)
+    assert (ended.status, ended.attempt) == ("ready", MAX_ATTEMPTS + 1)
 
 
 def test_a_file_that_kills_every_reader_is_given_up(house: House) -> None:
-    orphan(house, attempt=3)
+    house.settings = house.settings.model_copy(update={"storage_patience_seconds": 0.0})
+    orphan(house, attempt=MAX_ATTEMPTS)
     ended = cared_for(house, house.parsed)
     assert ended.error is not None
     assert (ended.status, ended.error["code"]) == ("invalid", "reader_died")

@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,12 @@ import pytest
 
 from app.datasets.arrays import open_arrays
 from app.datasets.formats import Format, ReadOptions
-from app.datasets.reading.parser_pool import ParserPool
+from app.datasets.reading.parser_pool import ParserPool, ReaderDied
 from app.datasets.reading.sandbox import Limits
 from app.db.tables import DatasetRow
 from app.errors import AppError, Invalid, PayloadTooLarge
 from app.storage import BlobStore
+from app.storage.blobs import make_folders
 from tests.support import children
 
 pytestmark = pytest.mark.slow
@@ -29,9 +32,14 @@ ROW = {"csv": b"0.123456789,12345.678,x\n", "libsvm": b"1 1:0.123456789 7:12345.
 ROW["ndjson"] = b'{"a": 0.123456789, "b": 12345.678, "y": "x"}\n'
 
 
+def pool_with_store(folder: Path, **arguments: Any) -> ParserPool:
+    make_folders(folder)
+    return ParserPool(folder, **arguments)
+
+
 @pytest.fixture(scope="module")
 def parser_pool(tmp_path_factory: pytest.TempPathFactory) -> ParserPool:
-    parser_pool = ParserPool(tmp_path_factory.mktemp("store"), limits=Limits(memory_bytes=1 << 30, cpu_seconds=2))
+    parser_pool = pool_with_store(tmp_path_factory.mktemp("store"), limits=Limits(memory_bytes=1 << 30, cpu_seconds=2))
     parser_pool.warm_up()
     return parser_pool
 
@@ -39,7 +47,7 @@ def parser_pool(tmp_path_factory: pytest.TempPathFactory) -> ParserPool:
 def test_a_file_becomes_blobs_that_map_back(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("a,b,g,w,y\n1,2,q,1,no\n3,4,p,2,yes\n5,6,q,0,no\n")
-    parser_pool = ParserPool(tmp_path)
+    parser_pool = pool_with_store(tmp_path)
     parsed = parser_pool.ingest(path, "csv", ReadOptions(group="g", weight="w"))
     assert list(parsed.arrays) == ["X", "weight", "group", "y"]
     blobs = BlobStore(tmp_path)
@@ -62,7 +70,7 @@ def test_a_table_of_words_becomes_a_frame_and_holds_few_files_open(tmp_path: Pat
     text = [f"some words of row number {row}" for row in range(30)]
     rows = [f"{line},{text},{row % 2}" for row, (line, text) in enumerate(zip(lines, text, strict=True))]
     path.write_text("\n".join([f"{names},text,y", *rows]))
-    parsed = ParserPool(tmp_path).ingest(path, "csv", ReadOptions())
+    parsed = pool_with_store(tmp_path).ingest(path, "csv", ReadOptions())
     before = len(list(Path("/proc/self/fd").iterdir()))
     arrays = open_arrays(BlobStore(tmp_path), DatasetRow(arrays=parsed.arrays, **parsed.description))
     assert len(list(Path("/proc/self/fd").iterdir())) - before <= 6
@@ -83,14 +91,14 @@ def test_too_many_columns_of_text_are_refused(tmp_path: Path) -> None:
     cells = ",".join(["some words that make a text"] * 101)
     path.write_text(f"{names},y\n{cells},1\n{cells.upper()},2\n")
     with pytest.raises(Invalid, match="free text"):
-        ParserPool(tmp_path).ingest(path, "csv", ReadOptions())
+        pool_with_store(tmp_path).ingest(path, "csv", ReadOptions())
 
 
 def test_a_refused_file_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("a,y\n" + "1,x\n" * 100_000 + "oops,x\n")
     with pytest.raises(Invalid) as caught:
-        ParserPool(tmp_path).ingest(path, "csv", ReadOptions())
+        pool_with_store(tmp_path).ingest(path, "csv", ReadOptions())
     assert [(item.line, item.column, item.code) for item in caught.value.errors] == [(100_002, 1, "not_a_number")]
     blobs = BlobStore(tmp_path)
     assert [*blobs, *blobs.staging.iterdir()] == []
@@ -111,7 +119,7 @@ def write_large(path: Path, file_format: Format, n_bytes: int) -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not tell a process's peak memory")
 @pytest.mark.parametrize("file_format", [*ROW, "npz", "parquet"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, file_format: Format) -> None:
-    parser_pool = ParserPool(tmp_path)
+    parser_pool = pool_with_store(tmp_path)
     path = tmp_path / "data"
     growth = []
     for mebibytes in (12, 48):
@@ -123,7 +131,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, file_format: Format)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not tell a process's peak memory")
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_memory_does_not_grow_with_words_and_texts(tmp_path: Path, file_format: Format) -> None:
-    parser_pool = ParserPool(tmp_path)
+    parser_pool = pool_with_store(tmp_path)
     path = tmp_path / "data"
     growth = []
     for n_rows in (400_000, 800_000):  # with fewer the tables of levels and pyarrow's pools are still growing
@@ -186,7 +194,7 @@ def test_a_function_runs_in_a_child(parser_pool: ParserPool) -> None:
         (children.allocate, (2 << 30,), PayloadTooLarge),
         (children.crash, (), Invalid),
         (children.never_end, (), Invalid),
-        (children.kill_itself, (), AppError),
+        (children.kill_itself, (), ReaderDied),
         (children.raise_anything, (), AppError),
     ],
 )
@@ -197,3 +205,40 @@ def test_a_child_that_fails_fails_alone(
         parser_pool.run(function, *arguments)
     assert type(caught.value) is expected
     assert parser_pool.run(children.allocate, 1) == 1
+
+
+def test_readers_come_back_when_their_forkserver_is_killed(tmp_path: Path) -> None:
+    """In a process of its own: the forkserver is one for each process."""
+    make_folders(tmp_path)
+    code = f"""
+import os, signal, threading, time
+from multiprocessing.forkserver import _forkserver
+from pathlib import Path
+from app.datasets.reading.parser_pool import ParserPool, ReaderDied
+pool = ParserPool(Path({str(tmp_path)!r}))
+os.kill(_forkserver._forkserver_pid, signal.SIGKILL)
+pool.warm_up()
+assert pool.warm
+os.kill(_forkserver._forkserver_pid, signal.SIGKILL)
+deadline, deaths = time.monotonic() + 60, 0
+while True:
+    try:
+        assert pool.run(os.getpid) != os.getpid()
+        break
+    except ReaderDied:
+        deaths += 1
+        assert time.monotonic() < deadline
+print("read again after", deaths)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert "read again after" in ended.stdout, ended.stderr
+
+
+def test_nothing_is_written_where_there_is_no_store(parser_pool: ParserPool, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("a,y\n1,no\n2,yes\n")
+    away = tmp_path / "away"
+    away.mkdir()
+    with pytest.raises(FileNotFoundError):
+        ParserPool(away).ingest(path, "csv", ReadOptions())
+    assert list(away.iterdir()) == []
