@@ -4,7 +4,7 @@
     ├── Unparsable 400      ├── NotAcceptable 406         ├── BadRange 416
     ├── Unauthorized 401    ├── Conflict 409              ├── Invalid 422
     ├── Forbidden 403       ├── PreconditionFailed 412    ├── Locked 423
-    ├── NotFound 404        ├── PayloadTooLarge 413       ├── Unavailable 503
+    ├── NotFound 404        ├── PayloadTooLarge 413       ├── Unavailable 503 (of the database: DatabaseUnavailable)
     ├── RequestTooSlow 408  ├── UrlTooLong 414            └── StorageFull 507
     └── HeadersTooLarge 431 └── UnsupportedMediaType 415
 
@@ -179,6 +179,12 @@ class StorageFull(AppError):
     status, code = 507, "storage_full"
 
 
+class DatabaseFull(DatabaseUnavailable):
+    """The disk of the database is full: it can be read, and nothing is stored until there is room."""
+
+    status, code = 507, "storage_full"
+
+
 def invalid_field(field: str, code: str, detail: str) -> Invalid:
     """Build the most common refusal: one field is not valid."""
     return Invalid(f"{field}: {detail}", code=code, errors=[ErrorItem(field=field, code=code, detail=detail)])
@@ -206,9 +212,9 @@ def problem_response(error: AppError, request_id: str | None) -> JSONResponse:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Declare the problem responses of a route for OpenAPI. Those of the guard are always included."""
+    """Declare the problem responses of a route for OpenAPI. Those of the server and the guard are always included."""
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    every = sorted({401, 403, 422, 503, *statuses})
+    every = sorted({401, 403, 408, 414, 422, 431, 503, *statuses})
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in every}
 
 

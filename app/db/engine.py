@@ -28,7 +28,7 @@ from app.db import commit_outcome, outages
 from app.db.commit_outcome import OutcomeUnknown, UnitOfWork
 from app.db.notify import ANNOUNCED
 from app.db.write_queue import Turns
-from app.errors import DatabaseUnavailable
+from app.errors import DatabaseFull, DatabaseUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ With the system's defaults a query would wait for about 15 minutes. Parameters o
 
 NO_ANSWER = "The database does not respond; retry later."
 READ_ONLY = "The database is read-only at the moment; nothing was changed. Retry later."
+FULL = "The disk of the database is full; nothing was changed."
 OUTCOME_UNKNOWN = (
     "The connection to the database broke while the change was stored, and whether it was stored is not known. "
     "Look for it, or send the request again with the Idempotency-Key that it had."
@@ -197,6 +198,8 @@ def raising_unavailable() -> Iterator[None]:
         if not outages.passes(error):
             raise
         log.warning("database unavailable: %s", getattr(error, "orig", error))
+        if outages.is_full(error):
+            raise DatabaseFull(FULL) from error
         raise DatabaseUnavailable(READ_ONLY if outages.is_read_only(error) else NO_ANSWER) from error
 
 

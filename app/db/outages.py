@@ -17,6 +17,8 @@ DATABASE_ERRORS = (DatabaseUnavailable, exc.DBAPIError)
 READ_ONLY = "25006"
 """SQLSTATE of a write on a server that accepts none: a standby, or a server during a failover."""
 
+DISK_FULL = "53100"
+
 PASSING_CLASSES = frozenset(
     {
         "08",  # connection exceptions
@@ -65,6 +67,13 @@ def is_read_only(error: exc.SQLAlchemyError) -> bool:
     if isinstance(error, exc.DBAPIError) and isinstance(error.orig, sqlite3.Error):
         return getattr(error.orig, "sqlite_errorcode", 0) & PRIMARY_CODE == sqlite3.SQLITE_READONLY
     return sqlstate(error) == READ_ONLY
+
+
+def is_full(error: exc.SQLAlchemyError) -> bool:
+    """Whether the database's disk has no room."""
+    if isinstance(error, exc.DBAPIError) and isinstance(error.orig, sqlite3.Error):
+        return getattr(error.orig, "sqlite_errorcode", 0) & PRIMARY_CODE == sqlite3.SQLITE_FULL
+    return sqlstate(error) == DISK_FULL
 
 
 def unreachable(url: str, error: DatabaseUnavailable) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from app.main import create_app
 from app.web.context import context_of
@@ -30,3 +31,20 @@ def test_an_upload_that_cannot_be_stored_may_be_tried_again(
         answer = InProcess(app).post("/v1/datasets", content=b"a,y\n1,2\n", headers={"Content-Type": "text/csv"})
         assert checked_problem(answer, status)["retryable"]
         context_of(app).database.close()
+
+
+def test_a_change_that_a_full_database_cannot_store_may_be_tried_again(tmp_path: Path) -> None:
+    """SQLite is limited to the pages that it has; reads go on."""
+    settings = temporary_settings(tmp_path)
+    with migrated_database(settings.resolved_database_url):
+        app = create_app(settings)
+        database = context_of(app).database
+        event.listen(database.engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
+        http = InProcess(app)
+        body = {"url": f"https://example.com/{'x' * 2000}"}
+        answers = [http.post("/v1/webhooks", json=body) for _ in range(20)]
+        problem = checked_problem(answers[-1], 507)
+        assert (problem["code"], problem["retryable"]) == ("storage_full", True)
+        stored = sum(answer.status_code == 201 for answer in answers)
+        assert len(http.get("/v1/webhooks").json()["data"]) == stored
+        database.close()

@@ -118,7 +118,7 @@ def _judge_death(exit_code: int | None) -> AppError:
         detail = "The file crashed its reader, so it is damaged. Nothing was stored."
         return Invalid(detail, code="unreadable_file")
     if ended_by == signal.SIGXCPU:
-        return Invalid("Reading the file takes too long for its size. Nothing was stored.", code="too_slow")
+        return Invalid("Reading the file exceeded the time limit for its size. Nothing was stored.", code="too_slow")
     if ended_by > 0 or exit_code == FORKSERVER_DIED:
         return ReaderDied(KILLED)
     return AppError("The process that worked on this file died; nothing was stored.", code="parser_died")

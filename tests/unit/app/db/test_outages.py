@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import exc, text
 
 from app.db import Database
-from app.db.outages import is_read_only, passes
+from app.db.outages import is_full, is_read_only, passes
 from app.errors import DatabaseUnavailable
 
 
@@ -21,6 +21,7 @@ def test_states_of_postgresql_that_pass(state: str) -> None:
     error = wrapped(psycopg.errors.lookup(state)("made up"))
     assert passes(error)
     assert is_read_only(error) == (state == "25006")
+    assert is_full(error) == (state == "53100")
 
 
 @pytest.mark.parametrize("state", ["23505", "42P01", "42601", "22P02", "22003", "XX000", "25P02"])
@@ -55,6 +56,7 @@ def test_codes_of_sqlite(name: str, passing: bool) -> None:
     raw = sqlite3.OperationalError("made up")
     raw.sqlite_errorcode = getattr(sqlite3, name)
     assert passes(wrapped(raw)) == passing
+    assert is_full(wrapped(raw)) == (name == "SQLITE_FULL")
 
 
 def test_units_of_work_raise_what_passes_and_nothing_else(tmp_path: Path) -> None:
