@@ -5,6 +5,7 @@ and the service is bound to loopback. Once a key exists, every other request nee
 as the cookie of a session, whose changes also need its CSRF token.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from app.errors import (
     Forbidden,
     PayloadTooLarge,
     Unauthorized,
+    Unavailable,
     Unparsable,
     problem_response,
 )
@@ -43,6 +45,10 @@ REQUEST_ID = b"x-request-id"
 
 Headers = Mapping[bytes, bytes]
 
+STOPPING = (
+    "The service stops, and this request took too long to wait for. Look whether it was carried out, or send it again "
+    "with the Idempotency-Key that it had."
+)
 MAX_HOST_BYTES = 300
 """Maximum bytes of a Host header that are checked: a name has at most 253, plus a port. Bounds the cache of hosts."""
 
@@ -67,8 +73,12 @@ class Guard:
         request_id = new_id("req")
         scope.setdefault("state", {})["request_id"] = request_id
 
+        has_begun = False
+
         async def send_with_id(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
+                has_begun = True
                 message["headers"] = [*message["headers"], (REQUEST_ID, request_id.encode())]
             await send(message)
 
@@ -90,6 +100,10 @@ class Guard:
         body = Body(receive, limit, self._settings, room)
         try:
             await self._app(scope, body.receive, send_with_id)
+        except asyncio.CancelledError:  # by the server, which stops and has waited long enough
+            if has_begun:
+                raise
+            await problem_response(Unavailable(STOPPING, code="stopping"), request_id)(scope, receive, send_with_id)
         finally:
             body.release()
 
