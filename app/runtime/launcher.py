@@ -55,13 +55,15 @@ class Child:
     kept_fds: tuple[int, ...] = ()
     started_at: float = 0.0
     early_deaths: int = 0
+    restart_at: float | None = None
+    """When it is started again after its death; None: it runs, as far as we know."""
     exit_code: int | None = None
     _pid: int | None = None
     _pipe: int | None = None
     """The parent's end of its standard input. Never written to; it closes when the parent ends."""
 
     def start(self) -> None:
-        self.started_at, self.exit_code = time.monotonic(), None
+        self.started_at, self.exit_code, self.restart_at = time.monotonic(), None, None
         theirs, ours = os.pipe()
         self._pid = copy_process(f"hyperplane {self.name}", self._run, self.kept_fds, stdin=theirs)
         os.close(theirs)
@@ -94,11 +96,16 @@ class Child:
                 is_killed = True
             time.sleep(END_LOOK_SECONDS)
 
-    def revive(self, stop: StopSignals) -> None:
-        """Restart after an unexpected death, with a growing delay after early deaths. A stop signal cancels it."""
-        lived = time.monotonic() - self.started_at
-        self.early_deaths = 0 if lived > CALM_SECONDS else self.early_deaths + 1
-        if not stop.wait(min(5.0, 0.2 * 2**self.early_deaths) if self.early_deaths else 0.0):
+    def revive(self) -> None:
+        """Start again after an unexpected death, later each time it dies young. Called again and again; never waits."""
+        if (code := self.poll()) is None:
+            return
+        if self.restart_at is None:
+            print(f"hyperplane: the {self.name} process died (exit code {code}) and is restarted", file=sys.stderr)
+            lived = time.monotonic() - self.started_at
+            self.early_deaths = 0 if lived > CALM_SECONDS else self.early_deaths + 1
+            self.restart_at = time.monotonic() + (min(5.0, 0.2 * 2**self.early_deaths) if self.early_deaths else 0.0)
+        if time.monotonic() >= self.restart_at:
             self.start()
 
 
@@ -372,12 +379,7 @@ def _watch(children: list[Child], stop: StopSignals, sign: WorkersReady | None) 
                 print(f"hyperplane: {message}", file=sys.stderr)
             sign = None
         for child in children:
-            if (code := child.poll()) is not None:
-                print(
-                    f"hyperplane: the {child.name} process died (exit code {code}) and is restarted",
-                    file=sys.stderr,
-                )
-                child.revive(stop)
+            child.revive()
 
 
 def _stop(children: list[Child], patience_seconds: float) -> None:
