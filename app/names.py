@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from app.ids import looks_like_id
 
@@ -45,6 +45,20 @@ def check_labels(labels: dict[str, str]) -> dict[str, str]:
     return labels
 
 
-Name = Annotated[str, AfterValidator(check_name)]
+Name = Annotated[
+    str,
+    AfterValidator(check_name),
+    Field(json_schema_extra={"pattern": f"^{NAME_PATTERN.pattern}$", "minLength": 1, "maxLength": 128}),
+]
 Text = Annotated[str, AfterValidator(check_text)]
-Labels = Annotated[dict[str, str], AfterValidator(check_labels)]
+Labels = Annotated[
+    dict[str, str],
+    AfterValidator(check_labels),
+    Field(
+        json_schema_extra={
+            "maxProperties": MAX_LABELS,
+            "propertyNames": {"pattern": f"^{NAME_PATTERN.pattern}$"},
+            "additionalProperties": {"type": "string", "maxLength": MAX_LABEL_LENGTH},
+        }
+    ),
+]

@@ -181,7 +181,7 @@ async def get_dataset(dataset_id: DatasetInPath, context: InContext, wait: Wait 
     )
 
 
-@router.delete("/{dataset_id}", operation_id="delete_dataset", responses=problems(404, 409))
+@router.delete("/{dataset_id}", operation_id="delete_dataset", responses=problems(404, 409, 507))
 def delete_dataset(dataset_id: DatasetInPath, context: InContext) -> Deleted:
     """Delete a dataset and the files that only it needs. Models that were trained on it are kept."""
     freed = service.delete(context.database, context.blobs, dataset_id)

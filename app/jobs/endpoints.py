@@ -33,7 +33,7 @@ from app.webhooks.schemas import NewWebhook
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(json_only)], route_class=RoomRoute)
 
-ASKED = problems(404, 409, 413, 415)
+ASKED = problems(404, 409, 413, 415, 507)
 
 
 @router.post(

@@ -99,7 +99,9 @@ def get_job_errors(job_id: JobInPath, context: InContext) -> StoredFile:
     return _file(context, job_id, "errors")
 
 
-@router.delete("/jobs/{job_id}/output", status_code=204, operation_id="delete_job_output", responses=problems(404, 409))
+@router.delete(
+    "/jobs/{job_id}/output", status_code=204, operation_id="delete_job_output", responses=problems(404, 409, 507)
+)
 def delete_job_output(job_id: JobInPath, context: InContext) -> None:
     """Delete the files that a job wrote. Its `result` is kept."""
     with context.database.write() as session:

@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StrictBool, Tag, create_model
+from pydantic_core import PydanticCustomError
 
 import solvers
 from app.errors import UNION_TAG
@@ -22,6 +23,13 @@ Seed = Annotated[
 TrainedDataset = Annotated[Text, Field(description="Id of the dataset to work on (`ds_…`). It must be `ready`.")]
 
 
+def _no_number(value: Any) -> Any:
+    """Refuse 0 and 1 where false and true are meant: Python takes them for the same."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise PydanticCustomError("not_a_truth_value", "must be true, false, 'platt' or 'isotonic'")
+    return value
+
+
 class JobOptions(Body):
     """Fields of every job request. The request body of each type in app/jobs/types extends it."""
 
@@ -37,10 +45,10 @@ class SplitByShare(Body):
 
     test: Annotated[float, Field(gt=0, lt=1)] = Field(0.2, description="Share of the rows to hold out, 0 to 1.")
     seed: Seed = 0
-    stratify: bool = Field(
+    stratify: StrictBool = Field(
         True, description="Hold out the same share of each class. Has no effect when groups are kept together."
     )
-    group: bool | None = Field(
+    group: StrictBool | None = Field(
         None,
         description="Keep the rows of a group together, here and in cross-validation; null: if the dataset has groups.",
     )
@@ -165,7 +173,7 @@ class TrainingSpec(ProblemFields):
     cross_validation: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = Field(
         None, description="Number of folds to cross-validate with before the model is trained on all training rows."
     )
-    calibrate: Literal[False, True, "platt", "isotonic"] = Field(
+    calibrate: Annotated[Literal[False, True, "platt", "isotonic"], BeforeValidator(_no_number)] = Field(
         False,
         description="Whether to fit probabilities to the scores of held-out rows (the folds of `cross_validation`, or "
         f"{CALIBRATION_FOLDS}). true: isotonic if every class has at least 1000 rows, else platt.",

@@ -94,7 +94,7 @@ def get_model_weights(
     return all_weights(model.id, stored) if top is None else strongest_weights(model.id, stored, top)
 
 
-@router.delete("/{ref}", status_code=204, operation_id="delete_model", responses=problems(404, 409))
+@router.delete("/{ref}", status_code=204, operation_id="delete_model", responses=problems(404, 409, 507))
 def delete_model(
     ref: ModelInPath,
     context: InContext,
@@ -117,7 +117,7 @@ def delete_model(
         reclaim(context.database, context.blobs, freed)
 
 
-@router.post("/{ref}/restore", operation_id="restore_model", responses=problems(404, 409))
+@router.post("/{ref}/restore", operation_id="restore_model", responses=problems(404, 409, 507))
 def restore_model(ref: ModelInPath, context: InContext, once: InOnce) -> Model:
     """Undo the deletion of a model, by id or `name:version`. A purged model cannot be restored."""
     with once.write() as session:

@@ -1,9 +1,10 @@
 """Preprocessing settings: the field `preprocess` of a training request."""
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+from pydantic_core import PydanticCustomError
 
 from app.names import Text
 from app.tabular.frame import Kind
@@ -17,9 +18,26 @@ MAX_HASH = 1 << 24
 MAX_NGRAM = 5
 """Maximum words of a term. The number of different terms, and so the memory to count them, grows with each word."""
 
-Documents = (
-    Annotated[int, Field(ge=1, le=2**62, strict=True)] | Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-)
+
+def _no_truth_value(value: Any) -> Any:
+    """Refuse true and false where a number is meant: Python would take them for 1 and 0."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("not_a_number", "must be a number, not true or false")
+    return value
+
+
+def _no_zero(value: Any) -> Any:
+    """Refuse 0 where false is meant."""
+    if value == 0 and not isinstance(value, bool):
+        raise PydanticCustomError("not_a_size", "must be false, or a number from 2")
+    return value
+
+
+Documents = Annotated[
+    Annotated[int, Field(ge=1, le=2**62, strict=True)] | Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)],
+    BeforeValidator(_no_truth_value),
+]
+Count = Annotated[int, Field(ge=1, le=2**62), BeforeValidator(_no_truth_value)]
 HashDims = Annotated[int, Field(ge=2, le=MAX_HASH)]
 
 SCALE = (
@@ -59,14 +77,14 @@ class TextSettings(Settings):
     max_features: Annotated[int, Field(ge=1, le=MAX_HASH)] | None = Field(
         None, description="Maximum number of terms: the most frequent ones; null: no limit."
     )
-    sublinear: bool = Field(True, description="Use 1 + log(count) instead of the count.")
-    idf: bool = Field(
+    sublinear: StrictBool = Field(True, description="Use 1 + log(count) instead of the count.")
+    idf: StrictBool = Field(
         True,
         description="Multiply by the inverse document frequency, log((1 + texts) / (1 + texts with the term)) + 1.",
     )
     norm: Literal["l2", "none"] = Field("l2", description="l2: scale the features of each text to Euclidean norm 1.")
-    lowercase: bool = Field(True, description="Convert texts to lower case first.")
-    hash: Literal[False] | HashDims = Field(
+    lowercase: StrictBool = Field(True, description="Convert texts to lower case first.")
+    hash: Annotated[Literal[False] | HashDims, BeforeValidator(_no_zero)] = Field(
         False,
         description="Number of hashed features instead of a vocabulary; terms with the same hash share a feature. "
         "false: use a vocabulary.",
@@ -83,12 +101,12 @@ class ColumnSettings(Settings):
     """Settings of one column; null: the setting of all columns applies."""
 
     kind: Kind | None = Field(None, description="Kind of the column; null: the kind that the dataset has.")
-    ignore: bool = Field(False, description="Leave the column out.")
+    ignore: StrictBool = Field(False, description="Leave the column out.")
     scale: Scale | None = Field(None, description=SCALE)
     missing: Missing | None = Field(None, description=MISSING)
     categorical: Literal["onehot", "hash"] | None = Field(None, description=CATEGORICAL)
     unknown: Literal["ignore", "error"] | None = Field(None, description=UNKNOWN)
-    min_count: Annotated[int, Field(ge=1, le=2**62)] | None = Field(None, description=MIN_COUNT)
+    min_count: Count | None = Field(None, description=MIN_COUNT)
     hash_dims: HashDims | None = Field(None, description=HASH_DIMS)
     dates: tuple[DatePart, ...] | None = Field(None, min_length=1, description=DATES)
     text: TextSettings | None = Field(None, description=TEXT)
@@ -101,7 +119,7 @@ class Preprocess(Settings):
     missing: Missing = Field("mean", description=MISSING)
     categorical: Literal["onehot", "hash"] = Field("onehot", description=CATEGORICAL)
     unknown: Literal["ignore", "error"] = Field("ignore", description=UNKNOWN)
-    min_count: Annotated[int, Field(ge=1, le=2**62)] = Field(1, description=MIN_COUNT)
+    min_count: Count = Field(1, description=MIN_COUNT)
     hash_dims: HashDims = Field(1024, description=HASH_DIMS)
     dates: tuple[DatePart, ...] | None = Field(None, min_length=1, description=DATES)
     text: TextSettings = Field(TextSettings(), description=TEXT)

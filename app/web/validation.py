@@ -6,7 +6,15 @@ from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import Query, Request
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, ConfigDict, GetPydanticSchema, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetPydanticSchema,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError, core_schema
 
 from app.errors import ErrorItem, Invalid, UnsupportedMediaType, invalid_field
@@ -108,8 +116,16 @@ def _in_utc(moment: datetime | None) -> datetime | None:
         raise ValueError("must be a time in the years 1 to 9999 (UTC)") from None
 
 
+def _written_as_date(value: Any) -> Any:
+    """Refuse plain numbers: the library would take them for seconds since 1970."""
+    if isinstance(value, str) and "-" not in value[1:]:
+        raise PydanticCustomError("not_a_date", "must be a date as in RFC 3339, for example 2030-01-31T12:00:00Z")
+    return value
+
+
 CreatedAfter = Annotated[
     datetime | None,
+    BeforeValidator(_written_as_date),
     AfterValidator(_in_utc),
     Query(description="Only items created after this time (RFC 3339; without a zone: UTC)."),
 ]

@@ -19,7 +19,7 @@ from app.webhooks.schemas import Delivery, DeliveryStatus, NewWebhook, Webhook, 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], dependencies=[Depends(json_only)], route_class=RoomRoute)
 
 
-@router.post("", status_code=201, operation_id="create_webhook", responses=problems(400, 409, 413, 415))
+@router.post("", status_code=201, operation_id="create_webhook", responses=problems(400, 409, 413, 415, 507))
 def create_webhook(body: WebhookRequest, context: InContext, response: Response, once: InOnce) -> NewWebhook:
     """Register an address for the events of all jobs. Only this response shows the secret that signs them."""
     with once.write() as session:
@@ -49,7 +49,7 @@ def get_webhook(webhook_id: WebhookInPath, context: InContext) -> Webhook:
         return _show(service.get(session, webhook_id))
 
 
-@router.delete("/{webhook_id}", status_code=204, operation_id="delete_webhook", responses=problems(404))
+@router.delete("/{webhook_id}", status_code=204, operation_id="delete_webhook", responses=problems(404, 507))
 def delete_webhook(webhook_id: WebhookInPath, context: InContext) -> None:
     """Delete a webhook and its deliveries. Nothing more is sent to it."""
     with context.database.write() as session:
@@ -60,7 +60,7 @@ def delete_webhook(webhook_id: WebhookInPath, context: InContext) -> None:
     "/{webhook_id}/test",
     status_code=201,
     operation_id="test_webhook",
-    responses=problems(404, 409, 413, 415),
+    responses=problems(404, 409, 413, 415, 507),
     dependencies=[Depends(no_body)],
 )
 def test_webhook(webhook_id: WebhookInPath, once: InOnce) -> Delivery:

@@ -159,7 +159,7 @@ async def append_to_upload(
         return await _complete(request, response, context, upload, part, prefer)
 
 
-@router.delete("/{upload_id}", status_code=204, operation_id="delete_upload", responses=problems(404))
+@router.delete("/{upload_id}", status_code=204, operation_id="delete_upload", responses=problems(404, 507))
 def delete_upload(upload_id: UploadInPath, request: Request, context: InContext) -> None:
     """Delete an upload and its bytes. A dataset that it became is kept."""
     service.abandon(context.database, _parts(request), upload_id)

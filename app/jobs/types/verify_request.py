@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 from sqlalchemy.orm import Session
 
 from app.datasets import service as datasets
@@ -22,7 +22,7 @@ class VerifyOptions(JobOptions):
     dataset_id: Text | None = Field(
         None, description="Dataset with the training rows; null: the dataset that the model was trained on."
     )
-    rows: bool = Field(
+    rows: StrictBool = Field(
         False,
         description="Also write the training rows as the solver saw them, for the program of `format=verifier`. "
         "`GET /v1/jobs/{id}/output` returns the file (npz).",

@@ -52,7 +52,7 @@ def list_aliases(
 @router.put(
     "/{alias}",
     operation_id="put_alias",
-    responses={201: {"description": "Created"}, **problems(400, 404, 409, 412, 413, 415)},
+    responses={201: {"description": "Created"}, **problems(400, 404, 409, 412, 413, 415, 507)},
 )
 def put_alias(
     name: ModelNameInPath,
@@ -85,7 +85,7 @@ def get_alias(
     return _answer(request, response, row)
 
 
-@router.delete("/{alias}", status_code=204, operation_id="delete_alias", responses=problems(404, 412))
+@router.delete("/{alias}", status_code=204, operation_id="delete_alias", responses=problems(404, 412, 507))
 def delete_alias(
     name: ModelNameInPath, alias: AliasName, context: InContext, request: Request, if_match: IfMatch = None
 ) -> None:
@@ -106,7 +106,7 @@ def list_alias_history(
     return Listing[AliasChange].model_validate(listing(request, response, page, entries, _show_change))
 
 
-@router.post("/{alias}/rollback", operation_id="roll_back_alias", responses=problems(400, 404, 409, 412, 413, 415))
+@router.post("/{alias}/rollback", operation_id="roll_back_alias", responses=problems(400, 404, 409, 412, 413, 415, 507))
 def roll_back_alias(
     name: ModelNameInPath,
     alias: AliasName,

@@ -1,7 +1,7 @@
 """`/v1/models/{ref}/export` and `/v1/models/import`: models in the formats of other programs."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -42,6 +42,10 @@ OUTPUTS = "; ".join(f"{one.name}: {', '.join(one.outputs)}" for one in export_fo
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
+def _schema_of(media_type: str) -> dict[str, Any]:
+    return {"schema": {"type": "object"}} if media_type == "application/json" else BINARY
+
+
 @router.get(
     "/{ref}/export",
     operation_id="export_model",
@@ -49,7 +53,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
     responses={
         200: {
             "description": "The file",
-            "content": {one.media_type: BINARY for one in export_formats().values()},
+            "content": {one.media_type: _schema_of(one.media_type) for one in export_formats().values()},
             "headers": {
                 "X-Max-Score-Difference": {
                     "description": "Largest difference between scores of the file and of predict, on test rows.",
