@@ -289,6 +289,7 @@ def test_a_kill_at_each_call_leaves_the_old_state_or_the_new(
             database.close()
         if not was_killed:
             break
+    print(f"swept {kind} {name} {calls}: {len(done) - 2} kills")
     assert not was_killed, "the act never came to its end"
     assert done == sorted(done), "what was done once was undone by a later kill"
     assert done[-1]
@@ -301,6 +302,7 @@ def test_a_failure_at_each_call_leaves_the_old_state_or_the_new(
 ) -> None:
     """Each call fails once; what was acknowledged is there, and what was refused can be done again."""
     act, (pattern, error) = ACTS[name], FAILURES[calls]
+    trials = refusals = 0
     for number in range(1, 400, STEP if calls == "write" else 1):
         with template(kind, name).copy(tmp_path / str(number)) as settings:
             exit_code, was_injected = with_fault_at(strace, act, settings, pattern, f"error={error}:when={number}")
@@ -316,5 +318,7 @@ def test_a_failure_at_each_call_leaves_the_old_state_or_the_new(
             assert (report.faults, report.unowned) == ([], [])
             database.close()
         if not was_injected:
+            print(f"swept {kind} {name} {calls}: {trials} failures, {refusals} refused")
             return
+        trials, refusals = trials + 1, refusals + (exit_code == REFUSED)
     raise AssertionError("the act never came to its end")

@@ -1,41 +1,48 @@
-"""`python -m tests.soak [--seconds N] [--seed S] [--database sqlite|postgresql|both] [--jobs N]`
+"""`python -m tests.soak [--seconds N] [--kills N] [--seed S] [--database sqlite|postgresql|both] [--jobs N]`
 
-Runs random faults for so many seconds on each database, then 16 claimers on so many jobs; prints the seed first, the
-counts at the end, and exits with 1 if any promise was broken. The same command with the same seed draws the same faults
-and the same requests again; how they interleave is up to the machine.
+Runs random faults on each database for that many seconds, or until that many processes were killed, then 16 claimers on
+that many jobs. Prints the seed first and the counts at the end, and exits with 1 if any promise was broken. The same
+command with the same seed draws the same faults and the same requests again; how they interleave is up to the machine.
 """
 
 import argparse
 import random
+import signal
 import sys
 import time
 
 from tests.soak.claimers import claims_a_second
-from tests.soak.run import Plan, soak_postgresql, soak_sqlite
+from tests.soak.run import Plan, kills, soak_postgresql, soak_sqlite
 
 SOAKS = {"sqlite": soak_sqlite, "postgresql": soak_postgresql}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
-    parser.add_argument("--seconds", type=float, default=300.0, help="of random faults on each database")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of random faults on each database, at most")
+    parser.add_argument("--kills", type=int, help="of processes on each database, at most")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--database", choices=[*SOAKS, "both"], default="both")
     parser.add_argument("--jobs", type=int, default=10_000, help="for 16 claimers on each database; 0: none")
     wanted = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the service ends too
     names = list(SOAKS) if wanted.database == "both" else [wanted.database]
+    limit = "" if wanted.kills is None else f" --kills {wanted.kills}"
     broken = 0
     for name in names:
-        replay = f"python -m tests.soak --database {name} --seconds {wanted.seconds:g} --seed {wanted.seed}"
+        replay = f"python -m tests.soak --database {name} --seconds {wanted.seconds:g}{limit} --seed {wanted.seed}"
         print(f"== {name}, seed {wanted.seed}; again with: {replay}", flush=True)
         began = time.monotonic()
-        ledger = SOAKS[name](Plan(wanted.seed, wanted.seconds))
+        ledger = SOAKS[name](Plan(wanted.seed, wanted.seconds, most_kills=wanted.kills))
         for what, count in sorted(ledger.counts.items()):
             print(f"  {count:7d}  {what}")
         for fault in ledger.faults:
             print(f"  BROKEN  {fault}")
         broken += len(ledger.faults)
-        print(f"== {name}: {len(ledger.faults)} broken promises after {time.monotonic() - began:.0f} s", flush=True)
+        seconds = time.monotonic() - began
+        print(
+            f"== {name}: {kills(ledger)} kills, {len(ledger.faults)} broken promises after {seconds:.0f} s", flush=True
+        )
         if wanted.jobs:
             speed = claims_a_second(name, wanted.jobs)
             print(

@@ -1,8 +1,9 @@
 """What goes wrong in a soak: processes die, sleep and are stopped, databases restart, fail over or lose
-connections, disks fill up or fail.
+connections, disks fill up, fail or are not mounted.
 """
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -15,32 +16,54 @@ from pathlib import Path
 
 from tests.soak.ledger import Ledger
 from tests.support.postgres import PrivateServer
-from tests.support.serving import Service, children_of, wait_until
+from tests.support.serving import Service, children_of, command_line, wait_until
 
-DISK_BYTES = 512 << 20
+START_SECONDS = 300.0
+"""How long a start may take on a machine that does other work too."""
+DISK_BYTES = 1 << 30
 FULL_SECONDS = 2.0
+AWAY_SECONDS = 3.0
 FAILING_SECONDS = 1.0
 READ_ONLY_SECONDS = 1.5
+READER_SECONDS = 1.0
+"""How long to wait for a reader to kill: one lives for milliseconds."""
 BROKEN_TIMES, BROKEN_SECONDS = 10, 0.05
+
+KILLS = {"kill_training": 9, "kill_api": 4, "kill_worker": 3, "kill_reader": 3, "kill_forkserver": 1, "kill_all": 0.6}
+OTHERS = {"sleep": 0.3, "stop": 0.3, "back_up": 0.3, "lose_storage": 0.5}
+OF_DATABASE = {"restart_database": 0.5, "make_read_only": 0.5, "break_connections": 0.7}
+OF_DISK = {"fill_disk": 0.5, "fail_disk": 0.5}
+"""How often each fault is drawn, beside the others."""
+KILLED_MEANWHILE = 0.5
+"""Share of the faults that last in which a process is killed too."""
 
 
 class Faults:
     """Each public method is one fault; it returns when the fault is over, not when its effects are."""
 
-    def __init__(self, service: Service, ledger: Ledger, lease_seconds: float, server: PrivateServer | None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        ledger: Ledger,
+        lease_seconds: float,
+        server: PrivateServer | None,
+        chance: random.Random,
+    ) -> None:
         self._service = service
         self._ledger = ledger
         self._lease_seconds = lease_seconds
         self._server = server
+        self._chance = chance
 
-    def possible(self) -> list[str]:
-        names = ["kill_api", "kill_worker", "kill_training", "kill_all", "sleep", "stop", "back_up"]
+    def possible(self) -> dict[str, float]:
+        """What this machine lets us do, with how often."""
+        names: dict[str, float] = {**KILLS, **OTHERS}
         if self._server is not None:
-            names += ["restart_database", "make_read_only", "break_connections"]
+            names |= OF_DATABASE
         if os.path.ismount(self._disk):
-            names.append("fill_disk")
+            names["fill_disk"] = OF_DISK["fill_disk"]
         if shutil.which("strace"):
-            names.append("fail_disk")
+            names["fail_disk"] = OF_DISK["fail_disk"]
         return names
 
     @property
@@ -48,13 +71,27 @@ class Faults:
         return self._service.data_dir.parent
 
     def kill_api(self) -> None:
-        self._kill(self._child("api"))
+        """One of the processes that answer requests."""
+        self._kill("api", self._children("api"))
 
     def kill_worker(self) -> None:
-        self._kill(self._child("worker"))
+        """The supervisor; its training processes end with it."""
+        self._kill("supervisor", self._children("worker"))
 
     def kill_training(self) -> None:
-        self._kill((self._training() or [None])[0])
+        self._kill("training", self._grandchildren("worker"))
+
+    def kill_forkserver(self) -> None:
+        """What readers, or training processes, are forked from."""
+        self._kill("forkserver", self._forkservers(self._chance.choice(["api", "worker"])))
+
+    def kill_reader(self) -> None:
+        """A process that reads an uploaded file, or describes one."""
+        deadline = time.monotonic() + READER_SECONDS
+        while time.monotonic() < deadline:
+            if self._kill("reader", self._grandchildren("api")):
+                return
+            time.sleep(0.002)
 
     def kill_all(self) -> None:
         """The parent dies, and its children with it, each in its own time; then somebody starts the service again."""
@@ -62,17 +99,18 @@ class Faults:
         children = children_of(self._service.process.pid)
         self._service.process.kill()
         self._service.process.wait()
+        self._ledger.count("kill launcher")
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 60, "its children to end")
-        self._service.start()
+        self._service.start(START_SECONDS)
 
     def stop(self) -> None:
         """An orderly restart."""
         self._service.stop()
-        self._service.start()
+        self._service.start(START_SECONDS)
 
     def sleep(self) -> None:
         """The supervisor and its processes sleep past their lease."""
-        asleep = [pid for pid in (self._child("worker"), *self._training()) if pid is not None]
+        asleep = [*self._children("worker"), *self._grandchildren("worker")]
         for pid in asleep:
             _signal(pid, signal.SIGSTOP)
         time.sleep(1.5 * self._lease_seconds)
@@ -87,7 +125,7 @@ class Faults:
         """The server refuses writes for a while, as in a failover."""
         assert self._server is not None
         self._server.set_read_only(on=True)
-        time.sleep(READ_ONLY_SECONDS)
+        self._last(READ_ONLY_SECONDS)
         self._server.set_read_only(on=False)
 
     def break_connections(self) -> None:
@@ -115,12 +153,23 @@ class Faults:
             while True:
                 file.write(bytes(1 << 20))
                 file.flush()
-        time.sleep(FULL_SECONDS)
+        self._last(FULL_SECONDS)
         filler.unlink()
+
+    def lose_storage(self) -> None:
+        """The volume is not mounted for a while: an empty folder is in its place, and must stay empty."""
+        folder, unmounted = self._service.data_dir, self._disk / "unmounted"
+        folder.rename(unmounted)
+        folder.mkdir()
+        self._last(AWAY_SECONDS)
+        if written := sorted(str(path) for path in folder.rglob("*") if path.is_file()):
+            self._ledger.blame(f"files were written where no store was: {written[:5]}")
+        folder.rename(self._disk / f"empty-{time.monotonic_ns()}")
+        unmounted.rename(folder)
 
     def fail_disk(self) -> None:
         """Every third fsync of the API and of the worker's processes fails for a while."""
-        victims = [pid for pid in (self._child("api"), self._child("worker"), *self._training()) if pid is not None]
+        victims = [*self._children("api"), *self._children("worker"), *self._grandchildren("worker")]
         inject = "inject=fsync,fdatasync:error=EIO:when=3+3"
         command = ["strace", "-f", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", inject]
         tracer = subprocess.Popen([*command, *(f"-p{pid}" for pid in victims)], stderr=subprocess.DEVNULL)
@@ -128,20 +177,33 @@ class Faults:
         tracer.send_signal(signal.SIGINT)
         tracer.wait(30)
 
-    def _child(self, name: str) -> int | None:
-        try:
-            return self._service.child(name)
-        except StopIteration:
-            return None  # it is just being started again
+    def _last(self, seconds: float) -> None:
+        """Wait, and kill something in the middle now and then: two things that fail at once."""
+        meanwhile = self._chance.random() < KILLED_MEANWHILE
+        time.sleep(seconds / 2)
+        if meanwhile:
+            getattr(self, self._chance.choice(["kill_api", "kill_worker", "kill_training"]))()
+        time.sleep(seconds / 2)
 
-    def _training(self) -> list[int]:
-        with suppress(StopIteration):
-            return self._service.training_processes()
-        return []
+    def _children(self, name: str) -> list[int]:
+        """Processes of this name; none while one is just being started again."""
+        assert self._service.process is not None
+        return [pid for pid in children_of(self._service.process.pid) if name in command_line(pid)]
 
-    def _kill(self, pid: int | None) -> None:
-        if pid is not None:
-            _signal(pid, signal.SIGKILL)
+    def _forkservers(self, name: str) -> list[int]:
+        return [
+            pid for parent in self._children(name) for pid in children_of(parent) if "forkserver" in command_line(pid)
+        ]
+
+    def _grandchildren(self, name: str) -> list[int]:
+        return [pid for fork in self._forkservers(name) for pid in children_of(fork)]
+
+    def _kill(self, what: str, pids: list[int]) -> bool:
+        if not pids:
+            return False
+        _signal(self._chance.choice(pids), signal.SIGKILL)
+        self._ledger.count(f"kill {what}")
+        return True
 
 
 @contextmanager

@@ -1,51 +1,146 @@
-"""What the clients of a soak were promised, and what the service must still say of it at the end."""
+"""What the clients of a soak were promised. `comparing.py` compares it with what the service holds at the end."""
 
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, select
-
-from app.admin.integrity import verify_storage
-from app.config import Settings
-from app.db import Database
-from app.db.engine import current_time
-from app.db.tables import DatasetRow, JobRow, ModelRow
+from tests.support.tables import csv_text, noisy_rows
 
 Json = dict[str, Any]
 
-FAILURES = frozenset({"worker_died"})
-"""What a job may fail of if processes die; a disk that fails for seconds is waited for, the rest is a fault of ours."""
+FEATURES = 4
+USABLE_MODELS = 10
+"""Newest models that jobs and predictions are asked of."""
+
+
+@dataclass(frozen=True)
+class SentFile:
+    """An uploaded file: how to make it again, and its hash."""
+
+    rows: int
+    seed: int
+    sha256: str
+
+    @classmethod
+    def made(cls, rows: int, seed: int) -> "SentFile":
+        return cls(rows, seed, hashlib.sha256(_content(rows, seed)).hexdigest())
+
+    def content(self) -> bytes:
+        return _content(self.rows, self.seed)
+
+
+def _content(rows: int, seed: int) -> bytes:
+    return csv_text(*noisy_rows(rows, FEATURES, seed=seed))
+
+
+@dataclass(frozen=True)
+class AskedJob:
+    id: str
+    type: str
+    dataset_id: str | None
+    model: str
+
+
+@dataclass(frozen=True)
+class Imported:
+    id: str
+    name: str
+    version: int
+    coef: list[float]
+
+
+@dataclass(frozen=True)
+class AliasChange:
+    name: str
+    alias: str
+    revision: int
+    targets: tuple[tuple[int, float], ...] | None
+    """Versions and their weights, in the order in which they were named; None: the alias was deleted."""
+    shadow: int | None = None
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A webhook: the path that it was given, and of which job it is told; None: of all."""
+
+    path: str
+    id: str
+    secret: str
+    job_id: str | None
 
 
 @dataclass
 class Ledger:
     """Every acknowledgement, by any thread."""
 
-    jobs: dict[str, str] = field(default_factory=dict)
-    """Idempotency key of a submission > the id that was acknowledged."""
-    datasets: dict[str, str] = field(default_factory=dict)
-    """Id > sha256 of what was sent."""
+    jobs: dict[str, AskedJob] = field(default_factory=dict)
+    """By the Idempotency-Key of the submission."""
+    done: dict[str, Json] = field(default_factory=dict)
+    """Id of a job > what a client was shown of it when it was done."""
+    datasets: dict[str, SentFile] = field(default_factory=dict)
+    imports: dict[str, Imported] = field(default_factory=dict)
+    """By the Idempotency-Key of the import."""
+    alias_changes: list[AliasChange] = field(default_factory=list)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    """By path; those that were deleted too."""
+    unsubscribed: set[str] = field(default_factory=set)
+    # "asked": whatever was answered, or nothing was. The others: acknowledged.
+    delete_asked: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
-    """Datasets whose deletion was asked for, whatever was answered."""
-    cancelled: set[str] = field(default_factory=set)
-    """Jobs that somebody asked to cancel, whatever was answered."""
+    cancel_asked: set[str] = field(default_factory=set)
+    purge_asked: set[str] = field(default_factory=set)
+    purged: set[str] = field(default_factory=set)
+    hide_asked: set[str] = field(default_factory=set)
+    output_delete_asked: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def acknowledge_job(self, key: str, job_id: str) -> None:
+    def acknowledge_job(self, key: str, job: AskedJob) -> None:
         with self._lock:
-            earlier = self.jobs.setdefault(key, job_id)
-            if earlier != job_id:
-                self.faults.append(f"key {key} was acknowledged as {earlier} and as {job_id}")
+            earlier = self.jobs.setdefault(key, job)
+            if earlier != job:
+                self.faults.append(f"key {key} was acknowledged as {earlier} and as {job}")
 
-    def acknowledge_dataset(self, dataset_id: str, content: bytes) -> None:
+    def acknowledge_dataset(self, dataset_id: str, file: SentFile) -> None:
         with self._lock:
-            self.datasets[dataset_id] = hashlib.sha256(content).hexdigest()
+            earlier = self.datasets.setdefault(dataset_id, file)
+            if earlier != file:
+                self.faults.append(f"{dataset_id} was acknowledged for {earlier} and for {file}")
+
+    def acknowledge_import(self, key: str, model: Imported) -> None:
+        with self._lock:
+            self.imports[key] = model
+
+    def change_alias(self, change: AliasChange) -> None:
+        with self._lock:
+            if self._alias_now(change.name, change.alias) != change:
+                self.alias_changes.append(change)
+
+    def alias_now(self, name: str, alias: str) -> AliasChange | None:
+        with self._lock:
+            return self._alias_now(name, alias)
+
+    def _alias_now(self, name: str, alias: str) -> AliasChange | None:
+        found = (one for one in reversed(self.alias_changes) if (one.name, one.alias) == (name, alias))
+        return next(found, None)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        with self._lock:
+            self.subscriptions[subscription.path] = subscription
+
+    def unsubscribe(self, webhook_id: str) -> None:
+        with self._lock:
+            self.unsubscribed.add(webhook_id)
+
+    def end(self, job: AskedJob, shown: Json) -> None:
+        """A client saw that the job is done. What it was then, it must stay."""
+        with self._lock:
+            earlier = self.done.setdefault(job.id, shown)
+            if earlier["status"] != shown["status"]:
+                self.faults.append(f"{job.id} was {earlier['status']}, then {shown['status']}")
 
     def count(self, what: str) -> None:
         with self._lock:
@@ -55,60 +150,35 @@ class Ledger:
         with self._lock:
             self.faults.append(fault)
 
-    def some(self, names: str) -> list[str]:
+    def known_datasets(self) -> list[str]:
+        """Acknowledged, and not known to be deleted."""
         with self._lock:
-            found: Any = getattr(self, names)
-            return list(found.values()) if names == "jobs" else list(found)
+            return [one for one in self.datasets if one not in self.deleted]
 
+    def unfinished(self) -> list[AskedJob]:
+        """Jobs that no client has seen done."""
+        with self._lock:
+            return [job for job in self.jobs.values() if job.id not in self.done]
 
-def stuck_jobs(database: Database, lease_seconds: float) -> list[str]:
-    """Running jobs whose lease ran out more than a lease ago: somebody should have taken them back."""
-    with database.read() as session:
-        now = current_time(session)
-        rows = session.execute(select(JobRow.id, JobRow.lease_expires_at).where(JobRow.status == "running")).all()
-    return [row.id for row in rows if (now - row.lease_expires_at).total_seconds() > lease_seconds]
+    def usable_models(self) -> list[str]:
+        """Ids of the newest models that nobody asked to purge."""
+        with self._lock:
+            trained = [job["model_id"] for job in list(self.done.values())[-USABLE_MODELS:] if job["type"] == "train"]
+            imported = [one.id for one in list(self.imports.values())[-USABLE_MODELS:]]
+            return [one for one in (*trained, *imported) if one is not None and one not in self.purge_asked]
 
+    def with_output(self) -> list[AskedJob]:
+        """Batch predictions that succeeded."""
+        with self._lock:
+            succeeded = {job_id for job_id, shown in self.done.items() if shown["status"] == "succeeded"}
+            return [job for job in self.jobs.values() if job.type == "predict" and job.id in succeeded]
 
-def compare(ledger: Ledger, database: Database, settings: Settings) -> Iterator[str]:
-    """Faults: differences between what was promised and what the database and the files hold, once all is quiet."""
-    with database.read() as session:
-        jobs = {row.id: row for row in session.scalars(select(JobRow))}
-        datasets = {row.id: row for row in session.scalars(select(DatasetRow))}
-        models = session.execute(select(ModelRow.id, ModelRow.job_id)).all()
-        by_job = select(ModelRow.job_id).where(ModelRow.job_id.is_not(None)).group_by(ModelRow.job_id)
-        doubled = session.execute(by_job.having(func.count() > 1)).all()
-    for job_id in ledger.jobs.values():
-        if job_id not in jobs:
-            yield f"{job_id}: acknowledged, and lost"
-    if len(jobs) != len(set(ledger.jobs.values())):
-        yield f"{len(jobs)} jobs exist, {len(set(ledger.jobs.values()))} were asked for"
-    yield from (f"{row.job_id}: two models" for row in doubled)
-    model_of_job = {row.job_id: row.id for row in models}
-    for job in jobs.values():
-        yield from _job_faults(job, model_of_job.get(job.id), ledger)
-    for dataset_id, sha256 in ledger.datasets.items():
-        found = datasets.get(dataset_id)
-        if found is None and dataset_id not in ledger.deleted:
-            yield f"{dataset_id}: acknowledged, and lost"
-        if found is not None and found.sha256 != sha256:
-            yield f"{dataset_id}: its bytes are not those that were sent"
-    report = verify_storage(settings)
-    yield from (f"verify: {fault}" for fault in report.faults)
-
-
-def _job_faults(job: JobRow, model_id: str | None, ledger: Ledger) -> Iterator[str]:
-    if job.status not in ("succeeded", "failed", "cancelled"):
-        yield f"{job.id}: still {job.status}"
-    if (job.status == "succeeded") != (model_id is not None) or (model_id or job.model_id) != job.model_id:
-        yield f"{job.id}: {job.status}, its model is {job.model_id}, and there is {model_id}"
-    if job.status == "failed":
-        code = (job.error or {}).get("code")
-        ledger.count(f"failed {code}")
-        if code not in FAILURES:
-            yield f"{job.id}: failed with {job.error}"
-    elif job.status == "cancelled" and job.id not in ledger.cancelled:
-        yield f"{job.id}: cancelled, and nobody asked for it"
-    if job.status in ("succeeded", "cancelled"):
-        ledger.count(job.status)
-    if job.attempt > 1:
-        ledger.count("tried again")
+    def check_output(self, job: AskedJob, status: int, content: bytes) -> None:
+        """What a client got for the file of a batch prediction: a header and a line for each row."""
+        if job.id in self.output_delete_asked or status in (503, 507):
+            return
+        assert job.dataset_id is not None
+        lines = content.count(b"\n")
+        if status != 200 or lines != self.datasets[job.dataset_id].rows + 1:
+            self.blame(f"{job.id}/output: {status}, {lines} lines for {self.datasets[job.dataset_id].rows} rows")
+        self.count("outputs read")

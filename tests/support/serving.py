@@ -42,10 +42,10 @@ class Service:
         self.http = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, seconds: float = START_SECONDS) -> None:
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(self._command, env=self.environment, stdout=log, stderr=log)
-        wait_until(self.is_ready, START_SECONDS, f"the service to be ready; its log: {self.log()[-2000:]}")
+        wait_until(self.is_ready, seconds, f"the service to be ready; its log: {self.log()[-2000:]}")
 
     def stop(self) -> float:
         """SIGTERM; returns the seconds that it took to end."""
