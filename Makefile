@@ -18,6 +18,7 @@ TEST_PROCESSES ?= 2
 SOAK ?= 20
 SOAK_SECONDS ?= 300
 SOAK_STOPS ?= 200
+SOAK_CASES ?= 50000
 
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
@@ -63,9 +64,10 @@ kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing
 bench: $(DEV_STAMP) kernels $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(DEV_STAMP) kernels ## certificates in exact arithmetic, random faults for SOAK_SECONDS (300) on each database, SOAK_STOPS (200) stops, then the property and fault tests SOAK (20) times over
+soak: $(DEV_STAMP) kernels ## certificates in exact arithmetic, random faults for SOAK_SECONDS (300) on each database, SOAK_CASES (50000) requests from the OpenAPI document, SOAK_STOPS (200) stops, then the property and fault tests SOAK (20) times over
 	$(BIN)/python -m tests.soak.certificates
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(SOAK_ARGS)
+	$(BIN)/python -m tests.soak.openapi --cases $(SOAK_CASES)
 	$(BIN)/python -m tests.soak.stops --stops $(SOAK_STOPS)
 	HYPERPLANE_SOAK_EXAMPLES=$(SOAK) $(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal tests/property tests/fault $(ARGS)
 
