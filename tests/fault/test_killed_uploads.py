@@ -145,12 +145,15 @@ def test_a_file_whose_readers_are_all_killed_is_invalid(service: Service, large:
 
 
 def test_a_client_that_waits_for_a_reader_that_is_killed_is_asked_to_try_again(service: Service, large: bytes) -> None:
+    def send() -> httpx.Response:
+        return service.http.post("/v1/datasets", content=large, headers=CSV, params={"name": "waited-for"})
+
     with ThreadPoolExecutor(1) as threads:
-        sending = threads.submit(service.http.post, "/v1/datasets", content=large, headers={"Content-Type": "text/csv"})
+        sending = threads.submit(send)
         kill_reader(service)
         problem = checked_problem(sending.result(), 503)
     assert (problem["code"], problem["retryable"]) == ("parser_died", True)
-    assert service.upload(large)["n_rows"] == 120_000
+    assert checked(send())["n_rows"] == 120_000
     assert_sound(service)
 
 
