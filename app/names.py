@@ -18,7 +18,7 @@ def check_name(text: str) -> str:
     if not NAME_PATTERN.fullmatch(text):
         raise ValueError("must be 1 to 128 letters, digits, '.', '_' or '-', and start with a letter or digit")
     if looks_like_id(text):
-        raise ValueError("must not look like an id, such as mdl_ and 26 characters")
+        raise ValueError("must not look like an id (a prefix such as mdl_ and 26 characters)")
     return text
 
 

@@ -55,7 +55,11 @@ class AllEvents:
 
     def open(self, after_id: str | None) -> "AllEventsStream":
         if len(self._streams) >= self._most_streams:
-            raise Unavailable(f"{self._most_streams} event streams are open already.", code="too_many_streams")
+            raise Unavailable(
+                f"All {self._most_streams} event streams are in use (HYPERPLANE_MAX_EVENT_STREAMS); "
+                "retry later, or poll `GET /v1/jobs`.",
+                code="too_many_streams",
+            )
         return AllEventsStream(self, after_id)
 
     def add(self, stream: "AllEventsStream") -> None:

@@ -17,7 +17,8 @@ from app.ids import following_id, new_id
 from app.webhooks import repository as outbox
 
 OWNER_SEPARATOR = "/"
-"""Separator in the owner of a lease: the name of the machine's memory, and the id of the supervisor."""
+"""Separator in the owner of a lease, `{memory name}/{supervisor id}`. Owners with the same memory name share memory
+(resources.memory_name)."""
 ORS_A_QUERY = 200
 """Maximum OR terms of a query: SQLite limits the depth of expressions to 1000."""
 

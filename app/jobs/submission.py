@@ -58,7 +58,10 @@ def enqueue(
     model_id: str | None = None,
     other_datasets: Mapping[str, str] | None = None,
 ) -> JobRow:
-    """Queue a job. Its datasets cannot be deleted before it is done. `other_datasets`: further ids by field."""
+    """Queue a job. Its datasets cannot be deleted before it is done.
+
+    `other_datasets` maps fields of the request, other than `dataset_id`, to the ids of datasets.
+    """
     for field, dataset_id in {"dataset_id": dataset.id, **(other_datasets or {})}.items():
         if not datasets.hold(session, dataset_id):
             raise unknown_dataset(field)

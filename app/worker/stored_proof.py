@@ -87,7 +87,7 @@ def _weights(arrays: dict[str, Array], expected: Weights) -> Weights | None:
         return None
     coef, intercept = arrays["solver.coef"], arrays["solver.intercept"]
     if coef.shape != expected.coef.shape or intercept.shape != np.atleast_1d(expected.intercept).shape:
-        raise ValueError("weights of another shape")
+        raise ValueError("the stored weights and the weights of the model have different shapes")
     return Weights(coef, intercept if coef.ndim == 2 else float(intercept[0]))
 
 
@@ -112,7 +112,7 @@ def _unpacked(arrays: dict[str, Array], prefix: str, n_rows: int, coef: Array, i
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     if "planes.weights" in own:
         if own["planes.weights"].shape != (own["planes.multipliers"].size, coef.size):
-            raise ValueError("planes of another shape")
+            raise ValueError("the stored planes do not match the number of weights or multipliers")
         return Point(coef, intercept, None, Planes(own["planes.weights"], own["planes.multipliers"]))
     if "alpha.shape" in own:
         shape = tuple(own["alpha.shape"].tolist())

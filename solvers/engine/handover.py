@@ -93,7 +93,7 @@ class Patience:
 
     @classmethod
     def with_one_for(cls, successor: Handover | None, tol: float) -> "Patience | None":
-        """The patience with a method that has a faster successor; None if it has none."""
+        """Return the rule for a method with this successor; None without one, or if it only follows a failure."""
         if successor is None or successor.passes == math.inf:
             return None
         return cls(tol, successor.passes, successor.fair_passes)

@@ -65,7 +65,7 @@ class Judge:
 
     @property
     def is_far(self) -> bool:
-        """Whether the best point is not proved to be near the optimum, so that another method is worth a try."""
+        """Whether to try another method: the best point has no certificate, or a relative gap above max(tol, NEAR)."""
         gap = None if self._kept is None else self._kept[1].relative_gap
         return gap is None or gap > max(self.tol, NEAR)
 

@@ -1,4 +1,4 @@
-"""The convergence curve, thinned by halves so that its length stays bounded."""
+"""The convergence curve of a run, with a bounded number of points."""
 
 from solvers.result import StepReport
 
@@ -8,7 +8,10 @@ TRACE_POINTS = 512
 
 
 class Trace:
-    """Collects reports: every certified one, and of the others one in `step`."""
+    """Collects certified reports and every n-th other one.
+
+    n is 1 at first. At TRACE_POINTS reports, every second one is dropped and n doubles.
+    """
 
     def __init__(self) -> None:
         self.points: list[StepReport] = []

@@ -15,8 +15,8 @@ from solvers.problem.spec import ProblemSpec
 __all__ = ["build_problem", "one_against_rest"]
 
 COST_ERROR = 2.0**-46
-"""Relative rounding error of a cost: at most 64 operations, if it does not underflow. Three are products; the sum that
-`mean` divides by is numpy's, in pairs: 25 + log2(rows) of them."""
+"""Bound on the relative rounding error of a cost that does not underflow. It allows for 64 operations: three products,
+and the 25 + log2(rows) additions of numpy's pairwise sum, by which C is divided if `c_scale` is `mean`."""
 
 
 def build_problem(

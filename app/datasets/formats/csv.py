@@ -53,7 +53,8 @@ from app.tabular.cells import MARKS, NUMBER
 __all__ = ["read_csv", "read_tsv", "warm"]
 
 WIDE = 10_000
-"""Columns from which Python's reader replaces pyarrow, whose cost per column and piece outweighs its speed there."""
+"""Maximum columns for pyarrow, which has a fixed cost per column and piece of the file. Wider tables are converted by
+Python's csv module, unless all cells are plain numbers."""
 PEEKED_BYTES = 16 << 10
 """Bytes at the start of the data that determine the first plan. Larger: fewer files are read twice."""
 IGNORED = -3

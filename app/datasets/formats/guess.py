@@ -16,7 +16,8 @@ SENTENCE_WORDS = 5.0
 PHRASE_WORDS = 1.5
 """Average words per cell from which mostly different cells are text."""
 MANY_PHRASES = 20
-"""Minimum different values of such a column. Larger: more columns are categorical."""
+"""Different values that a column of phrases (PHRASE_WORDS) must exceed to be text. Larger: more columns are
+categorical."""
 IDENTIFIERS = 20
 """Minimum different values of a column that is reported as an identifier."""
 

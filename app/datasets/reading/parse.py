@@ -14,7 +14,8 @@ ARRAYS_RATIO = 4
 MAX_ARRAYS_RATIO = 200
 """Maximum bytes of arrays per byte of the uploaded file. Larger: a small compressed file can fill more of the disk."""
 ANY_ARRAYS_BYTES = 256 << 20
-"""Bytes of arrays below which any ratio is allowed."""
+"""Bytes of arrays that a file of any size is allowed; MAX_ARRAYS_RATIO limits only larger arrays. Larger: a small
+compressed file can fill more of the disk."""
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class Ranking:
         return {name: values[kept].tolist() for name, values in curve.items()}
 
     def curves(self) -> dict[str, Any] | None:
-        """Return both curves with at most 200 points each; None without rows of both classes."""
+        """Return the ROC and the precision-recall curve, at most 200 points each; None without rows of both classes."""
         return {"roc": self.roc_curve(), "pr": self.pr_curve()} if self.has_both else None
 
     def _precision(self) -> Array:

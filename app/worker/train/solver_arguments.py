@@ -21,7 +21,7 @@ def definition(work: Work, rows: DatasetArrays, chosen: dict[str, Any]) -> dict[
 
 
 def class_weight_of(wanted: Any, rows: DatasetArrays) -> Any:
-    """Translate class weights from labels as text, as in the request, to values of y."""
+    """Replace the keys of class weights: the request names a class by its label, the solver by its value in y."""
     if not isinstance(wanted, dict):
         return wanted
     values = {str(rows.label(value)): value for value in np.unique(rows.y).tolist()}

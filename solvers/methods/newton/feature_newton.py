@@ -22,7 +22,8 @@ MAX_FEATURES = 4096
 BLOCK_ENTRIES = 1 << 20
 """Stored entries in a block of rows. Blocks are read by any thread and added in their order."""
 PAIR_WORK = 12
-"""Time of adding one pair of entries at any place of the matrix, in entries of a tile."""
+"""Time to add one product of two sparse entries to the matrix, relative to the time per element with dense tiles.
+Larger: more sparse data is copied to dense tiles."""
 
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
 AnyState = TypeVar("AnyState", bound=State)

@@ -53,7 +53,7 @@ LEAST_KNOWN = 1e-3
 GOOD_SLOPE = 0.5
 """A step is taken whole if the slope at its end is at most this share of the slope at its start."""
 PATIENCE = 16
-"""Steps on all rows without a smaller gap or objective that count as a standstill."""
+"""Consecutive steps on all rows without a smaller gap or objective, after which the status is `stalled`."""
 STEPS_AFTER = 2.0
 """Steps to expect after the matrix is summed again."""
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)

@@ -56,7 +56,7 @@ SAMPLE_STEPS = 4
 LEAST_KNOWN = 1e-3
 """Shortest step, as a share of a line, whose slacks are interpolated and not read: digits cancel in shorter ones."""
 PATIENCE = 16
-"""Steps on all rows without a smaller gap or objective that count as a standstill."""
+"""Consecutive steps on all rows without a smaller gap or objective, after which the status is `stalled`."""
 DRIFT = 1e-3
 """Rounding error of the updated matrix, next to the identity added to it, at which it is summed from zero."""
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
