@@ -38,11 +38,11 @@ Result = TypeVar("Result")
 
 KILLED = "The process that worked on this file was killed; nothing was stored. Try again."
 FORKSERVER_DIED = 255
-"""Exit code that multiprocessing makes up for a child whose forkserver is gone: nobody knows how it ended."""
+"""Exit code that multiprocessing reports for a child whose forkserver is gone: the real one is unknown."""
 
 
 class ReaderDied(Unavailable):
-    """Somebody killed the process, perhaps the kernel for want of memory: the same file may be read the next time."""
+    """The process that read the file was killed, for example by the kernel for lack of memory. A retry can succeed."""
 
     code = "parser_died"
 
