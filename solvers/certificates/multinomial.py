@@ -24,6 +24,7 @@ from solvers.certificates.multiclass import class_lengths, feasible_shares, sign
 from solvers.data.rows import read_only
 from solvers.linalg.rounding import LEAST, LEAST_COST, UNIT, above, below, compensated_sum, gamma
 from solvers.linalg.types import Floats
+from solvers.problem.losses.logistic import LEAST_SHARE
 from solvers.problem.problems import MulticlassProblem
 from solvers.result import Certificate
 
@@ -133,6 +134,7 @@ def _entropies(problem: MulticlassProblem, shares: Floats) -> _Rows:
     usable = costs >= LEAST_COST
     divisors = np.where(usable, costs, 1.0)
     others = shares / divisors[:, None]
+    others[others < LEAST_SHARE] = 0.0
     own = np.clip((divisors - shares.sum(axis=1)) / divisors, 0.0, 1.0)
     doubt = gamma(k + 8)
     logarithms = np.log(np.where(others > 0.0, others, 1.0))

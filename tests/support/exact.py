@@ -73,29 +73,31 @@ class EntropyParts:
     """The dual of t alpha with logistic loss: sum C H(t alpha / C) - t^2 / 2 |w(alpha)|^2, in balls."""
 
     shares: list
-    """(C, alpha / C) of every row with a multiplier."""
+    """(C, [alpha / C]) of every row with a multiplier; of several classes, those of all but the row's own."""
     squared_length: object
 
     def at(self, t):
         t = exact(t)
-        entropies = added(cost * entropy(t * share) for cost, share in self.shares)
+        entropies = added(cost * entropy([t * share for share in shares]) for cost, shares in self.shares)
         return as_ball(entropies) - as_ball(HALF * t * t * self.squared_length)
 
     def best(self):
         """The largest value at t = 0, t = 1 and the best t of the quadratic that bounds it from below."""
         best = larger(ZERO, self.at(1.0))
         if self.squared_length > ZERO:
-            linear = added(cost * entropy(share) for cost, share in self.shares)
+            linear = added(cost * entropy(shares) for cost, shares in self.shares)
             t = float((as_ball(linear) / as_ball(self.squared_length)).mid())
             best = larger(best, self.at(min(1.0, max(0.0, t))))
         return best
 
 
-def entropy(share):
-    """-s log s - (1 - s) log(1 - s)"""
-    if share in (ZERO, ONE):
-        return arb(0)
-    return -arb(share) * arb(share).log() - arb(ONE - share) * (-arb(share)).log1p()
+def entropy(shares):
+    """-sum s log s over the shares and what they leave of 1."""
+    total = sum(shares, ZERO)
+    terms = [-arb(share) * arb(share).log() for share in shares if share > ZERO]
+    if ZERO < total < ONE:
+        terms.append(-arb(ONE - total) * (-arb(total)).log1p())
+    return sum(terms, arb(0))
 
 
 def softplus(slack):
@@ -183,9 +185,16 @@ def primal(problem, coef, intercept):
         losses = []
         for row, cost, own in zip(rows, costs, problem.codes.tolist(), strict=True):
             scores = [dot(row, one) + bias for one, bias in zip(weights, biases, strict=True)]
+            if problem.spec.strategy == "multinomial":
+                top = max(scores)
+                losses.append(
+                    cost * (sum(((arb(one - top)).exp() for one in scores), arb(0)).log() + (top - scores[own]))
+                )
+                continue
             worst = max((ONE + score - scores[own] for m, score in enumerate(scores) if m != own), default=ZERO)
             losses.append(cost * max(worst, ZERO))
-        return HALF * norm + added(losses)
+        total = added(losses)
+        return HALF * norm + total if isinstance(total, fmpq) else arb(HALF * norm) + total
     w, b = exact_array(coef), exact(intercept)
     norm = HALF * (squared(w) + scaled_bias(problem, intercept) ** 2)
     scores = [dot(row, w) for row in rows]
@@ -229,6 +238,9 @@ def dual_parts(problem, point):
             balance = sum(multipliers, ZERO)
             assert not is_free or balance == ZERO
             length += squared(combined(rows, multipliers, d)) + (beta * balance) ** 2
+        if problem.spec.strategy == "multinomial":
+            of_rows = [[exact(share) / costs[i] for share in row if share > 0.0] for i, row in enumerate(shares)]
+            return EntropyParts([(costs[i], row) for i, row in enumerate(of_rows) if row], length)
         linear = sum((signed[i][own] for i, own in enumerate(problem.codes.tolist())), ZERO)
         return Parts(linear, ZERO, length, None)
     if isinstance(problem, RegressionProblem):
@@ -249,7 +261,7 @@ def dual_parts(problem, point):
     length = squared(combined(rows, used, d)) + (beta * balance) ** 2
     if problem.spec.loss == "logistic":
         pairs = zip(costs, magnitudes, strict=True)
-        return EntropyParts([(cost, a / cost) for cost, a in pairs if a != ZERO], length)
+        return EntropyParts([(cost, [a / cost]) for cost, a in pairs if a != ZERO], length)
     conjugates = added(conjugate(p, cost, a) for cost, a in zip(costs, magnitudes, strict=True) if a != ZERO)
     q = None if p in (1.0, 2.0) else arb(exact(p) / (exact(p) - ONE))
     return Parts(linear, conjugates, length, q)
@@ -262,7 +274,8 @@ def used_shares(problem, point):
     if problem.spec.bias != "free":
         return shares
     bias = np.broadcast_to(np.asarray(point.intercept, dtype=np.float64), (problem.classes.size,))
-    return balanced_shares(problem, shares, violations_and_sizes(problem, point.coef, bias, False)[0])
+    margin = 0.0 if problem.spec.strategy == "multinomial" else 1.0
+    return balanced_shares(problem, shares, violations_and_sizes(problem, point.coef, bias, False, margin)[0])
 
 
 def exact_squared_hinge_optimum(problem, coef, intercept, rounds=30):

@@ -13,7 +13,7 @@ from solvers.problem.spec import resolve_spec
 KINDS = (
     ("binary", "hinge"), ("binary", "squared_hinge"), ("binary", "hinge_p"), ("multiclass", "hinge"),
     ("binary", "logistic"), ("ordinal", "pair_hinge"), ("regression", "epsilon_insensitive"),
-    ("regression", "squared_epsilon_insensitive"),
+    ("regression", "squared_epsilon_insensitive"), ("multiclass", "logistic"),
 )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def hostile_problem(seed):
         y = random.integers(0, 2, n)
         y[:2] = 0, 1
     elif task == "multiclass":
-        definition["strategy"] = "crammer_singer"
+        definition["strategy"] = "multinomial" if loss == "logistic" else "crammer_singer"
         y = random.integers(0, 3, n)
         y[:2] = 0, 1
         if n > 2:

@@ -18,11 +18,15 @@ from solvers.linalg.rounding import BLOCK, LEAST, UNIT, add_total
 from solvers.linalg.types import Array, Floats
 from solvers.problem.losses.loss import MarginLoss, RowTotals, SlackError, SlackRows, totals_of
 
-__all__ = ["Logistic"]
+__all__ = ["LEAST_SHARE", "Logistic"]
 
 DOUBT = 48.0 * UNIT
 """Relative error of a loss or an entropy. exp and log1p, right to 4 units in the last place (8 u each), with the
 operations around them, make 20 u of a loss; log, log1p and the error of a / C make less than 32 u of an entropy."""
+
+LEAST_SHARE = 1e-290
+"""Smallest share with an entropy. Subnormal shares have no relative error, so that their entropy could come out too
+high; one of 0 is on the safe side of both the bound and the gap."""
 
 
 class Logistic(MarginLoss):
@@ -64,10 +68,10 @@ def _softplus(s: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def _entropy(a: float, C: float) -> float:
-    """C H(a / C), by the smaller of the two shares: its logarithm is not near 0."""
+    """C H(a / C), by the smaller of the two shares: its logarithm is not near 0. Tiny shares count as 0."""
     rest = C - a
     share = min(a, rest) / C
-    if not share > 0.0:
+    if not share >= LEAST_SHARE:
         return 0.0
     return float(C * (-share * np.log(share) - (1.0 - share) * np.log1p(-share)))
 
