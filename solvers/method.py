@@ -99,7 +99,7 @@ class Start(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """A method's own view of where it stands."""
+    """What a method reports after a step: counts, and its own estimates of objective, bound and gap."""
 
     iterations: int
     passes: int

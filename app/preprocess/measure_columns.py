@@ -129,7 +129,7 @@ def _look_at(block: Array, low: Floats, high: Floats) -> Floats:
 
 @njit(cache=True, nogil=True)
 def _without_missing(block: Array, start: int, missing: Array, first: Array) -> Floats:
-    """Counts of some more rows; returns the sums of what they have."""
+    """Return the sum of each column without missing values. Updates their counts and the first row that has one."""
     sums = np.zeros(block.shape[1])
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):

@@ -19,7 +19,7 @@ __all__ = ["balanced_shares"]
 
 
 _ROUNDS = 4
-"""Most attempts. One is enough unless paths run out of room."""
+"""Maximum attempts to balance the classes. One is enough unless a path exceeds the flow that is left on an edge."""
 _A_STEP = 1e-3
 """Added to the price of each flow on a path, so that among equally cheap ones a short path is taken."""
 

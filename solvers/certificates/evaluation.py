@@ -41,9 +41,9 @@ __all__ += ["read_products", "read_scores", "read_weights", "slack_error"]
 
 CLEAR_PRIMAL = 1e-9
 """Width of the interval of the primal value, relative to it, above which the products are computed again, compensated.
-Larger values save passes on long rows and badly scaled data, and leave fewer correct digits. Half of it is what the
-published value can be too high by: within the 1e-9 to which anybody can recompute it. 1e-10 cost news20, with rows of
-up to thousands of entries, a third of its shortest runs."""
+Larger values save passes on long rows and badly scaled data, and leave fewer correct digits. The
+published value is too high by at most half of it, which is within the 1e-9 to which it can be recomputed. With 1e-10,
+the shortest runs on news20, whose rows have up to thousands of entries, took a third longer."""
 CLEAR_GAP = 2.0
 """Where no tolerance is given: the gap with rounding over the gap without it, above which products are compensated."""
 

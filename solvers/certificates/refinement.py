@@ -70,7 +70,7 @@ class DualRefinement:
 
     def _suggested(self, coef: Floats, intercept: float) -> Floats:
         """Return the alpha that optimality demands at these margins; for hinge, as if its kink were WIDTH wide on both
-        sides. Its own value is low, but ascent from it gets further than from a scaled one.
+        sides. Its dual value is low, but ascent from it reaches a higher value than ascent from a scaled alpha.
         """
         problem = self.problem
         scores = np.empty(problem.data.n_rows)

@@ -37,7 +37,7 @@ def certify_regression(
 ) -> Certificate:
     """Certify (coef, intercept). beta is made feasible first, or derived if the solver has none.
 
-    `tol` is the relative gap to prove: rounding that does not matter for it is not worth another read.
+    `tol` is the relative gap to prove. Products are read again with compensation only if rounding prevents that proof.
     """
     feasible = None if beta is None else _feasible(problem, beta)
     source = "dual point from the margins" if beta is None else "dual point"

@@ -69,7 +69,7 @@ def _count_entries(values: Array, columns: Array, starts: Array, m: Array, const
 def _fill_sparse(
     values: Array, columns: Array, starts: Array, m: Array, constant: bool, places: Array, out: Array, out_rows: Array
 ) -> None:
-    """`places` are the starts of the columns and move on to their ends."""
+    """Copy the entries to columns. `places` has the start of each column before the call, and its end after it."""
     dense, d = starts.size == 0, places.size - 1
     for i in range(m.size):
         if m[i] != 0.0:

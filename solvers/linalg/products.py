@@ -90,7 +90,7 @@ def add_column_sums_dense(values: Array, v: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def both_products_dense(values: Array, w: Array, v: Array, out: Array, sums: Array) -> None:
-    """Four rows at once: the weights and sums are then read less often."""
+    """Set out = X w and add X^T v to sums. Processes four rows at once, so that w and sums are read less often."""
     n, d = values.shape
     whole = n // 4 * 4
     for i in range(0, whole, 4):

@@ -61,7 +61,7 @@ def scan_integer(text: Bytes, p: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def scan_number(text: Bytes, p: int) -> tuple[int, float, int]:
-    """A decimal from p on: (status, value, the place behind it)."""
+    """Parse the decimal number at offset p; return (status, value, offset after the number)."""
     if _ZERO <= text[p] <= _NINE and text[p + 1] == _SPACE:  # most values of sparse data
         return ROUNDED, float(int(text[p]) - _ZERO), p + 1
     negative = text[p] == _MINUS

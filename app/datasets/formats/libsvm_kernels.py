@@ -174,7 +174,7 @@ def _parse_row(text: Bytes, p: int, offset: int, limits: Limits, state: Ints, ar
 
 @njit(cache=True, nogil=True)
 def _finish_line(text: Bytes, p: int) -> tuple[Fault, int, int]:
-    """From the end of a row, over a comment, to the line feed; returns as _parse_row does."""
+    """Skip a comment after a row, up to the line feed. Returns the same as _parse_row."""
     if text[p] == _HASH:
         while text[p] != _LF:
             if text[p] == 0:

@@ -33,8 +33,8 @@ _CLOSE, _LEFT = 2.0, 0.15
 of a row's term that is left after its visit."""
 _CAUTION = 1.5
 """Standard errors added to the gap that is extrapolated from the rows visited so far. Larger: fewer certificates that
-fail, more visits. Of 152 runs 5 paid for a certificate that failed (7 with 1, 3 without extrapolation); w8a, C = 0.01,
-takes a tenth fewer reads."""
+fail, more visits. In 5 of 152 runs a certificate failed (7 with a value of 1, 3 without extrapolation). w8a, C = 0.01,
+needs 10% fewer reads."""
 _FEW = 4
 """The active set is small if it has less than 1/4 of the rows: then its gap is computed from all of its rows. The terms
 seen at their visits were up to 1.8 times too low (w8a, ijcnn1, hinge, C = 0.01, 1e-6)."""

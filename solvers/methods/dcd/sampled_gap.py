@@ -92,7 +92,7 @@ def sample_size(n: int) -> int:
 
 @njit(cache=True, nogil=True)
 def best_bias(terms: DualTerms, w: Array, rows: Array) -> float:
-    """The intercept that minimises P beside w if these rows represent their classes, by bisection of the slope."""
+    """Return the intercept that minimises P for this w, estimated from these rows by bisection of the derivative."""
     constants, bias_feature = terms.constants, terms.bias_feature
     up, down, of_rows = 0.0, 0.0, np.full(2, 1e-300)
     for i in range(constants.shape[0]):  # two scalars: sums in an array would wait for each other

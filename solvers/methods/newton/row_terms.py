@@ -37,7 +37,7 @@ class SampledRows(NamedTuple):
 
 
 class Smoothing(NamedTuple):
-    """What defines the smooth terms: the symbols above."""
+    """The parameters h, low, top, tube and q of the smooth terms; the docstring of the module defines them."""
 
     h: float
     low: float

@@ -7,7 +7,7 @@ __all__ = ["LONGEST", "STEEP", "Line"]
 STEEP = 0.25
 """Share of the slope at the start of a step. If P still falls more steeply at its end, longer steps are looked at."""
 LONGEST = 8.0
-"""Longest step, as a multiple of the solution of the quadratic."""
+"""Longest step, as a multiple of the step that minimises the quadratic model."""
 
 
 class Line(NamedTuple):

@@ -101,7 +101,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
 
     @abstractmethod
     def _arrive(self, state: AnyState) -> None:
-        """Compute what follows from w and its scores, and call `_begin_newton_step`."""
+        """Compute the gradient and the diagonal of H at w from its scores, and call `_begin_newton_step`."""
 
     @abstractmethod
     def _add_product(self, state: AnyState, v: Floats, out: Floats) -> None:
