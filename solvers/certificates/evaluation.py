@@ -215,7 +215,8 @@ def evaluation_of(
         return above(math.sqrt((squared + of_bias * of_bias) * exact + underflow) + error)
 
     norm = 0.5 * of_coef + 0.5 * scaled_bias * scaled_bias
-    distance = longest(of_difference, scaled_bias - bias_weight)
+    of_bias = scaled_bias - bias_weight
+    distance = longest(of_difference, of_bias)
     length = longest(of_weights, bias_weight)
     linear = totals.linear - SUM_ERROR * abs(totals.linear) - 2.0 * totals.linear_error - underflow
     return Evaluation(
@@ -223,7 +224,7 @@ def evaluation_of(
         least_primal=below((norm + totals.losses_at_least) * (1.0 - SUM_ERROR) - underflow),
         nominal_primal=norm + totals.losses,
         gap=above(0.5 * distance * distance + totals.terms_at_most * exact + underflow),
-        nominal_gap=0.5 * of_difference + 0.5 * (scaled_bias - bias_weight) ** 2 + totals.terms,
+        nominal_gap=0.5 * of_difference + 0.5 * of_bias * of_bias + totals.terms,
         linear=linear,
         curved=above(totals.conjugates * exact + 0.5 * length * length),
     )

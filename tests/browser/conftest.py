@@ -17,9 +17,12 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SAMPLE = Path(__file__).resolve().parents[2] / "app" / "examples" / "ionosphere.csv"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """The browser that PATH names, driven by Playwright."""
+    """The browser that PATH names, driven by Playwright.
+
+    Not for the session: Playwright has an event loop in this thread, so that asyncio.run fails in other tests.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:

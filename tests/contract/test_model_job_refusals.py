@@ -122,7 +122,7 @@ def test_a_dataset_without_the_columns_of_the_model_is_refused(api: Api, type: s
     labels = classes_of("no", "yes")
     for model, fields, words in (
         ("wide", {"n_features": 2}, "the rows have 2 features; the model has 3"),
-        ("wide", {"n_features": 4, "storage": "csr"}, "the rows have 4 features, the model 3"),
+        ("wide", {"n_features": 4, "storage": "csr"}, "the rows have 4 features; the model has 3"),
         ("named", {"columns": named[:1] + named[2:]}, "the rows have no column 'b'"),
         ("named", {"columns": [named[0], {**named[1], "kind": "text"}]}, "column 'b' is text here"),
     ):

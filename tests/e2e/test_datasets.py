@@ -338,7 +338,7 @@ def test_a_table_of_every_kind_is_described_shown_and_judged(service: Service) -
         "y": ("target", "categorical", 0),
     }
     assert (found["job"]["levels"], found["job"]["reason"]) == (3, "3 distinct values")
-    assert found["note"]["reason"].startswith("words: ")
+    assert found["note"]["reason"].startswith("text: ")
     assert [warning["code"] for warning in data["warnings"]] == ["marked_missing", "identifier_like"]
     preview = service.get(f"/v1/datasets/{data['id']}/preview", rows=4)
     first, second, third, _ = (row["values"] for row in preview["data"])

@@ -158,6 +158,6 @@ def test_failovers_under_load_lose_nothing_and_double_nothing() -> None:
     plan = Plan(seed=24, seconds=120.0, most_faults=4, faults=faults, pause_seconds=(0.0, 0.3), lets_work=True)
     ledger = soak_postgresql(plan)
     assert ledger.faults == []
-    assert ledger.counts["submitted"] == len(ledger.jobs) > 0
-    assert ledger.counts["succeeded"] > 0
+    assert 0 < ledger.counts["submitted"] <= len(ledger.jobs)  # trainings; the others are jobs on models
+    assert ledger.counts["jobs succeeded"] > 0
     assert ledger.counts["failed worker_died"] == 0, "no worker died"

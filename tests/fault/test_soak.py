@@ -25,8 +25,8 @@ def test_random_kills_break_no_promise(database: str) -> None:
     ledger = soak(plan)
     assert ledger.faults == []
     assert sum(count for what, count in ledger.counts.items() if what.startswith("fault kill")) == kills
-    assert ledger.counts["submitted"] == len(ledger.jobs) > 0
-    assert ledger.counts["succeeded"] > 0
+    assert 0 < ledger.counts["submitted"] <= len(ledger.jobs)  # trainings; the others are jobs on models
+    assert ledger.counts["jobs succeeded"] > 0
 
 
 def test_sixteen_claimers_take_each_of_five_hundred_jobs_once(database_url: str) -> None:

@@ -32,7 +32,8 @@ def problem_for(method: Any, n: int, d: int, *, sparse: bool) -> tuple[Any, Any,
     score = X @ random.standard_normal(d) + random.standard_normal(n)
     task = method.tasks[-1]
     y = {"regression": score, "binary": np.digitize(score, [0.0])}.get(task, np.digitize(score, [-1.0, 0.0, 1.0]))
-    arguments = {"solver": method.name, "task": task, "bias": method.biases[0]}
+    joint = "multinomial" if "logistic" in method.losses else "crammer_singer"
+    arguments = {"solver": method.name, "task": task, "strategy": joint, "bias": method.biases[0]}
     return X, y, {**arguments, "C": 1e-6 if task == "ordinal" else 0.01, "tol": 1e-2, "max_passes": 6}
 
 
