@@ -49,6 +49,8 @@ def execute(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> Non
         raise TransientFailure(error.detail) from error
     except StoreAway as error:
         raise TransientFailure(str(error.strerror)) from error
+    except ConnectionError as error:  # not the storage: the supervisor or the database on the other end died
+        raise TransientFailure(str(error)) from error
     except OSError as error:
         _fail(context, claim, storage_error(error))
     except Exception:

@@ -4,7 +4,7 @@ Exception
 ├── PermanentFailure   the job cannot succeed; a retry would fail as well
 ├── Stopped            a client (cancel, pause) or the machine (drain) ends the work
 ├── LeaseLost          another worker has the job (app.jobs.lease)
-└── TransientFailure   the database does not respond, or the store is away; the job returns to the queue
+└── TransientFailure   database or store away, or a connection broke; the job returns to the queue
 
 A transient OSError (`app.errors.is_passing`) is retried with back-off while the claim is kept. Neither the wait nor the
 return to the queue counts as a failed attempt.

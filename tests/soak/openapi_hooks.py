@@ -56,7 +56,7 @@ FIELD_REASONS = {
     "less_than_equal": "the schema rounds 2^62, the greatest count, to a float",
     **dict.fromkeys(("give either", "targets names", "shadow answers"), TOGETHER),
     "must not look like an id": "a name must not look like an id",
-    "must not hold a NUL": "a NUL in a text, which PostgreSQL cannot store",
+    "must not contain a NUL character": "a NUL in a text, which PostgreSQL cannot store",
 }
 """The same for `invalid`, by the code of an error or the begin of what it says."""
 

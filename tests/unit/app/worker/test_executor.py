@@ -197,6 +197,11 @@ def test_a_storage_that_does_not_recover_in_time_fails_the_job(bench: Bench) -> 
     assert bench.waits() == [("storage_error", 1.0), ("storage_error", 2.0), ("storage_error", 4.0)]
 
 
+def test_a_broken_connection_is_no_fault_of_the_storage(bench: Bench) -> None:
+    with pytest.raises(TransientFailure, match="reset"):
+        bench.execute(ConnectionResetError(errno.ECONNRESET, "reset by peer"))
+
+
 def test_without_patience_nothing_is_waited_for(bench: Bench) -> None:
     bench.context = replace(bench.context, storage_patience_seconds=0.0)
     assert (bench.execute(failing(errno.EIO)).status, bench.runs, bench.clock.slept) == ("failed", 1, [])
