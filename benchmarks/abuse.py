@@ -190,7 +190,7 @@ def _send(connection: socket.socket, content: bytes) -> bool:
 
 
 def _in_threads(count: int, stop: threading.Event, act: Callable[[], None]) -> None:
-    """`act` again and again in so many threads, until the measurement ends."""
+    """Repeat `act` in this many threads until the measurement ends."""
 
     def repeat() -> None:
         while not stop.is_set():

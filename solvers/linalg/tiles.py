@@ -21,7 +21,7 @@ HIGH, WIDE = 4, 12
 
 @njit(cache=True, nogil=True)
 def panels_of(columns: int) -> int:
-    """How many panels hold so many columns."""
+    """Return the number of panels that hold this many columns."""
     return (columns + WIDE - 1) // WIDE
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Show = Callable[[str, Outcome], None]
 
 LEAST_SCORE = 0.9
-"""Share of the mutants that are not equivalent, of which at least so many must be killed."""
+"""Least share of the mutants that are not equivalent that must be killed."""
 
 
 def main() -> int:

@@ -48,7 +48,7 @@ def weights_by_iteration(X, y, n_steps, **arguments):
 
 
 def interrupted(X, y, after, **arguments):
-    """The state after so many steps, as its checkpoint file gives it back, and the iterations until then."""
+    """The state after this many steps, as its checkpoint file gives it back, and the iterations until then."""
     taken, seen = {}, 0
 
     def interrupt(report):

@@ -62,7 +62,7 @@ def skip_rate(typical_gradient: float, may_shrink: bool) -> float:
 
 @njit(cache=True, nogil=True)
 def due_epoch(skipped: float, epoch: int) -> int:
-    """The epoch that visits a row again which is skipped for so many epochs after this one."""
+    """Return the epoch in which a row is due again after being skipped for this many epochs."""
     return epoch + 1 + int(min(skipped, _LONGEST_SKIP))
 
 
