@@ -122,9 +122,11 @@ def test_a_kill_while_a_file_is_read_is_made_good_by_whoever_comes_next(service:
 
 
 def kill_reader(service: Service) -> None:
-    wait_until(lambda: readers(service), 5, "the reader to run")
-    for pid in readers(service):
+    """Kill the reader, and wait until it is gone: a signal takes a moment, and the next call must find the next one."""
+    running = wait_until(lambda: readers(service), 5, "the reader to run")
+    for pid in running:
         os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not set(running) & set(readers(service)), 5, "the killed reader to end")
 
 
 def test_a_file_whose_reader_is_killed_is_read_again(service: Service, large: bytes) -> None:

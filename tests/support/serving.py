@@ -118,11 +118,13 @@ def checked(response: httpx.Response) -> dict[str, Any]:
     return body
 
 
-def wait_until(condition: Any, seconds: float, what: str) -> None:
+def wait_until(condition: Any, seconds: float, what: str) -> Any:
+    """What the condition returns when it first is true."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
         time.sleep(0.05)
+    return found
 
 
 def children_of(parent: int) -> list[int]:
