@@ -1,6 +1,6 @@
 """Progress of a training: a convergence curve of bounded size, stored every half second."""
 
-import itertools
+import heapq
 import logging
 import math
 import time
@@ -23,6 +23,10 @@ MAX_TRACE_POINTS = 200
 """Maximum points of the stored convergence curve. Larger: larger rows and responses."""
 LONGEST_SECONDS = 1e8
 """Longest estimate of the remaining time in seconds, about three years; longer estimates are reported as unknown."""
+COUNT_WEIGHT = 0.1
+"""Weight of the number of reports when a curve is thinned; time and log time have 1. Larger: closer to every n-th."""
+TEST_ERROR_WEIGHT = 8.0
+"""Weight of a point with a test error when a curve is thinned. Larger: kept at the cost of more points without one."""
 FEWEST_POINTS = 4
 """Minimum points to estimate the remaining time. Larger: later, more reliable estimates."""
 
@@ -123,16 +127,46 @@ def eta_seconds(points: Sequence[Mapping[str, Any]], tol: float) -> float | None
 
 
 def thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Select at most MAX_TRACE_POINTS evenly, including the first and the last. Prefers points with a test error."""
+    """Select MAX_TRACE_POINTS of a longer curve, spread over time and log time, including the first and the last.
+
+    Drops the point whose neighbours are closest until few enough are left. A curve that is thinned again and again
+    keeps its beginning: as time goes on, both measures compress what is old, so that new points are dropped as often.
+    """
     if len(points) <= MAX_TRACE_POINTS:
         return points
-    step = (len(points) - 1) / (MAX_TRACE_POINTS - 1)
-    places = [round(step * index) for index in range(MAX_TRACE_POINTS)]
-    chosen = [points[0]]
-    for place, following in itertools.pairwise(places[1:]):
-        tested = (point for point in points[place:following] if point.get("test_error") is not None)
-        chosen.append(next(tested, points[place]))
-    return [*chosen, points[-1]]
+    positions = _positions(points)
+    before, after = list(range(-1, len(points) - 1)), list(range(1, len(points) + 1))
+
+    def gap(place: int) -> float:
+        weight = 1.0 if points[place].get("test_error") is None else TEST_ERROR_WEIGHT
+        return weight * (positions[after[place]] - positions[before[place]])
+
+    gaps = {place: gap(place) for place in range(1, len(points) - 1)}
+    heap = [(size, place) for place, size in gaps.items()]
+    heapq.heapify(heap)
+    while len(gaps) > MAX_TRACE_POINTS - 2:
+        size, place = heapq.heappop(heap)
+        if gaps.get(place) != size:  # a neighbour was dropped since
+            continue
+        del gaps[place]
+        after[before[place]], before[after[place]] = after[place], before[place]
+        for neighbour in (before[place], after[place]):
+            if neighbour in gaps:
+                gaps[neighbour] = gap(neighbour)
+                heapq.heappush(heap, (gaps[neighbour], neighbour))
+    return [points[0], *(points[place] for place in gaps), points[-1]]
+
+
+def _positions(points: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return rising positions: time plus log time plus a little of the count, each from 0 to its weight."""
+    seconds = np.maximum.accumulate([float(point["seconds"]) for point in points])
+    first = next((second for second in seconds if second > 0), 1.0)
+    log_seconds, count = np.log(np.maximum(seconds, first)), np.arange(float(len(points)))
+    positions = np.zeros(len(points))
+    for weight, measure in ((1.0, seconds), (1.0, log_seconds), (COUNT_WEIGHT, count)):
+        if (span := measure[-1] - measure[0]) > 0:
+            positions += weight * (measure - measure[0]) / span
+    return [float(position) for position in positions]
 
 
 def _point(

@@ -17,7 +17,7 @@ from app.jobs.lease import LeaseLost
 from app.jobs.repository import Claim
 from app.jobs.schemas import SplitByShare
 from app.worker.train import progress
-from app.worker.train.progress import MAX_TRACE_POINTS, Progress, eta_seconds, thinned
+from app.worker.train.progress import MAX_TRACE_POINTS, Progress, eta_seconds
 from app.worker.train.split import draw_folds, split_rows
 from tests.support.builders import SOAK, migrated_database, queued_jobs
 
@@ -123,21 +123,6 @@ def test_every_row_has_its_chance_to_be_held_out() -> None:
         counts[split_rows(y, SplitByShare(test=0.2, seed=seed))[1]] += 1
     # 400 draws of probability 0.2: mean 80, standard deviation 8; five of those are missed once in a million
     assert (np.abs(counts - 80) < 40).all()
-
-
-def point(number: int) -> dict[str, Any]:
-    return {"passes": number}
-
-
-@pytest.mark.parametrize("count", [0, 1, 199, 200, 201, 399, 400, 401, 12_345])
-def test_a_thinned_curve_keeps_its_ends_and_its_order(count: int) -> None:
-    points = [point(number) for number in range(count)]
-    kept = [one["passes"] for one in thinned(points)]
-    assert len(kept) == min(count, MAX_TRACE_POINTS)
-    assert kept == sorted(set(kept))
-    if count:
-        assert (kept[0], kept[-1]) == (0, count - 1)
-        assert max(np.diff(kept), default=1) <= count / MAX_TRACE_POINTS + 2
 
 
 def step(passes: int, gap: float | None, primal: float | None = 1.0) -> solvers.StepReport:
@@ -284,15 +269,6 @@ def test_reports_are_not_written_more_often_than_twice_a_second(database: Databa
     with database.read() as session:
         events = [event.type for event in service.list_events(session, claim.job_id, 1000, None)]
     assert events.count("job.progress") <= 2 * (time.monotonic() - started)
-
-
-@pytest.mark.parametrize("count", [201, 350, 401])
-def test_a_thinned_curve_keeps_what_is_known_of_test_rows(count: int) -> None:
-    tested = {number: 1.0 / number for number in range(7, count - 1, 40)}
-    points = [{**point(number), "test_error": tested.get(number)} for number in range(count)]
-    kept = {one["passes"]: one["test_error"] for one in thinned(points)}
-    assert len(kept) == MAX_TRACE_POINTS
-    assert {number: error for number, error in kept.items() if error is not None} == tested
 
 
 def test_a_long_solve_keeps_a_short_curve_that_ends_in_the_certificate(database: Database, claim: Claim) -> None:
