@@ -87,7 +87,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     parts = PartFiles(settings.data_dir, blobs.check)
     context = Context(settings, database, blobs, readers_warm=lambda: parser_pool.warm)
     inspector, event_feed = Inspector(settings, database, blobs, parser_pool), EventFeed(settings, database)
-    all_events = event_endpoints.AllEvents(database, settings.max_event_streams)
+    all_events = event_endpoints.AllEvents(settings, database)
     buffers = UploadBuffers(settings.data_dir, settings.free_space_bytes)
     watch = DoneWatch(database, {"ds": dataset_rows.unfinished_among, "job": job_rows.unfinished_among})
     for part in (parse_queue, parts, inspector, event_feed, exports.Conversions(), watch, buffers, all_events):

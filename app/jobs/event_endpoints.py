@@ -13,12 +13,13 @@ from sqlalchemy import select
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
+from app.config import Settings
 from app.db import Database
 from app.db.outages import DATABASE_ERRORS
 from app.db.tables import EventRow
 from app.errors import Unavailable, invalid_field, problems
 from app.ids import is_id, lowest_id
-from app.jobs.events import HEADERS, LOOK_SECONDS, PING_SECONDS, RECONNECT_MS
+from app.jobs.events import LOOK_SECONDS, PING_SECONDS, RECONNECT_MS, PatientStream
 from app.jobs.schemas import Event
 from app.web.context import InContext
 
@@ -29,8 +30,8 @@ router = APIRouter(prefix="/v1/events", tags=["jobs"])
 LATE_SECONDS = 10.0
 """Seconds that an event may become visible after its id was made: a slow commit, or a clock of another machine that is
 behind. Larger: more rows are read again with every look."""
-MOST_REPLAYED = 10_000
-"""Events that are sent again after a broken connection. Beyond, the client starts from now and asks for the jobs."""
+EVENTS_A_READ = 1_000
+"""Maximum events of one query. Larger: fewer queries for a long replay, more memory."""
 MOST_WAITING = 5_000
 """Events that a slow client may lag behind before its stream ends. It reconnects and replays."""
 
@@ -44,9 +45,9 @@ class JobEvent(Event):
 class AllEvents:
     """The streams of all events of one API process: one look at the database serves all of them."""
 
-    def __init__(self, database: Database, most_streams: int) -> None:
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._settings = settings
         self._database = database
-        self._most_streams = most_streams
         self._streams: set[AllEventsStream] = set()
         self._lookout: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
@@ -54,17 +55,21 @@ class AllEvents:
         self.closing = False
 
     def open(self, after_id: str | None) -> "AllEventsStream":
-        if len(self._streams) >= self._most_streams:
+        limit = self._settings.max_event_streams
+        if len(self._streams) >= limit:
             raise Unavailable(
-                f"All {self._most_streams} event streams are in use (HYPERPLANE_MAX_EVENT_STREAMS); "
+                f"All {limit} event streams are in use (HYPERPLANE_MAX_EVENT_STREAMS); "
                 "retry later, or poll `GET /v1/jobs`.",
                 code="too_many_streams",
             )
-        return AllEventsStream(self, after_id)
+        return AllEventsStream(self, after_id, self._settings.body_patience_seconds)
 
     def add(self, stream: "AllEventsStream") -> None:
         self._streams.add(stream)
-        if self._lookout is None or self._lookout.done():
+        if self.closing:
+            self._started.set()
+            stream.end()
+        elif self._lookout is None or self._lookout.done():
             self._started = asyncio.Event()
             self._lookout = asyncio.create_task(self._look_out())
 
@@ -81,18 +86,25 @@ class AllEvents:
         for stream in self._streams:
             stream.end()
 
-    async def read(self, after_id: str) -> list[JobEvent]:
-        return await run_in_threadpool(self._read, after_id)
+    async def read(self, after_id: str) -> AsyncIterator[JobEvent]:
+        """The stored events behind this one, oldest first, read page by page."""
+        while True:
+            page = await run_in_threadpool(self._read_page, after_id)
+            for event in page:
+                yield event
+            if len(page) < EVENTS_A_READ:
+                return
+            after_id = page[-1].id
 
-    def _read(self, after_id: str) -> list[JobEvent]:
-        query = select(EventRow).where(EventRow.id > after_id).order_by(EventRow.id).limit(MOST_REPLAYED)
+    def _read_page(self, after_id: str) -> list[JobEvent]:
+        query = select(EventRow).where(EventRow.id > after_id).order_by(EventRow.id).limit(EVENTS_A_READ)
         with self._database.read() as session:
             return [JobEvent.model_validate(row, from_attributes=True) for row in session.scalars(query)]
 
     async def _look_out(self) -> None:
         while self._streams and not self.closing:
             try:
-                found = await self.read(_recent())
+                found = [event async for event in self.read(lowest_id("evt", time.time() - LATE_SECONDS))]
             except DATABASE_ERRORS as error:
                 log.warning("events of jobs are not read: %s", error)
             else:
@@ -104,11 +116,11 @@ class AllEvents:
             await asyncio.sleep(LOOK_SECONDS)
 
 
-class AllEventsStream(EventSourceResponse):
+class AllEventsStream(PatientStream):
     """One client's stream of all events, behind the one that it names or from now on."""
 
-    def __init__(self, feed: AllEvents, after_id: str | None) -> None:
-        super().__init__(self._messages(), headers=HEADERS)
+    def __init__(self, feed: AllEvents, after_id: str | None, patience_seconds: float) -> None:
+        super().__init__(self._messages(), patience_seconds, "all jobs")
         self._feed = feed
         self._after_id = after_id
         self._queue: asyncio.Queue[JobEvent | None] = asyncio.Queue(MOST_WAITING)
@@ -136,12 +148,15 @@ class AllEventsStream(EventSourceResponse):
 
     async def _messages(self) -> AsyncIterator[bytes]:
         yield format_sse_event(retry=RECONNECT_MS)
-        yield format_sse_event(comment="following")
         await self._feed.started()
-        replayed = await self._feed.read(self._after_id) if self._after_id else []
-        for event in replayed:
-            yield _formatted(event)
-        known = {event.id for event in replayed}
+        yield format_sse_event(comment="following")
+        since = lowest_id("evt", time.time() - 2 * LATE_SECONDS)  # the queue holds no older event
+        known: set[str] = set()
+        if self._after_id:
+            async for event in self._feed.read(self._after_id):
+                if event.id > since:
+                    known.add(event.id)
+                yield _formatted(event)
         while True:
             try:
                 async with asyncio.timeout(PING_SECONDS):
@@ -175,10 +190,6 @@ async def stream_events(
     if last_event_id is not None and not is_id("evt", last_event_id):
         raise invalid_field("Last-Event-ID", "invalid_event_id", "is not the id of an event")
     return context.part(AllEvents).open(last_event_id)
-
-
-def _recent() -> str:
-    return lowest_id("evt", time.time() - LATE_SECONDS)
 
 
 def _formatted(event: JobEvent) -> bytes:

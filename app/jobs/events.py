@@ -110,28 +110,15 @@ class EventFeed:
             return repository.jobs_with_news(session, seen)
 
 
-class EventStream(EventSourceResponse):
-    """The stream of one client. It counts as open until it ends, in whatever way."""
+class PatientStream(EventSourceResponse):
+    """A stream that ends when its client does not take a message within `patience_seconds`."""
 
-    def __init__(
-        self, feed: EventFeed, database: Database, job_id: str, after_id: str, patience_seconds: float
-    ) -> None:
-        super().__init__(self._messages(), headers=HEADERS)
-        self._feed = feed
-        self._database = database
-        self._job_id = job_id
-        self._after_id = after_id
+    def __init__(self, messages: AsyncIterator[bytes], patience_seconds: float, subject: str) -> None:
+        super().__init__(messages, headers=HEADERS)
         self._patience_seconds = patience_seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._feed.on_closed()
+        self._subject = subject
 
     async def stream_response(self, send: Send) -> None:
-        """Send the stream; end it if the client stops reading."""
-
         async def send_in_time(message: Message) -> None:
             async with asyncio.timeout(self._patience_seconds):
                 await send(message)
@@ -139,7 +126,26 @@ class EventStream(EventSourceResponse):
         try:
             await super().stream_response(send_in_time)
         except TimeoutError:
-            log.info("the event stream of %s ends: its client does not read", self._job_id)
+            log.info("the event stream of %s ends: its client does not read", self._subject)
+
+
+class EventStream(PatientStream):
+    """The stream of one client. It counts as open until it ends, in whatever way."""
+
+    def __init__(
+        self, feed: EventFeed, database: Database, job_id: str, after_id: str, patience_seconds: float
+    ) -> None:
+        super().__init__(self._messages(), patience_seconds, job_id)
+        self._feed = feed
+        self._database = database
+        self._job_id = job_id
+        self._after_id = after_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.on_closed()
 
     async def _messages(self) -> AsyncIterator[bytes]:
         yield format_sse_event(retry=RECONNECT_MS)
