@@ -130,7 +130,7 @@ def thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Select MAX_TRACE_POINTS of a longer curve, spread over time and log time, including the first and the last.
 
     Drops the point whose neighbours are closest until few enough are left. A curve that is thinned again and again
-    keeps its beginning: as time goes on, both measures compress what is old, so that new points are dropped as often.
+    keeps its beginning: as time passes, both measures compress what is old, so that new points are dropped as often.
     """
     if len(points) <= MAX_TRACE_POINTS:
         return points
