@@ -85,7 +85,8 @@ def all_of(*acts: Act) -> Act:
 
 def test_events_of_all_jobs_come_with_their_id_type_and_job(feed: AllEvents, database: Database) -> None:
     first, second = queued_jobs(database, [0, 0])
-    begin = once(lambda lines: ": following" in lines, lambda: [append(database, first, 1), append(database, second, 2)])
+    numbered = ((first, 1), (second, 2))
+    begin = once(lambda lines: ": following" in lines, lambda: [append(database, *one) for one in numbered])
     lines = follow(feed.open(None), all_of(once(lambda lines: len(numbers(lines)) == 2, feed.close), begin))
     assert numbers(lines) == [1, 2], "what happened before is not sent without Last-Event-ID"
     told = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
