@@ -1,15 +1,17 @@
-"""Conjugate gradients on the face of the dual's domain that coordinate descent has found.
+"""Conjugate gradients on a face of the dual's domain: variables at a bound stay fixed, the others are solved together.
 
-Coordinate descent settles quickly which dual variables are at a bound, but it can be very slow among the others when
-rows repeat or are nearly alike. With the variables at bounds held fixed, the rest is a linear system; solving it takes
-few products with X where descent takes millions of steps. (Moré and Toraldo 1991 alternate the two in the same way,
-with projected gradients in the place of coordinate descent.)
+Coordinate descent finds quickly which dual variables are at a bound. Among the other variables it is slow if rows
+repeat or are nearly equal. With the variables at bounds fixed, the optimum over the others solves a linear system.
+Conjugate gradients solve it in a few products with X, where coordinate descent can take millions of steps. Moré and
+Toraldo (1991) alternate in the same way between projected gradients and conjugate gradients.
 
-A method describes its face, and `ascend` maximises  linear . x - 1/2 x . (diagonal x) - 1/2 |w(x)|^2  on it. A
-conjugate-gradient iteration ends at the first bound it meets, and that variable is held from then on: the value always
-rises, but one variable settles at a time. With squared losses most bounds are far away. There a run that ignores bounds
-is tried first and its result projected into the domain: a Newton step, which settles many variables at once. It is kept
-if it raised the value.
+A method describes its face by a subclass of `Face`. `ascend` then maximises on it
+linear . x - 1/2 x . (diagonal x) - 1/2 |w(x)|^2. It can run conjugate gradients in two ways:
+
+- It stops at the first bound that an iterate meets, fixes that variable, and starts again. The value always rises, but
+  variables reach their bounds one at a time.
+- It ignores bounds and projects its result into the domain. This is a Newton step, which moves many variables to their
+  bounds at once. It is tried first with squared losses, whose bounds are mostly far away, and kept if the value rose.
 """
 
 from abc import ABC, abstractmethod
@@ -23,42 +25,43 @@ __all__ = ["BoxFace", "Face", "ascend"]
 
 
 class Face(ABC):
-    """A quadratic dual, and the directions in which the variables not held at a bound can move."""
+    """A quadratic dual, and the directions in which its free variables (those not fixed at a bound) can move."""
 
     linear: Floats
     diagonal: Floats
 
     @abstractmethod
     def weights_of(self, x: Floats) -> Floats:
-        """w(x): one read of X."""
+        """Return w(x). Costs one pass over X."""
 
     @abstractmethod
     def products(self, w: Floats) -> Floats:
-        """The gradient of 1/2 |w(x)|^2 in x where w(x) = w: one read of X."""
+        """Return the gradient of 1/2 |w(x)|^2 with respect to x, given w = w(x). Costs one pass over X."""
 
     @abstractmethod
     def free_at(self, x: Floats) -> None:
-        """Hold the variables that are at a bound in x, and no others."""
+        """Fix exactly the variables that are at a bound in x."""
 
     @abstractmethod
     def along(self, v: Floats) -> Floats:
-        """v projected onto the face."""
+        """Project v onto the face."""
 
     @abstractmethod
     def room(self, x: Floats, direction: Floats) -> Floats:
-        """How far each variable can move along the direction before it meets a bound; infinity if it never does."""
+        """Return how far each variable can move along `direction` before it meets a bound; infinity if it never
+        does."""
 
     @abstractmethod
     def hold(self, x: Floats, direction: Floats, place: int) -> None:
-        """Put one variable (by its index in the flattened x) at the bound ahead, and hold it there."""
+        """Put one variable (given by its index in the flattened x) at the bound ahead of it, and fix it there."""
 
     @abstractmethod
     def projected(self, x: Floats) -> Floats:
-        """x projected into its domain."""
+        """Project x into its domain."""
 
 
 class BoxFace(Face):
-    """One variable a row between two bounds; w(x) = sum_i x_i h_i, where h_i is x_i with the bias feature."""
+    """One variable per row, between two bounds. w(x) = sum_i x_i h_i, where h_i is row i with the bias feature."""
 
     def __init__(self, problem: Problem, linear: Floats, diagonal: Floats, lower: Floats, upper: Floats) -> None:
         self.problem = problem
@@ -96,7 +99,7 @@ class BoxFace(Face):
 
 
 def ascend(face: Face, x: Floats, w: Floats, reads: int) -> tuple[Floats, Floats, int]:
-    """Find a better (x, w); return it, or the given one if there is none, and the reads of X, at most `reads`."""
+    """Return an (x, w) of higher value, or the given one if none is found, and the passes over X (at most `reads`)."""
     value, used = _value(face, x, w), 0
     for to_bounds, budget in ((False, reads // 2), (True, reads)):
         if budget - used < 4 or not (to_bounds or face.diagonal.any()):
@@ -112,8 +115,11 @@ def ascend(face: Face, x: Floats, w: Floats, reads: int) -> tuple[Floats, Floats
 
 
 def _conjugate_gradients(face: Face, x: Floats, w: Floats, reads: int, to_bounds: bool) -> tuple[Floats, int]:
-    """The result of the iterations from x, projected into the domain, and the reads of X, one for its weights
-    included."""
+    """Run conjugate gradients from x.
+
+    Returns the last iterate, projected into the domain, and the passes over X. These include the pass in which the
+    caller computes the iterate's weights.
+    """
     used, x = 2, x.copy()
     gradient = face.linear - face.diagonal * x - face.products(w)
     residual = face.along(gradient)

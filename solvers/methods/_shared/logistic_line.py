@@ -1,4 +1,4 @@
-"""The sum of logistic losses along a line, from the slacks s = -y f(x) at both of its ends."""
+"""The sum of logistic losses along a line segment, given the slacks s = -y f(x) at both end points."""
 
 from numba import njit
 
@@ -7,12 +7,12 @@ from solvers.linalg.types import Array
 
 __all__ = ["logistic_change", "logistic_derivatives"]
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM, error_model="numpy")
 def logistic_derivatives(slack: Array, trial: Array, costs: Array, t: float) -> tuple[float, float]:
-    """Return the first and second derivative of the sum of losses along the line from `slack` to `trial`, at t."""
+    """Return the first and second derivative, at t, of the sum of losses at slack + t (trial - slack)."""
     slope, curvature = 0.0, 0.0
     for i in range(slack.size):
         change = trial[i] - slack[i]
@@ -27,7 +27,7 @@ def logistic_derivatives(slack: Array, trial: Array, costs: Array, t: float) -> 
 
 @njit(cache=True, nogil=True, fastmath=_SUM, error_model="numpy")
 def logistic_change(slack: Array, trial: Array, costs: Array) -> float:
-    """Return the sum of losses at `trial` less that at `slack`, row by row."""
+    """Return the sum of losses at `trial` minus the sum at `slack`. Subtracting row by row limits rounding errors."""
     total = 0.0
     for i in range(slack.size):
         before, after = slack[i], trial[i]

@@ -1,11 +1,13 @@
 """`alm_exact`: the augmented Lagrangian method with least-squares updates (Nie et al. 2014, Algorithm 1).
 
-What it shares with `alm_inexact` is in augmented_lagrangian.py. The least-squares problem of the weights has the normal
-equations (I + H' mu H) step = r, of which only the right side changes as long as mu does not. With few features the
-matrix is summed once and factored again when mu changes; an iteration is then one read of X. With more features,
-conjugate gradients (the paper has LSQR, the same iteration in other variables) start from the last weights, each
-product one read, and end where the residual is a given share of the first. With a share of 0.1 there are about as many
-outer iterations as with exact updates.
+augmented_lagrangian.py holds the code shared with `alm_inexact`. This method solves the least-squares problem for the
+weights, whose normal equations are (I + H' mu H) step = r. The matrix changes only when mu does.
+
+- With few features the matrix H' H is computed once, and the system is factored again when mu changes. An iteration
+  then costs one pass over X.
+- With more features conjugate gradients start from the last weights. The paper uses LSQR, which is the same iteration
+  in other variables. Each product costs one pass. The iteration ends at a given fraction of the first residual. With a
+  fraction of 0.1 the method takes about the same number of outer iterations as with exact solutions.
 """
 
 import math
@@ -26,13 +28,16 @@ from solvers.result import Status
 __all__ = ["ExactAugmentedLagrangian"]
 
 MAX_FACTORED, MAX_FACTORED_A_ROW = 2048, 2
-"""Maximum features for which the matrix is formed, in all (matrix and factor take 70 MB at 2048) and for each row. With
-fewer rows than that, conjugate gradients end after as many products (600 rows of 1,800 features: in a quarter of the
-time)."""
+"""Maximum number of features for a direct solve: in total, and as a multiple of the number of rows. Larger: direct
+solves for wider data, with memory that grows as the square of the features (70 MB for matrix and factor at 2,048). The
+second limit holds because conjugate gradients need at most one product per row: on 600 rows of 1,800 features they take
+a quarter of the time. Both are chosen."""
 FEW = 256
-"""Number of features up to which the matrix is formed for any number of rows."""
+"""Number of features up to which the direct solve is used for any number of rows. Larger: direct solves for small, wide
+data too. Chosen."""
 MOST_PRODUCTS = 200
-"""Maximum products of one update of the weights."""
+"""Maximum conjugate-gradient products (passes over X) in one update of the weights. Larger: more precise updates on
+ill-conditioned data, longer iterations. Chosen."""
 
 
 class ExactAugmentedLagrangian(AugmentedLagrangian):
@@ -43,13 +48,18 @@ class ExactAugmentedLagrangian(AugmentedLagrangian):
             "least_squares",
             str,
             "auto",
-            f"how the weights are updated: factor forms a matrix of features x features; cg reads X for each product; "
-            f"auto is factor for at most {MAX_FACTORED} features if these are at most {FEW} or {MAX_FACTORED_A_ROW} "
-            "for each row",
+            f"how the weights are updated: factor forms and factors a matrix of features x features; cg makes one pass "
+            f"over X per product; auto means factor if there are at most {MAX_FACTORED} features and these are at most "
+            f"{FEW} or at most {MAX_FACTORED_A_ROW} times the rows, otherwise cg",
             choices=("auto", "factor", "cg"),
         ),
         Option(
-            "cg_tol", float, 0.03, "conjugate gradients end at this share of the first residual", low=1e-12, high=0.9
+            "cg_tol",
+            float,
+            0.03,
+            "relative residual at which the conjugate gradients of one update end",
+            low=1e-12,
+            high=0.9,
         ),
     )
     footprint = Footprint(

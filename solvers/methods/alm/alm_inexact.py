@@ -1,10 +1,11 @@
 """`alm_inexact`: the augmented Lagrangian method with gradient steps for the weights (Nie et al. 2014, Algorithm 2).
 
-What it shares with `alm_exact` is in augmented_lagrangian.py. The weights move along the negative gradient of their
-least-squares problem by the optimal length, eq. (18), which needs one product with X. The paper takes one such step, so
-that an iteration is two reads of X. Here three are the default (`gradient_steps`), the second and third in conjugate
-directions. Where one step needs hundreds of reads to come within 1 % of the optimum, or never does, three need a half
-to an eighth of them. With such rough updates there is no proof of convergence for a fixed mu.
+augmented_lagrangian.py holds the code shared with `alm_exact`. The weights move along the negative gradient of their
+least-squares problem by the optimal step length, eq. (18), which needs one product with X. The paper takes one such
+step per iteration, so an iteration costs two passes over X. Here the default is three steps (`gradient_steps`), the
+second and third in conjugate directions. On problems where one step needs hundreds of passes to come within 1 % of the
+optimum, or never does, three steps need a half to an eighth of the passes. With such inexact updates no proof of
+convergence is known for a fixed mu.
 """
 
 from solvers.cost import Footprint, Pace

@@ -1,27 +1,29 @@
-"""What the two solvers of the SVM-ALM paper share: everything but the precision of the weights' update.
+"""The outer iteration that `alm_exact` and `alm_inexact` share (Nie, Huang, Wang, Huang 2014).
 
-Nie, Huang, Wang, Huang (2014). With the rows h_i = y_i (x_i, bias feature), the problem is split into weights v and
-residuals z,
+The two solvers differ only in how precisely they update the weights. With the rows h_i = y_i (x_i, bias feature), the
+problem is split into weights v and residuals z:
 
     min 1/2 |v|^2 + sum_i C_i max(0, z_i)^p    subject to    z_i = 1 - h_i v
 
-The augmented Lagrangian is minimised over z, then over v, then the multipliers alpha move:
+An iteration minimises the augmented Lagrangian over z, then over v, and then moves the multipliers alpha:
 
-    z_i     <- the minimiser of C_i max(0, z)^p + mu_i/2 (z - 1 + h_i v - alpha_i / mu_i)^2
-    v       <- the minimiser of 1/2 |v|^2 + sum_i mu_i/2 (h_i v - 1 + z_i - alpha_i / mu_i)^2
-    alpha_i <- alpha_i + t mu_i (1 - h_i v - z_i)
+    (z)      z_i     <- argmin over z of C_i max(0, z)^p + mu_i/2 (z - 1 + h_i v - alpha_i / mu_i)^2
+    (v)      v       <- argmin over v of 1/2 |v|^2 + sum_i mu_i/2 (h_i v - 1 + z_i - alpha_i / mu_i)^2
+    (alpha)  alpha_i <- alpha_i + t mu_i (1 - h_i v - z_i)
 
-The paper's e_i, lambda_i are y_i z_i and -y_i alpha_i, its t is 1. A free bias is the last weight, without its square.
+In the paper's symbols e_i = y_i z_i, lambda_i = -y_i alpha_i and t = 1. A free bias is the last weight; its square is
+not part of |v|^2.
 
-One read of X does the third line with the new v and then the first. With v unchanged alpha would become
-alpha^_i = alpha_i + mu_i (1 - h_i v - z_i), which is p C_i z_i^(p - 1): a point of the dual's domain. The second line
-needs its negative gradient r, which is the sum of alpha^_i h_i minus v, that is w(alpha^) - v. This read therefore also
-gives the duality gap of v and alpha^. The second line is then (I + H' mu H) step = r.
+One pass over X computes update (alpha) with the new v, and then update (z). Let alpha^_i = alpha_i + mu_i (1 - h_i v -
+z_i) with these values. It equals p C_i z_i^(p - 1), so it is a feasible dual point. The negative gradient of update (v)
+is r = sum_i alpha^_i h_i - v = w(alpha^) - v, so the same pass also yields the duality gap between v and alpha^. Update
+(v) is then the linear system (I + H' mu H) step = r.
 
-Each row has its own mu_i = mu C_i / sqrt(1 + C_i |h_i|^2), between the range of alpha_i and the length of a dual
-coordinate step, so that one mu fits rows of any cost and length. The rule `balance` moves mu until z and alpha change
-alike, in the norm sum mu_i z_i^2 + alpha_i^2 / mu_i in which the iteration contracts. It does so ever more rarely and
-then stops: an iteration that converges for every fixed mu then converges. `paper` is the printed rule, eq. (29).
+Each row has its own mu_i = mu C_i / sqrt(1 + C_i |h_i|^2). It lies between the range of alpha_i and the length of a
+dual coordinate step, so one mu fits rows of any cost and norm. The rule `balance` changes mu until z and alpha change
+at the same rate, measured in the norm in which the iteration contracts, sum mu_i z_i^2 + alpha_i^2 / mu_i. It changes
+mu less and less often and finally stops, because convergence is proved for a fixed mu. The rule `paper` is eq. (29) as
+printed.
 """
 
 import math
@@ -46,29 +48,33 @@ from solvers.state import State
 __all__ = ["AlmState", "AugmentedLagrangian", "balanced", "shared_options"]
 
 FIRST_BALANCE, BALANCE_GROWTH, LAST_BALANCE = 10, 1.5, 1000
-"""mu can change after FIRST_BALANCE iterations, then each time their number grew by BALANCE_GROWTH, and not after
-LAST_BALANCE."""
+"""When the rule `balance` changes mu, in iterations: first after FIRST_BALANCE, then each time the number of iterations
+has grown by the factor BALANCE_GROWTH, and not after LAST_BALANCE. A larger LAST_BALANCE adapts mu longer but delays
+the phase of fixed mu, for which convergence is proved. Chosen."""
 BALANCED_WITHIN = 3.0
-"""Ratio of the two changes, or its inverse, up to which mu stays."""
+"""The rule `balance` keeps mu while the ratio of the two changes is between 1/3 and 3. Larger: mu changes less often.
+Chosen."""
 MOST_CHANGE, SMALLEST_MU, LARGEST_MU = 5.0, 1e-9, 1e9
-"""Largest factor of one change of mu, and the limits of mu."""
+"""Largest factor by which `balance` changes mu at once, and the range of mu. Larger factors adapt faster and can
+overshoot. Chosen."""
 PAPERS_LARGEST_MU = 1e5
-"""Largest mu of the printed rule."""
+"""Largest mu that the rule `paper` (Nie et al. 2014) can reach."""
 ENTRIES_A_STEP = 5_000_000
-"""Entries of X that a step reads at most if it needs several reads: some milliseconds. Larger: fewer, longer steps."""
+"""Maximum stored entries of X that one step reads if an iteration needs several passes; 5 million take some
+milliseconds. Larger: fewer, longer steps, so a stop or a time limit takes effect later. Chosen."""
 
 
 @dataclass(slots=True)
 class Penalty(State):
-    """mu and what its rule knows."""
+    """The penalty mu, and the quantities by which its rule changes it."""
 
-    mu: float  # of the last update of the weights
-    next_mu: float
+    mu: float  # used in the last update of the weights
+    next_mu: float  # used from the next pass on
     age: int  # iterations since the multipliers were zero
-    next_balance: float  # age at which `balance` looks again
-    z_change: float  # squared changes of z since it looked last
+    next_balance: float  # age at which `balance` compares the changes again
+    z_change: float  # sum of squared changes of z since the last comparison
     multiplier_change: float  # the same for alpha
-    lagrangian: float  # what eq. (29) keeps from growing
+    lagrangian: float  # value of the augmented Lagrangian, which eq. (29) keeps from growing
 
 
 @dataclass(slots=True)
@@ -76,22 +82,22 @@ class WeightsUpdate(State):
     """The least-squares problem of the weights, solved by conjugate gradients."""
 
     residual: Floats  # r
-    search: Floats  # direction
-    products: int  # taken so far; -1: no update is under way
+    search: Floats  # search direction
+    products: int  # products so far; -1 if no update is in progress
     rho: float  # |r|^2
     rho_start: float  # |r|^2 before the first product
 
 
 @dataclass(slots=True)
 class AlmState(State):
-    weights: Floats  # v; the bias's is last
-    evaluated: Floats  # weights of the last read
-    primal: float  # P there
-    gap: float  # duality gap there
-    multipliers: Floats  # alpha, one a row
-    z: Floats  # residuals, one a row
-    slack: Floats  # 1 - h_i v of the last read
-    is_fresh: bool  # whether there are no z and no multipliers yet
+    weights: Floats  # v; the last entry is the bias's weight
+    evaluated: Floats  # weights at which the last pass evaluated the problem
+    primal: float  # primal value at `evaluated`
+    gap: float  # duality gap at `evaluated`
+    multipliers: Floats  # alpha, one per row
+    z: Floats  # residuals, one per row
+    slack: Floats  # 1 - h_i v at `evaluated`
+    is_fresh: bool  # true until the first pass has computed z and the multipliers
     penalty: Penalty
     update: WeightsUpdate
     iterations: int
@@ -99,22 +105,22 @@ class AlmState(State):
 
 
 def shared_options(multiplier_step: float) -> tuple[Option, ...]:
-    """Return the options that both solvers have; the best step of the multipliers differs."""
+    """Return the options of both solvers. The default of `multiplier_step` is that of the calling solver."""
     return (
         Option(
             "mu_rule",
             str,
             "balance",
-            "how the penalty mu changes: balance, adapted at first, then fixed; constant; paper, by eq. (29), which "
-            "often stops progress short of the optimum",
+            "how the penalty mu changes: balance adapts it at first, then keeps it; constant keeps it; paper follows "
+            "eq. (29), which often stops progress before the optimum",
             choices=("balance", "constant", "paper"),
         ),
         Option(
             "mu",
             float,
             1.0,
-            "first value of mu, as a multiple of what the costs and the length of the rows suggest "
-            "(mu_rule paper: of the mean cost)",
+            "first value of mu, as a multiple of the value derived from the costs and norms of the rows "
+            "(mu_rule paper: as a multiple of the mean cost)",
             low=1e-6,
             high=1e6,
         ),
@@ -122,7 +128,7 @@ def shared_options(multiplier_step: float) -> tuple[Option, ...]:
             "multiplier_step",
             float,
             multiplier_step,
-            "step of the multipliers in units of mu; 1 in the paper",
+            "step length of the multipliers, as a multiple of mu; 1 in the paper",
             low=0.1,
             high=1.61,
         ),
@@ -130,7 +136,7 @@ def shared_options(multiplier_step: float) -> tuple[Option, ...]:
 
 
 class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
-    """The outer iteration. On large data each product of the weights' update is a step of its own."""
+    """The outer iteration. On large data each product in the update of the weights is a separate step."""
 
     state_type = AlmState
     tasks = ("binary",)
@@ -151,11 +157,11 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
 
     @abstractmethod
     def _update_weights(self, state: AlmState) -> bool:
-        """Update the weights at once; return False if that takes products, one in each of the next steps."""
+        """Update the weights directly and return True, or return False if the update needs products with X."""
 
     @abstractmethod
     def _is_updated(self, state: AlmState) -> bool:
-        """Whether the products so far are enough."""
+        """Return whether the products so far make the update of the weights precise enough."""
 
     def init(self, seed: int, start: Start) -> AlmState:
         n, k, earlier = self.problem.data.n_rows, self.problem.data.n_features + 1, self.earlier(start)
@@ -174,7 +180,7 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
             penalty=Penalty(mu, mu, 0, FIRST_BALANCE, 0.0, 0.0, math.inf),
             update=WeightsUpdate(np.zeros(k), np.zeros(k), -1, 0.0, 0.0),
             iterations=0,
-            passes=1,  # for the lengths of the rows
+            passes=1,  # the pass that computed the norms of the rows
         )
         if earlier is not None:
             self._resume(state, earlier)
@@ -207,7 +213,7 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
         return Point(v[:-1].copy(), float(self.bias_feature * v[-1]), self._dual_point(state))
 
     def _penalty_scales(self) -> Floats:
-        """Return mu_i / mu of each row; 0 for rows without cost."""
+        """Return mu_i / mu for each row; 0 for rows of cost 0."""
         costs = self.problem.costs
         norms = self.problem.data.usable_squared_norms() + self.bias_feature**2
         if self.rule == "paper":
@@ -215,7 +221,7 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
         return np.asarray(costs / np.sqrt(1.0 + costs * norms))
 
     def _update_residuals(self, state: AlmState) -> None:
-        """Move the multipliers and then the residuals, in one read; find the negative gradient and the gap."""
+        """Update the multipliers, then the residuals, in one pass; compute the negative gradient r and the gap."""
         state.passes += 1
         penalty, v, sums = state.penalty, state.weights, np.zeros_like(state.weights)
         step = 0.0 if state.is_fresh else float(self.chosen["multiplier_step"]) * penalty.mu
@@ -235,10 +241,10 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
         penalty.age += 1
 
     def _follow_rule(self, penalty: Penalty, is_fresh: bool, objective: float, violation: float) -> None:
-        """Set the mu of the next read; the weights' update that begins now has that of this one."""
+        """Set the mu of the next pass. The update of the weights that starts now uses the mu of the last pass."""
         penalty.mu = penalty.next_mu
         if self.rule == "paper":
-            # As printed: with |w|^2 where the objective has half of it, never falling, and capped.
+            # As printed: |w|^2 instead of the objective's 1/2 |w|^2; mu never falls and has an upper limit.
             if violation > 0.0 and penalty.lagrangian < math.inf:
                 printed = (penalty.lagrangian - objective) / (0.5 * violation)
                 penalty.next_mu = min(max(penalty.mu, printed), PAPERS_LARGEST_MU)
@@ -254,7 +260,7 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
             penalty.multiplier_change = penalty.z_change = 0.0
 
     def _begin_weights(self, state: AlmState) -> None:
-        """Update the weights, or begin to."""
+        """Update the weights directly, or prepare conjugate gradients for them."""
         if not self._update_weights(state):
             update = state.update
             update.search = update.residual.copy()
@@ -269,7 +275,7 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
         add_product(self.rows, self.penalties.scales, state.penalty.mu, read_only(d), product)
         product += self.ridge * d
         curvature, rho_before = float((d * product).sum()), update.rho
-        if not (curvature > 0.0 and rho_before > 0.0):  # underflow: there is nothing left to gain
+        if not (curvature > 0.0 and rho_before > 0.0):  # underflow: no further step can lower the objective
             update.products = -1
             return
         state.weights = state.weights + rho_before / curvature * d
@@ -281,14 +287,14 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
             update.products = -1
 
     def _dual_point(self, state: AlmState) -> Floats:
-        """Return alpha^ of the last read, balanced if the bias is free."""
+        """Return alpha^ of the last pass. If the bias is free, it is changed so that sum_i y_i alpha_i = 0."""
         problem, alpha = self.problem, np.zeros_like(state.z)
         split = Split(state.multipliers, state.z, state.slack)
         write_dual_point(problem.costs, self.penalties, state.penalty.mu, split, alpha)
         return balanced(problem, alpha) if problem.spec.bias == "free" else alpha
 
     def _resume(self, state: AlmState, earlier: AlmState) -> None:
-        """Continue from an earlier state, to the same bits. On other rows, start from its weights."""
+        """Continue from an earlier state with bit-identical results. If the rows changed, start from its weights."""
         expected, stored = state.stored(copy=False), earlier.stored(copy=False)
         arrays = [name for name, value in expected.items() if isinstance(value, np.ndarray)]
         fitting = {name for name in arrays if stored[name].shape == expected[name].shape}
@@ -307,14 +313,15 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
 
 
 def balanced(problem: BinaryProblem, alpha: Floats) -> Floats:
-    """Return alpha with sum_i y_i alpha_i = 0, as far as moving rows between their bounds allows.
+    """Return alpha with sum_i y_i alpha_i = 0, as far as moving variables inside their bounds allows.
 
-    These rows lie on the margin (p = 1) or where the dual is smooth (p > 1), so the bound loses little.
+    Only rows strictly between their bounds move. They lie on the margin (p = 1) or where the dual is smooth (p > 1), so
+    the dual bound falls only a little.
     """
     is_capped, room = problem.loss.is_capped, alpha.copy()
     if is_capped:
         room *= 1.0 - np.divide(alpha, problem.costs, out=np.ones_like(alpha), where=problem.costs > 0.0)
-    for _ in range(2):  # the second time for rounding
+    for _ in range(2):  # the second time removes rounding errors
         excess, total = float((problem.signs * alpha).sum()), float(room.sum())
         if total > 0.0:
             alpha = np.maximum(alpha - min(max(excess / total, -1.0), 1.0) * problem.signs * room, 0.0)

@@ -1,7 +1,7 @@
-"""The reads of X of the augmented Lagrangian methods, and the minimiser over one residual at their heart.
+"""Kernels of the augmented Lagrangian methods: passes over X, and the minimiser over the residual of one row.
 
-Symbols as in augmented_lagrangian.py: h_i = y_i (x_i, bias feature), the weights v, residuals z, multipliers alpha,
-and alpha^ = alpha + mu (1 - h v - z), which is p C z^(p - 1) and so a point of the dual's domain.
+Symbols as in augmented_lagrangian.py: h_i = y_i (x_i, bias feature), weights v, residuals z, multipliers alpha, and the
+feasible dual point alpha^ = alpha + mu (1 - h v - z) = p C z^(p - 1).
 """
 
 from typing import NamedTuple
@@ -17,40 +17,40 @@ __all__ = ["Penalties", "RowSums", "Split", "add_product", "move_rows", "write_d
 
 
 class Penalties(NamedTuple):
-    """What the terms of the rows depend on beside their costs."""
+    """Constants of the rows' terms, in addition to their costs."""
 
     scales: Array
-    """mu_i / mu of each row; 0 for rows without cost."""
+    """mu_i / mu of each row; 0 for rows of cost 0."""
     p: float
     """The exponent of the loss."""
 
 
 class Split(NamedTuple):
-    """What is known of each row; changed in place."""
+    """The variables of each row. The kernels change them in place."""
 
     multipliers: Array
-    """alpha"""
+    """The multiplier alpha_i."""
     z: Array
-    """The residuals."""
+    """The residual z_i."""
     slack: Array
-    """1 - h v at the weights of the last read."""
+    """1 - h_i v at the weights of the last pass."""
 
 
 class RowSums(NamedTuple):
-    """Sums over the rows of one read."""
+    """Sums over all rows from one pass."""
 
     loss: float
-    """At the weights."""
+    """Sum of the losses at the weights v."""
     gap_terms: float
-    """What the rows add to the gap between the weights and alpha^."""
+    """Sum of the rows' terms of the duality gap between v and alpha^."""
     violation: float
-    """|1 - Hv - z|^2 with the residuals before the read."""
+    """|1 - Hv - z|^2 with the residuals z before the pass."""
     split_loss: float
-    """The loss of those residuals."""
+    """Sum of the losses at the residuals z before the pass."""
     multiplier_change: float
-    """sum of (change of alpha_i)^2 / scale_i"""
+    """Sum of (change of alpha_i)^2 / scale_i."""
     residual_change: float
-    """sum of scale_i (change of z_i)^2"""
+    """Sum of scale_i (change of z_i)^2."""
 
 
 # --- kernels. y, C, mu: y_i, C_i, mu_i of the current row; s: its slack 1 - h_i v; a: its multiplier; t: s + a / mu ---
@@ -60,7 +60,7 @@ class RowSums(NamedTuple):
 def move_rows(
     rows: SignedRows, penalties: Penalties, v: Array, multiplier_mu: float, next_mu: float, split: Split, sums: Array
 ) -> RowSums:
-    """Move the multipliers by `multiplier_mu`, then minimise over z with `next_mu`; add sum_i alpha^_i h_i to sums."""
+    """Update alpha with penalty `multiplier_mu`, then z with `next_mu`; add sum_i alpha^_i h_i to sums."""
     values, columns, starts, signs, costs = rows.values, rows.columns, rows.starts, rows.signs, rows.costs
     bias_feature, scales, p = rows.bias_feature, penalties.scales, penalties.p
     multipliers, z, slack = split.multipliers, split.z, split.slack

@@ -1,27 +1,30 @@
-"""`asvm`: the active-set method (Mangasarian and Musicant 2000, Algorithm 3.1), for squared hinge.
+"""`asvm`: the active-set method for squared hinge (Mangasarian and Musicant 2000, Algorithm 3.1).
 
-The dual has no constraint but u >= 0. The method keeps a basis B of rows, takes the minimiser of the dual over u_B with
-the other u at zero, sets negative components to zero and drops their rows from B. This loop (steps 1 to 3) can only
-shrink B. The safeguards 2a to 4b, which the paper applies only if the loop "gets stuck", make it end at the optimum.
-Here the loop is stuck if it reaches a minimiser over its B that is no better than the one where rows last entered. It
-then returns to that point and continues with step 2a in force, which never increases f.
+The dual's only constraint is u >= 0. The method keeps a set B of rows, the basis. Steps 1 to 3 of the paper form a
+loop: minimise the dual over u_B with the other variables at zero, set negative components to zero, and remove their
+rows from B. This loop can only shrink B. The paper applies its safeguards, steps 2a to 4b, only if the loop "gets
+stuck"; with them the method ends at the optimum. Here the loop counts as stuck if it reaches a minimiser over B that is
+no better than the one at which rows last entered. The method then returns to that point and continues with step 2a in
+force, so f never increases.
 
-The paper's symbols, with one cost a row instead of one nu: H has the rows h_i = y_i (x_i, bias feature); W_i = 2 C_i
-(the paper's nu); Q = 1/W + HH'; f(u) = 1/2 u'Qu - e'u; u is the dual point alpha; B is the basis and N the rest. By the
+Symbols are the paper's, with one cost per row instead of one nu: H has the rows h_i = y_i (x_i, bias feature);
+W_i = 2 C_i (the paper's nu); Q = 1/W + HH'; f(u) = 1/2 u'Qu - e'u; u is the dual point alpha. By the
 Sherman-Morrison-Woodbury formula the minimiser over u_B is
 
     u_B = W (e - H_B z),    (I + H_B' W H_B) z = H_B' W e,
 
-so every linear system has the order of the features, and z = H_B' u_B are primal weights. In this implementation
+so every linear system has one unknown per feature, and z = H_B' u_B are primal weights. Details of this implementation:
 
-- z is solved for as a correction of the last z, (I + H_B' W H_B) dz = H_B' W (e - H_B z) - z. The matrix is updated and
-  downdated by the rows that enter and leave; this form keeps its rounding errors out of z.
-- differences of f are taken to the minimiser over u_B, where f is a sum of squares: nothing cancels.
-- step 4b is misprinted: the direction is (u - (Qu - e))+ - u. It is taken in the variables u / sqrt(W), in which
-  weighted rows have the paper's form with nu = 1; with equal weights the direction is the same. The step starts at a
-  minimiser over B, so exactly the violators outside B enter, and its exact line search needs no pass over the data.
-- the start is the same step from the weights given; at z = 0 every row enters, as in step 0.
-- the answer is z with the dual point u. A step of the method is an update of the matrix or one pass over all rows.
+- z is computed as a correction of the last z: (I + H_B' W H_B) dz = H_B' W (e - H_B z) - z. The matrix is updated and
+  downdated by the rows that enter and leave B. In this form the matrix's rounding errors do not reach z.
+- Values of f are compared by their differences from the minimum over u_B. These are sums of squares, so no digits
+  cancel.
+- Step 4b is misprinted in the paper: the direction is (u - (Qu - e))+ - u. It is taken in the variables u / sqrt(W),
+  which give weighted rows the paper's form with nu = 1. With equal weights it is the same direction. The step starts at
+  a minimiser over B, so exactly the violators outside B enter, and its exact line search needs no pass over the data.
+- The first iterate is the same step from the given weights. At z = 0 every row enters, as in the paper's step 0.
+- The result is z with the dual point u. One step of the method either updates the matrix or makes one pass over all
+  rows.
 """
 
 from collections.abc import Mapping
@@ -48,26 +51,28 @@ __all__ = ["ActiveSupportVectorMachine", "AsvmState"]
 
 
 MAX_FEATURES = 4096
-"""Maximum number of features. Memory grows with its square: 400 MB at 4096 for the matrix, its factor and a copy of
-the state."""
+"""Maximum number of features. Larger: wider data is accepted; memory grows with the square: 400 MB at 4,096 for the
+matrix, its factor and a copy of the state. Chosen by memory."""
 PATIENCE = 10
-"""Consecutive minimisers without a better bound or gap after which the method stalls: only rounding errors are left."""
+"""Number of consecutive minimisers without a better bound or gap after which the run ends as stalled, because only
+rounding errors remain. Larger: more iterations without progress. Chosen."""
 SAME = 1e-13
-"""Relative difference below which two values of f count as equal."""
+"""Relative difference below which two values of f count as equal: some hundred times the rounding of one operation.
+Larger: the loop counts as stuck less often, and the run stalls sooner. Chosen."""
 DRIFT = 1e-3
-"""Rounding error of a downdated matrix, relative to the identity in it, above which the matrix is summed from all rows
-of the basis. Larger: fewer such sums, less precise steps."""
+"""Maximum rounding error of a downdated matrix, relative to the identity in it. Beyond it the matrix is summed again
+from all rows of the basis. Larger: fewer such sums, less precise steps. Chosen."""
 _EPS = float(np.finfo(float).eps)
 
 
 @dataclass(slots=True)
 class Iterate(State):
-    """A dual point with its basis and what the next solve needs."""
+    """A dual point, its basis, and the vectors that the next linear system needs."""
 
-    alpha: Floats  # the dual point u, one number a row
+    alpha: Floats  # the dual point u, one number per row
     basis: NDArray[np.bool_]  # whether the row is in B
     w: Floats  # H'u
-    z: Floats  # primal weights of the minimiser over u_B; the bias's is last
+    z: Floats  # primal weights of the minimiser over u_B; the last entry is the bias's weight
     rhs: Floats  # H_B' W (e - H_B z) - z
 
     def copied(self) -> "Iterate":
@@ -78,21 +83,21 @@ class Iterate(State):
 class AsvmState(State):
     phase: str  # what the next step does: start, solve, move or residual
     iterate: Iterate
-    held: Iterate  # the iterate where rows last entered: where to return if the loop gets stuck
-    held_bound: float  # the dual bound there
+    held: Iterate  # the iterate at which rows last entered; the loop returns to it if it gets stuck
+    held_bound: float  # dual bound at `held`
     next_z: Floats  # solution of the last linear system
     gram: Floats  # H_B' W H_B for the rows in `summed`, upper triangle
     summed: NDArray[np.bool_]  # rows whose W h h' are in `gram`
     peak: float  # largest trace of `gram` since it was last summed from all rows
     guarded: bool  # whether step 2a is in force
-    best_gap: float
-    idle: int  # consecutive minimisers that improved nothing
-    costs_seen: float  # checksum of the costs, by which an earlier state is recognised
+    best_gap: float  # smallest gap at a minimiser so far
+    idle: int  # consecutive minimisers that improved neither bound nor gap
+    costs_seen: float  # checksum of the costs, by which a warm start recognises the same problem
     iterations: int
     rows_read: int
-    face_moves: int  # steps 2a, 4a taken
-    gradient_steps: int  # steps 2b, 4b taken
-    returns: int  # times the loop got stuck
+    face_moves: int  # number of steps 2a with 4a
+    gradient_steps: int  # number of steps 2b with 4b
+    returns: int  # number of times the loop got stuck
 
 
 class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
@@ -107,7 +112,7 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
             str,
             "when_stuck",
             "when step 2a requires f to fall in every step: when_stuck, only after the plain loop got stuck; "
-            "every_step, always, as printed, which is slow",
+            "every_step, always, as printed in the paper (slow)",
             choices=("when_stuck", "every_step"),
         ),
         Option(
@@ -115,7 +120,7 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
             float,
             0.0,
             "the paper's stopping rule: stop once |u - (u - Qu + e)+| is below this (0.1 in the paper); costs one more "
-            "pass an iteration; 0 leaves stopping to the certified gap",
+            "pass per iteration; 0 leaves stopping to the certified gap",
             low=0.0,
         ),
     )
@@ -158,7 +163,7 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
             guarded=self.chosen["safeguards"] == "every_step",
             best_gap=np.inf,
             idle=0,
-            # Weighted by the row number: equal costs in another order are another problem.
+            # Weighted by the row number: the same costs in another order are a different problem.
             costs_seen=float((self.problem.costs * np.arange(1, n + 1)).sum()),
             iterations=0,
             rows_read=0,
@@ -183,19 +188,19 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
         return Point(z[:-1].copy(), float(self.problem.bias_feature * z[-1]), state.iterate.alpha.copy())
 
     def _solve_on_basis(self, state: AsvmState) -> Progress:
-        """Step 1: find the z of the minimiser over u_B."""
+        """Carry out step 1: compute z of the minimiser over u_B."""
         self._sum_gram(state)
         k, trace = state.next_z.size, float(state.gram.trace())
         if not np.isfinite(trace):
             return self._progress(state, Status.NONFINITE)
-        # A trace above 1 / (k eps) swamps the identity in rounding, and the matrix would be singular.
+        # A trace above 1 / (k eps) would round the identity away and make the matrix singular.
         factor = cholesky_factor(state.gram, max(1.0, k * _EPS * trace))
         state.next_z = state.iterate.z + cholesky_solve(factor, state.iterate.rhs)
         state.phase = "move"
         return self._progress(state)
 
     def _sum_gram(self, state: AsvmState) -> None:
-        """Bring H_B' W H_B up to date by the rows that changed, or from all rows of B if that is cheaper or needed."""
+        """Update H_B' W H_B by the rows that changed, or sum it from all rows of B if that is cheaper or needed."""
         basis, summed = state.iterate.basis, state.summed
         changed = basis != summed
         has_drifted = state.peak * _EPS > DRIFT and bool((summed & ~basis).any())
@@ -210,7 +215,7 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
         state.peak = max(state.peak, float(state.gram.trace()))
 
     def _move(self, state: AsvmState) -> Progress:
-        """Steps 2 to 4b: from u to the next u and basis, given z."""
+        """Carry out steps 2 to 4b: compute the next u and basis from z."""
         now, z = state.iterate, state.next_z
         basis, w = now.basis, now.w
         is_start = state.phase == "start"
@@ -219,7 +224,7 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
         state.rows_read += basis.size
         state.iterations += not is_start
         kept, clipped, entering = parts
-        minimiser = kept + clipped  # H_B' of the minimiser over u_B; equal to z but for rounding
+        minimiser = kept + clipped  # H_B' of the minimiser over u_B; equal to z up to rounding
         at_minimiser = about.n_clipped == 0 and not is_start
         bound = about.kept_total - 0.5 * (about.kept_energy + _dot(minimiser, minimiser))
         if at_minimiser and not state.guarded and bound < state.held_bound - SAME * abs(bound):
@@ -257,7 +262,7 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
         return self._progress(state, finished)._replace(primal=primal, dual_bound=bound, gap_estimate=estimate)
 
     def _hold(self, state: AsvmState, bound: float, gap: float) -> Status | None:
-        """Remember the minimiser with the rows that enter. Stalled if the last PATIENCE minimisers improved nothing."""
+        """Keep the minimiser and the rows that enter. Return STALLED after PATIENCE minimisers without improvement."""
         improves = gap < 0.99 * state.best_gap or bound > state.held_bound + 0.1 * SAME * abs(bound)
         state.best_gap = min(gap, state.best_gap)
         state.idle = 0 if improves else state.idle + 1
@@ -293,11 +298,11 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
         return Progress(state.iterations, passes, None, None, None, finished)
 
     def _resume(self, state: AsvmState, earlier: AsvmState) -> None:
-        """Continue from an earlier state, to the same bits. On another problem, start from its weights."""
+        """Continue from an earlier state with bit-identical results. On another problem, start from its weights."""
         expected, stored = state.stored(copy=False), earlier.stored(copy=False)
         arrays = [name for name, value in expected.items() if isinstance(value, np.ndarray)]
         if any(stored[name].shape != expected[name].shape for name in arrays):
-            raise InvalidOptions("warm_start", "is not a state of asvm on as many rows and features")
+            raise InvalidOptions("warm_start", "is not a state of asvm for the same number of rows and features")
         if any(not np.isfinite(stored[name]).all() for name in arrays):
             raise InvalidOptions("warm_start", "has numbers that are NaN or infinite")
         w = self.problem.weights_of(earlier.iterate.alpha)
@@ -313,7 +318,7 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
 
 
 def _is_lower_clipped(about: Move, w: Floats, minimiser: Floats, clipped: Floats, z: Floats) -> bool:
-    """Whether f is smaller at the clipped minimiser than at u, both compared with the minimiser itself."""
+    """Return whether f is smaller at the clipped minimiser than at u. Both are compared with the minimiser itself."""
     rounding = minimiser - z
     of_clipped = -_dot(clipped, rounding) + 0.5 * (about.clipped_energy + _dot(clipped, clipped))
     of_u = _dot(w - minimiser, rounding) + 0.5 * (about.distance + _dot(w - minimiser, w - minimiser))
@@ -321,5 +326,5 @@ def _is_lower_clipped(about: Move, w: Floats, minimiser: Floats, clipped: Floats
 
 
 def _dot(left: Floats, right: Floats) -> float:
-    # Not left @ right: BLAS would start threads, which on a busy machine cost more than the sum.
+    # Not left @ right: BLAS would start threads, which cost more than the sum on a busy machine.
     return float((left * right).sum())

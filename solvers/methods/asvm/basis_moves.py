@@ -1,4 +1,4 @@
-"""The two reads of the rows that a move of `asvm` takes. Symbols as in asvm.py."""
+"""Kernels of `asvm`: the two passes over the rows that a move of u takes. Symbols as in asvm.py."""
 
 from typing import NamedTuple
 
@@ -13,35 +13,35 @@ __all__ = ["DualSums", "Move", "evaluate_move", "update_dual"]
 
 
 class Move(NamedTuple):
-    """Sums that decide a move, over rows with slack s, whose component of the minimiser is W s."""
+    """Sums that decide how u moves. s is a row's slack 1 - h_i z; W s is its component of the minimiser over u_B."""
 
     n_clipped: int
-    """Rows of B with s < 0."""
+    """Number of clipped rows: rows of B with s < 0."""
     clipped_energy: float
-    """The sum of W s^2 over these."""
+    """Sum of W s^2 over the clipped rows."""
     kept_energy: float
-    """The sum of W s^2 over the other rows of B."""
+    """Sum of W s^2 over the kept rows: rows of B with s >= 0."""
     kept_total: float
-    """The sum of W s over those."""
+    """Sum of W s over the kept rows."""
     distance: float
-    """The sum of (u - W s)^2 / W over B."""
+    """Sum of (u - W s)^2 / W over B."""
     longest: float
-    """How far u can move towards the minimiser, as a fraction, before a component becomes zero."""
+    """Largest fraction of the way from u to the minimiser that keeps every component >= 0."""
     enter_energy: float
-    """The sum of W s^2 over the violators outside B."""
+    """Sum of W s^2 over the violators: rows outside B with s > 0."""
     enter_squares: float
-    """The sum of s^2 over those."""
+    """Sum of s^2 over the violators."""
 
 
 class DualSums(NamedTuple):
     """Sums over the rows at the new u."""
 
     mismatch: float
-    """Of the gap's terms."""
+    """Sum of the rows' terms of the duality gap."""
     total: float
-    """Of u."""
+    """Sum of u."""
     squares: float
-    """Of u^2 / W."""
+    """Sum of u^2 / W."""
 
 
 # --- kernels. s: slack 1 - h_i z of the current row, W: 2 C_i, W s: the row's component of the minimiser --------------
@@ -49,7 +49,7 @@ class DualSums(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def evaluate_move(rows: SignedRows, z: Array, u: Array, basis: Array, slack: Array, parts: Array) -> Move:
-    """Compute the slack of every row and what decides the move.
+    """Compute the slack of every row and the sums that decide the move.
 
     Adds W s h to parts[0] for the rows of B with s >= 0, to parts[1] for the other rows of B, and to parts[2] for the
     violators outside B.
@@ -98,7 +98,7 @@ def evaluate_move(rows: SignedRows, z: Array, u: Array, basis: Array, slack: Arr
 
 @njit(cache=True, nogil=True)
 def update_dual(costs: Array, slack: Array, basis: Array, u: Array, along: float, entry: float) -> DualSums:
-    """Move u_B the fraction `along` of the way to the minimiser, clipped; let violators enter with `entry` W s."""
+    """Move u_B by the fraction `along` of the way to the minimiser, clipped at 0; violators enter at `entry` W s."""
     mismatch, total, squares = 0.0, 0.0, 0.0
     for i in range(costs.size):
         W, s = 2.0 * costs[i], slack[i]

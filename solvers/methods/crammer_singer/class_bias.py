@@ -1,18 +1,19 @@
-"""The free bias of the joint multi-class problem, by the proximal point method.
+"""The free bias of the joint multi-class problem, by the proximal point method (Rockafellar 1976).
 
-An unregularised bias b requires S_m = sum_i A_i^m = 0 of the dual point, for every class m. Instead, b is kept near a
-centre b_0: with pull / 2 |b - b_0|^2 added to the problem, b = b_0 + S / pull, which is a regularised bias of feature
-1 / sqrt(pull) with a centre other than 0. Then the centre moves to b, and so on; S tends to 0.
+An unregularised bias b adds the constraint S_m = sum_i A_i^m = 0 for every class m to the dual. Instead of enforcing
+it, the method adds the proximal term pull / 2 |b - b_0|^2 around a centre b_0 to the primal problem. Then b = b_0 + S /
+pull: b acts as a regularised bias with feature 1 / sqrt(pull), shifted by b_0. The centre then moves to b, and so on,
+until S tends to 0.
 
-At first the centre moves several times an epoch, and the pull is so strong that the bias adds little to the curvature
-of a row. The pull is reduced where the imbalance is the larger part of the gap, and raised again where it is
-negligible. That is usually fast, but need not converge: rows can follow a bias that runs ahead of them. Each time the
-gap has not halved for long, `care` is raised. With care c the centre moves once the problem around it is solved to a
-fraction of what the move is worth, as the proximal point method asks (Rockafellar 1976), or after c^2 passes; if
-solving has not reduced the imbalance to a quarter, the pull is reduced.
+At first the centre moves several times per epoch. The pull is so strong that the bias adds little to the curvature of a
+row. The pull is reduced while the imbalance |S| makes up most of the gap, and raised again while it is negligible. This
+is usually fast but need not converge, because the bias can move faster than the rows react to it. Each time the gap has
+not halved over a long period, `care` is raised by one. With care c > 0 the centre moves only after the problem around
+it is solved to a fraction of the gain of the move, as the convergence proof requires, or after c^2 passes. If solving
+that problem did not reduce the imbalance to a quarter, the pull is reduced.
 
-A class none of whose rows has a cost has zero weights, and every bias is optimal for it that is too low to matter to
-any row. It gets the bias LEFT_OUT.
+A class without any row of positive cost has zero weights, and any bias low enough to matter to no row is optimal for
+it. Its bias is LEFT_OUT.
 """
 
 import numpy as np
@@ -24,36 +25,40 @@ from solvers.problem.problems import MulticlassProblem
 __all__ = ["FreeBias"]
 
 PULL = 30.0
-"""First pull, over 1 / mean |x_i|^2: the bias adds 1/30 to the curvature, and thirty rows are enough to move it.
-Larger: longer steps of the rows, slower moves of the bias. Of 30, 100, 300 and 1,000, 30 took the fewest passes on four
-sets with C = 0.01, and no more than the others with C = 1."""
+"""First pull, as a multiple of 1 / mean |x_i|^2. At 30 the bias adds 1/30 to the curvature of a row, and thirty rows
+are enough to move it. Larger: longer steps of the rows, slower moves of the bias. Of 30, 100, 300 and 1,000, 30 took
+the fewest passes on four sets with C = 0.01, and no more than the others with C = 1."""
 MOVES = 4
-"""Moves of the centre in an epoch without care."""
+"""Moves of the centre per epoch while care is 0. Larger: the bias moves faster, with more risk that the rows fall
+behind and care must rise. Chosen."""
 LEFT_OUT = -1e100
+"""Bias of a class without rows of positive cost: low enough that the class never has the highest score."""
 SOLVED = 0.25
-"""The problem around a centre counts as solved once its gap is below this share of |S|^2 / (2 pull), the worth of a
-move of the centre. Larger: earlier moves."""
+"""The problem around a centre counts as solved once its gap is below this fraction of |S|^2 / (2 pull), the gain of
+moving the centre. Larger: earlier moves from less precise solutions. Chosen."""
 HIGH, LOW = 1.0, 0.01
-"""The pull is reduced while the imbalance is above HIGH times the rows' gap, and raised while it is below LOW times."""
+"""The pull is reduced while the imbalance exceeds HIGH times the rows' gap, and raised while it is below LOW times that
+gap. Values farther apart: the pull changes less often. Chosen."""
 LEAST_PULL = 1e-12
-"""Least pull, as a share of the first one."""
+"""Least pull, as a fraction of the first one. Larger: the bias of badly scaled data moves more slowly. Chosen."""
 SETTLED = 1e-15
-"""Imbalance, as a share of all costs, that is no more than rounding."""
+"""Imbalance, as a fraction of the total cost, that counts as rounding error. Larger: the run can stall before the bias
+is exact. Chosen near the precision of a double."""
 
 
 class FreeBias:
-    """How the bias of one problem follows its dual point: b is `W[-1]` times the feature."""
+    """Moves the bias of one problem after its dual point. The bias is `W[-1]` times the feature."""
 
     def __init__(self, problem: MulticlassProblem, squared_norms: Floats) -> None:
         counted = problem.costs > 0.0
         self.is_absent = np.bincount(problem.codes[counted], minlength=problem.classes.size) == 0
         mean_norm, self.total_cost = float(squared_norms[counted].mean()), problem.total_cost
-        # With a pull of the total cost, S moves b by at most 1, whatever the rows are.
+        # With a pull equal to the total cost, S moves b by at most 1 for any rows.
         self.first_pull = min(PULL / mean_norm, self.total_cost) if mean_norm > 0.0 else self.total_cost
         self.reach = float(np.sqrt(squared_norms.max()))
 
     def begin(self, state: CrammerSingerState, intercept: Floats) -> None:
-        """Start with this bias beside the dual point of the state."""
+        """Start from this bias and the dual point of the state."""
         state.bias = FreeBiasState(
             balance=state.alpha.sum(axis=0),
             pull=self.first_pull,
@@ -69,7 +74,7 @@ class FreeBias:
         return float(1.0 / np.sqrt(state.bias.pull))
 
     def moves(self, state: CrammerSingerState) -> int:
-        """Moves of the centre in the next epoch."""
+        """Return the number of moves of the centre in the next epoch."""
         return 0 if state.bias.care else MOVES
 
     def bias(self, state: CrammerSingerState) -> Floats:
@@ -82,23 +87,24 @@ class FreeBias:
         return np.where(self.is_absent, LEFT_OUT, intercept)
 
     def intercept(self, state: CrammerSingerState) -> Floats:
-        """b; for classes left out, a value below all scores that rows can have for others, by the margin and 1."""
+        """Return b. The value for an absent class is 2 below any score that a row can have for another class."""
         b, W = self.bias(state), state.W[:-1]
-        is_out = b <= 0.5 * LEFT_OUT  # in this run, or in the run that the state comes from
+        is_out = b <= 0.5 * LEFT_OUT  # absent in this run, or in the run of the earlier state
         if not is_out.any():
             return b
         lowest = b - self.reach * np.sqrt((W * W).sum(axis=0))
         return np.where(is_out, lowest[~is_out].min() - 2.0, b)
 
     def imbalance(self, state: CrammerSingerState) -> float:
-        """The shares that a balanced dual point would have to give back; each costs the bound about 1."""
+        """Return half the sum of |S_m|: the dual mass that must move to make S = 0. It lowers the bound by about as
+        much."""
         return 0.5 * float(np.abs(state.bias.balance).sum())
 
     def follow(self, state: CrammerSingerState, gap: float, visited: int, is_whole: bool, is_solved: bool) -> bool:
-        """After a pass with this gap of the rows: move the centre if it is time, and choose the pull.
+        """Move the centre if it is time and adapt the pull, after a pass with this gap of the rows.
 
-        `is_solved`: the rows need not or cannot come closer at this centre. Returns whether the imbalance is no more
-        than rounding.
+        `is_solved` means that the rows need not or cannot come closer to the optimum around this centre. Returns
+        whether the imbalance is only rounding error.
         """
         bias, imbalance = state.bias, self.imbalance(state)
         S, pull, care = bias.balance, bias.pull, bias.care
@@ -122,7 +128,7 @@ class FreeBias:
         return imbalance <= SETTLED * self.total_cost
 
     def look_back(self, state: CrammerSingerState) -> None:
-        """Raise the care if the gap has not halved since the last look back."""
+        """Raise the care if the gap has not halved since the last call."""
         bias = state.bias
         if bias.least_gap > 0.5 * bias.least_before:
             bias.care += 1

@@ -1,8 +1,8 @@
-"""The kernels of dual coordinate descent for all classes jointly: exact steps in the shares of one row after another.
+"""Kernels of dual coordinate descent for all classes jointly. A step minimises exactly over the variables of one row.
 
-Symbols: q, v: the shares and violations of the row at hand, by class (crammer_singer.py). The last row of W is that of
-the bias, b = bias_feature W[d]. If the bias is free, `balance` holds S_m = sum_i A_i^m, and b is kept near a centre by
-a pull of 1 / bias_feature^2 (class_bias.py); otherwise it is empty.
+Symbols: q and v are the shares and violations of the current row, one per class (crammer_singer.py). The last row of W
+belongs to the bias: b = bias_feature W[d]. If the bias is free, `balance` holds S_m = sum_i A_i^m, and a proximal term
+of strength 1 / bias_feature^2 holds b near a centre (class_bias.py); otherwise `balance` is empty.
 """
 
 from typing import NamedTuple
@@ -17,28 +17,29 @@ from solvers.linalg.types import Array
 __all__ = ["ACTIVE_SHARE", "ClassPoint", "ClassTerms", "ClassVisits", "Goal", "PassReport", "move_shares", "run_pass"]
 
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 ACTIVE_SHARE = 0.1
-"""All rows are visited again once the active rows' gap is below this share of the gap of all rows before. Larger: more
-visits of shrunk rows."""
+"""An epoch over all rows follows once the gap of the active rows is below this fraction of the gap that the last epoch
+over all rows had. Larger: shrunk rows are visited more often. Chosen."""
 _SETTLED = 1e-12
-"""A difference of scores that is no more than rounding."""
+"""Difference of scores that counts as rounding error: a row is not moved for less. Larger: less precise results.
+Chosen."""
 
 
 class ClassTerms(NamedTuple):
-    """What does not change during a run."""
+    """Constants of a run."""
 
     rows: FlatRows
     costs: Array
     norms: Array
-    """|x_i|^2, without the bias feature."""
+    """|x_i|^2 without the bias feature."""
     codes: Array
-    """Each row's class."""
+    """The class of each row, as an index."""
     shrinking: bool
 
 
 class ClassPoint(NamedTuple):
-    """What a step changes, and the bias feature that belongs to W[d]."""
+    """The variables that a step changes, and the bias feature that belongs to W[d]."""
 
     A: Array
     W: Array
@@ -47,7 +48,7 @@ class ClassPoint(NamedTuple):
 
 
 class ClassVisits(NamedTuple):
-    """Which rows an epoch visits, and how often it moves the centre of a free bias."""
+    """The rows that an epoch visits, and how often it moves the centre of a free bias."""
 
     order: Array
     active: int
@@ -56,29 +57,29 @@ class ClassVisits(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """When the active rows are solved, so that all rows are visited next."""
+    """When the active rows count as solved, so that the next epoch visits all rows."""
 
     active_goal: float
-    """Gap of the active rows, set by the last epoch over all rows."""
+    """Gap of the active rows at which they count as solved; set by the last epoch over all rows."""
     target: float
-    """Relative gap."""
+    """Target of the relative gap."""
     floor: float
-    """The primal value below which gaps are measured against the costs."""
+    """Smallest divisor of a relative gap, used if the primal value is below it."""
     violation_tol: float
 
 
 class EpochReport(NamedTuple):
     active: int
-    """Rows still active."""
+    """Number of rows still active."""
     violation: float
-    """Largest violation of a row."""
+    """Largest violation of any visited row."""
     gap: float
-    """Sum of the rows' terms of the gap."""
+    """Sum of the visited rows' terms of the gap."""
     updates: int
 
 
 class PassReport(NamedTuple):
-    """What a pass leaves: its active set, its counts, and what its last epoch saw."""
+    """The active set after a pass, the counts of the pass, and the results of its last epoch."""
 
     active: int
     active_goal: float
@@ -94,9 +95,9 @@ class PassReport(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def run_pass(terms: ClassTerms, point: ClassPoint, visits: ClassVisits, goal: Goal) -> PassReport:
-    """Run one epoch over all rows, or several over the active ones that together read no more.
+    """Run one epoch over all rows, or several epochs over the active rows that together visit no more rows than that.
 
-    All rows are visited next once the active ones' gap is below the target, or below the goal set when all were seen.
+    All rows become active again once the gap of the active ones is below the target or below `active_goal`.
     """
     A, W, balance, _ = point
     order, active, random_state, moves = visits
@@ -184,9 +185,10 @@ def _run_epoch(terms: ClassTerms, point: ClassPoint, visits: ClassVisits) -> Epo
 def _find_violations(
     a: Array, C: float, y: int, bias_feature: float, bias_weights: Array, v: Array, q: Array
 ) -> tuple[float, float, float, int]:
-    """Turn scores into violations.
+    """Turn the scores in v into violations, and compute the shares q.
 
-    Returns the highest, the lowest of a class with a share, the highest of one without, and the classes with a share.
+    Returns the highest violation, the lowest among classes with a share, the highest among classes without one, and the
+    number of classes with a share.
     """
     own = v[y] + bias_feature * bias_weights[y]
     highest, lowest, rest, used = 0.0, np.inf, -np.inf, 0
@@ -211,12 +213,12 @@ def move_shares(h: float, C: float, v: Array, q: Array) -> None:
     for m in range(v.size):
         v[m] += h * q[m]
         top = max(top, v[m])
-    if not h * C > 0.0:  # an empty row: nothing weighs against the highest violation
+    if not h * C > 0.0:  # an empty row or cost 0: the whole share belongs to the highest violation
         for m in range(v.size):
             q[m] = 0.0
         q[v.argmax()] = C
         return
-    # Measured from the top, shares are (v - level) / h where that is above 0, and no level is below -h C.
+    # With v measured from its maximum, the shares are max(v - level, 0) / h; the level is never below -h C.
     level, count = -h * C, v.size + 1
     while True:
         total, above = 0.0, 0
@@ -233,9 +235,9 @@ def move_shares(h: float, C: float, v: Array, q: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def _replace_variables(q: Array, C: float, y: int, a: Array, change: Array) -> bool:
-    """Put the variables of the shares q, whose sum is 0 up to rounding, into a, and the change into `change`.
+    """Write the dual variables that belong to the shares q into a, and their change into `change`.
 
-    Returns whether any variable changed.
+    The variables sum to 0 up to rounding. Returns whether any variable changed.
     """
     total = 0.0
     for m in range(q.size):
@@ -256,7 +258,7 @@ def _replace_variables(q: Array, C: float, y: int, a: Array, change: Array) -> b
 
 @njit(cache=True, nogil=True)
 def _gather_nonzeros(row: Array, entries: Array, places: Array) -> int:
-    """Copy a dense row as a sparse one, without a branch to mispredict; return its number of entries."""
+    """Copy the nonzeros of a dense row to entries and places, without a branch; return their number."""
     count = 0
     for j in range(row.size):
         entries[count], places[count] = row[j], j

@@ -1,7 +1,7 @@
-"""Dual points of the joint multi-class problem: their weights, projections into their domain, and faces.
+"""Dual points of the joint multi-class problem: their weights, their projection into the domain, and their faces.
 
-A dual point A has one number a row and class, A_i^m <= C_i [m = y_i] with sum_m A_i^m = 0. Its weights are
-W(A) = sum_i h_i A_i', where h_i is x_i with the bias feature, stored by feature: (d + 1, k).
+A dual point A has one variable per row and class, with A_i^m <= C_i [m = y_i] and sum_m A_i^m = 0. Its weights are
+W(A) = sum_i h_i A_i', where h_i is x_i with the bias feature. W is stored by feature: its shape is (d + 1, k).
 """
 
 import numpy as np
@@ -17,7 +17,8 @@ __all__ = ["ClassDuals", "SharesFace"]
 
 
 _ROUNDING = 1e-13
-"""A row whose shares sum to its cost up to this relative error counts as full."""
+"""Relative error up to which the shares of a row count as equal to its cost. Larger: more rows are treated as at their
+bound. Chosen above the rounding error of a sum over classes."""
 
 
 class ClassDuals:
@@ -29,28 +30,28 @@ class ClassDuals:
         self._codes = problem.codes[:, None]
 
     def weights_of(self, A: Floats, bias_feature: float) -> Floats:
-        """W(A): one pass."""
+        """Return W(A). Costs one pass."""
         W = np.zeros((self.problem.data.n_features + 1, A.shape[1]))
         _sum_rows(self._rows, bias_feature, read_only(A), W)
         return W
 
     def scores(self, W: Floats, bias_feature: float) -> Floats:
-        """h_i . w_m of every row and class: one pass."""
+        """Return h_i . w_m for every row and class. Costs one pass."""
         out = np.empty((self.problem.data.n_rows, W.shape[1]))
         _score_rows(self._rows, bias_feature, read_only(W), out)
         return out
 
     def own(self) -> Floats:
-        """[m = y_i]"""
+        """Return the matrix [m = y_i]: 1 at each row's own class, else 0."""
         out = np.zeros((self.problem.data.n_rows, self.problem.classes.size))
         np.put_along_axis(out, self._codes, 1.0, axis=1)
         return out
 
     def suggested(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        """The dual point that the optimality conditions give for weights, and its own weights: two passes.
+        """Return a dual point built from given weights by the optimality conditions, and its weights. Costs two passes.
 
-        A row's whole cost is on its worst rival; the point is scaled by the factor that maximises the dual, so it is
-        never worse than zero.
+        The whole cost of a row goes to the other class with the highest score. The point is then scaled by the factor
+        that maximises the dual, so its value is never below that of zero.
         """
         costs = self.problem.costs
         bias = np.zeros_like(intercept) if self.problem.spec.bias == "none" else intercept
@@ -63,7 +64,7 @@ class ClassDuals:
         return A * length, W * length
 
     def feasible(self, A: Floats) -> Floats:
-        """A projected into the domain: the shares of a row's other classes are >= 0 and sum to at most its cost."""
+        """Project A into the domain: the shares of a row's other classes are >= 0 and sum to at most its cost."""
         costs = self.problem.costs
         shares = np.maximum(-A, 0.0)
         np.put_along_axis(shares, self._codes, 0.0, axis=1)
@@ -76,9 +77,9 @@ class ClassDuals:
 
 
 class SharesFace(Face):
-    """The variables below their bounds C_i [m = y_i]; those of a row move against each other, for their sum stays 0.
+    """The face of variables below their bounds C_i [m = y_i]. The variables of a row always sum to 0.
 
-    A free bias kept near a centre is a feature of the pull's strength, and the centre is part of every score.
+    A free bias near a centre appears as a feature 1 / sqrt(pull), and the centre is added to every score.
     """
 
     diagonal = np.zeros(1)
@@ -117,12 +118,12 @@ class SharesFace(Face):
         return self.duals.feasible(x)
 
 
-# --- kernels. Dense data comes without columns and starts -------------------------------------------------------------
+# --- kernels. For dense data, columns and starts are empty ------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
 def _sum_rows(rows: FlatRows, bias_feature: float, A: Array, out: Array) -> None:
-    """out += sum_i h_i A_i'"""
+    """Add sum_i h_i A_i' to out."""
     values, columns, starts = rows
     dense, d, k = starts.size == 0, out.shape[0] - 1, out.shape[1]
     for i in range(A.shape[0]):
@@ -143,7 +144,7 @@ def _sum_rows(rows: FlatRows, bias_feature: float, A: Array, out: Array) -> None
 
 @njit(cache=True, nogil=True)
 def _score_rows(rows: FlatRows, bias_feature: float, W: Array, out: Array) -> None:
-    """out[i, m] = h_i . W[:, m]"""
+    """Write h_i . W[:, m] into out[i, m]."""
     values, columns, starts = rows
     dense, d, k = starts.size == 0, W.shape[0] - 1, W.shape[1]
     for i in range(out.shape[0]):

@@ -13,28 +13,28 @@ __all__ = ["CrammerSingerState", "FreeBiasState"]
 
 @dataclass(slots=True)
 class FreeBiasState(State):
-    """What class_bias.py keeps beside the last row of W; without a free bias, `balance` is empty and nothing is
-    used."""
+    """The state of a free bias, in addition to the last row of W. If the bias is not free, `balance` is empty and the
+    other fields are unused."""
 
     balance: Floats  # S_m = sum_i A_i^m, one per class
     pull: float  # strength of the proximal term
-    care: int  # how carefully the centre moves; 0: several times an epoch
-    rows_waited: int  # visits since the centre moved last, with care
+    care: int  # 0: the centre moves several times per epoch; larger: it moves later and later
+    rows_waited: int  # rows visited since the last move of the centre (used if care > 0)
     last_imbalance: float  # imbalance when the problem around the last centre was solved
-    least_gap: float  # least gap, imbalance included, since the last look back
-    least_before: float  # the same before that
+    least_gap: float  # smallest gap, imbalance included, since care was last considered
+    least_before: float  # smallest gap before that
 
 
 @dataclass(slots=True)
 class CrammerSingerState(State):
     alpha: Floats  # dual variables A_i^m, by row and class
-    W: Floats  # sum_i h_i A_i', by feature and class; the last row is that of the bias feature
+    W: Floats  # sum_i h_i A_i', by feature and class; the last row belongs to the bias feature
     bias: FreeBiasState
-    order: NDArray[np.int64]  # the rows with a cost; the active ones come first
-    active: int  # rows in the active set
-    active_goal: float  # gap of the active rows at which all rows are visited again
+    order: NDArray[np.int64]  # the rows with a positive cost, active ones first
+    active: int  # number of active rows
+    active_goal: float  # gap of the active rows at which all rows become active again
     random_state: NDArray[np.uint64]
-    rows_until_face: int  # visits until the shares above zero are solved together
-    total_cost: float  # of the problem that this state belongs to
+    rows_until_face: int  # rows to visit before the next joint solve of all shares above zero
+    total_cost: float  # total cost of the problem, by which a warm start recognises the same problem
     epochs: int
     rows_read: int

@@ -1,16 +1,17 @@
 """`crammer_singer`: dual coordinate descent for all classes jointly (Keerthi, Sundararajan, Chang, Hsieh, Lin 2008).
 
-The dual has one variable A_i^m a row and class. A step minimises exactly over all k variables of a row, and the
-weights W = sum_i x_i A_i' are kept up to date. In the shares q of a row's cost C_i,
+The dual has one variable A_i^m per row and class. A step minimises exactly over the k variables of one row and updates
+the weights W = sum_i x_i A_i'. The shares q divide the cost C_i of a row among the classes; v are its violations:
 
-    q_m = C_i [m = y_i] - A_i^m >= 0,    sum_m q_m = C_i,    v_m = [m != y_i] + f_m(x_i) - f_yi(x_i),
+    q_m = C_i [m = y_i] - A_i^m >= 0,    sum_m q_m = C_i,    v_m = [m != y_i] + f_m(x_i) - f_yi(x_i).
 
-a step is the projection of q + v / |x_i|^2 onto that simplex; the row's term of the gap is sum_m q_m (max v - v_m).
+A step projects q + v / |x_i|^2 onto the simplex of the shares. The row's term of the duality gap is
+sum_m q_m (max v - v_m).
 
-W is stored by feature, so that an entry of X meets the weights of all classes side by side. Rows whose cost has settled
-on one class are shrunk until the others are solved. Classes of a row are not shrunk: up to about thirty, all of them
-cost hardly more than a few picked out. Every FACE_PASSES passes the shares above zero are solved together
-(dual_face.py). A free bias is kept near a centre that moves (class_bias.py).
+W is stored by feature, so that an entry of X finds the weights of all classes in adjacent memory. Rows whose whole cost
+belongs to one class are shrunk until the other rows are solved. The classes of a row are not shrunk: up to about thirty
+classes, computing all of them costs hardly more than computing a few. Every FACE_PASSES passes the shares above zero
+are solved together (dual_face.py). A free bias stays near a centre that moves (class_bias.py).
 """
 
 from collections.abc import Mapping
@@ -41,12 +42,15 @@ __all__ = ["CrammerSinger"]
 
 
 FACE_PASSES, FACE_READS = 50, 100
-"""Passes after which the shares above zero are solved together, and the maximum reads of X for that. Larger passes:
-longer slow phases."""
+"""Passes between two joint solves of the shares above zero, and the maximum passes over X in one of them. More passes
+between solves: slow phases of coordinate descent last longer. More passes in a solve: more precise and longer solves.
+Chosen."""
 FACE_PRODUCTS = 100_000_000
-"""Maximum products of an entry of X and a weight in such a solve. It is part of one step, so this bounds its time."""
+"""Maximum multiplications of an entry of X by a weight in a joint solve. The solve is part of one step, so this limits
+the time of a step. Larger: longer steps on large data. Chosen."""
 ENOUGH = 0.1
-"""The rows' gap, as a share of the target, below which they count as solved and the centre of a free bias moves."""
+"""The rows count as solved, and the centre of a free bias moves, once their gap is below this fraction of the target.
+Larger: earlier moves from less precise solutions. Chosen."""
 
 
 class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
@@ -56,7 +60,7 @@ class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
     biases = ("none", "regularized", "free")
     state_type = CrammerSingerState
     options = (
-        Option("shrinking", bool, True, "leave rows out while their cost is settled on one class"),
+        Option("shrinking", bool, True, "skip rows while their whole cost belongs to one class"),
         Option(
             "violation_tol",
             float,
@@ -69,7 +73,9 @@ class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
     footprint = Footprint(row=13.7, feature=3.1, row_and_class=7.1, feature_and_class=3.1, kept_feature=1.0)
     pace = Pace(least=1.8, hardness=1.69, hardest=1e12, precision=0.46, entry_seconds=4.6e-9, row_seconds=4.3e-7)
     paper = "Keerthi et al. (2008): A sequential dual method for large scale multi-class linear SVMs"
-    notes = "All classes jointly; holds one number a row and class. Slows down as C grows or features are badly scaled."
+    notes = (
+        "All classes jointly; stores one number per row and class. Slower as C grows or if features are badly scaled."
+    )
 
     def __init__(self, problem: MulticlassProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
@@ -111,7 +117,7 @@ class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
             finished = Status.STALLED
         elif seen.is_whole and seen.violation < self.chosen["violation_tol"]:
             finished = Status.STOPPED
-        # With W = W(A) the gap is the sum of the rows' terms, each taken when its row was visited.
+        # With W = W(A) the gap is the sum of the rows' terms; each was computed when its row was visited.
         relative_gap = gap / max(primal, self.problem.primal_floor)
         return Progress(state.epochs, passes, primal, bound, relative_gap, finished, seen.is_whole)
 
@@ -149,11 +155,12 @@ class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
         return seen
 
     def _follow_bias(self, bias: FreeBias, state: CrammerSingerState, seen: PassReport, enough: float) -> bool:
-        """Let the free bias follow a pass; rows with a gap of `enough` are solved. Returns whether nothing moves."""
+        """Move the free bias after a pass; rows with a gap of at most `enough` count as solved. Return whether all
+        stalls."""
         imbalance, is_settled = bias.imbalance(state), seen.updates == 0
         is_solved = is_settled or seen.gap <= enough
         is_balanced = bias.follow(state, seen.gap, seen.visited, seen.is_whole, is_solved)
-        # Shrunk rows may have to react to the bias.
+        # Shrunk rows can become violators when the bias moves.
         if not seen.is_whole and (imbalance > seen.gap or ACTIVE_SHARE * seen.gap > seen.active_goal):
             state.active = state.order.size
         return is_balanced and is_settled
@@ -162,7 +169,7 @@ class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
         return self.problem.bias_feature if self.bias is None else self.bias.feature(state)
 
     def _solve_face(self, state: CrammerSingerState) -> None:
-        """Solve all shares above zero together, the others held."""
+        """Solve for all shares above zero together, with the other shares fixed."""
         n, k = self.shape
         affordable = FACE_PRODUCTS // max(1, k * self.problem.data.stored_entries)
         reads = min(FACE_READS, affordable, self.reads_left - 1)
@@ -185,7 +192,7 @@ class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
         state.rows_read += used * n
 
     def _resumed(self, state: CrammerSingerState, earlier: CrammerSingerState) -> CrammerSingerState:
-        """Continue an earlier state, to the same bits if the problem is the same; else start from its dual point."""
+        """Continue an earlier state, bit-identical if the problem is the same; otherwise start from its dual point."""
         if earlier.alpha.shape != state.alpha.shape or earlier.W.shape != state.W.shape:
             shape = f"{self.shape[0]} rows x {self.problem.data.n_features} features and {self.shape[1]} classes"
             raise InvalidOptions("warm_start", f"is not a state of crammer_singer on {shape}")
@@ -197,7 +204,7 @@ class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
         A = self.duals.feasible(given)
         W = self.duals.weights_of(A, self.problem.bias_feature)
         rows_kept = np.array_equal(np.sort(earlier.order), state.order)
-        summed = slice(None) if self.bias is None else slice(-1)  # a free bias is no sum over the dual point
+        summed = slice(None) if self.bias is None else slice(-1)  # a free bias is not a sum over the dual point
         W_kept = np.allclose(W[summed], earlier.W[summed], rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(W).max())))
         A_kept = np.allclose(A, given, rtol=1e-9, atol=1e-9 * float(self.problem.costs.max()))
         bias_kept = earlier.bias.balance.shape == state.bias.balance.shape
