@@ -1,29 +1,29 @@
 """`lsvm`: the Lagrangian support vector machine (Mangasarian and Musicant 2001), for squared hinge.
 
-The dual is min over u >= 0 of 1/2 u'Qu - e'u. A point u is optimal exactly if Qu - e = ((Qu - e) - alpha u)+ for some
-alpha > 0, which the method uses as an iteration:
+The dual is min over u >= 0 of 1/2 u'Qu - e'u. A point u is optimal if and only if Qu - e = ((Qu - e) - alpha u)+ for
+some alpha > 0. The method uses this equation as a fixed-point iteration:
 
     u <- Q^-1 (e + s),    s <- ((Qu - e) - alpha u)+ = (s - alpha u)+
 
-The paper has one cost nu, Q = 1/nu + HH', and convergence for 0 < alpha < 2/nu. Here H has the rows h_i =
-y_i (x_i, bias feature), W_i = 2 C_i and Q = 1/W + HH'. The variables u / sqrt(W) and s sqrt(W) then give the paper's
-problem with nu = 1, where alpha can be any number in (0, 2). In u and s themselves a row's step is alpha / W_i. The
-option `alpha` is that number. Rows of cost 0 are left out.
+The paper has one cost nu and Q = 1/nu + HH', and proves convergence for 0 < alpha < 2/nu. Here H has the rows
+h_i = y_i (x_i, bias feature), W_i = 2 C_i and Q = 1/W + HH'. In the variables u / sqrt(W) and s sqrt(W) this is the
+paper's problem with nu = 1, so alpha can be any number in (0, 2). In u and s, the step of a row is alpha / W_i. The
+option `alpha` is the number in (0, 2). Rows of cost 0 are left out.
 
 By the Sherman-Morrison-Woodbury formula, with z = H'u and the slack 1 - h_i z of a row,
 
     (I + H'WH) z = H'W (e + s),    u = W (s + slack),    s_new = ((1 - alpha) s - alpha slack)+
 
-Because e = Hz + slack, the next z is z + (I + H'WH)^-1 (H'W (slack + s_new) - z). The code uses this form: rounding
-errors of the matrix do not accumulate in z. One matrix of features x features is factored once, an iteration is one
-pass over the rows, and z are the primal weights. With alpha = 1, s_new = (-slack)+, and z moves by -(I + H'WH)^-1 times
-the gradient of P.
+Because e = Hz + slack, the next z is z + (I + H'WH)^-1 (H'W (slack + s_new) - z). The code uses this form, in which
+rounding errors of the matrix do not accumulate in z. One matrix of features x features is factored once. An iteration
+is one pass over the rows, and z are the primal weights. With alpha = 1, s_new = (-slack)+, and z moves by -(I +
+H'WH)^-1 times the gradient of P.
 
 In s the iteration is a projected gradient step of length alpha for min over s >= 0 of 1/2 (e + s)'Q^-1 (e + s). It
-converges linearly, and slowly if few of many rows are support vectors. By default it is therefore accelerated
-(Nesterov 1983): s + t (s - s_before), restarted when the gradient shows an overshoot, with alpha = 1, the longest step
-for which that converges. Because z is an affine function of s, z is extrapolated instead. `extrapolate` = false is the
-paper's iteration.
+converges linearly, and slowly if few of many rows are support vectors. The default is therefore Nesterov's acceleration
+(1983): s + t (s - s_before), restarted when the gradient shows an overshoot. It uses alpha = 1, the longest step for
+which it converges. Because z is an affine function of s, the code extrapolates z instead of s. `extrapolate` = false is
+the paper's iteration.
 """
 
 import math
@@ -51,16 +51,17 @@ __all__ = ["LagrangianSupportVectorMachine", "LsvmState"]
 
 
 MAX_FEATURES = 4096
-"""Maximum number of features. Memory grows with its square: the matrix and its factor take 270 MB at 4096."""
+"""Maximum number of features. Larger: wider data is accepted; memory grows with the square: the matrix and its factor
+take 270 MB at 4,096. Chosen by memory."""
 
 
 @dataclass(slots=True)
 class LsvmState(State):
-    z: Floats  # weights that the next pass evaluates; the bias's is last
-    evaluated: Floats  # weights of the last pass
-    before: Floats  # weights that the last iteration reached, before extrapolation
-    s: Floats  # the paper's ((Qu - e) - alpha u)+, one number a row
-    is_fresh: bool  # whether z is a start to which no s belongs
+    z: Floats  # weights that the next pass evaluates; the last entry is the bias's weight
+    evaluated: Floats  # weights that the last pass evaluated
+    before: Floats  # result of the last iteration, before extrapolation
+    s: Floats  # the paper's ((Qu - e) - alpha u)+, one number per row
+    is_fresh: bool  # true before the first iteration: no s belongs to z yet
     momentum: float  # Nesterov's t; 1 after a restart
     iterations: int
     rows_read: int
@@ -78,7 +79,7 @@ class LagrangianSupportVectorMachine(Method[BinaryProblem, LsvmState]):
             "alpha",
             float,
             1.9,
-            "step length: the paper's alpha times nu; used without extrapolation only (with it, alpha is 1)",
+            "step length: the paper's alpha times nu; used only without extrapolation (with it, alpha is 1)",
             low=0.01,
             high=1.99,
         ),
@@ -140,7 +141,7 @@ class LagrangianSupportVectorMachine(Method[BinaryProblem, LsvmState]):
         if self.factor is None:
             finished = None if self._factorise() else Status.NONFINITE
             return Progress(state.iterations, state.rows_read // n, None, None, None, finished)
-        # At a start no s belongs to z. With alpha = 1 the new s depends on the slacks alone.
+        # In the first iteration no s belongs to z. With alpha = 1 the new s depends only on the slacks.
         alpha = 1.0 if state.is_fresh else self.alpha
         z, sums = state.z, np.zeros((2, state.z.size))
         loss = _iterate(self.rows, read_only(z), alpha, state.s, sums)
@@ -169,7 +170,7 @@ class LagrangianSupportVectorMachine(Method[BinaryProblem, LsvmState]):
         trace = float(matrix.trace())
         if not math.isfinite(trace):
             return False
-        # A trace above 1 / (k eps) swamps the identity in rounding, and the matrix would be singular.
+        # A trace above 1 / (k eps) would round the identity away and make the matrix singular.
         self.factor = cholesky_factor(matrix, max(1.0, k * float(np.finfo(float).eps) * trace))
         return True
 
@@ -183,11 +184,11 @@ class LagrangianSupportVectorMachine(Method[BinaryProblem, LsvmState]):
         return np.asarray(reached + share * step)
 
     def _resume(self, state: LsvmState, earlier: LsvmState) -> None:
-        """Continue from an earlier state, to the same bits. On other rows, start from its weights."""
+        """Continue from an earlier state with bit-identical results. If the rows changed, start from its weights."""
         vectors = earlier.z, earlier.evaluated, earlier.before
         if any(vector.shape != state.z.shape for vector in vectors):
             features = self.problem.data.n_features
-            raise InvalidOptions("warm_start", f"is not a state of lsvm on {features} features")
+            raise InvalidOptions("warm_start", f"is not a state of lsvm for {features} features")
         if not all(np.isfinite(vector).all() for vector in vectors):
             raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
         state.z, state.evaluated, state.before = vectors

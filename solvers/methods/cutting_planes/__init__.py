@@ -1,1 +1,1 @@
-"""Cutting planes: cpa, bmrm, oca_e, oca_t, and cpa_ordinal for ranks."""
+"""Cutting-plane methods: cpa, bmrm, oca_e and oca_t for classification, and cpa_ordinal for ranking."""

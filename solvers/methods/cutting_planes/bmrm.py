@@ -1,9 +1,9 @@
 """`bmrm`: the bundle method for regularised risk minimisation, for any convex loss of two classes.
 
-Teo, Smola, Vishwanathan, Le (2007). With hinge it takes the same steps as `cpa`. The point returned is the best of all
-iterations. See cutting_planes.py for the iteration and risks.py for the planes of hinge and squared hinge. The planes
-of any other loss come from its loss object: a row's loss lies above alpha (margin - m) - conj(alpha) for every alpha in
-the dual's domain, and touches it where alpha is its derivative.
+Teo, Smola, Vishwanathan, Le (2007). With hinge it takes the same steps as `cpa`. It returns the best point of all
+iterations. cutting_planes.py has the iteration, risks.py the planes of hinge and squared hinge. The planes of any other
+loss come from its loss object: for every alpha in the dual's domain, the loss of a row is at least
+alpha (margin - m) - conj(alpha), with equality where alpha is the derivative of the loss.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ __all__ = ["BundleMethod"]
 
 
 class AnyLossRisk(SquaredHingeRisk):
-    """R of a loss that has no kernels here. A plane's marks are its alpha, as for squared hinge."""
+    """R for a loss that has no kernels in risks.py. The marks of a plane are its alpha, as for squared hinge."""
 
     def loss(self, scores: Floats) -> float:
         loss, costs = self.problem.loss, self.problem.costs
@@ -27,7 +27,7 @@ class AnyLossRisk(SquaredHingeRisk):
     def cut(self, scores: Floats, towards: Floats, share: float, last: Cut | None) -> Cut:
         loss, costs = self.problem.loss, self.problem.costs
         slack = loss.margin - (scores + share * (towards - scores))
-        # Rounded first, so that plane and marks are of the same alpha.
+        # Rounded to float32 first, so that the plane and its marks have the same alpha.
         marks = np.minimum(loss.derivative(slack, costs), loss.dual_top(costs)).astype(np.float32)
         alpha = np.minimum(marks.astype(np.float64), loss.dual_top(costs))
         level = float((loss.margin * alpha - loss.conjugate(alpha, costs)).sum())
@@ -53,8 +53,8 @@ class BundleMethod(CuttingPlanes[CuttingPlanesState]):
     )
     paper = "Teo, Smola, Vishwanathan, Le (2007): A scalable modular convex solver for regularized risk minimization"
     notes = (
-        "Reads the data in passes only, so rows can come in blocks; many iterations for precise answers or large C. "
-        "Solvers oca_e (hinge), asvm and tron (squared hinge) need fewer."
+        "Reads the data only in passes, so rows can come in blocks; needs many iterations for precise answers or large "
+        "C. Solvers oca_e (hinge), asvm and tron (squared hinge) need fewer."
     )
 
     def _risk(self, problem: BinaryProblem | MulticlassProblem) -> Risk:

@@ -1,29 +1,30 @@
-"""The bundle of cutting planes and its reduced problem, for every method that works with cutting planes.
+"""The bundle of cutting planes and its reduced problem, for all cutting-plane methods.
 
-R(w) is the whole loss of a problem with its costs. A plane (normal a_k, level beta_k) says for every w
+R(w) is the sum of all losses, costs included. A plane, given by a normal a_k and a level beta_k, is a lower bound:
 
-    R(w) >= beta_k - a_k . w,        cut at w':   a = -(a subgradient of R at w'),  beta = R(w') + a . w'
+    R(w) >= beta_k - a_k . w for every w.    Cut at w':  a = -(a subgradient of R at w'),  beta = R(w') + a . w'
 
-The reduced problem, with R replaced by its planes and by R >= 0, has the dual
+The reduced problem replaces R by the maximum of its planes and 0. Its dual is
 
     max over g >= 0, sum g <= 1 of  D(g) = sum_k g_k beta_k - 1/2 |sum_k g_k a_k|^2,      w = sum_k g_k a_k,
 
-so D(g) is a lower bound of the whole problem for any such g. How a method uses it:
+so D(g) is a lower bound of the whole problem for any such g. A method uses the bundle as follows:
 
     state.bundle = empty_bundle(n_weights, attached=(bytes_of_a_plane, np.uint8))
-    state.bundle.add(normal, level, attached=row)    a row of the method's own goes with each plane
-    bound, w = state.bundle.solve()                  from the last g; planes idle for long are dropped first
+    state.bundle.add(normal, level, attached=row)    stores a row of the method's own data with the plane
+    bound, w = state.bundle.solve()                  starts from the last g; drops planes that were long unused
     planes = state.bundle.active()                   numbers of the planes with g > 0, for
     state.bundle.multipliers[planes], state.bundle.attached[planes]
 
-In place of a normal the bundle can hold another vector that is linear in it, such as the scores of all rows at it.
-`add(vector, level, partner)` then takes a partner whose products with those vectors are those of the normals; `combine`
-returns sum_k g_k beta_k and sum_k g_k vector_k, and the caller knows |w|^2.
+Instead of normals the bundle can store other vectors that are linear in them, such as the scores of all rows. Then
+`add(vector, level, partner)` takes a partner whose products with the stored vectors equal the products of the normals.
+`combine` returns sum_k g_k beta_k and sum_k g_k vector_k, and the caller computes |w|^2.
 
-Plane 0 is R >= 0 itself, which takes the rest of sum g = 1. It is never dropped and never active. The Gram matrix is
-kept; a new plane costs one row of it. The dual is solved by an active-set method over the simplex: Newton steps on the
-support, exact along their direction and cut off where a multiplier reaches 0; then the plane that is violated most
-enters. The factor is used for directions only, so planes that are equal or dependent do no harm.
+Plane 0 is the bound R >= 0, which takes the rest of sum g = 1. It is never dropped and never active. The bundle keeps
+the Gram matrix of the normals; a new plane adds one row to it. The dual is solved by an active-set method over the
+simplex. It takes Newton steps on the support, with an exact step length limited by the first multiplier that reaches 0.
+Then the most violated plane enters. The Cholesky factor is used only for directions, so equal or dependent planes do no
+harm.
 """
 
 import math
@@ -42,28 +43,31 @@ __all__ = ["IDLE_SOLVES", "Bundle", "empty_bundle", "sum_squares"]
 
 
 IDLE_SOLVES = 50
-"""A plane is dropped after this number of consecutive solutions with multiplier 0. Larger: more planes in memory and in
-the reduced problem."""
+"""Number of consecutive solutions with multiplier 0 after which a plane is dropped. Larger: more planes in memory and
+in the reduced problem. Chosen."""
 LEAST_CAPACITY, FIRST_BYTES = 16, 1 << 27
-"""Room for planes at the start: LEAST_CAPACITY, or up to 8 times as many if their vectors fit into FIRST_BYTES. Unused
-room costs no memory; more room means copying all planes."""
+"""Planes for which memory is reserved at the start: LEAST_CAPACITY, or up to 8 times that number if their vectors fit
+into FIRST_BYTES bytes. Larger: fewer copies of all planes when the bundle grows. Unused reserved memory is not backed
+by RAM. Chosen."""
 LARGEST_SQUARE = 1e300
-"""Largest squared length of a normal. Beyond it, sums of squares overflow and there is no bound."""
+"""Largest squared norm of a normal. Beyond it sums of squares overflow, and the bound is NaN. Chosen below the largest
+double, 1.8e308."""
 PRECISION = 1e-13
-"""The duality gap of the reduced problem, relative to D, at which it counts as solved."""
+"""Duality gap of the reduced problem, relative to D, at which it counts as solved. Larger: shorter solves, weaker
+bounds. Chosen above the rounding error of D."""
 
 
 @dataclass(slots=True)
 class Bundle(State):
-    """The planes of a run. The arrays have room for more planes than `count`; what lies beyond it means nothing."""
+    """The planes of a run. The arrays have capacity for more than `count` planes; entries beyond `count` are unused."""
 
     count: int  # number of planes, plane 0 included
-    vectors: Floats  # normals, or vectors in their place; one row a plane
+    vectors: Floats  # normals, or vectors in their place; one row per plane
     levels: Floats  # beta_k
-    gram: Floats  # products of the normals
+    gram: Floats  # scalar products of the normals
     multipliers: Floats  # g_k
     idle: NDArray[np.int64]  # consecutive solutions with multiplier 0
-    attached: Array  # the method's own row for each plane
+    attached: Array  # the method's own data for each plane, one row per plane
 
     def active(self) -> NDArray[np.intp]:
         """Return the numbers of the planes with a positive multiplier, without plane 0."""
@@ -86,14 +90,15 @@ class Bundle(State):
         self.gram[: new + 1, new] = products
 
     def solve(self) -> tuple[float, Floats]:
-        """Maximise D from the multipliers as they are; return D, a bound of the whole problem or NaN, and w."""
+        """Maximise D, starting from the current multipliers. Return D, which bounds the whole problem or is NaN, and
+        w."""
         level, w = self.combine(IDLE_SOLVES)
         return level - 0.5 * sum_squares(read_only(w)), w
 
     def combine(self, idle_solves: int) -> tuple[float, Floats]:
-        """Maximise D; return sum_k g_k beta_k, or NaN, and sum_k g_k vector_k.
+        """Maximise D; return sum_k g_k beta_k (or NaN) and sum_k g_k vector_k.
 
-        Drops the planes that `idle_solves` solutions in a row did not use.
+        First drops the planes that had multiplier 0 in the last `idle_solves` solutions.
         """
         self._drop_idle(idle_solves)
         n = self.count
@@ -101,14 +106,14 @@ class Bundle(State):
         combined = np.zeros(self.vectors.shape[1])
         if not (self.gram.diagonal()[:n] < LARGEST_SQUARE).all():
             return math.nan, combined
-        # The whole matrix: a part of it is contiguous only where the bundle is full, and numba would compile for both.
+        # The whole matrix: a part of it is contiguous only if the bundle is full, so numba would compile two versions.
         _maximise_dual(self.gram, levels, PRECISION, g, np.empty((n, n)), np.empty((5, n)))
         idle[:] = np.where(g > 0.0, 0, idle + 1)
         _combine_rows(self.vectors, self.active(), g, combined)
         return float((g * levels).sum()), combined
 
     def _grow(self) -> None:
-        """Make room for more planes."""
+        """Enlarge the arrays for more planes."""
         old = self.levels.size
         new = old + max(LEAST_CAPACITY, old // 2)
         self.vectors, self.levels = _enlarged(self.vectors, new), _enlarged(self.levels, new)
@@ -124,7 +129,7 @@ class Bundle(State):
                 self._drop(plane)
 
     def _drop(self, plane: int) -> None:
-        """Put the last plane in the place of this one."""
+        """Remove a plane by moving the last plane to its place."""
         last = self.count - 1
         self.gram[:, plane] = self.gram[:, last]
         for array in (self.vectors, self.levels, self.gram, self.multipliers, self.idle, self.attached):
@@ -133,7 +138,7 @@ class Bundle(State):
 
 
 def empty_bundle(n_weights: int, attached: tuple[int, type[np.generic]] = (0, np.uint8)) -> Bundle:
-    """Return a bundle without planes; `attached` is the width and type of the row that goes with each plane."""
+    """Return a bundle without planes; `attached` is the width and type of the method's own row for each plane."""
     room = min(8 * LEAST_CAPACITY, max(LEAST_CAPACITY, FIRST_BYTES // (8 * n_weights)))
     width, kind = attached
     bundle = Bundle(
@@ -157,10 +162,10 @@ def _enlarged(array: Array, rows: int) -> Array:
 
 # --- kernels of long vectors -----------------------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_STRETCH = 1024  # columns that are combined together, so that they stay in the cache
-_LEAST_RIDGE = 1e-200  # small enough to change nothing, large enough to divide by
-_DEPENDENT = 1e-13  # share of a diagonal entry below which a plane counts as dependent on the others
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_STRETCH = 1024  # columns that are combined at a time, so that they stay in the cache
+_LEAST_RIDGE = 1e-200  # too small to change a result, but large enough to divide by
+_DEPENDENT = 1e-13  # fraction of a diagonal entry below which a plane counts as linearly dependent on the others
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
@@ -198,7 +203,7 @@ def _combine_rows(rows: Array, planes: Array, g: Array, out: Array) -> None:
 
 
 class _Reduced(NamedTuple):
-    """The reduced problem and the work space of its solver. H may be larger than there are planes."""
+    """The reduced problem and the work space of its solver. H can have more rows than there are planes."""
 
     H: Array
     """The Gram matrix."""
@@ -209,7 +214,7 @@ class _Reduced(NamedTuple):
     S: Array
     """The support in the order of the factor."""
     L: Array
-    """The Cholesky factor of H + ridge ee' on the support; on the simplex the ridge changes nothing."""
+    """The Cholesky factor of H + ridge ee' on the support. On the simplex the ridge only adds a constant."""
     p: Array
     """The direction of a step on the support."""
     u: Array
@@ -244,7 +249,7 @@ def _maximise_dual(H: Array, levels: Array, precision: float, g: Array, L: Array
             barred[:] = 0.0
         if blocked >= 0:
             if not moved:
-                barred[S[blocked]] = 1.0  # it entered and could not move: rounding decides here, so not again
+                barred[S[blocked]] = 1.0  # it entered but could not move, because of rounding: do not try it again
             g[S[blocked]] = 0.0
             _remove_plane(q, size, blocked)
             size -= 1
@@ -276,7 +281,7 @@ def _maximise_dual(H: Array, levels: Array, precision: float, g: Array, L: Array
 
 @njit(cache=True, nogil=True)
 def _find_gradient(q: _Reduced, size: int) -> tuple[float, float]:
-    """Write c; return (D(g), g . c). Where g is optimal, c is g . c on the support and not less elsewhere."""
+    """Write c; return (D(g), g . c). If g is optimal, c equals g . c on the support and is at least g . c elsewhere."""
     H, levels, g, c, S = q.H, q.levels, q.g, q.c, q.S
     c[:] = -levels
     for k in range(size):

@@ -1,11 +1,11 @@
 """`cpa`: the cutting-plane algorithm of SVM-Perf, for hinge.
 
-Joachims (2006), Algorithm 1. The rows share one slack: the structural formulation has a constraint for every subset of
-the rows, and the most violated one is the plane that touches R at w_t. The number of iterations does not depend on the
-number of rows.
+Joachims (2006), Algorithm 1. In the paper's structural formulation all rows share one slack, and there is one
+constraint per subset of the rows. The most violated constraint is the plane that touches R at w_t. The number of
+iterations does not depend on the number of rows. cutting_planes.py has the iteration.
 
-The paper stops when the mean training loss that the planes promise, xi, is within `epsilon` of the true one at w_t. See
-cutting_planes.py for the iteration.
+The paper's stopping rule compares the mean training loss at w_t with the value xi that the planes give there. It stops
+once they differ by at most `epsilon`.
 """
 
 from solvers.cost import Pace
@@ -44,7 +44,7 @@ class CuttingPlaneAlgorithm(CuttingPlanes[CuttingPlanesState]):
     )
     paper = "Joachims (2006): Training linear SVMs in linear time"
     notes = (
-        "The number of iterations does not depend on the number of rows. Reads the data in passes only, so rows can "
+        "The number of iterations does not depend on the number of rows. Reads the data only in passes, so rows can "
         "come in blocks; oca_e and oca_t need fewer passes."
     )
 

@@ -1,18 +1,19 @@
-"""`cpa_ordinal`: cutting planes for ordinal regression, ranking by groups, and the area under the ROC curve.
+"""`cpa_ordinal`: cutting planes for ordinal regression, for ranking within groups, and for the area under the ROC
+curve.
 
-Joachims (2006), Algorithm 2. The loss R(w) of all pairs is replaced by the planes cut so far, whose reduced problem
-(bundle.py) gives w_t and a bound of the optimum. The pairs that are violated at w_t give the next plane. A plane needs
-no pairs, only each row's counts c+ - c-, which pair_counts.py finds in O(n log n) for any number of ranks and groups.
-An iteration is two passes over the rows and a few sorts.
+Joachims (2006), Algorithm 2. The loss R(w) of all pairs is replaced by the maximum of the planes cut so far. The
+reduced problem (bundle.py) gives w_t and a bound of the optimum. The pairs that w_t violates define the next plane. A
+plane needs only the counts c+ - c- of each row, not the pairs. pair_counts.py computes them in O(n log n) for any
+number of ranks and groups. An iteration costs two passes over the rows and a few sorts.
 
-The paper cuts at w_t, and P rises and falls. By default P is instead minimised along the line from the best point w_b
-so far to w_t, and the plane is cut at w_c = w_b + lambda (w_t - w_b), a tenth of the way from the new w_b: the
-optimised cutting planes of Franc and Sonnenburg (2008). Scores are linear in w, so a point of the line costs a sort and
-no pass. Each point gives R and its slope there, that is a tangent of R. The tangents on both sides of the minimum bound
-it, which shows when the search is precise enough: mostly after one or two points.
+The paper cuts planes at w_t, so P rises and falls. The default here is the method of Franc and Sonnenburg (2008): P is
+minimised along the line from the best point w_b to w_t, and the plane is cut at w_c = w_b + lambda (w_t - w_b), with
+lambda = 0.1, from the new w_b. Scores are linear in w, so evaluating a point of the line costs a sort but no pass. Each
+point yields R and its slope, that is a tangent of R. The tangents on both sides of the minimum bound it from below,
+which shows when the search is precise enough: mostly after one or two points.
 
 The first plane of every run is the one at w = 0, where all pairs are violated. It depends on X, the ranks, the groups,
-the weights and C, so it also shows whether an earlier state belongs to this problem.
+the weights and C, so a warm start uses it to recognise a state of the same problem.
 """
 
 import math
@@ -35,28 +36,30 @@ from solvers.state import State
 __all__ = ["OrdinalCuttingPlanes", "OrdinalState"]
 
 SEARCH_ACCURACY = 0.1
-"""The line search ends when it can lower P by at most this share of the gap. Smaller: more sorts, fewer passes."""
+"""The line search ends when it can lower P by at most this fraction of the gap. Smaller: more sorts per iteration,
+fewer iterations and passes. Chosen."""
 SEARCH_POINTS = 12
-"""Maximum points of a line search."""
+"""Maximum number of points that a line search evaluates. Larger: more precise, longer searches. Chosen."""
 SEARCH_GROWTH = 4.0
-"""While P falls, the next point is at most this many times as far from w_b."""
+"""Factor by which the distance from w_b can grow from one point to the next while P falls. Larger: fewer points, more
+risk of overshooting. Chosen."""
 LEAST_SHARE, MOST_SHARE = 1e-4, 2.0
-"""Limits of a line search, as shares of the way to w_t: its first point is no nearer to w_b, and no point is farther.
-The rounding error of w_b's scores grows by |1 - share|."""
+"""Limits of a line search, as fractions of the way from w_b to w_t: the nearest first point, and the farthest point.
+The rounding error of w_b's scores grows by |1 - share|, so a farther point loses precision. Chosen."""
 
 
 @dataclass(slots=True)
 class OrdinalState(State):
-    bundle: Bundle  # the planes; each carries the weights it was cut at
+    bundle: Bundle  # the planes, each with the weights at which it was cut
     w: Floats  # w_b
-    scores: Floats  # of every row at w_b
-    counts: Floats  # of the pairs that these scores violate, see PairCounts
-    beta: float  # the cost of these pairs
+    scores: Floats  # scores of every row at w_b
+    counts: Floats  # counts of the pairs that w_b violates, see PairCounts
+    beta: float  # total cost of these pairs
     loss: float  # R at w_b
     reached: Floats  # w_t
     bound: float  # D at w_t
-    share: float  # of the way to w_t that the last line search went
-    origin: Floats  # normal of the plane at zero, by which an earlier state is recognised
+    share: float  # where the last line search ended, as a fraction of the way from w_b to w_t
+    origin: Floats  # normal of the plane cut at zero, by which a warm start recognises the same problem
     pair_scale: float  # cost of a pair of weight 1 in that plane
     iterations: int
     reads: int  # passes over the rows
@@ -75,8 +78,8 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem, OrdinalState]):
             "cutting_share",
             float,
             0.1,
-            "lambda: where planes are cut, as a share of the way from the best point to the solution of the reduced "
-            "problem; 1 without line_search",
+            "lambda: where planes are cut, as a fraction of the way from the best point to the solution of the reduced "
+            "problem; has no effect without line_search (planes are then cut at that solution)",
             low=1e-6,
             high=1.0,
         ),
@@ -120,7 +123,7 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem, OrdinalState]):
             origin=self.origin.copy(),
             pair_scale=self.problem.pair_scale,
             iterations=0,
-            reads=1,  # for the plane at zero
+            reads=1,  # the pass for the plane at zero
         )
         state.bundle.add(self.origin, self.at_zero.beta, attached=state.w)
         if coef is not None:
@@ -182,10 +185,10 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem, OrdinalState]):
         state.counts, state.beta, state.loss = spot.found
 
     def _is_of_these_pairs(self, earlier: OrdinalState) -> bool:
-        """Whether the planes of an earlier state are those of this problem but for C. Refuse one of other features."""
+        """Return whether an earlier state has the planes of this problem, up to C; refuse one with other features."""
         n, d = self.problem.data.n_rows, self.problem.data.n_features
         if earlier.w.shape != (d,):
-            raise InvalidOptions("warm_start", f"is not a state of cpa_ordinal on {d} features")
+            raise InvalidOptions("warm_start", f"is not a state of cpa_ordinal for {d} features")
         if not np.isfinite(earlier.w).all():
             raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
         if earlier.scores.shape != (n,) or earlier.counts.shape != (n,) or earlier.origin.shape != (d,):
@@ -195,7 +198,7 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem, OrdinalState]):
         return np.allclose(ratio * earlier.origin, self.origin, rtol=0.0, atol=tolerance)
 
     def _resumed(self, state: OrdinalState) -> OrdinalState:
-        """Continue from an earlier state, to the same bits; with another C, from its planes in proportion."""
+        """Continue from an earlier state with bit-identical results; with another C, scale its planes first."""
         ratio = self.problem.pair_scale / state.pair_scale
         state.origin, state.pair_scale = self.origin.copy(), self.problem.pair_scale
         state.iterations, state.reads = 0, 1
@@ -211,7 +214,7 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem, OrdinalState]):
 
 
 class _Spot(NamedTuple):
-    """A point of a line, with P and its slope there and the pairs that it violates."""
+    """A point of the line, with P, the slope of P, and the pairs violated there."""
 
     share: float
     value: float
@@ -220,7 +223,7 @@ class _Spot(NamedTuple):
 
 
 class _Line:
-    """P on the line through w_b, at share 0, and w_t, at share 1."""
+    """P along the line through w_b (share 0) and w_t (share 1)."""
 
     def __init__(self, counter: PairCounter, state: OrdinalState, reached: Floats) -> None:
         self._counter, self._w, self._scores = counter, state.w, state.scores
@@ -239,7 +242,7 @@ class _Line:
         return self._spot(share, self._counter.count(self.scores(share)))
 
     def lowest(self, first: float, accuracy: float) -> _Spot:
-        """Search for a point at most `accuracy` above the lowest one, with at most SEARCH_POINTS points."""
+        """Search for a point whose P is at most `accuracy` above the minimum, with at most SEARCH_POINTS points."""
         best = low = self.start
         if not (low.slope < 0.0 and self.curvature > 0.0):
             return best
@@ -259,15 +262,16 @@ class _Line:
     def _next(self, low: _Spot, high: _Spot | None) -> tuple[float, float]:
         """Return (the next point of the search, a lower bound of P on the line).
 
-        A tangent of R plus the quadratic is a lower bound of P. Two such bounds differ by a linear function: the one
-        of `low` is the higher one left of their crossing. The next point is the lowest one of both together.
+        A tangent of R plus the quadratic term is a lower bound of P. The bounds of `low` and `high` differ by a linear
+        function, so they cross once: left of the crossing the bound of `low` is higher. The next point minimises the
+        maximum of both bounds.
         """
         left = low.share - low.slope / self.curvature
         if high is None:
             return min(left, SEARCH_GROWTH * low.share, MOST_SHARE), self._bound(low, left)
         right = high.share - high.slope / self.curvature
         turn = high.slope - low.slope - self.curvature * (high.share - low.share)
-        if turn <= 0.0:  # the two tangents are the same
+        if turn <= 0.0:  # both tangents are the same line
             return left, self._bound(low, left)
         crossing = low.share + (low.value - self._bound(high, low.share)) / turn
         share = left if left <= crossing else max(right, crossing)

@@ -1,14 +1,16 @@
-"""The cutting-plane algorithm (Joachims 2006), of which `cpa`, `bmrm` and the two `oca` methods are variants.
+"""The cutting-plane algorithm (Joachims 2006). `cpa`, `bmrm`, `oca_e` and `oca_t` are its variants.
 
-Each iteration solves the reduced problem over the planes so far (bundle.py), which gives w_t and a bound of the
-optimum, reads the data once for the scores of w_t, moves the best point so far, w_b, and cuts a new plane (risks.py).
-The cut reads the rows that changed since the last plane, or those that the new one counts.
+An iteration has four parts:
 
-Here w_b is the w_t of least objective, and planes are cut at w_t. The optimised form overrides both (oca.py).
+1. Solve the reduced problem over the planes so far (bundle.py). Its solution is w_t, its value a bound of the optimum.
+2. Compute the scores of w_t, in one pass over X.
+3. Update w_b, the best point so far. Here w_b is the w_t of least objective; oca.py moves it by a line search.
+4. Cut a new plane (risks.py). Here it is cut at w_t; oca.py cuts it between w_b and w_t. The cut reads only the rows
+   that changed since the last plane, or the rows that the new plane counts, whichever are fewer.
 
-Where rows are far fewer than weights (text), the bundle holds the scores of all rows at a plane's normal in place of
-the normal. Products of planes and the scores of w_t then cost time by the rows, and w_t itself is summed from the rows
-by its alpha. The one read of the data is then the one for the scores at a new normal.
+If there are far fewer rows than weights (text data), the bundle stores the scores of all rows at a plane's normal
+instead of the normal. The time for products of planes, and for the scores of w_t, then depends on the rows, and w_t is
+computed from its dual point. The only whole pass over X computes the scores at a new normal.
 """
 
 import math
@@ -34,20 +36,20 @@ from solvers.state import State
 __all__ = ["CuttingPlanes", "CuttingPlanesState"]
 
 LEAST_GAIN = 1e-6
-"""A plane must rise above the others at w_t by this share of the gap there. Otherwise it leaves w_t where it is, and a
-plane at w_t itself, which always moves w_t, is cut in its place. Rows exactly on the margin can lead to such planes
-without end."""
+"""Least gain of a new plane: how far it must lie above the other planes at w_t, as a fraction of the gap. A plane that
+gains less would not move w_t, so one cut at w_t itself, which always moves w_t, replaces it. Without this rule, rows
+exactly on the margin can produce such planes for ever. Larger: more planes cut at w_t. Chosen."""
 
 
 @dataclass(slots=True)
 class CuttingPlanesState(State):
-    bundle: Bundle  # the planes; each carries its marks
-    weights: Floats  # w_b; those of all classes in one vector
-    scores: Floats  # y_i f(x_i) of every row at w_b, or its scores of all classes
-    primal: float  # P at w_b
+    bundle: Bundle  # the planes, with their marks
+    weights: Floats  # w_b; for several classes, all their weights in one vector
+    scores: Floats  # y_i f(x_i) of every row at w_b, or the scores of all classes
+    primal: float  # primal value at w_b
     cut_normal: Floats  # normal of the last plane
     cut_choices: Array  # rows or classes that the last plane counts
-    origin: Floats  # normal of the plane at zero, by which an earlier state is recognised
+    origin: Floats  # normal of the plane cut at zero, by which a warm start recognises the same problem
     iterations: int
     rows_read: int
 
@@ -67,17 +69,17 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
         kept_row=1.1,
     )
     cutting_share = 1.0
-    """Where planes are cut, as a share of the way from w_b to w_t."""
+    """Where planes are cut: the fraction of the way from w_b to w_t."""
 
     def __init__(self, problem: BinaryProblem | MulticlassProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
         self.risk = self._risk(problem)
         self.scores = self.risk.empty_scores()
-        """Of w_t: overwritten by every step."""
+        """Scores of w_t. Every step overwrites them."""
         data = problem.data
         shorter = is_shorter_by_scores(data.n_rows, data.n_features, data.stored_entries)
         self.by_scores = self.risk.has_dual_points and shorter
-        """Whether the bundle holds scores in place of normals."""
+        """Whether the bundle stores scores instead of normals."""
 
     def _risk(self, problem: BinaryProblem | MulticlassProblem) -> Risk:
         return risk_of(problem)
@@ -89,7 +91,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
         weights = None
         if earlier is not None:
             if self._is_of_this_problem(earlier, at_zero):
-                # Continue to the same bits.
+                # Continue with bit-identical results.
                 earlier.iterations, earlier.rows_read = 0, at_zero.rows_read
                 return earlier
             weights = earlier.weights
@@ -141,7 +143,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
         if self.by_scores:
             self.scores[:] = found.reshape(self.scores.shape)
             alpha = self._dual_point(state)
-            assert alpha is not None, "without dual points planes are not kept by their scores"
+            assert alpha is not None, "planes are stored by their scores only if they have dual points"
             weights = risk.combine(alpha)
             state.rows_read += int(np.count_nonzero(alpha.reshape(n_rows, -1).any(axis=1)))
         else:
@@ -159,18 +161,18 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
         return self.scores.size if self.by_scores else self.risk.n_weights
 
     def _improve(self, state: AnyPlanesState, weights: Floats) -> None:
-        """Move w_b with the help of w_t, whose weights are given and whose scores are `self.scores`."""
+        """Update w_b, given the weights of w_t; its scores are in `self.scores`."""
         primal = self._objective(weights, self.scores)
         if not primal >= state.primal:
             state.scores[:] = self.scores
             state.weights, state.primal = weights, primal
 
     def _finished(self, bound: float, weights: Floats) -> Status | None:
-        """Whether a stopping rule of the method's own ends the run."""
+        """Return the status if a stopping rule of the method itself ends the run, otherwise None."""
         return None
 
     def _cut(self, state: AnyPlanesState, bound: float, weights: Floats) -> None:
-        """Cut a plane between w_b and w_t, or at w_t where that one would gain nothing."""
+        """Cut a plane between w_b and w_t, or at w_t if the former would gain too little."""
         last = Cut(state.cut_normal, 0.0, state.cut_choices, state.cut_choices, 0)
         cut = self.risk.cut(state.scores, self.scores, self.cutting_share, last)
         state.rows_read += cut.rows_read
@@ -184,7 +186,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
         return 0.5 * sum_squares(read_only(weights)) + self.risk.loss(scores)
 
     def _promised(self, bound: float, weights: Floats) -> float:
-        """Return the loss that the planes allow at w_t."""
+        """Return the value of the planes at w_t: a lower bound of the loss there."""
         return bound - 0.5 * sum_squares(read_only(weights))
 
     def _add_plane(self, state: AnyPlanesState, cut: Cut) -> None:
@@ -193,16 +195,16 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
             self.risk.find_scores(cut.normal, scores)
             state.rows_read += self.problem.data.n_rows
             partner = self.risk.dual_point(cut.marks[None], np.zeros(1, dtype=np.intp), np.ones(1))
-            assert partner is not None, "without dual points planes are not kept by their scores"
+            assert partner is not None, "planes are stored by their scores only if they have dual points"
             state.bundle.add(scores.reshape(-1), cut.level, partner.reshape(-1), attached=cut.marks)
         else:
             state.bundle.add(cut.normal, cut.level, attached=cut.marks)
         state.cut_normal, state.cut_choices = cut.normal, cut.choices
 
     def _is_of_this_problem(self, earlier: AnyPlanesState, at_zero: Cut) -> bool:
-        """Whether the planes of an earlier state can be continued with. Refuse a state of other features or classes."""
+        """Return whether an earlier state has planes of this problem; refuse a state with other features or classes."""
         if earlier.weights.shape != at_zero.normal.shape or not np.isfinite(earlier.weights).all():
-            raise InvalidOptions("warm_start", f"is not a state of {self.name} on these features and classes")
+            raise InvalidOptions("warm_start", f"is not a state of {self.name} for the same features and classes")
         return (
             np.array_equal(earlier.origin, at_zero.normal)
             and earlier.bundle.vectors.shape[1:] == (self._vector_size(),)

@@ -1,11 +1,12 @@
-"""The optimised cutting-plane algorithm (Franc and Sonnenburg 2009): what `oca_e` and `oca_t` share.
+"""The optimised cutting-plane algorithm (Franc and Sonnenburg 2009), shared by `oca_e` and `oca_t`.
 
 The best point so far moves along the line from w_b to the solution w_t of the reduced problem,
 
     w_b <- (1 - mu) w_b + mu w_t,
 
 and the next plane is cut at w_c = (1 - lambda) w_b + lambda w_t (Arnosti and Kalita 2011, Algorithm 2). The two methods
-differ in how they find mu. Scores are linear in w: those of w_b and w_c follow from the last ones and those of w_t.
+differ in their search for mu. Scores are linear in w, so the scores of w_b and w_c follow from those of the last w_b
+and of w_t without a pass over X.
 """
 
 from abc import abstractmethod
@@ -27,14 +28,15 @@ __all__ = ["OcaState", "OptimizedCuttingPlanes"]
 
 
 ROUNDING = 1e-13
-"""The distance of w_b and w_t, relative to the length of w_t, below which they count as equal."""
+"""Distance between w_b and w_t, relative to the norm of w_t, below which they count as equal. Larger: the run can stop
+moving earlier. Chosen above the rounding error of the difference."""
 
 
 @dataclass(slots=True)
 class OcaState(CuttingPlanesState):
-    mu: float = 1.0  # where the last line search ended; at first w_t itself
-    search_seconds: float = 0.0  # time of all line searches
-    standstills: int = 0  # line searches that ended at w_b
+    mu: float = 1.0  # result of the last line search; at first that of w_t itself
+    search_seconds: float = 0.0  # total time of all line searches, in seconds
+    standstills: int = 0  # number of line searches that ended at w_b
 
 
 class OptimizedCuttingPlanes(CuttingPlanes[OcaState]):
@@ -47,7 +49,7 @@ class OptimizedCuttingPlanes(CuttingPlanes[OcaState]):
             "cutting_share",
             float,
             0.1,
-            "the paper's lambda: where planes are cut, as a share of the way from the best point to the solution of "
+            "the paper's lambda: where planes are cut, as a fraction of the way from the best point to the solution of "
             "the reduced problem",
             low=1e-6,
             high=1.0,
@@ -62,7 +64,7 @@ class OptimizedCuttingPlanes(CuttingPlanes[OcaState]):
         """Move w_b along the line to w_t."""
         square, slope, length = _measure_step(read_only(state.weights), read_only(weights))
         if square <= ROUNDING**2 * length:
-            return  # the difference is rounding error, which a long step would magnify
+            return  # the difference is only rounding error, which a long step would magnify
         line = self.risk.line(state.scores, self.scores, square, slope)
         began = solving_time()
         state.mu = mu = self._search(line, state)
@@ -76,7 +78,7 @@ class OptimizedCuttingPlanes(CuttingPlanes[OcaState]):
 
     @abstractmethod
     def _search(self, line: Line, state: OcaState) -> float:
-        """Return mu."""
+        """Return mu, the step length from w_b towards w_t."""
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
@@ -93,6 +95,6 @@ def _measure_step(start: Array, towards: Array) -> tuple[float, float, float]:
 
 @njit(cache=True, nogil=True)
 def _move_towards(vector: Array, towards: Array, share: float) -> None:
-    """Move the vector the given share of the way."""
+    """Move the vector by the given fraction of the way to `towards`."""
     for i in range(vector.size):
         vector[i] += share * (towards[i] - vector[i])

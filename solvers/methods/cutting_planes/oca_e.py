@@ -1,7 +1,7 @@
 """`oca_e`: optimised cutting planes with the exact line search, binary and multi-class.
 
-Franc and Sonnenburg (2009); OCA-E of Arnosti and Kalita (2011), Algorithms 2 and 3. See oca.py for the iteration and
-oca_line_search.py for the search.
+Franc and Sonnenburg (2009); OCA-E of Arnosti and Kalita (2011), Algorithms 2 and 3. oca.py has the iteration,
+oca_line_search.py the search.
 """
 
 from solvers.cost import Pace
@@ -25,7 +25,7 @@ class OptimizedCuttingPlanesExact(OptimizedCuttingPlanes):
     )
     paper = "Franc, Sonnenburg (2009): Optimized cutting plane algorithm for large-scale risk minimization"
     notes = (
-        "Reads the data in passes only, two an iteration, so rows can come in blocks; "
+        "Reads the data only in passes, two per iteration, so rows can come in blocks; "
         "few iterations for rough answers and small C, many for precise ones."
     )
 

@@ -1,17 +1,18 @@
-"""The line searches of the optimised cutting planes: how far to go from w_b towards w_t.
+"""Line searches of the optimised cutting planes: find the step length mu from w_b towards w_t.
 
-With w(mu) = (1 - mu) w_b + mu w_t the objective along the line is a parabola plus, for each row, C_i times a maximum
-of lines in mu,
+With w(mu) = (1 - mu) w_b + mu w_t, the objective along the line is a parabola plus, for each row, C_i times a maximum
+of linear functions ("lines") of mu:
 
-    f(mu) = 1/2 |w(mu)|^2 + sum_i C_i max_m (p_im + mu q_im),
+    f(mu) = 1/2 |w(mu)|^2 + sum_i C_i max_m (p_im + mu q_im).
 
-where the lines of a binary row are 0 and its slack, and a multi-class row has one for each class. Scores are linear in
-w, so those of w_b and w_t are enough and no row of X is read.
+A binary row has two lines, 0 and its slack; a multi-class row has one line per class. Scores are linear in w, so the
+scores at w_b and w_t suffice and no row of X is read.
 
-`minimum` is exact (Arnosti and Kalita 2011, Algorithm 3). The derivative of f rises and jumps at the rows' breakpoints.
-The one at which it becomes positive is found by selection in linear time, without sorting. Rows of several classes have
-several breakpoints. A row with the same highest line at both ends of a bracket has none in between and is settled, so
-the bracket shrinks with ever fewer rows. `three_point_search` is their Algorithm 4, with mu > 0.
+`minimum` is exact (Arnosti and Kalita 2011, Algorithm 3). The derivative of f increases and jumps at the breakpoints of
+the rows. The search finds the breakpoint where it becomes positive by selection, in linear time and without sorting. A
+multi-class row can have several breakpoints. If the same line is highest at both ends of a bracket, the row has no
+breakpoint inside it and is settled, so each narrower bracket has fewer rows left. `three_point_search` is Algorithm 4
+of the same paper, with mu > 0.
 """
 
 from abc import ABC, abstractmethod
@@ -28,35 +29,37 @@ __all__ = ["BinaryLine", "ClassLine", "Line", "three_point_search"]
 
 
 FIRST_STEP = 0.02
-"""The paper's delta: the distance of the three points at first. It doubles whenever they move."""
+"""First distance between the three points: delta in Arnosti and Kalita (2011). It doubles whenever the points move.
+Larger: fewer values of the objective, coarser results."""
 SMALLEST = 1e-3
-"""Least mu of the three points. A small step serves the next planes better than none."""
+"""Least mu of the three-point search. With mu > 0 the point always moves, which gives better next planes than no move.
+Larger: longer forced moves. Chosen."""
 
 
 class BinaryRows(NamedTuple):
-    """The rows of a binary problem on a line."""
+    """The rows of a binary problem along a line."""
 
     costs: Array
     margins: Array
     """y_i f(x_i) at w_b."""
     towards: Array
-    """The same at w_t."""
+    """y_i f(x_i) at w_t."""
 
 
 class ClassRows(NamedTuple):
-    """The rows of a multi-class problem on a line."""
+    """The rows of a multi-class problem along a line."""
 
     codes: Array
-    """Each row's own class."""
+    """The class of each row, as an index."""
     costs: Array
     scores: Array
-    """Of all classes at w_b, one row each."""
+    """Scores of all classes at w_b, one line per row of X."""
     towards: Array
-    """The same at w_t."""
+    """Scores of all classes at w_t."""
 
 
 class Line(ABC):
-    """f along one line, up to a constant; `square` is |w_t - w_b|^2 and `slope` is w_b . (w_t - w_b)."""
+    """f along one line, up to a constant. `square` is |w_t - w_b|^2, and `slope` is w_b . (w_t - w_b)."""
 
     def __init__(self, square: float, slope: float) -> None:
         self.square, self.slope = square, slope
@@ -68,16 +71,16 @@ class Line(ABC):
 
     @abstractmethod
     def _losses(self, mus: Floats) -> Floats:
-        """Return the sum over the rows at each mu."""
+        """Return the sum of the rows' losses at each mu."""
 
     @abstractmethod
     def minimum(self, guess: float) -> float:
-        """Return the mu >= 0 that minimises f. A good `guess` > 0 makes it faster."""
+        """Return the mu >= 0 that minimises f. The search starts at `guess` > 0; a good guess makes it faster."""
 
 
 class BinaryLine(Line):
     def __init__(self, problem: BinaryProblem, margins: Floats, towards: Floats, square: float, slope: float) -> None:
-        """margins: y_i f(x_i)"""
+        """Take the margins y_i f(x_i) at w_b and, as `towards`, at w_t."""
         super().__init__(square, slope)
         self._rows = BinaryRows(problem.costs, read_only(margins), read_only(towards))
 
@@ -85,7 +88,7 @@ class BinaryLine(Line):
         return np.array([_sum_losses(self._rows, mu) for mu in mus])
 
     def minimum(self, guess: float) -> float:
-        """Gather the breakpoints between the two of four values of mu where the derivative changes its sign."""
+        """Find, among four values of mu, the two between which the derivative changes sign; search between them."""
         probes = np.array([0.0, 0.5 * guess, guess, 2.0 * guess])
         slopes = np.zeros(4)
         _sum_slopes(self._rows, probes, slopes)
@@ -116,7 +119,7 @@ class ClassLine(Line):
 
 
 def three_point_search(line: Line, mu: float) -> float:
-    """Move a window of three points from the given mu until the middle one is the lowest; return it."""
+    """Move three points, starting around the given mu, until the middle one has the lowest value; return it."""
     step = FIRST_STEP
     middle = max(mu, SMALLEST)
     low, high = max(middle - step, SMALLEST), middle + step
@@ -132,10 +135,10 @@ def three_point_search(line: Line, mu: float) -> float:
     return middle
 
 
-# --- kernels. A row's line is p + mu q; A, B: square and slope of the parabola ----------------------------------------
+# --- kernels. A row's line is p + mu q; A and B are `square` and `slope` of the parabola ------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_FEW = 16
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_FEW = 16  # breakpoints at or below this number are sorted instead of split again
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
@@ -149,7 +152,7 @@ def _sum_losses(rows: BinaryRows, mu: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _sum_slopes(rows: BinaryRows, probes: Array, out: Array) -> None:
-    """Write the derivatives of the losses at four mu. The first mu is 0; there it is the derivative to the right."""
+    """Write the derivative of the losses at four values of mu. The first is 0, where it is the right derivative."""
     costs, margins, towards = rows.costs, rows.margins, rows.towards
     s0 = s1 = s2 = s3 = 0.0
     mu1, mu2, mu3 = probes[1], probes[2], probes[3]
@@ -167,7 +170,7 @@ def _sum_slopes(rows: BinaryRows, probes: Array, out: Array) -> None:
 def _select_breakpoint(
     rows: BinaryRows, A: float, B: float, low: float, high: float, keys: Array, jumps: Array
 ) -> float:
-    """Return the minimiser of f between low and high. keys, jumps: room for breakpoints and the derivative's jumps."""
+    """Return the minimiser of f in [low, high]. `keys` and `jumps` are work space for breakpoints and their jumps."""
     costs, margins, towards = rows.costs, rows.margins, rows.towards
     slope, first, past = B, 0, 0
     for i in range(costs.size):
@@ -178,7 +181,7 @@ def _select_breakpoint(
                 keys[past] = -p / q
                 jumps[past] = costs[i] * abs(q)
                 past += 1
-            slope += costs[i] * min(q, 0.0)  # left of its breakpoint
+            slope += costs[i] * min(q, 0.0)  # the slope left of the breakpoint
         elif at_low > 0.0:
             slope += costs[i] * q
     while past - first > _FEW:
@@ -209,7 +212,7 @@ def _select_breakpoint(
 
 @njit(cache=True, nogil=True)
 def _split_at(keys: Array, jumps: Array, first: int, past: int, pivot: float) -> tuple[int, int, float, float]:
-    """Put keys < pivot first, then equal ones, then greater; return (first equal, first greater, two sums of jumps)."""
+    """Partition keys into < pivot, equal, > pivot. Return (first equal, first greater, jumps below, jumps at pivot)."""
     below = at = 0.0
     less, k, more = first, first, past
     while k < more:
@@ -248,7 +251,7 @@ def _sum_class_losses(rows: ClassRows, mu: float) -> float:
 def _shrink_bracket(data: ClassRows, A: float, B: float, guess: float, rows: Array, lines: Array) -> float:
     """Return the minimiser of f.
 
-    rows: the rows that are not settled, in front; lines: their highest line at both ends of the bracket and in between.
+    `rows` holds the unsettled rows first. `lines` holds their highest line at both ends of the bracket and in between.
     """
     codes, costs, scores, towards = data.codes, data.costs, data.scores, data.towards
     at_low, at_high, at_new = lines[0], lines[1], lines[2]
@@ -301,7 +304,7 @@ def _shrink_bracket(data: ClassRows, A: float, B: float, guess: float, rows: Arr
 
 @njit(cache=True, nogil=True)
 def _find_lines(data: ClassRows, mu: float, rows: Array, count: int, found: Array) -> float:
-    """Find the highest line of each row at mu, of equal ones the steepest; return the sum of their slopes."""
+    """Write the highest line of each row at mu (the steepest of equal ones); return the sum of their slopes."""
     codes, costs, scores, towards = data.codes, data.costs, data.scores, data.towards
     total = 0.0
     for k in range(count):
@@ -325,7 +328,7 @@ def _line_slope(start: Array, end: Array, own: int, m: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _find_crossing(start: Array, end: Array, own: int, left: int, right: int) -> float:
-    """Return the mu where the line that is higher on the left meets the one that is higher on the right."""
+    """Return the mu at which line `left` meets line `right`."""
     ahead = (start[left] + (0.0 if left == own else 1.0)) - (start[right] + (0.0 if right == own else 1.0))
     gain = (end[right] - start[right]) - (end[left] - start[left])
     return float(ahead / gain) if gain > 0.0 else -1.0

@@ -1,7 +1,7 @@
 """`oca_t`: optimised cutting planes with the three-point line search, binary and multi-class.
 
-Arnosti and Kalita (2011), Algorithms 2 and 4. A few values of the objective along the line, around the end of the last
-search, replace the exact minimum. See oca.py for the iteration and oca_line_search.py for the search.
+Arnosti and Kalita (2011), Algorithms 2 and 4. Instead of finding the exact minimum, the search compares a few values of
+the objective, starting from the result of the last search. oca.py has the iteration, oca_line_search.py the search.
 """
 
 from solvers.cost import Pace
@@ -24,7 +24,7 @@ class OptimizedCuttingPlanesThreePoint(OptimizedCuttingPlanes):
     )
     paper = "Arnosti, Kalita (2011): Cutting plane training for linear support vector machines"
     notes = (
-        "As oca_e, with a cheaper, inexact line search that always moves; "
+        "Like oca_e, with a cheaper, inexact line search that always moves; "
         "faster where rows have few features, so that the search is a large part of the work."
     )
 

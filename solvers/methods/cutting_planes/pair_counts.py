@@ -1,11 +1,11 @@
-"""Counts the pairs that scores violate: for n rows in O(n log n), for any number of pairs, ranks and groups.
+"""Counts the pairs of rows that scores violate, in O(n log n) for n rows and any number of pairs, ranks and groups.
 
-A pair is two rows i, j of one group with rank_i > rank_j. It weighs s_i s_j, and it is violated if score_i - score_j is
-below 1 (or just below, see `cut_margin`). Rows are sorted by score once. A sweep down the scores enters rows into a
-Fenwick tree over the ranks of their group as soon as their score is above score_i - 1. The sum over the ranks below row
-i's is then the weight of the rows that row i should have beaten by 1: c+ of Joachims (2006). A second sweep, up the
-scores, gives the weight of the rows that should have beaten row i, c-. All weights are floats, so counts are exact up
-to 2^53. No pair is visited.
+A pair is two rows i, j of one group with rank_i > rank_j. Its weight is s_i s_j. It is violated if score_i - score_j is
+below 1 (or just below, see `cut_margin`). The rows are sorted by score once. A sweep from high to low scores inserts
+rows into a Fenwick tree over the ranks of their group, as soon as their score is above score_i - 1. The sum over the
+ranks below that of row i is then the weight of the rows that row i should outscore by 1: c+ of Joachims (2006). A
+second sweep, from low to high, yields c-, the weight of the rows that should outscore row i. Weights are doubles, so
+integer counts are exact up to 2^53. No pair is visited.
 """
 
 from typing import Any, NamedTuple
@@ -23,18 +23,18 @@ __all__ = ["PairCounter", "PairCounts"]
 
 
 class PairCounts(NamedTuple):
-    """The violated pairs of some scores, with their costs, as the plane R(w) >= beta - sum_i counts_i x_i . w."""
+    """The violated pairs of given scores, as the plane R(w) >= beta - sum_i counts_i x_i . w."""
 
     counts: Floats
-    """For each row: pair_scale s_i (c+_i - c-_i)."""
+    """pair_scale s_i (c+_i - c-_i) of each row."""
     beta: float
-    """The cost of all violated pairs."""
+    """Total cost of the violated pairs."""
     loss: float
-    """R at the scores that were counted, where the plane touches it."""
+    """R at the given scores, where the plane touches it."""
 
 
 class PairCounter:
-    """Counts the violated pairs of the same rows for one vector of scores after another."""
+    """Counts violated pairs for one vector of scores after another, always for the same rows."""
 
     def __init__(self, problem: OrdinalProblem) -> None:
         self._n_rows, self._scale = problem.data.n_rows, problem.pair_scale
@@ -64,7 +64,7 @@ class PairCounter:
         return PairCounts(counts, beta, beta - float((counts * scores).sum()))
 
     def _order(self, scores: Floats) -> NDArray[np.intp]:
-        """Return the members by rising score, group after group."""
+        """Return the members sorted by group, then by ascending score."""
         order = np.argsort(scores)
         if self._n_ranks.size == 1:
             return order
@@ -74,7 +74,7 @@ class PairCounter:
 
 
 def _ranks_within_groups(ranks: Array, group_of: Array, starts: Array) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return ranks numbered within each group, so that no tree is larger than its group, and their number in each."""
+    """Return the ranks renumbered within each group, so that a tree is no larger than its group, and their counts."""
     cells, cell_of = np.unique(group_of * (int(ranks.max()) + 1) + ranks, return_inverse=True)
     first_cells = np.minimum.reduceat(cell_of, starts)
     n_ranks = np.diff(first_cells, append=cells.size)
@@ -87,17 +87,17 @@ _ONE = np.uint32(1)
 
 
 class _Members(NamedTuple):
-    """The rows that count, by rising score within their groups."""
+    """The rows with a positive cost, by group and ascending score."""
 
     scores: Array
     ranks: Array
     weights: Array
     rows: Array
-    """Their numbers in X."""
+    """Row numbers in X."""
 
 
 class _Groups(NamedTuple):
-    """Where each group begins among the members, and how many ranks it has."""
+    """The index of each group's first member, and its number of ranks."""
 
     starts: Array
     n_ranks: Array
@@ -105,7 +105,7 @@ class _Groups(NamedTuple):
 
 class _Work(NamedTuple):
     tree: Array
-    """Fenwick sums of weights over ranks."""
+    """Fenwick tree: sums of weights over ranks."""
     below: Array
     """c+ of each member."""
     above: Array
@@ -144,7 +144,7 @@ def _count_pairs(margin: float, members: _Members, groups: _Groups, work: _Work,
 def _count_ranks(
     margin: float, scores: Array, ranks: Array, weights: Array, tree: Array, below: Array, above: Array
 ) -> None:
-    """Find c+ and c- of the members of one group."""
+    """Compute c+ and c- of the members of one group."""
     n, highest = scores.size, np.uint32(tree.size - 1)
     tree[:] = 0.0
     entering = n - 1
@@ -164,7 +164,7 @@ def _count_ranks(
 
 @njit(cache=True, nogil=True)
 def _count_two_ranks(margin: float, scores: Array, ranks: Array, weights: Array, below: Array, above: Array) -> None:
-    """Count without a tree: one running sum replaces it. Products with ranks 0 and 1 avoid unpredictable branches."""
+    """Count with a running sum instead of a tree. Products with ranks 0 and 1 avoid unpredictable branches."""
     n, total, entering = scores.size, 0.0, scores.size - 1
     for i in range(n - 1, -1, -1):
         while entering >= 0 and scores[i] - margin < scores[entering]:
@@ -188,7 +188,7 @@ def _enter(tree: Array, rank: Any, weight: float) -> None:
 
 @njit(cache=True, nogil=True)
 def _sum_before(tree: Array, rank: Any) -> float:
-    """Return the weight of the ranks below this one."""
+    """Return the total weight of the ranks below this one."""
     total = 0.0
     while rank > 0:
         total += tree[rank - _ONE]

@@ -1,17 +1,17 @@
-"""The loss R(w) of a problem as cutting-plane methods see it: its scores, its value, and planes below it.
+"""The total loss R(w) of a problem, for cutting-plane methods: its scores, its value, and planes below it.
 
-A plane is made from one number alpha a row, because the loss of a row lies above its linear bounds:
+A plane is defined by one number alpha per row, because the loss of a row has linear lower bounds in its margin m:
 
     hinge           C max(0, 1 - m)   >= alpha (1 - m)                     0 <= alpha <= C
     squared hinge   C max(0, 1 - m)^2 >= alpha (1 - m) - alpha^2 / (4 C)   0 <= alpha
-    several classes C max_m (...)     >= C (1 + f_m - f_y) for any class m, or 0 for the row's own
+    several classes C max_m (...)     >= C (1 + f_m - f_y) for any class m, or 0 for the row's own class
 
-The plane cut at some scores has the alpha for which the bounds are tight there: its normal is sum_i alpha_i y_i x_i,
-its level the sum of what does not depend on w. A plane's `marks` are its alpha in the smallest form: bits, float32 or
-classes. The dual point of a combination of planes is the combination of theirs.
+The plane cut at given scores has the alpha for which the bounds are equalities there. Its normal is sum_i alpha_i y_i
+x_i; its level is the sum of the terms that do not depend on w. The `marks` of a plane store its alpha in the smallest
+form: bits, float32 or class numbers. The dual point of a combination of planes is the same combination of their alphas.
 
-The next plane is often near the last one. Where fewer rows changed than the new one counts, its normal is the last one
-plus the change, and only those rows of X are read.
+Consecutive planes are often similar. If fewer rows changed than the new plane counts, the new normal is computed as the
+last one plus the change, which reads only the changed rows of X.
 """
 
 from abc import ABC, abstractmethod
@@ -31,58 +31,59 @@ __all__ = ["BinaryRisk", "ClassRisk", "Cut", "HingeRisk", "Risk", "SquaredHingeR
 
 
 MOST_MARKED_ROWS = 2**22
-"""Maximum rows for which planes of the squared hinge carry marks, 4 bytes a row each; without marks there is no dual
-point. Larger: more memory a plane (16 MB at 2^22 rows)."""
+"""Maximum number of rows for which planes of the squared hinge store marks, at 4 bytes per row and plane. Without marks
+there is no dual point. Larger: dual points for more rows, more memory (16 MB per plane at 2^22 rows). Chosen by
+memory."""
 
 
 class Cut(NamedTuple):
-    """A plane, with what the next one is computed from."""
+    """A plane, and the data from which the next plane is computed."""
 
     normal: Floats
     level: float
     choices: Array
-    """For each row: 1 for a violator, or the class that it is confused with most; empty for squared hinge."""
+    """Hinge: 1 for each violator. Several classes: the class with the highest score. Squared hinge: empty."""
     marks: Array
-    """alpha of the plane."""
+    """The alpha of the plane, in compact form."""
     rows_read: int
 
 
 class Risk(ABC):
-    """R of one problem. Weights are one flat vector; it includes the weight of a regularised bias."""
+    """The loss R of one problem. Weights are one flat vector, which includes the weight of a regularised bias."""
 
     n_weights: int
     marks: tuple[int, type[np.generic]]
-    """Width and type of a plane's marks."""
+    """Width and data type of a plane's marks."""
     idle_solves = IDLE_SOLVES
-    """Consecutive solutions with multiplier 0 after which a plane is dropped."""
+    """Number of consecutive solutions with multiplier 0 after which a plane is dropped."""
 
     @abstractmethod
     def weights_of(self, start: Start) -> Floats:
-        """Return the weights of a start as one vector."""
+        """Return the weights of a starting point as one vector."""
 
     @abstractmethod
     def point(self, weights: Floats, alpha: Floats | None) -> Point:
-        """Return the vector as an answer."""
+        """Convert weights and a dual point to the result of a method."""
 
     @abstractmethod
     def empty_scores(self) -> Floats:
-        """Return an array for the scores of all rows, which holds those of zero weights."""
+        """Return the scores of all rows at zero weights, as a new array."""
 
     @abstractmethod
     def find_scores(self, weights: Floats, out: Floats) -> None:
-        """Write y_i f(x_i) of all rows, or their scores of all classes: one read of X."""
+        """Write y_i f(x_i) of all rows, or their scores of all classes. Costs one pass over X."""
 
     @abstractmethod
     def loss(self, scores: Floats) -> float:
-        """Return R."""
+        """Return R at the given scores."""
 
     @abstractmethod
     def cut(self, scores: Floats, towards: Floats, share: float, last: Cut | None) -> Cut:
-        """Return the plane that touches R where the scores are (1 - share) scores + share towards."""
+        """Return the plane that touches R at the scores (1 - share) scores + share towards."""
 
     @abstractmethod
     def dual_point(self, marks: Array, planes: Array, multipliers: Floats) -> Floats | None:
-        """Return the dual point of a combination of planes, given by their numbers among all marks."""
+        """Return the dual point of a combination of planes. `planes` are indices into `marks`."""
 
     @property
     def has_dual_points(self) -> bool:
@@ -90,11 +91,11 @@ class Risk(ABC):
 
     @abstractmethod
     def combine(self, alpha: Floats) -> Floats:
-        """Return the weights of a dual point. Its product with the scores of other weights is that of both weights."""
+        """Return w(alpha). For any weights v with scores s, w(alpha) . v = alpha . s."""
 
     @abstractmethod
     def line(self, scores: Floats, towards: Floats, square: float, slope: float) -> Line:
-        """Return the objective on the line between two points, see oca_line_search.py."""
+        """Return the objective along the line between two points (oca_line_search.py)."""
 
 
 def risk_of(problem: BinaryProblem | MulticlassProblem) -> Risk:
@@ -104,7 +105,7 @@ def risk_of(problem: BinaryProblem | MulticlassProblem) -> Risk:
 
 
 class BinaryRisk(Risk):
-    """What the two binary losses share."""
+    """Common part of the binary losses."""
 
     def __init__(self, problem: BinaryProblem) -> None:
         self.problem = problem
@@ -170,8 +171,8 @@ class HingeRisk(BinaryRisk):
 
 class SquaredHingeRisk(BinaryRisk):
     idle_solves = 10
-    """A plane takes 32 times the memory of one of hinge. With 50, more than twice as many were held, for the same
-    number of passes (five datasets to 1e-3)."""
+    """A plane takes 32 times the memory of a hinge plane, so unused planes are dropped sooner. With 50 instead of 10,
+    more than twice the planes were kept for the same number of passes (five datasets to 1e-3)."""
 
     def __init__(self, problem: BinaryProblem) -> None:
         super().__init__(problem)
@@ -254,9 +255,9 @@ class ClassRisk(Risk):
         return ClassLine(self.problem, scores, towards, square, slope)
 
 
-# --- kernels. before, out: the choices of the last plane and of this one ---------------------------------------------
+# --- kernels. before, out: the choices of the last plane and of the new one -------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
@@ -271,7 +272,7 @@ def _sum_hinge(margins: Array, costs: Array) -> float:
 def _mark_violators(
     margins: Array, towards: Array, share: float, costs: Array, before: Array, out: Array
 ) -> tuple[float, int, int]:
-    """Mark the rows with a margin below 1; return (level, violators, rows that changed)."""
+    """Mark the rows with a margin below 1; return (level, number of violators, number of changed rows)."""
     level, chosen, changed = 0.0, 0, 0
     for i in range(costs.size):
         violates = margins[i] + share * (towards[i] - margins[i]) < 1.0
@@ -284,7 +285,7 @@ def _mark_violators(
 
 @njit(cache=True, nogil=True)
 def _sign_costs(choices: Array, before: Array, is_change: bool, signs: Array, costs: Array, out: Array) -> None:
-    """Write C_i y_i of the violators; or of those that are new and, negated, of those that are none any more."""
+    """Write C_i y_i for violators. With `is_change`, write it for new violators and its negative for former ones."""
     for i in range(costs.size):
         count = np.int64(choices[i]) - (np.int64(before[i]) if is_change else 0)
         out[i] = count * signs[i] * costs[i]
@@ -303,11 +304,11 @@ def _sum_squared_hinge(margins: Array, costs: Array) -> float:
 def _weigh_violators(
     margins: Array, towards: Array, share: float, signs: Array, costs: Array, marks: Array, signed: Array
 ) -> tuple[float, int]:
-    """Write alpha to the marks, if these have room, and y_i alpha_i; return (level, violators)."""
+    """Write alpha to the marks (unless these are empty) and y_i alpha_i to signed; return (level, violators)."""
     level, chosen = 0.0, 0
     for i in range(costs.size):
         slack = max(0.0, 1.0 - (margins[i] + share * (towards[i] - margins[i])))
-        # Rounded first: plane and marks must be of the same alpha.
+        # Rounded to float32 first: the plane and its marks must have the same alpha.
         rounded = np.float32(2.0 * costs[i] * slack)
         if i < marks.size:
             marks[i] = rounded
@@ -353,7 +354,7 @@ def _sum_class_hinge(scores: Array, codes: Array, costs: Array) -> float:
 def _choose_classes(
     scores: Array, towards: Array, share: float, codes: Array, costs: Array, before: Array, out: Array
 ) -> tuple[float, int, int]:
-    """Choose the highest class of each row; return (level, rows that chose not their own, rows that changed)."""
+    """Choose the class with the highest loss for each row; return (level, rows with another class, changed rows)."""
     level, chosen, changed = 0.0, 0, 0
     for i in range(codes.size):
         start, end, own = scores[i], towards[i], codes[i]
