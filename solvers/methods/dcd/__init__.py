@@ -1,1 +1,1 @@
-"""Dual coordinate descent, by one thread and by several."""
+"""Dual coordinate descent: `dcd`, `dcd_parallel` and `dcd_logistic`."""

@@ -1,15 +1,15 @@
-"""The direct solve of a small active set: the end of coordinate descent where few rows are left.
+"""The direct solve of a small active set, for the last phase of dual coordinate descent.
 
-Once all but some dozens of rows have settled at a bound, epochs over those few are cheap but can be very many, because
-rows that are nearly alike move the same error back and forth. Their part of the dual, all other alphas held, is a small
-quadratic program with bounds:
+Once all but some dozens of alphas stay at a bound, an epoch over those few rows is cheap, but a great number of epochs
+can be needed: nearly equal rows move the same error back and forth. With all other alphas fixed, the dual over these
+rows is a small quadratic program with bounds:
 
     minimise  g . t + 1/2 t' Q t    with  0 <= alpha + t <= U,    Q_ij = y_i y_j (x_i . x_j + beta^2) + [i = j] D_ii
 
-It is solved by rounds of coordinate descent, which finds the variables at a bound, and a Newton step in all others. The
-step follows the path that bends where it meets bounds, as long as that leads downhill (Moré and Toraldo 1991). Often
-there are more such rows than features, and Q is singular; a ridge that vanishes with the rounds keeps the steps from
-running along flat directions to an arbitrary bound.
+Each round runs some sweeps of coordinate descent, which find the variables at a bound, and then takes a Newton step in
+the other variables. The step follows the projected path, which bends at every bound it meets, as long as the objective
+falls (Moré and Toraldo 1991). If there are more such rows than features, Q is singular. A ridge is then added, which
+shrinks from round to round; without it a step would follow flat directions to an arbitrary bound.
 """
 
 from typing import NamedTuple
@@ -27,18 +27,21 @@ __all__ = ["solve_active_set"]
 
 
 _ROUNDS = 30
-"""Maximum rounds; ten are usual."""
+"""Maximum number of rounds. Larger: more time on programs that converge slowly. Chosen; ten rounds are usual."""
 _SWEEPS = 10
-"""Sweeps of coordinate descent in a round: together about the time of its Newton step, and half as many rounds."""
+"""Sweeps of coordinate descent per round. Larger: fewer rounds, each longer. Chosen: ten sweeps take about the time of
+the Newton step and halve the number of rounds."""
 _RIDGE, _FALL, _LEAST_RIDGE = 1e-2, 0.1, 1e-11
-"""The ridge in the first round, its factor from round to round, and its least value, as shares of the mean diagonal."""
+"""Ridge of the first round and least ridge, as fractions of the mean diagonal of Q, and the factor from round to round.
+Larger ridges: shorter, safer steps and more rounds. Chosen."""
 _ENOUGH = 1e-6
-"""Share of these rows' gap at which the rounds end: other rows add to the gap afterwards."""
+"""The rounds end at this fraction of the active rows' first gap. Smaller: more precise solves, of little use because
+other rows add to the gap afterwards. Chosen."""
 
 
 class BoxProgram(NamedTuple):
-    """The quadratic program of the active set: Q as above, D its diagonal part, the point a with its gradient g, and
-    U."""
+    """The quadratic program of the active set: Q as above, its diagonal part D, the point a, the gradient g at a, and
+    the upper bounds U."""
 
     Q: Array
     D: Array
@@ -49,7 +52,7 @@ class BoxProgram(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def solve_active_set(terms: DualTerms, point: DualPoint, rows: Array) -> None:
-    """Maximise the dual over the alphas of these rows; w and balance follow, with b = beta^2 S."""
+    """Maximise the dual over the alphas of these rows; update w and balance, with b = beta^2 S."""
     values, columns, starts = terms.rows
     constants, bias_feature = terms.constants, terms.bias_feature
     alpha, w, balance = point
@@ -110,7 +113,7 @@ def _set_up(terms: DualTerms, point: DualPoint, rows: Array) -> BoxProgram:
 
 @njit(cache=True, nogil=True)
 def _minimise(program: BoxProgram) -> None:
-    """Move a to the minimum between 0 and U, and keep g its gradient."""
+    """Move a to the minimum between 0 and U; keep g equal to the gradient at a."""
     Q, D, a, g, U = program
     m = a.size
     free, p = np.empty(m, np.int64), np.empty(m)
@@ -134,7 +137,7 @@ def _minimise(program: BoxProgram) -> None:
 
 @njit(cache=True, nogil=True)
 def _gap(D: Array, a: Array, g: Array, U: Array) -> float:
-    """These rows' terms of the duality gap."""
+    """Return the sum of these rows' terms of the duality gap."""
     total = 0.0
     for s in range(a.size):
         C = 0.5 / D[s] if D[s] > 0.0 else U[s]
@@ -144,7 +147,7 @@ def _gap(D: Array, a: Array, g: Array, U: Array) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _descend(Q: Array, a: Array, g: Array, U: Array) -> None:
-    """Run some sweeps of coordinate descent."""
+    """Run _SWEEPS sweeps of coordinate descent."""
     for _ in range(_SWEEPS):
         for s in range(a.size):
             change = min(max(a[s] - g[s] / Q[s, s], 0.0), U[s]) - a[s]
@@ -157,7 +160,7 @@ def _descend(Q: Array, a: Array, g: Array, U: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def _aim(Q: Array, g: Array, ridge: float, free: Array, p: Array) -> bool:
-    """p = -(Q + ridge)^-1 g on the free variables, 0 elsewhere; False if rounding makes the matrix indefinite."""
+    """Set p to -(Q + ridge)^-1 g on the free variables and to 0 elsewhere; return False if rounding prevents it."""
     count, panels = free.size, panels_of(free.size)
     L, x = np.zeros((panels, panels * WIDE, WIDE)), np.zeros(panels * WIDE)
     for j in range(count):
@@ -179,7 +182,7 @@ def _aim(Q: Array, g: Array, ridge: float, free: Array, p: Array) -> bool:
 
 @njit(cache=True, nogil=True)
 def _follow(Q: Array, a: Array, g: Array, U: Array, free: Array, p: Array) -> None:
-    """Move along p while that leads downhill; a variable that meets its bound stays there."""
+    """Move along p while the objective falls; a variable that meets its bound stays there."""
     m, count = a.size, free.size
     ends, q = np.empty(count), np.zeros(m)
     for k in range(count):

@@ -1,10 +1,12 @@
-"""A conjugate-gradient step in all alphas between their bounds, where coordinate descent is slow.
+"""A conjugate-gradient step in all alphas strictly between their bounds, for phases where coordinate descent is slow.
 
-Descent settles quickly which alphas are at a bound. Among the others it moves the same error back and forth where rows
-are nearly alike, and needs a number of epochs proportional to the condition number of their matrix; conjugate gradients
-need its square root. With the alphas at bounds held fixed, a few iterations give a direction. Bounds are ignored on the
-way: with thousands of rows some would end every iteration at once. The point then moves along the direction to the best
-of some lengths, each alpha clipped at its bound, and descent continues from there. Only rows between bounds are read.
+Coordinate descent finds quickly which alphas are at a bound. Among the others, nearly equal rows move the same error
+back and forth. The number of epochs then grows with the condition number of their matrix; that of conjugate gradients
+grows with its square root.
+
+The alphas at bounds stay fixed. A few conjugate-gradient iterations yield a direction. They ignore the bounds, because
+with thousands of rows some bound would end every iteration at once. The point then moves along the direction, with each
+alpha clipped at its bound, by the best of several step lengths. Only the rows strictly between their bounds are read.
 """
 
 import numpy as np
@@ -19,20 +21,23 @@ __all__ = ["MOST_READS", "combine_rows", "take_cg_step"]
 
 
 _ITERATIONS = 12
-"""Conjugate-gradient iterations in a step. Larger: more reads, of whose gain less is left after clipping."""
+"""Maximum conjugate-gradient iterations in a step. Larger: more passes, whose gain is increasingly lost by clipping.
+Chosen."""
 _SETTLED = 1e-4
-"""The iterations end once the squared residual is below this share of the first one."""
+"""The iterations end once the squared residual is below this fraction of the first one. Smaller: more precise
+directions, more passes. Chosen."""
 _SHORTER, _TRIALS = 0.4, 8
-"""Lengths tried along the direction: 1, 0.4, 0.4^2, ..., at most 8 of them."""
+"""Step lengths tried along the direction: 1, 0.4, 0.4^2, ..., at most 8. A factor closer to 1: finer search, more
+passes. Chosen."""
 MOST_READS = 1 + 2 * _ITERATIONS + _TRIALS
-"""Upper bound on the reads of the rows in one step."""
+"""Maximum passes over the rows in one step, derived from the constants above."""
 
 
 @njit(cache=True, nogil=True)
 def take_cg_step(terms: DualTerms, point: DualPoint) -> int:
     """Move all alphas between their bounds along a conjugate-gradient direction if that raises the dual.
 
-    w and balance follow, with b = beta^2 S. Returns the number of rows read.
+    Updates w and balance too, with b = beta^2 S. Returns the number of rows read.
     """
     constants, bias_feature = terms.constants, terms.bias_feature
     alpha, w, balance = point
@@ -63,7 +68,7 @@ def take_cg_step(terms: DualTerms, point: DualPoint) -> int:
             q[k] += constants[i, 2] * s[k]
             curvature += s[k] * q[k]
             square += s[k] * s[k] * (constants[i, 3] + bias_feature * bias_feature)
-        if not curvature > 1e-12 * square:  # flat
+        if not curvature > 1e-12 * square:  # the dual is flat in this direction
             break
         length, before, product = product / curvature, product, 0.0
         for k in range(m):
@@ -78,9 +83,9 @@ def take_cg_step(terms: DualTerms, point: DualPoint) -> int:
 
 @njit(cache=True, nogil=True)
 def _move(terms: DualTerms, point: DualPoint, rows: Array, p: Array, change: Array, best: Array) -> int:
-    """Move along p, each alpha as far as its bound, by the best of some lengths; return the rows read.
+    """Move along p by the best of several step lengths, each alpha clipped at its bound; return the rows read.
 
-    `change` and `best` are scratch.
+    `change` and `best` are work space.
     """
     constants, bias_feature = terms.constants, terms.bias_feature
     alpha, w, balance = point
@@ -119,13 +124,13 @@ def _move(terms: DualTerms, point: DualPoint, rows: Array, p: Array, change: Arr
 
 @njit(cache=True, nogil=True)
 def _top(constants: Array, i: int) -> float:
-    """The upper bound of alpha_i."""
+    """Return the upper bound of alpha_i."""
     return np.inf if constants[i, 2] > 0.0 else constants[i, 1]
 
 
 @njit(cache=True, nogil=True)
 def _between(constants: Array, square: float, alpha: Array) -> Array:
-    """The rows whose alpha is between its bounds, without empty rows, which have no curvature."""
+    """Return the rows whose alpha is strictly between its bounds; leave out empty rows, which have no curvature."""
     rows, count = np.empty(alpha.size, np.int64), 0
     for i in range(alpha.size):
         rows[count] = i
@@ -135,7 +140,7 @@ def _between(constants: Array, square: float, alpha: Array) -> Array:
 
 @njit(cache=True, nogil=True)
 def _products(terms: DualTerms, rows: Array, v: Array, out: Array) -> None:
-    """out[k] = y_i h_i . v for the rows i = rows[k], where h_i is x_i with the bias feature"""
+    """Write y_i h_i . v into out[k] for the rows i = rows[k], where h_i is x_i with the bias feature."""
     values, columns, starts = terms.rows
     constants, d = terms.constants, v.size - 1
     bias = terms.bias_feature * v[d]
@@ -150,7 +155,7 @@ def _products(terms: DualTerms, rows: Array, v: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def combine_rows(terms: DualTerms, rows: Array, x: Array, out: Array) -> None:
-    """out += sum of x_k y_i h_i over the rows i = rows[k]"""
+    """Add the sum of x_k y_i h_i over the rows i = rows[k] to out."""
     values, columns, starts = terms.rows
     constants = terms.constants
     d, total = out.size - 1, 0.0

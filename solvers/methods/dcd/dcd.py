@@ -1,13 +1,13 @@
 """Dual coordinate descent (Hsieh, Chang, Lin, Keerthi, Sundararajan 2008) with lazy shrinking and a proximal bias.
 
-It maximises the dual in one alpha_i at a time, in random order, and keeps w = sum_i alpha_i y_i x_i up to date, so that
-a step costs one row. It differs from the paper where that saves passes:
+The method maximises the dual in one alpha_i at a time, in random order. It keeps w = sum_i alpha_i y_i x_i up to date,
+so a step reads only one row. It differs from the paper where that saves passes:
 
-- Shrunk rows are visited again after a number of epochs that their gradient decides (shrinking.py).
-- A regularised bias is a variable of its own, kept near a moving centre (proximal_bias.py).
-- The gap is estimated within an epoch, partly from samples (sampled_gap.py), so that epochs end early.
+- A shrunk row is visited again after a number of epochs that depends on its gradient (shrinking.py).
+- A regularised bias is a separate variable near a moving centre (proximal_bias.py).
+- The gap is estimated within an epoch, partly from samples (sampled_gap.py), so that epochs can end early.
 - A small active set is solved directly (active_set.py); a large one gets conjugate-gradient steps (cg_step.py).
-- With hinge and a very small C it starts at alpha_i = C_i (dcd_start.py).
+- With hinge and a very small C the method starts at alpha_i = C_i (dcd_start.py).
 """
 
 from collections.abc import Mapping
@@ -38,13 +38,14 @@ from solvers.result import Status
 __all__ = ["DualCoordinateDescent"]
 
 ACTIVE_SET_COST, ACTIVE_SET_READS, SLOW = 8, 8, 0.1
-"""An active set of k rows is solved directly if k^3 <= 8 nnz and k^2 <= 16 n, which costs about as much as a few
-epochs, and the last pass left more than a tenth of the gap. Larger costs: fewer epochs, longer solves."""
+"""An active set of k rows is solved directly if k^3 <= 8 nnz, k^2 <= 16 n, and the last pass left more than SLOW of the
+gap. Such a solve costs about as much as a few epochs. Larger limits: fewer epochs, longer solves. Chosen."""
 FALL, NEAR = 0.25, 0.5
-"""A conjugate-gradient step is taken if the last CG_PASSES passes left more than FALL of the gap and the gap is below
-NEAR of the objective. Larger FALL: fewer steps. Larger NEAR: steps while the active set still changes."""
+"""A conjugate-gradient step is taken if the last CG_PASSES passes left more than FALL of the gap, and the gap is below
+NEAR times the objective. Larger FALL: fewer steps. Larger NEAR: steps while the active set still changes. Chosen."""
 LESS_PULL = 0.9
-"""Factor on the pull of the bias every CG_PASSES passes: about a quarter is left after a hundred."""
+"""Factor on the pull of the bias every CG_PASSES passes: a quarter remains after about a hundred passes. Smaller: the
+method becomes that of the paper sooner. Chosen."""
 
 
 class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
@@ -65,7 +66,7 @@ class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
         row_seconds=1.2e-7,
     )
     options = (
-        Option("shrinking", bool, True, "skip rows for some epochs while their alpha is settled at a bound"),
+        Option("shrinking", bool, True, "skip rows for some epochs while their alpha stays at a bound"),
         Option(
             "violation_tol",
             float,
@@ -106,7 +107,7 @@ class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
             dual, gap = gap_at_bounds(self.dual, state)
             if gap / max(dual + gap, self.problem.primal_floor) <= target:
                 return self._progress(state, dual, gap)
-        if target < state.target < np.inf:  # a certificate found a larger gap than the estimate
+        if target < state.target < np.inf:  # the certificate found a larger gap than the estimate
             state.shrinking.make_all_due()
         state.target = target
         if self._is_worth_solving(state):
@@ -132,7 +133,7 @@ class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
         return Schedule(rows.pool, rows.due, state.random_state, self.together, self.chosen["shrinking"])
 
     def _note(self, state: DcdState, seen: PassReport, epochs: int) -> None:
-        """Count what a pass read, and note whether it was slow."""
+        """Count the rows that a pass read, and note whether the pass reduced the gap too little."""
         state.epochs += epochs
         state.rows_read += seen.visited
         state.rows_until_cg_step -= seen.visited
@@ -142,7 +143,7 @@ class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
         passes = state.rows_read // self.problem.data.n_rows
         if finished is Status.NONFINITE:
             return Progress(state.epochs, passes, None, None, None, finished)
-        # With w = w(alpha) the gap is the sum of the rows' terms, each taken when its row was visited, and the bias's.
+        # With w = w(alpha) the gap is the bias's term plus the rows' terms, each computed when its row was visited.
         primal = dual + gap
         return Progress(state.epochs, passes, primal, dual, gap / max(primal, self.problem.primal_floor), finished)
 
@@ -162,7 +163,7 @@ class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
         return bool(0 < size < state.shrinking.pool.size and is_short and is_allowed and state.is_slow)
 
     def _solve_active_set(self, state: DcdState) -> None:
-        """Solve for the active rows, then have the next epoch visit all rows."""
+        """Solve for the active rows directly; the next epoch then visits all rows."""
         self._make_exact(state)
         rows = state.shrinking.pool[: state.shrinking.size]
         solve_active_set(self.terms, state.point, rows)
@@ -171,7 +172,7 @@ class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
         state.rows_read += rows.size * (rows.size + 3) // 2
 
     def _consider_cg_step(self, state: DcdState, seen: PassReport) -> None:
-        """After CG_PASSES passes: take a conjugate-gradient step if they left much of the gap; reduce the pull."""
+        """After CG_PASSES passes, take a conjugate-gradient step if much of the gap is left, and reduce the pull."""
         scale = max(seen.dual + seen.gap, self.problem.primal_floor)
         is_near = state.target * scale < seen.gap < NEAR * scale
         is_slow = seen.gap > FALL * state.gap_at_cg_step
@@ -185,4 +186,4 @@ class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
             state.last_gap = np.inf
 
     def _make_exact(self, state: DcdState) -> None:
-        """Make w equal to sum_i alpha_i y_i x_i; overridden where several threads let them drift apart."""
+        """Make w equal to sum_i alpha_i y_i x_i. Needed only by the subclass whose threads let them drift apart."""

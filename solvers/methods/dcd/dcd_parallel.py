@@ -1,16 +1,16 @@
 """`dcd_parallel`: dual coordinate descent by several threads that share one vector of weights.
 
-Hsieh, Yu, Dhillon (2015), PASSCoDe, in the variant without locks. The rows of an epoch are divided among the threads,
-so that each alpha belongs to one thread. All threads read and write w. Each has its own copy of the bias and adds the
-others' moves to it every TURN rows. When two threads write the same weight at once, one update may be lost. What is
-lost is part of a step, so it vanishes as the steps do, and w is summed from alpha again every few passes, when the gap
-seems to be reached, and before a single thread continues. Certified points are therefore of the same kind as those of
-`dcd`, and errors do not add up.
+This is PASSCoDe (Hsieh, Yu, Dhillon 2015) in the variant without locks. The rows of an epoch are divided among the
+threads, so each alpha belongs to one thread. All threads read and write w. Each thread has its own copy of the bias and
+adds the other threads' changes to it every TURN rows. When two threads write the same weight at the same time, one
+update can be lost. The lost part of a step tends to 0 as the steps do. In addition, w is computed again from alpha
+every few passes, when the gap seems to be reached, and before a single thread continues. Certified points are therefore
+exact, as those of `dcd`, and errors do not accumulate.
 
-Whether threads that share w are faster than one depends on the distance of their cores: a signal to the other core and
-back took 60, 120 or 600 ns on one machine within a minute. After a first pass by one thread and a second by all, the
-clock decides how to continue, and the slower way is tried again now and then. With several threads two runs therefore
-differ in their last digits; with one thread it is `dcd`.
+Whether threads that share w are faster than one depends on the distance of their cores: on one machine a signal to the
+other core and back took 60, 120 or 600 ns within a minute. The first pass uses one thread and the second all of them.
+After that the method continues with the faster way and tries the slower one again now and then. With several threads
+two runs therefore differ in their last digits. With one thread the method is `dcd`.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -32,16 +32,20 @@ __all__ = ["ParallelDualDescent"]
 
 
 ENTRIES = 1_000_000
-"""Stored entries of the active rows below which one thread runs the pass: starting threads would cost more."""
+"""One thread runs the pass if the active rows have fewer stored entries than this, because starting threads would cost
+more than they save. Larger: fewer passes with several threads. Chosen."""
 SEGMENTS = 4
-"""Moves of the bias's centre in an epoch."""
+"""Moves of the bias's centre per epoch. Larger: the bias adapts faster, and threads wait for each other more often.
+Chosen."""
 TURN = 64
-"""Rows after which a thread adds the others' moves of the bias to its own. Larger: less traffic, an older bias."""
+"""Rows after which a thread adds the other threads' changes of the bias to its own copy. Larger: less traffic between
+cores, an older bias. Chosen."""
 DRIFT_PASSES = 8
-"""Passes by several threads after which w is summed from alpha again: a read in order, a third of the cost of a
-pass."""
+"""Passes by several threads after which w is computed again from alpha. That costs a third of a pass, because the rows
+are read in order. Larger: fewer such sums, larger errors in w between them. Chosen."""
 TRUST_PASSES = 16
-"""Passes after which the slower way is tried again: cores may have become free."""
+"""Passes after which the slower way (one thread or all) is tried again, because the load of the cores can change.
+Larger: fewer trials, later notice of a change. Chosen."""
 
 
 class ParallelDualDescent(DualCoordinateDescent):
@@ -50,17 +54,17 @@ class ParallelDualDescent(DualCoordinateDescent):
     same_bits = False
     paper = "Hsieh, Yu, Dhillon (2015): PASSCoDe: Parallel asynchronous stochastic dual coordinate descent"
     notes = (
-        "dcd by several threads that share the weights, while that is faster by the clock; with one thread it is dcd."
+        "dcd with several threads that share the weights, while that is faster by the clock; with one thread it is dcd."
     )
 
     def init(self, seed: int, start: Start) -> DcdState:
         self.row_seconds: dict[bool, float] = {}
-        """Seconds a row, by all threads (True) and by one, as the last pass of each kind took."""
+        """Seconds per row in the last pass with all threads (True) and with one thread (False)."""
         self.passes_since_try = 0
         return super().init(seed, start)
 
     def _run_pass(self, state: DcdState, target: float) -> PassReport:
-        """Run one epoch by all threads, or a pass by one if that is faster or the active set is small."""
+        """Run one epoch with all threads, or a pass with one if that is faster or the active set is small."""
         data, rows = self.problem.data, state.shrinking
         size = rows.pool.size if rows.until_scan <= 0 else rows.size
         if self.threads == 1 or size * (data.stored_entries / data.n_rows) < ENTRIES:
@@ -72,8 +76,8 @@ class ParallelDualDescent(DualCoordinateDescent):
         return seen
 
     def _is_turn_of_all(self, state: DcdState) -> bool:
-        """The first pass is by one thread, the second by all, then the faster way, with a trial of the other at
-        times."""
+        """Return whether all threads run this pass: not the first, but the second; then the faster way wins, with a
+        trial of the other way every TRUST_PASSES passes."""
         if len(self.row_seconds) < 2:
             return state.shrinking.epoch > 0 and True not in self.row_seconds
         self.passes_since_try = (self.passes_since_try + 1) % TRUST_PASSES
@@ -108,13 +112,14 @@ class ParallelDualDescent(DualCoordinateDescent):
         return PassReport(size, is_whole, gap, float(seen.largest - seen.smallest), updates, dual)
 
     def _descend_together(self, state: DcdState, size: int) -> Sweep:
-        """Visit the active rows in SEGMENTS parts, each divided among the threads; the bias's centre moves between."""
+        """Visit the active rows in SEGMENTS parts, each divided among the threads; move the bias's centre in
+        between."""
         rows, pull, balance = state.shrinking, state.bias.pull, state.bias.balance
         rate = skip_rate(rows.typical_gradient, self.chosen["shrinking"])
         share = bias_share(self.problem.bias_feature, pull)
         parts = SEGMENTS * self.threads
         edges = [size * k // parts for k in range(parts + 1)]
-        own = np.zeros((self.threads, 16))  # 128 bytes each, so that no two are in one line of the cache
+        own = np.zeros((self.threads, 16))  # 128 bytes per thread, so that no two threads share a cache line
 
         def work(part: int) -> Sweep:
             some = rows.pool[edges[part] : edges[part + 1]]
@@ -139,7 +144,7 @@ class ParallelDualDescent(DualCoordinateDescent):
         state.rows_read += self._sum_up(state)
 
     def _sum_up(self, state: DcdState) -> int:
-        """Sum w from alpha if threads have let them drift apart; return the rows read."""
+        """Compute w from alpha if several threads have let them drift apart; return the number of rows read."""
         if state.rows_adrift == 0:
             return 0
         state.rows_adrift = 0
@@ -161,7 +166,8 @@ def _descend_beside(
     own: Array,
     thread: int,
 ) -> Sweep:
-    """One thread's steps; own[thread] = [b as this thread sees it, what it has added to S, which the others read]."""
+    """Run the steps of one thread. own[thread] = [this thread's copy of b, its change of S, which other threads
+    read]."""
     total, heard = Sweep(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0), 0.0
     beside = DualPoint(point.alpha, point.w, own[thread])
     for first in range(0, rows.size, TURN):

@@ -1,4 +1,5 @@
-"""The state of dual coordinate descent, and the points it starts from: zero, the bounds, given weights, a state."""
+"""The state of dual coordinate descent, and its starting points: zero, the bounds, given weights, or an earlier
+state."""
 
 from dataclasses import dataclass
 
@@ -31,37 +32,37 @@ __all__ = [
 ]
 
 SMALL_COST, WORTH, SAMPLED_ROWS = 0.1, 0.5, 2048
-"""Descent for hinge starts at alpha_i = C_i if the mean C |x|^2 is at most SMALL_COST and |w|^2 at most WORTH of sum_i
-alpha_i there. A sample of at most SAMPLED_ROWS decides first whether to compute w. Larger values start at the bounds
-more often, also where zero is closer to the optimum."""
+"""With hinge, descent starts at alpha_i = C_i if the mean C |x|^2 is at most SMALL_COST and, there, |w|^2 is at most
+WORTH times sum_i alpha_i. A sample of about SAMPLED_ROWS rows first decides whether w is worth computing. Larger
+SMALL_COST and WORTH: starts at the bounds more often, even where zero is closer to the optimum. Chosen."""
 PULL = 30.0
-"""First strength of the proximal bias, over 1 / mean |x_i|^2: the bias adds 1/30 to the curvature, and thirty free
-alphas are enough to move it. Larger: longer steps in alpha, slower moves of the bias."""
+"""First pull of the proximal bias, as a multiple of 1 / mean |x_i|^2. At 30 the bias adds 1/30 to the curvature of a
+row, and thirty free alphas are enough to move it. Larger: longer steps in alpha, slower moves of the bias. Chosen."""
 CG_PASSES = 8
-"""Passes after which a conjugate-gradient step is considered. Larger: fewer steps, longer slow phases."""
+"""Passes after which a conjugate-gradient step is considered. Larger: fewer such steps, longer slow phases. Chosen."""
 TOGETHER, CACHED_BYTES, THIN = 8, 32 << 20, 0.01
-"""Shuffling keeps TOGETHER neighbouring rows together if X is larger than CACHED_BYTES, because memory is then read
-ahead (rcv1-like, 200k rows: an epoch takes half the time). Only if rows have less than THIN of all columns: others, if
-they are sorted, need more epochs (w8a up to three times as many)."""
+"""Shuffling keeps TOGETHER neighbouring rows together if X takes more than CACHED_BYTES bytes, because the processor
+then reads memory ahead: an epoch over 200,000 rows like rcv1's takes half the time. This applies only if a row has less
+than THIN of all columns on average; other data, if sorted, needs more epochs (w8a up to three times as many)."""
 
 
 @dataclass(slots=True)
 class DcdState(State):
     alpha: Floats  # dual variables, one per row
-    w: Floats  # sum_i alpha_i y_i x_i; the weight of the bias feature is last
+    w: Floats  # sum_i alpha_i y_i x_i; the last entry is the weight of the bias feature
     bias: ProximalBias
     shrinking: Shrinking
     random_state: NDArray[np.uint64]
-    target: float  # relative gap that the last step was asked for
-    gap: float  # estimate after the last step
-    last_gap: float  # rows' gap as the last epoch saw it; infinite after other steps
-    until_sample: int  # visits until the gap may be sampled again
+    target: float  # relative gap that was the target of the last step
+    gap: float  # estimate of the gap after the last step
+    last_gap: float  # sum of the rows' terms of the gap in the last epoch; infinite after other steps
+    until_sample: int  # visits until the gap can be sampled again
     is_slow: bool  # whether the last step left most of the gap
-    rows_until_cg_step: int  # visits until a conjugate-gradient step is considered
-    gap_at_cg_step: float  # gap when it was considered last
-    is_at_bounds: bool  # whether the run starts at alpha_i = C_i and has not taken a step
-    rows_adrift: int  # visits by several threads since w was summed from alpha; 0 with one thread
-    total_cost: float  # of the problem that this state belongs to
+    rows_until_cg_step: int  # visits until the next conjugate-gradient step is considered
+    gap_at_cg_step: float  # gap when such a step was last considered
+    is_at_bounds: bool  # whether the run starts at alpha_i = C_i and has taken no step yet
+    rows_adrift: int  # rows visited by several threads since w was computed from alpha; 0 with one thread
+    total_cost: float  # total cost of the problem, by which a warm start recognises the same problem
     epochs: int
     rows_read: int
 
@@ -91,7 +92,7 @@ class DcdState(State):
 
 
 class BinaryDual:
-    """The dual of one problem: its terms for kernels, its bounds, and what follows from them."""
+    """The dual of one problem: its terms for the kernels, the bounds of alpha, and the first pull."""
 
     def __init__(self, problem: BinaryProblem) -> None:
         self.problem = problem
@@ -108,20 +109,20 @@ class BinaryDual:
         return PULL / self.mean_norm if self.problem.bias_feature > 0.0 and self.mean_norm > 0.0 else 0.0
 
     def balance_of(self, w: Floats) -> Floats:
-        """b and S for these weights, with b = beta^2 S."""
+        """Return [b, S] for these weights, with b = beta^2 S."""
         beta = self.problem.bias_feature
         return np.array([beta * w[-1], w[-1] / beta]) if beta > 0.0 else np.zeros(2)
 
 
 def rows_together(data: Rows) -> int:
-    """Neighbouring rows that shuffling keeps together."""
+    """Return the number of neighbouring rows that shuffling keeps together."""
     rows = data.flat()
     is_thin = data.stored_entries < THIN * data.n_rows * data.n_features
     return TOGETHER if is_thin and rows.values.nbytes + rows.columns.nbytes > CACHED_BYTES else 1
 
 
 def zero_state(dual: BinaryDual, seed: int) -> DcdState:
-    """Start at alpha = 0, with every row that has a cost active."""
+    """Return the state at alpha = 0, with every row of positive cost active."""
     problem = dual.problem
     pool = np.flatnonzero(dual.counted)
     return DcdState(
@@ -153,10 +154,10 @@ def zero_state(dual: BinaryDual, seed: int) -> DcdState:
 
 
 def start_at_bounds(dual: BinaryDual, state: DcdState) -> None:
-    """Start at alpha_i = C_i with hinge and a C so small that hardly any row reaches the margin.
+    """Start at alpha_i = C_i, with hinge and a C so small that hardly any row reaches the margin.
 
-    Nearly all alphas end there. With a bias the larger class gets less, so that S = 0. One read in order replaces the
-    first epoch.
+    Nearly all alphas are at this bound in the optimum. With a bias the alphas of the larger class are scaled down so
+    that S = 0. One pass in order replaces the first epoch.
     """
     problem, data = dual.problem, dual.problem.data
     if not problem.loss.is_piecewise_linear or problem.total_cost / data.n_rows * dual.mean_norm > SMALL_COST:
@@ -165,7 +166,7 @@ def start_at_bounds(dual: BinaryDual, state: DcdState) -> None:
     if problem.bias_feature > 0.0:
         both = problem.total_cost, float((problem.costs * problem.signs).sum())
         shares = 0.5 * np.array([both[0] - both[1], both[0] + both[1]])
-        if shares.min() <= 0.0:  # one class has all the cost
+        if shares.min() <= 0.0:  # one class has the whole cost
             return
         shares = shares.min() / shares
     signed = problem.costs * np.where(problem.signs > 0.0, shares[1], -shares[0])
@@ -188,7 +189,7 @@ def _sampled_rows(problem: BinaryProblem) -> Array:
 
 
 def gap_at_bounds(dual: BinaryDual, state: DcdState) -> tuple[float, float]:
-    """The dual objective, and the gap as estimated from a sample."""
+    """Return the dual objective and an estimate of the gap from a sample."""
     gap = likely_gap(dual.terms, state.point, _sampled_rows(dual.problem))
     gap += bias_mismatch(dual.problem.bias_feature, state.bias.balance)
     return dual_value(state.alpha, dual.terms.constants, state.w), gap
@@ -199,14 +200,14 @@ def _estimated_norm(dual: BinaryDual, signed: Floats, sample: Array) -> float:
     alpha, total = np.abs(signed[sample]), np.zeros(dual.problem.data.n_features + 1)
     combine_rows(dual.terms._replace(bias_feature=0.0), sample, alpha, total)
     stride = signed.size / sample.size
-    noise = float((alpha * alpha * dual.terms.constants[sample, 3]).sum())  # the squared norm if rows were orthogonal
+    noise = float((alpha * alpha * dual.terms.constants[sample, 3]).sum())  # the squared norm of orthogonal rows
     return stride * (stride * float((total * total).sum()) - (stride - 1.0) * noise)
 
 
 def approach_weights(dual: BinaryDual, state: DcdState, coef: Floats, intercept: float) -> None:
-    """Start from the dual point that the optimality conditions give for these weights.
+    """Start from a dual point built from these weights by the optimality conditions.
 
-    It is scaled by the factor that maximises the dual, so it is never worse than zero.
+    The point is scaled by the factor that maximises the dual, so its value is never below that of zero.
     """
     problem = dual.problem
     scores = np.empty(problem.data.n_rows)
@@ -222,7 +223,7 @@ def approach_weights(dual: BinaryDual, state: DcdState, coef: Floats, intercept:
 
 
 def resume(dual: BinaryDual, state: DcdState, earlier: DcdState, solver: str) -> DcdState:
-    """Continue an earlier state, to the same bits if the problem is the same; otherwise start from its alpha."""
+    """Continue an earlier state, bit-identical if the problem is the same; otherwise start from its alpha."""
     problem = dual.problem
     if earlier.alpha.shape != state.alpha.shape or earlier.w.shape != state.w.shape:
         rows, features = problem.data.n_rows, problem.data.n_features

@@ -1,7 +1,7 @@
-"""The kernels of dual coordinate descent: exact steps in one alpha_i after another, for dense and sparse rows.
+"""Kernels of dual coordinate descent: exact steps in one alpha_i after another, for dense and sparse rows.
 
-`run_pass` is what a step of the method runs: epochs over the active set until they have visited as many rows as there
-are. Symbols are those of dual_problem.py.
+A step of the method calls `run_pass`: it runs epochs over the active set until they have visited n rows in total.
+Symbols are those of dual_problem.py.
 """
 
 from typing import NamedTuple
@@ -19,34 +19,38 @@ from solvers.methods.dcd.shrinking import Schedule, due_epoch, gather_active, ke
 
 __all__ = ["Carried", "Goal", "PassReport", "Sweep", "add_sweeps", "descend", "end_epoch", "predict_gap", "run_pass"]
 
-_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
+_FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's numbers, then of its entries
 _SEGMENTS = 4
-"""Moves of the bias's centre in an epoch."""
+"""Segments of an epoch; the bias's centre moves before each. Larger: the bias adapts faster, with more work per epoch.
+Chosen."""
 _LEAST_SAMPLE, _SAMPLE, _SAMPLE_SHARE = 64, 1024, 8
-"""Rows whose scores choose the first centre of the bias: 1/8 of the segment's rows, at least 64, at most 1024. Larger:
-a better centre, a longer first epoch. With 4,600 rows, four samples of 1,024 took twice as long as the epoch itself."""
+"""Rows whose scores determine the first centre of the bias: 1/8 of the segment's rows, at least 64, at most 1,024.
+Larger: a better centre, a longer first epoch. With 4,600 rows, four samples of 1,024 took twice as long as the
+epoch."""
 _DOUBT = 1.5
-"""Factor on the gap that the last two epochs predict. Larger: fewer certificates that fail (each costs half an epoch),
-more epochs beyond the target."""
+"""Factor on the gap predicted from the last two epochs. Larger: fewer failed certificates (each costs half an epoch),
+more epochs beyond the target. Chosen."""
 _CLOSE, _LEFT = 2.0, 0.15
-"""The gap is estimated within an epoch once it is likely to be below _CLOSE times the target. _LEFT is the usual share
-of a row's term that is left after its visit."""
+"""Within an epoch the gap is estimated only if it is likely to be below _CLOSE times the target. _LEFT is the usual
+fraction of a row's term that remains after its visit. Larger _CLOSE: earlier and more estimates. Chosen."""
 _CAUTION = 1.5
-"""Standard errors added to the gap that is extrapolated from the rows visited so far. Larger: fewer certificates that
-fail, more visits. In 5 of 152 runs a certificate failed (7 with a value of 1, 3 without extrapolation). w8a, C = 0.01,
-needs 10% fewer reads."""
+"""Standard errors added to the gap that is extrapolated from the rows visited so far. Larger: fewer failed
+certificates, more visits. Of 152 runs, 5 had a failed certificate (7 with a value of 1, 3 without extrapolation). With
+extrapolation w8a, C = 0.01, takes 10 % fewer reads."""
 _FEW = 4
-"""The active set is small if it has less than 1/4 of the rows: then its gap is computed from all of its rows. The terms
-seen at their visits were up to 1.8 times too low (w8a, ijcnn1, hinge, C = 0.01, 1e-6)."""
+"""An active set of fewer than 1/_FEW of the rows counts as small. Its gap is then computed from all of its rows,
+because the terms seen at the visits were up to 1.8 times too low (w8a, ijcnn1, hinge, C = 0.01, 1e-6). Larger: fewer
+such computations, less certain estimates."""
 _SAMPLE_WORTH = 8
-"""Visits per sampled row before another sample is taken. Smaller: with few rows every row was read twice as often."""
+"""Visits per sampled row before the gap is sampled again. Smaller: more samples; with few rows every row was then read
+twice as often. Chosen."""
 
 
 class Sweep(NamedTuple):
-    """What visits of some rows saw and did."""
+    """Sums over the visits of some rows."""
 
     gap: float
-    """Sum of the rows' terms of the gap, each as it was before the row's step."""
+    """Sum of the rows' terms of the gap, each before the row's step."""
     gap_squares: float
     """Sum of the squares of these terms."""
     gain: float
@@ -63,7 +67,7 @@ class Sweep(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """The numbers that one epoch leaves to the next."""
+    """Numbers that one epoch passes to the next."""
 
     pull: float
     typical_gradient: float
@@ -71,34 +75,34 @@ class Carried(NamedTuple):
     size: int
     until_scan: int
     until_sample: int
-    """Visits until the gap may be sampled again."""
+    """Visits until the gap can be sampled again."""
     last_gap: float
-    """The rows' gap as the last epoch saw it; infinite if other steps came after it."""
+    """Sum of the rows' terms of the gap in the last epoch; infinite after other steps."""
 
 
 class Goal(NamedTuple):
-    """When a pass is over early."""
+    """When a pass ends early."""
 
     target: float
-    """The relative gap."""
+    """Target of the relative gap."""
     floor: float
-    """The primal value below which gaps are measured against the costs."""
+    """Smallest divisor of a relative gap, used if the primal value is below it."""
     violation_tol: float
 
 
 class PassReport(NamedTuple):
-    """What a pass reports."""
+    """Results of a pass."""
 
     visited: int
-    """Rows, with repetition."""
+    """Number of visits; a row can count several times."""
     is_whole: bool
     """Whether the last epoch visited every row."""
     gap: float
-    """Estimate after the last epoch."""
+    """Estimate of the gap after the last epoch."""
     violation: float
     """Largest minus smallest projected gradient in the last epoch."""
     updates: int
-    """Steps of the last epoch that changed an alpha."""
+    """Number of alphas that the last epoch changed."""
     dual: float
 
 
@@ -106,7 +110,7 @@ class PassReport(NamedTuple):
 def run_pass(
     terms: DualTerms, point: DualPoint, schedule: Schedule, carried: Carried, goal: Goal
 ) -> tuple[Carried, PassReport]:
-    """Run epochs over the active set until they have visited as many rows as there are, or the goal is met."""
+    """Run epochs over the active set until they have visited n rows in total or the goal is met."""
     alpha, w, balance = point
     bias_feature, pool, due = terms.bias_feature, schedule.pool, schedule.due
     pull, typical_gradient, epoch, size, until_scan, until_sample, last_gap = carried
@@ -116,7 +120,7 @@ def run_pass(
     visited = 0
     is_new = epoch == 0 and quadratic == 0.0 and bias_feature > 0.0
     while True:
-        is_fresh = until_scan <= 0 or size == 0 or size == pool.size  # every due row is in the active set
+        is_fresh = until_scan <= 0 or size == 0 or size == pool.size  # the active set contains every due row
         size, until_scan = gather_active(schedule, epoch, size, until_scan)
         is_whole = size == pool.size
         seen, sampled, past = Sweep(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0), np.inf, 0
@@ -133,13 +137,13 @@ def run_pass(
             quadratic += sweep.gain
             w[d] = bias_feature * balance[1]
             dual = quadratic - 0.5 * w[d] * w[d]
-            # Rows not visited in this epoch have the gap of the last one; of the others' gap _LEFT remains.
+            # Rows not yet visited in this epoch have the gap of the last one; visited rows keep _LEFT of theirs.
             is_close = (_SEGMENTS - (1.0 - _LEFT) * k) * sweep.gap <= _CLOSE * target * max(dual, floor)
             until_sample -= rows.size
             likely = np.inf
             if is_close and _FEW * size >= pool.size:
                 if not are_even(sweep.gap, sweep.gap_squares, rows.size, alpha.size):
-                    # A sample would miss the few large terms; the rows visited so far are many more, in random order.
+                    # A sample would miss the few large terms. The rows visited so far are many more, in random order.
                     if is_fresh and k < _SEGMENTS:
                         likely = (seen.gap + _CAUTION * np.sqrt(seen.gap_squares)) * _SEGMENTS / k
                 elif until_sample <= 0:
@@ -155,7 +159,7 @@ def run_pass(
         until_scan -= past
         typical_gradient = np.sqrt(seen.squares / seen.free) if seen.free > 0 else 0.0
         if not are_even(seen.gap, seen.gap_squares, past, alpha.size):
-            until_sample = max(until_sample, size + 1)  # one segment of the next epoch may not show the uneven terms
+            until_sample = max(until_sample, size + 1)  # one segment of the next epoch can miss the large terms
         is_whole = is_whole and past == pool.size
         pull, mismatch = adapt_pull(bias_feature, pull, balance, seen.gap, seen.updates)
         predicted = predict_gap(seen.gap, last_gap) if is_whole else seen.gap
@@ -172,7 +176,7 @@ def run_pass(
             make_all_due(due, epoch)
             until_scan = 0
         if is_near and not is_fresh and sampled == np.inf:
-            until_scan = 0  # rows that have become due may add to the gap
+            until_scan = 0  # rows that have become due can add to the gap
         elif is_near or (is_done and is_whole) or visited >= pool.size or not np.isfinite(gap):
             break
     left = Carried(pull, typical_gradient, epoch, size, until_scan, until_sample, last_gap)
@@ -181,7 +185,7 @@ def run_pass(
 
 @njit(cache=True, nogil=True)
 def predict_gap(gap: float, last_gap: float) -> float:
-    """The rows' gap after an epoch whose visits saw `gap`, when the visits of the epoch before saw `last_gap`."""
+    """Predict the rows' gap after an epoch whose visits saw `gap`, if those of the epoch before saw `last_gap`."""
     return gap * min(1.0, _DOUBT * np.sqrt(gap / last_gap)) if 0.0 < last_gap < np.inf else gap
 
 
@@ -189,7 +193,7 @@ def predict_gap(gap: float, last_gap: float) -> float:
 def end_epoch(
     terms: DualTerms, point: DualPoint, schedule: Schedule, pull: float, epoch: int, size: int, gap: float, updates: int
 ) -> tuple[float, int, float, float]:
-    """After an epoch by several threads: the pull, the size of the active set, the whole gap, the dual objective."""
+    """End an epoch by several threads; return the pull, the size of the active set, the gap, the dual objective."""
     alpha, w, balance = point
     w[w.size - 1] = terms.bias_feature * balance[1]
     pull, mismatch = adapt_pull(terms.bias_feature, pull, balance, gap, updates)
@@ -215,9 +219,9 @@ def add_sweeps(one: Sweep, other: Sweep) -> Sweep:
 def descend(
     terms: DualTerms, point: DualPoint, rows: Array, share: float, rate: float, epoch: int, due: Array
 ) -> Sweep:
-    """Take a step in each of the rows' alphas, in this order; several threads may do so at once for different rows.
+    """Take a step in the alpha of each row, in this order. Several threads can do so at once for different rows.
 
-    A row that its gradient pushes against its bound is skipped for |gradient| * rate epochs.
+    A row whose gradient pushes alpha against its bound is skipped for |gradient| * rate epochs.
     """
     values, columns, starts = terms.rows
     constants = terms.constants
@@ -227,7 +231,7 @@ def descend(
     gap, gap_squares, gain, largest, smallest, squares, free, updates = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
     a_line = LINE // values.itemsize
     for s in range(rows.size):
-        # A random row is a cache miss in every array: prefetch the rows ahead while this one is worked on.
+        # A random row is a cache miss in every array: prefetch the rows ahead while this one is processed.
         if s + _FAR < rows.size:
             ahead = rows[s + _FAR]
             prefetch(alpha, ahead)
@@ -237,7 +241,7 @@ def descend(
         if s + _NEAR < rows.size:
             ahead = rows[s + _NEAR]
             start = ahead * d if dense else starts[ahead]
-            # Not by prefetch_row: a call for each row may cost more than short rows do.
+            # Not by prefetch_row: for short rows a call can cost more than the row itself.
             stop = min(start + d if dense else starts[ahead + 1], start + AHEAD)
             for k in range(start, stop, a_line):
                 prefetch(values, k)

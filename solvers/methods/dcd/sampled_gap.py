@@ -1,8 +1,8 @@
-"""What a sample of the rows says about all rows: the gap after the last steps, and the best bias.
+"""Estimates from a sample of the rows: the current gap, and the best bias.
 
-The gap that an epoch adds up row by row is out of date: at its end each row's term was seen half an epoch ago on
-average. Looking at some rows again shows what it is now, for a small part of the cost of a certificate. Symbols are
-those of dual_problem.py.
+An epoch sums the gap row by row, each term as it was at the visit of its row. At the end of the epoch these terms are
+half an epoch old on average. Reading some rows again shows the current gap, at a small fraction of the cost of a
+certificate. Symbols are those of dual_problem.py.
 """
 
 import numpy as np
@@ -17,23 +17,25 @@ from solvers.methods.dcd.dual_problem import DualPoint, DualTerms, gap_term
 __all__ = ["are_even", "best_bias", "gap_of", "likely_gap", "sample_size", "sampled_gap"]
 
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's numbers, then of its entries
 _BISECTIONS = 20
-"""Halvings of the interval that holds the best bias: to 1e-6 of its length."""
+"""Bisections of the interval that contains the best bias: they narrow it to 1e-6 of its length. Larger: a more precise
+bias. Chosen."""
 _FEWEST, _MOST, _SHARE = 512, 4096, 32
-"""Rows in a sample: one in 32, at least 512, at most 4096. Larger: a better estimate, more reads."""
+"""Rows in a sample: one in _SHARE, at least _FEWEST, at most _MOST. More rows: a better estimate, more reads.
+Chosen."""
 _ENOUGH = 24
-"""Terms of equal size that a sample has to hold before it is used. A sample that misses a few large terms is
-useless."""
+"""Least number of terms of equal size in a usable sample. A sample with fewer can miss the few large terms. Larger:
+samples are used less often. Chosen."""
 _CAUTION = 2.0
-"""Standard errors added to the sampled gap. Larger: fewer certificates that fail (each costs half an epoch), later
-stops."""
+"""Standard errors added to the sampled gap. Larger: fewer failed certificates (each costs half an epoch), later stops.
+Chosen."""
 
 
 @njit(cache=True, nogil=True)
 def are_even(terms: float, squares: float, count: int, n: int) -> bool:
-    """Whether `count` terms with this sum and sum of squares are even enough for a sample of n rows to be used."""
+    """Return whether `count` terms with this sum and sum of squares are even enough for a sample of n rows."""
     return terms * terms * sample_size(n) >= _ENOUGH * squares * count
 
 
@@ -59,7 +61,7 @@ def likely_gap(terms: DualTerms, point: DualPoint, rows: Array) -> float:
 
 @njit(cache=True, nogil=True)
 def gap_of(terms: DualTerms, point: DualPoint, rows: Array) -> tuple[float, float]:
-    """The sum of these rows' terms of the gap, and the sum of their squares."""
+    """Return the sum of these rows' terms of the gap, and the sum of their squares."""
     values, columns, starts = terms.rows
     constants, alpha, w, b = terms.constants, point.alpha, point.w, point.balance[0]
     total, squares = 0.0, 0.0
@@ -85,7 +87,7 @@ def gap_of(terms: DualTerms, point: DualPoint, rows: Array) -> tuple[float, floa
 
 @njit(cache=True, nogil=True)
 def sample_size(n: int) -> int:
-    """Rows that `sampled_gap` reads of n."""
+    """Return the number of rows that `sampled_gap` reads if there are n."""
     size = max(_FEWEST, min(_MOST, n // _SHARE))
     return n if n < 2 * size else size
 
@@ -95,7 +97,7 @@ def best_bias(terms: DualTerms, w: Array, rows: Array) -> float:
     """Return the intercept that minimises P for this w, estimated from these rows by bisection of the derivative."""
     constants, bias_feature = terms.constants, terms.bias_feature
     up, down, of_rows = 0.0, 0.0, np.full(2, 1e-300)
-    for i in range(constants.shape[0]):  # two scalars: sums in an array would wait for each other
+    for i in range(constants.shape[0]):  # two scalars, because sums in an array would wait for each other
         up += constants[i, 1] * (constants[i, 0] > 0.0)
         down += constants[i, 1] * (constants[i, 0] <= 0.0)
     signs, slacks, weights, farthest = np.empty(rows.size), np.empty(rows.size), np.empty(rows.size), 0.0
@@ -123,7 +125,7 @@ def best_bias(terms: DualTerms, w: Array, rows: Array) -> float:
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _push(signs: Array, slacks: Array, weights: Array, b: float, is_squared: bool) -> float:
-    """Minus the losses' derivative in b, given the slacks at b = 0."""
+    """Return minus the derivative of the losses with respect to b, given the slacks at b = 0."""
     total = 0.0
     if is_squared:
         for s in range(signs.size):
@@ -136,7 +138,7 @@ def _push(signs: Array, slacks: Array, weights: Array, b: float, is_squared: boo
 
 @njit(cache=True, nogil=True)
 def _score_of(rows: FlatRows, i: int, w: Array) -> float:
-    """x_i . w; the last entry of w, the bias's weight, is ignored."""
+    """Return x_i . w without the last entry of w, the weight of the bias."""
     if rows.starts.size == 0:
         d = w.size - 1
         return dot_dense(rows.values[i * d : (i + 1) * d], w)

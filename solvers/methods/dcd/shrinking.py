@@ -1,9 +1,9 @@
 """Shrinking for dual coordinate descent: which rows an epoch visits, and when a shrunk row is visited again.
 
-A row whose gradient pushes alpha_i against its bound is shrunk: the next |gradient| / (root mean square gradient of the
-free rows) epochs skip it. The paper skips such rows until all others are solved. Here the rows far from leaving their
-bound are hardly ever read, and there is no final phase over all rows. `due[i]` is the epoch that visits row i next;
-`pool[:size]` is the active set.
+A row is shrunk if its gradient pushes alpha_i against its bound. The next
+|gradient| / (root mean square gradient of the free rows) epochs skip it. The paper skips such rows until all others are
+solved. Here, rows far from leaving their bound are hardly ever read, and no final phase over all rows is needed.
+`due[i]` is the epoch that visits row i next; `pool[:size]` is the active set.
 """
 
 from dataclasses import dataclass
@@ -20,49 +20,52 @@ from solvers.state import State
 __all__ = ["NEVER", "Schedule", "Shrinking", "due_epoch", "gather_active", "keep_active", "make_all_due", "skip_rate"]
 
 _SKIP_SHARE = 1.0
-"""Epochs to skip a shrunk row, per multiple of the root mean square gradient. Larger: fewer visits."""
+"""Epochs to skip a shrunk row, per multiple of the root mean square gradient. Larger: fewer visits, later notice of
+rows that should move. Chosen."""
 _LONGEST_SKIP = 1 << 20
+"""Maximum number of epochs to skip a row. Larger values could overflow the 32-bit epoch numbers. Chosen."""
 NEVER = 2**31 - 1
-"""The due epoch of rows without a cost: they are never visited."""
+"""The due epoch of rows with cost 0, which are never visited: the largest 32-bit integer."""
 _SCAN_SHARE = 4
-"""Shrunk rows are scanned for due ones after n / 4 visits. Larger: more scans, each a read of `due`."""
+"""`due` is scanned for shrunk rows that are due after n / _SCAN_SHARE visits. Larger: more scans of `due`, and rows are
+visited closer to their due epoch. Chosen."""
 
 
 @dataclass(slots=True)
 class Shrinking(State):
-    pool: NDArray[np.int64]  # the rows with a cost; the active ones come first
-    due: NDArray[np.int32]  # epoch that visits each row next
-    size: int  # rows in the active set
-    epoch: int  # epochs so far, those before an interruption included
-    until_scan: int  # visits until shrunk rows are scanned for due ones
-    typical_gradient: float  # root mean square gradient of the rows that the last epoch found free
+    pool: NDArray[np.int64]  # the rows with a positive cost, active ones first
+    due: NDArray[np.int32]  # the epoch that visits each row next
+    size: int  # number of active rows
+    epoch: int  # epochs so far, including those before a warm start
+    until_scan: int  # visits until the next scan for shrunk rows that are due
+    typical_gradient: float  # root mean square gradient of the rows that were free in the last epoch
 
     def make_all_due(self) -> None:
-        """Visit every row in the next epoch."""
+        """Make every row due in the next epoch."""
         make_all_due(self.due, self.epoch)
         self.until_scan = 0
 
 
 class Schedule(NamedTuple):
-    """What decides which rows an epoch visits, and their order."""
+    """The data that decides which rows an epoch visits, and in which order."""
 
     pool: Array
     due: Array
     random_state: Array
     together: int
-    """Neighbouring rows that stay together when rows are shuffled."""
+    """Number of neighbouring rows that stay together when rows are shuffled."""
     may_shrink: bool
 
 
 @njit(cache=True, nogil=True)
 def skip_rate(typical_gradient: float, may_shrink: bool) -> float:
-    """Epochs to skip per unit of gradient; 0 switches shrinking off."""
+    """Return the epochs to skip per unit of gradient; 0 if shrinking is off."""
     return _SKIP_SHARE / typical_gradient if may_shrink and typical_gradient > 0.0 else 0.0
 
 
 @njit(cache=True, nogil=True)
 def due_epoch(skipped: float, epoch: int) -> int:
-    """Return the epoch in which a row is due again after being skipped for this many epochs."""
+    """Return the epoch that visits a row again after it was skipped for this many epochs."""
     return epoch + 1 + int(min(skipped, _LONGEST_SKIP))
 
 
@@ -86,7 +89,7 @@ def gather_active(schedule: Schedule, epoch: int, size: int, until_scan: int) ->
 
 @njit(cache=True, nogil=True)
 def _gather_due(due: Array, epoch: int, pool: Array) -> int:
-    """Put the due rows into the pool, in their order; if none is due, make all of them due."""
+    """Write the due rows to the pool, in ascending order; if none is due, make all rows due first."""
     size = 0
     for _ in range(2):
         for i in range(due.size):

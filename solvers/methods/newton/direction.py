@@ -1,4 +1,4 @@
-"""The direction of a Newton step on the features: one kernel: the calls of numpy took longer than their work."""
+"""The direction of a Newton step on the features, as one kernel: numpy's overhead per call exceeded the work."""
 
 import numpy as np
 from numba import njit
@@ -11,7 +11,7 @@ __all__ = ["empty_factor", "factor_hessian", "newton_direction"]
 
 
 def empty_factor(k: int) -> Floats:
-    """The array that `factor_hessian` fills, of order k."""
+    """Return an empty factor of order k for `factor_hessian`."""
     panels = panels_of(k)
     return np.zeros((panels, panels * WIDE, WIDE))
 
@@ -28,7 +28,7 @@ def newton_direction(
     gradient: Array,
     direction: Array,
 ) -> bool:
-    """Solve (R + curvature gram) direction = -gradient, with R = diag(ridge); False if rounding prevents it."""
+    """Solve (R + curvature gram) direction = -gradient, with R = diag(ridge); return False if rounding prevents it."""
     k, panels = ridge.size, panels_of(ridge.size)
     factor, x = np.zeros((panels, panels * WIDE, WIDE)), np.zeros(panels * WIDE)
     if not factor_hessian(gram, curvature, wide, squares, least_share, of_sample, ridge, factor):
@@ -51,12 +51,13 @@ def factor_hessian(
     ridge: Array,
     factor: Array,
 ) -> bool:
-    """Factor R + curvature gram, with R = diag(ridge), in panels (cholesky.py); False if rounding prevents it.
+    """Factor R + curvature gram, with R = diag(ridge), in panels (cholesky.py); return False if rounding prevents it.
 
-    The diagonal of a matrix `of_sample` is replaced by squares / wide, which are of all rows, and the rest scaled like
-    it: a rare column that the sample lacks would otherwise have no curvature. With a `least_share`, columns with few
-    rows between the kinks have at least this share of the median curvature: without it a step would jump over the
-    kinks of their other rows. A column without curvature and without ridge, that of a free bias, has curvature 1.
+    If gram is `of_sample`, its diagonal is replaced by squares / wide, which come from all rows, and its other entries
+    are scaled to match. Otherwise a rare column that the sample lacks would have no curvature. With a `least_share`,
+    each column has at least this fraction of the median curvature. Otherwise a step could jump over the kinks of rows
+    in columns with few curved rows. A column without curvature and without ridge (that of a free bias) gets
+    curvature 1.
     """
     k, panels = ridge.size, panels_of(ridge.size)
     factor[:] = 0.0

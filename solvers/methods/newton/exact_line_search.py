@@ -1,6 +1,6 @@
-"""The minimum of the smooth objective along a line, from the slacks of both ends and without a read of X.
+"""The minimum of the smoothed objective along a line, from the slacks at both ends, without a pass over X.
 
-The losses and their symbols are those of row_terms.py.
+The losses and symbols are those of row_terms.py.
 """
 
 from typing import NamedTuple
@@ -14,30 +14,30 @@ from solvers.methods.newton.row_terms import Smoothing
 __all__ = ["Line", "search_line"]
 
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 class Line(NamedTuple):
-    """A step from a point (at 0) to another (at 1), apart from the rows."""
+    """A step from one point (t = 0) to another (t = 1): the numbers that do not depend on single rows."""
 
     scale: float
-    """Rows of the data for each row of the sample."""
+    """Number of rows of the data per row of the sample."""
     start_slope: float
-    """The derivative of the regulariser at 0."""
+    """Derivative of the regulariser at t = 0."""
     norm: float
-    """The squared length of the step."""
+    """Squared norm of the step."""
     whole_slope: float
-    """The derivative of the objective at 0."""
+    """Derivative of the whole objective at t = 0."""
 
 
 @njit(cache=True, nogil=True)
 def search_line(
     slack: Array, trial: Array, costs: Array, smoothing: Smoothing, line: Line, starts: Array, rates: Array
 ) -> float:
-    """Return where on the line from slacks `slack` to `trial` the smooth objective is least.
+    """Return the t that minimises the smoothed objective on the line from the slacks `slack` to `trial`.
 
-    Newton's method finds the zero of the derivative, which is continuous and rises in straight pieces, kept inside a
-    bracket. `trial` becomes the slacks there. `starts` and `rates` are scratch, with a number for each row.
+    The derivative is continuous, piecewise linear and increasing. Newton's method, kept inside a bracket, finds its
+    zero. `trial` becomes the slacks at t. `starts` and `rates` are work space with one number per row.
     """
     h, low, top, tube, before = smoothing.h, smoothing.low, smoothing.top, smoothing.tube, smoothing.before
     scale, start_slope, norm = line.scale, line.start_slope, line.norm
@@ -59,7 +59,7 @@ def search_line(
             break
         guess = t - slope / curvature if curvature > 0.0 else np.inf
         if far == np.inf:
-            guess = min(guess, 10.0 * t)  # where nothing curves, nothing limits the step
+            guess = min(guess, 10.0 * t)  # without curvature nothing else limits the step
         elif not near < guess < far:
             guess = 0.5 * (near + far)
         t = guess

@@ -1,4 +1,4 @@
-"""What every Newton's method on a matrix of features x features shares: samples of the rows, and reads in blocks."""
+"""Common part of the Newton methods with a matrix of features x features: samples of the rows, and passes in blocks."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +18,14 @@ from solvers.state import State
 __all__ = ["MAX_FEATURES", "FeatureNewton", "dot"]
 
 MAX_FEATURES = 4096
-"""Most features. The matrix, its factor and a copy of the state then take 400 MB."""
+"""Maximum number of features. Larger: wider data is accepted; memory grows with the square: 400 MB at 4,096 for the
+matrix, its factor and a copy of the state. Chosen by memory."""
 BLOCK_ENTRIES = 1 << 20
-"""Stored entries in a block of rows. Blocks are read by any thread and added in their order."""
+"""Stored entries in a block of rows. Threads read blocks in any order; results are added in the order of the rows.
+Smaller: better balance between threads, more overhead. Chosen."""
 PAIR_WORK = 12
-"""Time to add one product of two sparse entries to the matrix, relative to the time per element with dense tiles.
-Larger: more sparse data is copied to dense tiles."""
+"""Time to add one product of two sparse entries to the matrix, as a multiple of the time per element with dense tiles.
+Larger: more sparse data is copied to dense tiles. Chosen."""
 
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
 AnyState = TypeVar("AnyState", bound=State)
@@ -31,7 +33,7 @@ AnySums = TypeVar("AnySums")
 
 
 class FeatureNewton(Method[AnyProblem, AnyState]):
-    """Rows, samples of them, and the room for a matrix of features x features."""
+    """The rows, samples of them, and work space for a matrix of features x features."""
 
     biases = ("regularized", "none", "free")
     uses_threads = True
@@ -45,7 +47,7 @@ class FeatureNewton(Method[AnyProblem, AnyState]):
         self.ridge = np.ones(k)
         self.ridge[-1] = 0.0 if self.is_free else 1.0
         self.row_entries = max(1.0, data.stored_entries / data.n_rows)
-        # Rows are gathered for tiles of the matrix, unless they are so sparse that adding pairs of entries is faster.
+        # Rows are copied to dense tiles, unless they are so sparse that adding pairs of entries is faster.
         self.is_gathered = not data.sparse or k * k <= PAIR_WORK * self.row_entries**2
         self.gathered = gram_room(k, is_gathered=self.is_gathered)
         self._taken: RowSample | None = None
@@ -59,15 +61,16 @@ class FeatureNewton(Method[AnyProblem, AnyState]):
         return lacks
 
     def _sampled(self, stride: int, seed: int) -> RowSample:
-        """One row in `stride`; the last sample taken is kept."""
+        """Return one row in `stride`. The last sample is cached."""
         if self._taken is None or self._taken.stride != stride:
             self._taken = take_sample(self.problem.data, self.labels, self.problem.costs, stride, seed)
         return self._taken
 
     def _read_in_blocks(self, n_rows: int, read: Callable[[int, int, Floats], AnySums]) -> tuple[list[AnySums], Floats]:
-        """Call `read` with the first and past-the-last row of each block, and two vectors to add to.
+        """Call `read` for each block, with its first and past-the-last row and two vectors to add to.
 
-        Returns what the calls return, in order, and the sum of the vectors: the same bits for any number of threads.
+        Returns the results of the calls, in order, and the sum of the vectors. Both are bit-identical for any number of
+        threads.
         """
         n_blocks = max(1, int(n_rows * self.row_entries) // BLOCK_ENTRIES)
         edges = [n_rows * block // n_blocks for block in range(n_blocks + 1)]
@@ -84,15 +87,15 @@ class FeatureNewton(Method[AnyProblem, AnyState]):
         return parts, vectors.sum(axis=0)
 
     def _scale(self, stride: int) -> float:
-        """Rows of the data for each row of a sample."""
+        """Return the number of rows of the data per row of a sample."""
         n = self.problem.data.n_rows
         return n / (n // stride)
 
     def _dot(self, left: Floats, right: Floats) -> float:
-        """The product without the bias, if that is free."""
+        """Return the scalar product, without the bias if that is free."""
         return float((left * right * self.ridge).sum())
 
 
 def dot(left: Floats, right: Floats) -> float:
-    # Not left @ right: BLAS would use threads, whose waiting costs more than the sum on a busy machine.
+    # Not left @ right: BLAS would start threads, which cost more than the sum on a busy machine.
     return float((left * right).sum())

@@ -1,7 +1,7 @@
-"""The terms of rows for Newton's method on the logistic loss: one read of X for each point, and the search of a line.
+"""Terms of the rows in Newton's method for the logistic loss: one pass over X per point, and the line search.
 
-With the slack s_i = -y_i f(x_i), the loss is C_i log(1 + exp(s_i)), its slope alpha_i = C_i r_i with the share
-r_i = 1 / (1 + exp(-s_i)), and its curvature C_i r_i (1 - r_i).
+With the slack s_i = -y_i f(x_i), the loss is C_i log(1 + exp(s_i)). Its derivative is alpha_i = C_i r_i with the share
+r_i = 1 / (1 + exp(-s_i)), and its second derivative is C_i r_i (1 - r_i).
 """
 
 from typing import NamedTuple
@@ -16,21 +16,21 @@ from solvers.methods.newton.row_terms import SampledRows, add_rows, add_squares,
 
 __all__ = ["LogisticLine", "curvatures_of", "evaluate_logistic", "search_logistic_line", "shares_of_slacks"]
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_AT_ONCE = 256  # rows of a block: with 200 entries a row they fit into the second-level cache
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_AT_ONCE = 256  # rows per block: with 200 entries per row a block fits into the second-level cache
 
 
 class LogisticLine(NamedTuple):
-    """A step from a point (at 0) to another (at 1), apart from the rows."""
+    """A step from one point (t = 0) to another (t = 1): the numbers that do not depend on single rows."""
 
     scale: float
-    """Rows of the data for each row of the sample."""
+    """Number of rows of the data per row of the sample."""
     start_slope: float
-    """The derivative of the regulariser at 0."""
+    """Derivative of the regulariser at t = 0."""
     norm: float
-    """The squared length of the step."""
+    """Squared norm of the step."""
     whole_slope: float
-    """The derivative of the objective at 0."""
+    """Derivative of the whole objective at t = 0."""
 
 
 @njit(cache=True, nogil=True)
@@ -44,9 +44,9 @@ def evaluate_logistic(
     with_squares: bool,
     with_scores: bool,
 ) -> float:
-    """Read rows `first` to `past` at w: set their slacks, unless known, and return the sum of their losses.
+    """Evaluate rows `first` to `past` at w: write their slacks, unless known, and return the sum of their losses.
 
-    sums[0] += alpha_i y_i h_i; sums[1] += C_i r_i (1 - r_i) h_i^2 if `with_squares`.
+    Adds alpha_i y_i h_i to sums[0] and, if `with_squares`, C_i r_i (1 - r_i) h_i^2 to sums[1].
     """
     flat, labels, costs, constant = rows.flat, rows.labels, rows.costs, rows.constant
     d, at_once = w.size - 1, _AT_ONCE
@@ -81,7 +81,7 @@ def _sum_of_products(left: Array, right: Array) -> float:
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def curvatures_of(slack: Array, costs: Array, rows: Array, scale: float, out: Array) -> None:
-    """out[k] = scale C_i r_i (1 - r_i) of the rows i = rows[k]"""
+    """Write scale C_i r_i (1 - r_i) of the rows i = rows[k] into out[k]."""
     for k in range(rows.size):
         e = exp_of_minus(abs(slack[rows[k]]))
         out[k] = scale * costs[rows[k]] * e / ((1.0 + e) * (1.0 + e))
@@ -89,7 +89,7 @@ def curvatures_of(slack: Array, costs: Array, rows: Array, scale: float, out: Ar
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def shares_of_slacks(slack: Array, out: Array) -> None:
-    """out[i] = r_i"""
+    """Write r_i into out[i]."""
     for i in range(slack.size):
         s = slack[i]
         e = exp_of_minus(abs(s))
@@ -98,9 +98,9 @@ def shares_of_slacks(slack: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def search_logistic_line(slack: Array, trial: Array, costs: Array, line: LogisticLine) -> float:
-    """Return where on the line from slacks `slack` to `trial` the objective is least; `trial` becomes the slacks there.
+    """Return the t that minimises the objective on the line from the slacks `slack` to `trial`.
 
-    Newton's method finds the zero of the derivative, kept inside a bracket.
+    Newton's method, kept inside a bracket, finds the zero of the derivative. `trial` becomes the slacks at t.
     """
     near, far, t = 0.0, np.inf, 1.0
     steepest = abs(line.whole_slope)

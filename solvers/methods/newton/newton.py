@@ -1,8 +1,9 @@
-"""`newton`: Newton's method on the primal of squared losses, by a matrix of features x features.
+"""`newton`: Newton's method on the primal problem of squared losses, with a matrix of features x features.
 
-The finite Newton method of Mangasarian (2002) and of Keerthi and DeCoste (2005): squared hinge is piecewise quadratic,
-so a step ends at the minimum as soon as the set of rows with a loss is right. Squared errors beyond a tube are, too (Ho
-and Lin 2012). newton_loop.py has the algorithm; squared losses are its case h = 1/2, without a top, never changed.
+This is the finite Newton method of Mangasarian (2002) and of Keerthi and DeCoste (2005). Squared hinge is piecewise
+quadratic, so a step ends at the minimum once the set of rows with a loss is right. The same holds for squared errors
+beyond a tube (Ho and Lin 2012). newton_loop.py has the algorithm. Squared losses are its case of a constant h = 1/2
+without an upper limit of alpha.
 """
 
 import math

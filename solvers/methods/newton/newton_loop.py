@@ -1,16 +1,16 @@
-"""Newton's method on a matrix of features x features, for tall data: what squared and smoothed losses share.
+"""Newton's method with a matrix of features x features, for tall data: the loop for squared and smoothed losses.
 
-A step solves (I + X'VX) direction = -gradient, with V = C_i / h on the rows whose term curves, and reads X once at the
-point that it leads to. That read gives slacks, gradient and duality gap together. If the point is not good enough, the
-minimum of the line is found from the slacks of both ends, without X, and read.
+A step solves (I + X'VX) direction = -gradient, with V = C_i / h on the curved rows (row_terms.py). One pass over X at
+the end point of the step yields the slacks, the gradient and the duality gap. If the end point is not good enough, the
+minimum along the line is found from the slacks at both ends, without X, and is evaluated next.
 
-- It starts on a sample of the rows, which grows as soon as the sample's own error is larger than what a step
-  can still gain: all rows are only read a few times.
-- The matrix is kept, and updated by the rows that began or ceased to curve. Where many curve, the matrix of a
-  sample is used with the exact diagonal (a rare column that the sample lacks would otherwise have no curvature);
-  a larger sample follows as soon as steps gain too little for the reads that are left to do.
-- The gap at w is 1/2 |w - u|^2 plus the terms of the rows between the kinks, for the dual point alpha(w) with u = sum
-  alpha_i y_i x_i (targets: alpha_i x_i); it is exact. That point is also scaled by the factor whose bound is best.
+- The method starts on a sample of the rows. The sample grows once its own error exceeds the gain of a further step, so
+  all rows are read only a few times.
+- The matrix is updated by the rows that became or ceased to be curved. If very many rows are curved, the matrix of a
+  sample is used, with the exact diagonal; a rare column that the sample lacks would otherwise have no curvature. A
+  larger sample follows once the steps gain too little for the remaining passes.
+- For the dual point alpha(w), with u = sum alpha_i y_i x_i (targets: alpha_i x_i), the gap at w is 1/2 |w - u|^2 plus
+  the terms of the curved rows. This is exact. The dual point is also scaled by the factor that gives the best bound.
 """
 
 import math
@@ -45,33 +45,38 @@ from solvers.result import Status
 __all__ = ["RowNewton"]
 
 SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 4.0
-"""A sample is left when a step on it gains at most this multiple of the sample's own error, for dense and sparse rows.
-A sparse sample has few rows in most columns and overfits them: w8a, squared hinge, C = 100, 1e-2 took 12 reads of the
-sample and 9 of all rows with 0.5, 2 and 8 with 4."""
+"""A larger sample follows when a step gains at most this multiple of the sample's own error; the first is for dense,
+the second for sparse rows. Larger: samples are left earlier. A sparse sample has few rows in most columns and overfits
+them: w8a, squared hinge, C = 100, 1e-2 took 12 passes over the sample and 9 over all rows with 0.5, 2 and 8 with 4."""
 LEAST_SHARE = 0.1
-"""Least curvature of a column, as a share of the median. covtype, C = 100, 1e-3: 6 steps on all rows with
-0, 4 with it."""
+"""Least curvature of a column, as a fraction of the median. Larger: shorter, safer steps in columns with few curved
+rows. covtype, C = 100, 1e-3 took 6 steps on all rows with 0, 4 with 0.1."""
 SAMPLE_STEPS = 4
-"""Steps with the matrix of a sample that take as long as summing the matrix of all rows."""
+"""Number of steps with a sample's matrix that cost as much as summing the matrix of all rows. Larger: the matrix of all
+rows is used later. Chosen."""
 LEAST_KNOWN = 1e-3
-"""Shortest step, as a share of a line, whose slacks are interpolated and not read: digits cancel in shorter ones."""
+"""Shortest step, as a fraction of the line, whose slacks are interpolated instead of computed from X. In shorter steps
+digits cancel. Larger: more passes, more precise slacks. Chosen."""
 PATIENCE = 16
-"""Consecutive steps on all rows without a smaller gap or objective, after which the status is `stalled`."""
+"""Consecutive steps on all rows without a smaller gap or objective after which the run ends as `stalled`. Larger: more
+steps without progress. Chosen."""
 DRIFT = 1e-3
-"""Rounding error of the updated matrix, next to the identity added to it, at which it is summed from zero."""
+"""Rounding error of the updated matrix, relative to the identity added to it, at which the matrix is summed from zero.
+Larger: fewer such sums, less precise steps. Chosen."""
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-"""Shares of the diagonal to add, one after the other, to a matrix that rounding makes indefinite: columns that are
-equal to rounding, such as a free bias and a large constant column."""
+"""Fractions of the diagonal that are added to it, one after the other, while rounding makes the matrix indefinite. This
+happens with columns that are equal up to rounding, such as a free bias and a large constant column. Larger: shorter
+steps. Chosen."""
 _EPS = float(np.finfo(float).eps)
 
 
 class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
-    """The loop; a method defines the width of the smoothing and how it changes."""
+    """The loop. A subclass defines the width of the smoothing and how it changes."""
 
     tasks = ("binary", "regression")
     state_type = NewtonState
     top: float
-    """The largest share of its cost that the alpha of a row can be."""
+    """Upper limit of a row's alpha, as a multiple of its cost."""
 
     def __init__(self, problem: BinaryProblem | RegressionProblem, options: Mapping[str, Any]) -> None:
         if isinstance(problem, RegressionProblem):
@@ -86,18 +91,18 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
 
     @abstractmethod
     def _change_smoothing(self, state: NewtonState, gain: float, wanted: float) -> bool:
-        """Change the smooth problem, if this one is solved well enough for the gap wanted; return whether it did.
+        """Change the smoothed problem if it is solved precisely enough for the wanted gap; return whether it changed.
 
-        `gain` is what the next step could lower the objective by, relative to it.
+        `gain` is the possible decrease of the objective in the next step, relative to the objective.
         """
 
     def init(self, seed: int, start: Start) -> NewtonState:
-        # The order counts: weights may be the same numbers in another order.
+        # The sums depend on the order: the same costs in another order are a different problem.
         seen = [sum_with_places(self.problem.costs), sum_with_places(self.labels), self.tube, self.constant]
         stride = first_stride(self.problem.data, has_top=self.top == 1.0)
         state = NewtonState.new(self.ridge.size, LEAST_SHARE, stride, seed, np.array(seen))
         if self.is_free and self.low < 0.0:
-            state.trial[-1] = np.median(self.labels[self.problem.costs > 0.0])  # targets may be far from 0
+            state.trial[-1] = np.median(self.labels[self.problem.costs > 0.0])  # targets can be far from 0
         self._enter(state, state.stride)
         self._prepare(state, is_warm=start.coef is not None)
         earlier = self.earlier(start)
@@ -111,7 +116,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         return state
 
     def _enter(self, state: NewtonState, stride: int) -> None:
-        """Go on with a sample of this stride, without slacks, matrix and multipliers."""
+        """Continue with a sample of this stride; reset slacks, matrix and multipliers."""
         n = self.problem.data.n_rows // stride
         state.stride, state.gram.summed_stride = stride, 0
         if stride > 1 or not self._is_long():
@@ -121,9 +126,9 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         state.before = np.zeros(0)
 
     def _prepare(self, state: NewtonState, *, is_warm: bool) -> None:
-        """Set the smooth problem at the start."""
+        """Set the smoothed problem at the start."""
 
-    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # it is a status
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # overflow becomes a status
     def step(self, state: NewtonState, target: float) -> Progress:
         if state.phase == "aim":
             try:
@@ -140,12 +145,12 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
             direction = w - state.w
             slope = self._dot(w, direction) - dot(u, direction)
             rounding = 1e-13 * abs(smooth)
-            # At the minimum both slopes are noise, and a line that is searched by noise leads anywhere.
+            # At the minimum both slopes are rounding errors, and a line search based on them is meaningless.
             steep = max(0.5 * abs(state.slope), _EPS * abs(smooth))
             if abs(slope) > steep or smooth > state.smooth + rounding:
                 self._search(state, direction)
                 if state.gram.stride > state.stride:
-                    state.gram.stride = state.stride  # the matrix of a sample was wrong
+                    state.gram.stride = state.stride  # the matrix of the sample was not precise enough
                 return self._progress(state)
         state.w, state.u, state.smooth = w, u, smooth
         if self.top > 1.0 or not state.squares_known:
@@ -159,7 +164,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         return self._judged(state, sums, target)
 
     def _overflowed(self, state: NewtonState) -> Progress:
-        """End the run, or raise the error that names a row."""
+        """End the run, or raise the error that names the row that overflows."""
         self.problem.data.usable_squared_norms()
         return self._progress(state, Status.NONFINITE)
 
@@ -174,7 +179,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
     # --- the next point ----------------------------------------------------------------------------------------------
 
     def _aim(self, state: NewtonState, target: float) -> None:
-        """Set the next trial: a Newton step, or w on more rows or another smooth problem if this one is solved."""
+        """Set the next trial: a Newton step, or w itself if the sample or the smoothing changes."""
         direction = self._direction(state)
         gradient = state.w * self.ridge - state.u
         state.slope = dot(gradient, direction)
@@ -182,7 +187,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         state.phase = "trial"
         gain = -0.5 * state.slope / max(state.smooth, self.problem.primal_floor)
         n = self.problem.data.n_rows
-        error = state.w.size * (state.stride - 1) / n  # relative, of the sample's minimum: the losses of about k rows
+        error = state.w.size * (state.stride - 1) / n  # relative error of the sample's minimum: the losses of k rows
         if state.stride > 1 and gain <= self.sample_share * error:
             self._enter(state, next_stride(state.stride))
             state.phase, state.squares_known, gain = "moved", False, 0.0
@@ -223,21 +228,21 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         gram.peak = max(gram.peak, trace)
 
     def _search(self, state: NewtonState, direction: Floats) -> None:
-        """Make the minimum of the line through w and the trial the trial."""
+        """Make the minimum along the line through w and the trial the new trial."""
         w, costs = state.w, self._sample(state).costs
         lengths = self._dot(w, direction), self._dot(direction, direction), state.slope
         line = Line(self._scale(state.stride), *lengths)
         scratch = self.changes[: costs.size], self.changed[: costs.size].view(np.float64)
         t = search_line(read_only(state.slack), state.trial_slack, costs, self._smoothing(state), line, *scratch)
-        # Slacks on a line need no read, unless its end is so far away that few of their digits are right.
+        # Slacks along a line need no pass over X, unless the step is so short that most of their digits cancel.
         state.trial, state.phase = w + t * direction, "known" if t > LEAST_KNOWN else "searched"
-        # The step was too long, or the least curvature of columns made it too short.
+        # Either the step was too long, or the least curvature of the columns made it too short.
         state.least_share = LEAST_SHARE if t < 0.2 else state.least_share * (0.1 if t > 1.0 else 1.0)
 
     # --- this point --------------------------------------------------------------------------------------------------
 
     def _evaluate(self, state: NewtonState) -> tuple[Sums, Floats]:
-        """Read the sample at the trial; return sums scaled to all rows, and the vectors u and squares."""
+        """Evaluate the sample at the trial; return the sums, scaled to all rows, and the vectors u and squares."""
         sample, scale = self._sample(state), self._scale(state.stride)
         rows = SampledRows(sample.data.flat(), sample.labels, sample.costs, self.constant)
         smoothing, w, slack = self._smoothing(state), read_only(state.trial), state.trial_slack
@@ -253,7 +258,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         return Sums(*total), scale * vectors
 
     def _judged(self, state: NewtonState, sums: Sums, target: float) -> Progress:
-        """Report the accepted point, with its gap if the sample is all rows."""
+        """Report the accepted point, with its gap if the sample contains all rows."""
         if state.stride > 1:
             return self._progress(state)
         w, u = state.w, state.u
@@ -261,7 +266,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         gradient = (w - u)[: w.size - self.is_free]
         gap = 0.5 * dot(gradient, gradient) + sums.mismatch
         if state.gram.stride > 1 and state.gap < math.inf:
-            # If steps that gain like this one are too many for the gap wanted, the matrix of all rows is cheaper.
+            # If too many such steps are needed for the wanted gap, the matrix of all rows is cheaper.
             ratio, wanted = gap / state.gap, target * max(primal, self.problem.primal_floor)
             state.gram.stride = 1 if ratio >= 1.0 or gap * ratio**SAMPLE_STEPS > wanted else state.gram.stride
         state.gap = gap
@@ -285,7 +290,8 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         )
 
     def _imbalance(self, sums: Sums, u: Floats) -> float:
-        """What a free bias adds to the gap: the rows of the heavier side lose what they have too much of."""
+        """Return the loss of the bound from a free bias: alphas of the heavier side must fall until both sides
+        balance."""
         if not (self.is_free and sums.alpha > 0.0):
             return 0.0
         excess = abs(u[-1]) / sums.alpha
@@ -304,11 +310,11 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         return Smoothing(state.h, self.low, self.top, self.tube, read_only(state.before))
 
     def _is_long(self) -> bool:
-        """Whether summing the matrix of all rows takes so much longer than a read that a sample is worth trying."""
+        """Return whether summing the matrix of all rows is so much slower than a pass that a sample is worth trying."""
         return self.top > 1.0 and not self.problem.data.sparse and self.row_entries > 20
 
     def _resumed(self, state: NewtonState, earlier: NewtonState) -> NewtonState:
-        """Return the earlier state, to go on to the same bits, or on another problem a start from its weights."""
+        """Return the earlier state, to continue bit-identically, or on another problem a start from its weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             raise InvalidOptions(
                 "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"

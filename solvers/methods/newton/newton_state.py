@@ -15,47 +15,47 @@ __all__ = ["GramState", "NewtonState"]
 
 @dataclass(slots=True)
 class GramState(State):
-    """The weighted Gram matrix of the rows that curve."""
+    """The weighted Gram matrix of the curved rows: those whose term has a second derivative > 0 (row_terms.py)."""
 
     matrix: Floats  # upper triangle
-    summed: NDArray[np.bool_]  # the rows of the sample that are in it
-    summed_stride: int  # which rows of the sample were looked at: one in this many; 0: none yet
-    peak: float  # the largest trace since it was summed from zero
-    stride: int  # which rows of all are looked at next: one in this many
+    summed: NDArray[np.bool_]  # the rows of the sample that are in the matrix
+    summed_stride: int  # the matrix considered one in this many rows of the sample; 0: none yet
+    peak: float  # largest trace since the matrix was last summed from zero
+    stride: int  # the next matrix considers one in this many of all rows
 
 
 @dataclass(slots=True)
 class NewtonState(State):
-    """Arrays with a number for each row are of the rows of the sample."""
+    """The state of the method. Arrays with one number per row refer to the rows of the sample."""
 
     phase: str
-    # What the trial is: "trial" is compared with w before it is taken. "moved" (to another smooth problem), "searched"
-    # (the minimum of a line) and "known" (the same, with its slacks) are taken as they are. "aim": there is none yet.
-    w: Floats  # weights; the weight of the bias feature is last
-    trial: Floats  # the weights to read the rows at
+    # What the trial is. "trial": compared with w before it is accepted. Accepted without comparison: "moved" (to another
+    # smoothed problem), "searched" (the minimum of a line) and "known" (the same, with known slacks). "aim": no trial yet.
+    w: Floats  # weights; the last entry is the weight of the bias feature
+    trial: Floats  # weights at which the next pass evaluates the rows
     u: Floats  # sum of alpha_i y_i h_i (targets: alpha_i h_i) at w
-    slack: Floats  # at w
-    trial_slack: Floats  # at the trial
+    slack: Floats  # slacks at w
+    trial_slack: Floats  # slacks at the trial
     before: Floats  # multipliers: shares at the last width; empty: none
-    squares: Floats  # sums of C_i h_i^2, squared losses: of the rows that curve; others: of all rows
+    squares: Floats  # sums of C_i h_i^2; for squared losses over the curved rows, otherwise over all rows
     squares_known: bool
-    least_share: float  # see newton_direction
+    least_share: float  # see factor_hessian
     gram: GramState
     stride: int  # the sample has one row in this many
-    seed: int  # of the samples
+    seed: int  # seed of the samples
     h: float  # width over which the kink is smoothed
-    last_blur: float  # blur when multipliers were taken last
-    smooth: float  # the smooth objective at w
-    slope: float  # its derivative at w towards the trial
-    gap: float  # the gap of alpha unscaled, on all rows
-    blur: float  # what smoothing adds to the gap, relative to the objective
-    misfit: float  # what the gradient adds to it
+    last_blur: float  # blur when the multipliers were last updated
+    smooth: float  # smoothed objective at w
+    slope: float  # derivative of the smoothed objective at w towards the trial
+    gap: float  # gap between w and the unscaled alpha, on all rows
+    blur: float  # contribution of the smoothing to the gap, relative to the objective
+    misfit: float  # contribution of the gradient to the gap, relative to the objective
     spread: float  # mean loss of the rows
-    stretch: float  # factor that makes alpha the best dual point
-    best_gap: float
-    lowest: float  # the smooth objective one step before, if it was the same objective
+    stretch: float  # factor on alpha that maximises the dual bound
+    best_gap: float  # smallest gap so far
+    lowest: float  # smoothed objective one step before, if it was the same objective
     idle: int  # steps on all rows since the gap or the objective fell
-    seen: Floats  # numbers that tell this problem from others
+    seen: Floats  # numbers by which a warm start recognises the same problem
     iterations: int
     rows_read: int
 

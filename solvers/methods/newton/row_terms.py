@@ -1,15 +1,18 @@
-"""The terms of rows in Newton's method on the features: one read of X for each point, and which rows changed.
+"""Terms of the rows in Newton's method on the features: one pass over X per point, and the rows that changed.
 
-The losses are one family here. With a row's slack s_i = 1 - y_i f(x_i), or its error t_i - f(x_i) if it has a target
-and no class, its share of its cost is
+All losses here belong to one family. The slack of a row is s_i = 1 - y_i f(x_i) for a class, or the error t_i - f(x_i)
+for a target. Its share is the fraction of its cost that its alpha takes, alpha_i = C_i r_i, with
 
     r_i = argmax over low <= r <= top of  r s_i - tube |r| - h/2 (r - q_i)^2
-        = min(max(x - min(max(x, -tube / h), tube / h), low), top),  x = q_i + s_i / h,        alpha_i = C_i r_i,
+        = min(max(x - min(max(x, -tube / h), tube / h), low), top),  x = q_i + s_i / h.
 
-with h = 1/2, q = 0 and no top for squared losses; top = 1 for others smoothed over a width of h, where q_i is the share
-that the row had before (0 at first; the multipliers of an augmented Lagrangian). Classes have low = 0 and no tube,
-targets low = -top and the epsilon of the loss for a tube. The smooth objective's term is that maximum times C_i, its
-slope in s_i is alpha_i, and its curvature is C_i / h on the rows "between", whose r_i changes with s_i.
+- Squared losses have h = 1/2, q = 0 and an infinite top.
+- Other losses have top = 1. They are smoothed over the width h, and q_i is the share that the row had before (0 at
+  first): the multiplier of an augmented Lagrangian.
+- Classes have low = 0 and no tube; targets have low = -top, and the tube is the epsilon of the loss.
+
+The row's term of the smoothed objective is that maximum times C_i. Its derivative with respect to s_i is alpha_i. Its
+second derivative is C_i / h on the curved rows, whose r_i changes with s_i, and 0 on the others.
 """
 
 from typing import NamedTuple
@@ -37,37 +40,37 @@ class SampledRows(NamedTuple):
 
 
 class Smoothing(NamedTuple):
-    """The parameters h, low, top, tube and q of the smooth terms; the docstring of the module defines them."""
+    """The parameters h, low, top, tube and q of the smoothed terms; the module's docstring defines them."""
 
     h: float
     low: float
     top: float
     tube: float
     before: Array
-    """q; empty: all 0."""
+    """q; empty if all are 0."""
 
 
 class Sums(NamedTuple):
-    """The sums of a read, apart from the vectors."""
+    """The scalar sums of one pass."""
 
     loss: float
-    """The true losses."""
+    """Sum of the true losses."""
     smooth: float
-    """The terms of the smooth objective."""
+    """Sum of the terms of the smoothed objective."""
     mismatch: float
-    """The rows' part of the duality gap: 0 for squared losses."""
+    """Sum of the rows' terms of the duality gap; 0 for squared losses."""
     alpha: float
-    """The sizes of the alphas."""
+    """Sum of |alpha_i|."""
     earned: float
-    """alpha_i s_i - tube |alpha_i|"""
+    """Sum of alpha_i s_i - tube |alpha_i|."""
     conjugate: float
-    """alpha_i^2 / (4 C_i) for squared losses, 0 for others."""
+    """Sum of alpha_i^2 / (4 C_i) for squared losses, 0 for others."""
 
 
 # --- kernels. m: row of the sample; i: row of X; s: slack; q, r: share before and now; a: alpha; y: label -------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_AT_ONCE = 256  # rows of a block: with 200 entries a row they fit into the second-level cache
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_AT_ONCE = 256  # rows per block: with 200 entries per row a block fits into the second-level cache
 
 
 @njit(cache=True, nogil=True)
@@ -82,11 +85,11 @@ def evaluate_rows(
     with_squares: bool,
     with_scores: bool,
 ) -> Sums:
-    """Read rows `first` to `past` at w: set their slacks, unless known, and add up their terms.
+    """Evaluate rows `first` to `past` at w: write their slacks, unless known, and return the sums of their terms.
 
-    sums[0] += alpha_i y_i h_i (targets: alpha_i h_i). sums[1] += C_i h_i^2 if `with_squares`: of the rows between if
-    there is no top, otherwise of all. A block of rows at a time, which stays in the cache, in several short loops:
-    these keep the processor busier than one long loop.
+    Adds alpha_i y_i h_i (targets: alpha_i h_i) to sums[0]. If `with_squares`, adds C_i h_i^2 to sums[1]: over the
+    curved rows if top is infinite, otherwise over all rows. Rows are processed in blocks that stay in the cache, by
+    several short loops, which keep the processor busier than one long loop.
     """
     flat, labels, costs, constant = rows.flat, rows.labels, rows.costs, rows.constant
     h, low, top, tube, before = smoothing.h, smoothing.low, smoothing.top, smoothing.tube, smoothing.before
@@ -127,7 +130,7 @@ def evaluate_rows(
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _add_up_classes(slack: Array, costs: Array, before: Array, h: float, top: float, shares: Array) -> Sums:
-    """Set the shares of a few rows and return their sums."""
+    """Write the shares of a block of rows with classes; return the sums of their terms."""
     loss, smooth, mismatch, total, earned = 0.0, 0.0, 0.0, 0.0, 0.0
     steep = 1.0 / h
     for k in range(slack.size):
@@ -151,7 +154,7 @@ def _add_up_classes(slack: Array, costs: Array, before: Array, h: float, top: fl
 def _add_up_targets(
     slack: Array, costs: Array, before: Array, h: float, top: float, tube: float, shares: Array
 ) -> Sums:
-    """Do the same with both signs and a tube."""
+    """Write the shares of a block of rows with targets; return the sums of their terms."""
     loss, smooth, mismatch, total, earned = 0.0, 0.0, 0.0, 0.0, 0.0
     steep = 1.0 / h
     for k in range(slack.size):
@@ -186,13 +189,13 @@ def _add_up_squares(costs: Array, shares: Array) -> float:
 
 @njit(cache=True, nogil=True, inline="always")
 def _share(x: float, low: float, top: float, tube: float) -> float:
-    """r of x = q + s / h; `tube` is over h, too."""
+    """Return r for x = q + s / h; `tube` is already divided by h."""
     return min(max(x - min(max(x, -tube), tube), low), top)
 
 
 @njit(cache=True, nogil=True)
 def score_rows(flat: FlatRows, begin: int, labels: Array, bias: float, w: Array, out: Array) -> None:
-    """out = y - f(x) of consecutive rows; for classes, y times that is the slack."""
+    """Write y - f(x) of consecutive rows to out; for classes, y times this is the slack."""
     values, columns, starts = flat.values, flat.columns, flat.starts
     d = w.size - 1
     if starts.size == 0:
@@ -212,7 +215,7 @@ def multiply(factors: Array, out: Array) -> None:
 def _score_sparse(
     values: Array, columns: Array, starts: Array, labels: Array, bias: float, w: Array, out: Array
 ) -> None:
-    """Places are unsigned: for short rows, the check for a place that counts from the end takes a fifth of the time."""
+    """Score sparse rows. Unsigned indices avoid a test for negative ones, a fifth of the time for short rows."""
     for k in range(out.size):
         score = 0.0
         for e in range(np.uint64(starts[k]), np.uint64(starts[k + 1])):
@@ -222,7 +225,8 @@ def _score_sparse(
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _score_dense(block: Array, labels: Array, bias: float, w: Array, out: Array) -> None:
-    """As a table: a slice for each row would take longer than a short row. Four rows at once read `w` less often."""
+    """Score a block of dense rows, four at a time to read w less often. Slicing each row would cost more than the
+    row."""
     n, d = block.shape
     whole = n // 4 * 4
     for k in range(0, whole, 4):
@@ -241,7 +245,7 @@ def _score_dense(block: Array, labels: Array, bias: float, w: Array, out: Array)
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def add_rows(flat: FlatRows, constant: float, used: Array, weights: Array, count: int, out: Array) -> None:
-    """out += sum of weights[k] h of the rows used[k], k < count; four dense rows at once read `out` less often."""
+    """Add weights[k] h of the rows used[k], k < count, to out; four dense rows at a time read `out` less often."""
     values, columns, starts = flat.values, flat.columns, flat.starts
     d = out.size - 1
     for k in range(count):
@@ -266,7 +270,7 @@ def add_rows(flat: FlatRows, constant: float, used: Array, weights: Array, count
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def add_squares(flat: FlatRows, constant: float, used: Array, weights: Array, count: int, out: Array) -> None:
-    """Do the same with the squares of the entries."""
+    """Add weights[k] h^2, entry by entry, of the rows used[k], k < count, to out."""
     values, columns, starts = flat.values, flat.columns, flat.starts
     d = out.size - 1
     for k in range(count):
@@ -295,22 +299,22 @@ def mark_changes(
     changes: Array,
     anew: bool,
 ) -> tuple[int, bool]:
-    """Find the rows of a sample whose weights in the Gram matrix change, and by how much, in `rows` and `changes`.
+    """Find the rows of a sample whose weight in the Gram matrix changes; write them and the change to rows, changes.
 
-    `summed` marks the rows of the sample that are in the matrix, and is updated. If more rows change than are between,
-    and always with `anew`, the matrix is to be summed from zero. Returns the number of rows, and whether that is so.
+    `summed` marks the rows of the sample that are in the matrix; it is updated. The matrix must be summed from zero if
+    `anew` is set or if more rows change than are curved. Returns the number of rows, and whether to sum from zero.
     """
     h, low, top, tube, before = smoothing.h, smoothing.low, smoothing.top, smoothing.tube, smoothing.before
     has_before, steep = before.size > 0, 1.0 / h
     has_targets, least, most = low < 0.0, tube * steep, top + tube * steep
     if has_targets and tube == 0.0:
-        least = -1.0  # an error of 0 is between, too
+        least = -1.0  # an error of 0 is curved, too
     n_between, count = 0, 0
     for m in range(slack.size // stride):
         i = row_of(m, stride, seed)
         x = (before[i] if has_before else 0.0) + slack[i] * steep
         x = abs(x) if has_targets else x
-        is_between = (costs[i] > 0.0) & (x > least) & (x < most)  # without branches, which would be mispredicted
+        is_between = (costs[i] > 0.0) & (x > least) & (x < most)  # no branches, which would be mispredicted
         rows[count], changes[count] = i, costs[i] if is_between else -costs[i]
         n_between += is_between
         count += is_between != summed[i]
@@ -327,7 +331,7 @@ def mark_changes(
 
 @njit(cache=True, nogil=True)
 def shares_of(slack: Array, smoothing: Smoothing, out: Array) -> None:
-    """out[i] = r_i"""
+    """Write r_i into out[i]."""
     h, low, top, tube, before = smoothing.h, smoothing.low, smoothing.top, smoothing.tube, smoothing.before
     has_before = before.size > 0
     for i in range(slack.size):
@@ -337,7 +341,7 @@ def shares_of(slack: Array, smoothing: Smoothing, out: Array) -> None:
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def sum_with_places(numbers: Array) -> float:
-    """A sum that changes if costs or labels change, or their order."""
+    """Return a checksum that changes if the numbers or their order change."""
     total = 0.0
     for i in range(numbers.size):
         total += numbers[i] * (i + 1.0)

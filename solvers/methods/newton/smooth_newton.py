@@ -1,17 +1,17 @@
-"""`smooth_newton`: Newton's method on losses with kinks, smoothed over a width, by a matrix of features x features.
+"""`smooth_newton`: Newton's method for losses with kinks, smoothed over a width, with a matrix of features x features.
 
 With the hinge smoothed over a width h (quadratic for slacks from 0 to h), alpha_i = C_i min(max(s_i / h, 0), 1) is a
-dual point of the true problem. Its gap at w is 1/2 |w - u|^2 plus sum alpha_i (1 - alpha_i / C_i) h over the rows
-between the kinks; rows at a bound add nothing. So the gap falls with the square of h, and 1e-3 needs no less than a
-tenth of the margin. The width starts at 2, on samples, and shrinks each time the smooth problem is solved to a share of
-what smoothing adds to the gap.
+feasible dual point of the true problem. Its gap at w is 1/2 |w - u|^2 plus the sum of alpha_i (1 - alpha_i / C_i) h
+over the curved rows; rows at a bound add nothing. So the gap falls with the square of h, and a gap of 1e-3 needs a
+width of about a tenth of the margin. The width starts at 2, on samples. It shrinks each time the smoothed problem is
+solved to a fraction of the smoothing's contribution to the gap.
 
-For small gaps h does not have to approach 0: on all rows each new width takes the shares reached before as multipliers,
-q_i in row_terms.py. This is the augmented Lagrangian method (Nie et al. 2014 apply it to the residuals), with a Newton
-step in place of a gradient step or least squares. At its solution alpha solves the problem for any h.
+Small gaps do not need h to approach 0. On all rows each new width uses the last shares as multipliers, q_i in
+row_terms.py. This is the augmented Lagrangian method (Nie et al. 2014 apply it to the residuals), with a Newton step
+instead of a gradient step or a least-squares solve. Its limit solves the problem for any h.
 
-Regression has two such kinks, one at either side of the tube, and alpha_i from -C_i to C_i. A margin is 1 for any data,
-but errors have the scale of the targets: widths there are multiples of the mean error beyond the tube.
+Regression has two kinks, one on each side of the tube, and alpha_i between -C_i and C_i. The margin is 1 for any data,
+but errors have the scale of the targets, so the widths there are multiples of the mean error beyond the tube.
 """
 
 import math
@@ -29,19 +29,24 @@ from solvers.methods.newton.row_terms import shares_of
 __all__ = ["SmoothNewton"]
 
 FIRST_WIDTH = 2.0
-"""First width. At w = 0 every row then has half of its cost as alpha, and curves; with targets, the median row does."""
+"""First width of the smoothing, in margins. At w = 0 every row is then curved, with an alpha of half its cost; with
+targets, the median row. Larger: more widths to pass through. Chosen."""
 WARM_WIDTH = 0.1
-"""First width from given weights. Larger: weights of another problem are corrected in fewer steps, good ones lost."""
+"""First width from given weights, in margins. Larger: weights of another problem are corrected in fewer steps, but the
+precision of good weights is lost. Chosen."""
 SMOOTH_SHARE = 0.4
-"""Share of the wanted gap that smoothing may add in the end; the rest is left to the gradient."""
+"""Fraction of the wanted gap that the smoothing can contribute at the end; the gradient contributes the rest. Larger:
+fewer widths, more steps at the last one. Chosen."""
 SOLVED_SHARE = 0.1
-"""A width is left when its problem can be lowered by at most this share of what smoothing adds to the gap."""
+"""A width counts as solved when its objective can fall by at most this fraction of the smoothing's contribution to the
+gap. Larger: less precise solutions, more widths. Chosen."""
 SHRINK = 0.25
-"""Least factor from a width to the next. With a smaller one the rows between the kinks are nearly all others."""
+"""Least factor from one width to the next. Smaller: the sets of curved rows at consecutive widths have little in
+common. Chosen."""
 SHRINK_WITH_MULTIPLIERS, SHRINK_FINELY, FINE = 0.7, 0.5, 1e-4
-"""Least factor from a width to the next with multipliers, above and below a blur of FINE, and only if multipliers alone
-lower the blur by less than SHRINK. A wider kink needs fewer steps; below FINE multipliers alone close the gap so slowly
-that rounding ends the run first."""
+"""Least factor from one width to the next with multipliers, for a blur above and below FINE. The width shrinks only if
+the multipliers alone did not reduce the blur to the fraction SHRINK. A wider kink needs fewer steps, but below FINE the
+multipliers alone close the gap so slowly that rounding ends the run first. Chosen."""
 
 
 class SmoothNewton(RowNewton):
@@ -78,7 +83,7 @@ class SmoothNewton(RowNewton):
         blur = state.blur
         if gain > SOLVED_SHARE * max(blur, wanted) or blur <= SMOOTH_SHARE * wanted:
             return False
-        # Without multipliers the blur falls with the square of the width.
+        # Without multipliers the blur is proportional to the square of the width.
         needed = 0.9 * math.sqrt(SMOOTH_SHARE * wanted / blur)
         if state.stride > 1 or state.phase == "moved":
             state.h *= max(SHRINK, needed)
@@ -86,7 +91,7 @@ class SmoothNewton(RowNewton):
                 state.h = min(state.h, FIRST_WIDTH * state.spread)
             return True
         if state.misfit > max(blur, SMOOTH_SHARE * wanted):
-            return False  # taking shares as multipliers where alpha and w disagree made the method cycle
+            return False  # if alpha and w disagree, using the shares as multipliers made the method cycle
         smoothing, state.before = self._smoothing(state), np.empty(state.slack.size)
         shares_of(read_only(state.slack), smoothing, state.before)
         if blur > SHRINK * state.last_blur:
@@ -95,7 +100,7 @@ class SmoothNewton(RowNewton):
         return True
 
     def _first_error(self, state: NewtonState) -> float:
-        """The scale of errors before training: 1 for classes, the mean error beyond the tube for targets."""
+        """Return the scale of errors before training: 1 for classes, the mean error beyond the tube for targets."""
         if self.low == 0.0:
             return 1.0
         errors = np.abs(self.labels - self.constant * state.trial[-1])

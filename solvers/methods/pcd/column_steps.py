@@ -1,4 +1,4 @@
-"""The kernels of `pcd` that read columns: steps on single weights, and sums over the columns. Symbols as in pcd.py."""
+"""Kernels of `pcd` that read columns: steps on single weights, and sums over the columns. Symbols as in pcd.py."""
 
 from typing import NamedTuple
 
@@ -13,11 +13,12 @@ __all__ = ["Sweep", "Visited", "WeightedColumns", "curvatures", "sum_gradient", 
 Entry = np.uint64
 
 SIGMA, BETA = 0.01, 0.5
-"""The line search halves (BETA) a step until P falls by at least SIGMA times its square."""
+"""Constants of the line search (Chang, Hsieh, Lin 2008): a step is multiplied by BETA until P falls by at least SIGMA
+times the square of the step. Larger SIGMA: shorter steps. Smaller BETA: fewer trials, shorter steps."""
 
 
 class WeightedColumns(NamedTuple):
-    """The transposed copy of the rows y_i x_i as in data/columns.py, with what each row and column is multiplied by."""
+    """The transposed copy of the rows y_i x_i (data/columns.py), with a factor for each row and column."""
 
     values: Array
     rows: Array
@@ -25,11 +26,11 @@ class WeightedColumns(NamedTuple):
     u: Array
     """u_i = 2 C_i of each row."""
     scales: Array
-    """Of each column: 1, and the bias feature for the last."""
+    """Factor of each column: 1, or the bias feature for the last one."""
 
 
 class Sweep(NamedTuple):
-    """What a sweep changes."""
+    """The arrays that a sweep changes."""
 
     order: Array
     w: Array
@@ -38,36 +39,36 @@ class Sweep(NamedTuple):
 
 
 class Visited(NamedTuple):
-    """What the steps on some columns amount to."""
+    """Results of the steps on some columns."""
 
     position: int
-    """Of the next column; 0 if the sweep is complete."""
+    """Index of the next column in the order; 0 if the sweep is complete."""
     read: int
-    """Entries."""
+    """Number of entries read."""
     moved: int
-    """Columns whose weight changed."""
+    """Number of columns whose weight changed."""
     seen: float
-    """The sum of the squared derivatives."""
+    """Sum of the squared derivatives."""
 
 
 def curvatures(columns: WeightedColumns) -> Floats:
-    """Return H_j of each column: its second derivative if every row were active."""
+    """Return H_j of each column: the second derivative if every row were active."""
     found = np.empty_like(columns.scales)
     _sum_curvatures(columns, found)
     return found
 
 
-# --- kernels. e: an entry of a column, i: its row. Entries are unsigned: a signed index is tested for a negative ------
-# --- value at each use ------------------------------------------------------------------------------------------------
+# --- kernels. e: an entry of a column, i: its row. Entry indices are unsigned, because numba tests signed ones for ----
+# --- negative values at each use --------------------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @njit(cache=True, nogil=True)
 def visit_columns(
     columns: WeightedColumns, H: Array, sweep: Sweep, position: int, most: int, is_shuffled: bool
 ) -> Visited:
-    """Take steps on the columns of `order` from `position` on, until `most` entries have been read."""
+    """Take steps on the columns of `order`, starting at `position`, until `most` entries have been read."""
     values, rows, starts, u, scales = columns.values, columns.rows, columns.starts, columns.u, columns.scales
     order, w, b = sweep.order, sweep.w, sweep.b
     if position == 0 and is_shuffled:
@@ -85,7 +86,7 @@ def visit_columns(
         read += size
         seen += D1 * D1
         z = -D1 / D2
-        # A step this short decreases P enough whatever rows it makes active.
+        # A step this short decreases P enough, whichever rows it makes active.
         safe = D2 / (0.5 * H[j] + SIGMA)
         fraction = 1.0
         while fraction > safe:

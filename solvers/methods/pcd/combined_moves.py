@@ -1,4 +1,4 @@
-"""The minimum of P over the combinations of the last sweeps' moves of `pcd`. Symbols as in pcd.py."""
+"""The minimum of P over linear combinations of the last sweeps' moves, for `pcd`. Symbols as in pcd.py."""
 
 import numpy as np
 from numba import njit
@@ -8,21 +8,24 @@ from solvers.linalg.types import Array, Floats
 __all__ = ["combine_moves"]
 
 NEWTON_STEPS, HALVINGS = 8, 6
-"""Maximum Newton steps of a combination, and halvings of each."""
+"""Maximum Newton steps per combination, and maximum halvings of each step. Larger: more precise minima, more time.
+Chosen."""
 ROUNDING = 1e-9
-"""Moves of the slacks shorter than this share of the largest slack are dropped."""
+"""Moves that change the slacks by less than this fraction of the largest slack are dropped as rounding errors. Larger:
+fewer usable moves. Chosen."""
 RIDGE = 1e-8
-"""Added to the diagonal of the Hessian, whose rows have length 1."""
+"""Ridge added to the diagonal of the Hessian, whose diagonal is scaled to 1. Larger: shorter steps along nearly
+parallel moves. Chosen."""
 MOST_MULTIPLE = 1e3
-"""A combination with a larger multiple of a move is not taken: it magnifies rounding errors."""
+"""Largest multiple of a move in an accepted combination. Larger multiples magnify rounding errors. Chosen."""
 
 
 def combine_moves(w: Floats, b: Floats, w_moves: Floats, b_moves: Floats, u: Floats, slot: int) -> None:
-    """Go to the minimum of P(w + sum_k z_k w_moves_k), piecewise quadratic in z, by Newton's method.
+    """Move w to the minimum of P(w + sum_k z_k w_moves_k), which is piecewise quadratic in z, by Newton's method.
 
     Changes w and its slacks b, and adds the change to the latest move, in `slot`.
     """
-    # A smaller move is mostly rounding error. Multiplied, it would make the slacks disagree with w.
+    # A smaller move is mostly rounding error. A multiple of it would make the slacks disagree with w.
     is_rounding = np.abs(b_moves).max(axis=1) < ROUNDING * np.abs(b).max()
     w_moves[is_rounding], b_moves[is_rounding] = 0.0, 0.0
     gram = np.array([(w_moves * move).sum(axis=1) for move in w_moves])
@@ -33,7 +36,7 @@ def combine_moves(w: Floats, b: Floats, w_moves: Floats, b_moves: Floats, u: Flo
     for _ in range(NEWTON_STEPS):
         if not np.isfinite(H).all():
             return
-        # Moves differ in length by orders of magnitude and can be parallel: hence units, and a ridge.
+        # Moves differ in norm by orders of magnitude and can be parallel: hence the scaling and the ridge.
         lengths = np.sqrt(np.diag(H))
         units = np.divide(1.0, lengths, out=np.zeros(count), where=lengths > 0.0)
         scaled = H * np.outer(units, units)
@@ -58,7 +61,7 @@ def combine_moves(w: Floats, b: Floats, w_moves: Floats, b_moves: Floats, u: Flo
 
 # --- kernel. u_i = 2 C_i; K: number of moves --------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

@@ -1,15 +1,15 @@
 """`pcd`: primal coordinate descent (Chang, Hsieh, Lin 2008), for squared hinge.
 
-The method minimises P over one w_j at a time, in random order: a Newton step on the one-variable function, shortened by
-the paper's line search where it is too long. The slacks of all rows are kept up to date, so a step costs one column of
-the transposed copy of X.
+The method minimises P over one weight w_j at a time, in random order. It takes a Newton step on the one-variable
+function and shortens it by the paper's line search if it is too long. It keeps the slacks of all rows up to date, so a
+step reads one column of the transposed copy of X.
 
-One thing is added to the paper (option `combine`): after each sweep over the columns, P is also minimised over the
+The option `combine` is an addition to the paper: after each sweep over the columns, P is also minimised over the linear
 combinations of the last sweeps' moves (combined_moves.py). The slacks are linear in w, so this reads no column.
 
-The paper's symbols: b_i = 1 - y_i f(x_i) is the slack of row i, D(z) = P(w + z e_j), D1 and D2 its first and
-(generalised) second derivative at 0, z the step, lambda its fraction, H_j >= D2 the second derivative if every row were
-active, sigma and beta the constants of the line search. The regularised bias is the last coordinate.
+The paper's symbols: b_i = 1 - y_i f(x_i) is the slack of row i; D(z) = P(w + z e_j); D1 and D2 are its first and
+(generalised) second derivative at 0; z is the step and lambda its fraction; H_j >= D2 is the second derivative if every
+row were active; sigma and beta are the constants of the line search. The regularised bias is the last coordinate.
 """
 
 from collections.abc import Mapping
@@ -34,30 +34,31 @@ from solvers.state import State
 __all__ = ["PcdState", "PrimalCoordinateDescent"]
 
 MOVES = 5
-"""Number of sweeps whose moves are combined. Larger: fewer sweeps, more time and memory for each combination."""
+"""Number of sweeps whose moves are combined. Larger: fewer sweeps, more time and memory per combination. Chosen."""
 FIRST_GUESS = 0.1
-"""First guess of the ratio of the gap after a sweep to the gap that the derivatives seen during the sweep amount to."""
+"""First guess of a ratio: the gap after a sweep, divided by the gap computed from the derivatives seen during the
+sweep. Larger: the first exact gap is computed later. Chosen."""
 LEAST_GUESS = 1e-3
-"""Lower limit of that ratio, as measured."""
+"""Lower limit of that ratio once it is measured. Larger: the exact gap is computed later. Chosen."""
 
 
 @dataclass(slots=True)
 class PcdState(State):
-    w: Floats  # weights; the bias's is last
-    b: Floats  # slacks, one a row
-    w_moves: Floats  # for each of the last MOVES sweeps, by how much it changed w
-    b_moves: Floats  # the same for the slacks
+    w: Floats  # weights; the last entry is the bias's weight
+    b: Floats  # slacks, one per row
+    w_moves: Floats  # change of w in each of the last MOVES sweeps
+    b_moves: Floats  # change of the slacks in the same sweeps
     sweeps: int
     order: NDArray[np.intp]  # columns in the order of this sweep
-    position: int  # of the next column in `order`; 0 between sweeps
-    moved: int  # columns of this sweep whose weight changed
-    seen: float  # sum of the squared derivatives that this sweep saw
+    position: int  # index of the next column in `order`; 0 between sweeps
+    moved: int  # number of columns whose weight changed in this sweep
+    seen: float  # sum of the squared derivatives seen in this sweep
     last_seen: float  # half of that sum for the last sweep: an estimate of the gap, too high
     guess: float  # ratio of the gap to `last_seen` when both were last known
-    check_due: bool  # whether the next step measures the gap
-    dual_scale: float  # the t for which t * 2 C xi is the best such dual point
+    check_due: bool  # whether the next step computes the exact gap
+    dual_scale: float  # the t for which the dual point t * 2 C xi has the best bound
     random_state: NDArray[np.uint64]
-    total_cost: float  # by which an earlier state is recognised
+    total_cost: float  # total cost of the problem, by which a warm start recognises the same problem
     steps: int
     entries_read: int
 
@@ -69,7 +70,9 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
     losses = ("squared_hinge",)
     biases = ("none", "regularized")
     options = (
-        Option("shuffle", bool, True, "visit the columns in a new random order in each sweep; false: in their order"),
+        Option(
+            "shuffle", bool, True, "visit the columns in a new random order in each sweep; false: in ascending order"
+        ),
         Option(
             "combine", bool, True, "also minimise over the combinations of the last sweeps' moves; not in the paper"
         ),
@@ -86,7 +89,7 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
         pass_seconds=2.4e-4,
     )
     paper = "Chang, Hsieh, Lin (2008): Coordinate descent method for large-scale L2-loss linear SVM"
-    notes = "For more rows than columns and few non-zeros in a column; it holds one transposed copy of the data."
+    notes = "For more rows than columns and few non-zeros per column; stores one transposed copy of the data."
 
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
@@ -120,7 +123,7 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
             random_state=np.array([seed], dtype=np.uint64),
             total_cost=self.problem.total_cost,
             steps=0,
-            entries_read=2 * self.entries,  # for the transposed copy
+            entries_read=2 * self.entries,  # to make the transposed copy
         )
         if earlier is not None:
             self._resume(state, earlier)
@@ -155,10 +158,10 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
         return Point(state.w[:-1].copy(), float(self.problem.bias_feature * state.w[-1]), alpha)
 
     def _continue_sweep(self, state: PcdState) -> Status | None:
-        """Visit columns up to the end of the sweep or of the pass over the data, whichever comes first."""
+        """Visit columns to the end of the sweep or of the current pass over the data, whichever comes first."""
         slot = state.sweeps % MOVES
         if state.position == 0:
-            # The move of this sweep replaces the oldest: minus the start of the sweep now, plus its end later.
+            # The move of this sweep replaces the oldest one: minus the point before the sweep, plus the point after it.
             state.w_moves[slot], state.b_moves[slot] = -state.w, -state.b
         most = self.entries - state.entries_read % max(self.entries, 1)
         sweep = Sweep(state.order, state.w, state.b, state.random_state)
@@ -180,7 +183,7 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
         return Status.STALLED if is_still else None
 
     def _measure_gap(self, state: PcdState, loss: float) -> float:
-        """Return the gap of the best dual point t * 2 C xi, from the gradient at w: one pass, no step."""
+        """Return the gap to the best dual point t * 2 C xi, computed from the gradient at w. Costs one pass."""
         w, gradient = state.w, np.empty_like(state.w)
         sum_gradient(self.columns, w, state.b, gradient)
         state.entries_read += self.entries
@@ -192,7 +195,7 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
         return 0.5 * float((apart**2).sum()) + (1.0 - t) ** 2 * loss
 
     def _start_at(self, state: PcdState, w: Floats) -> None:
-        """Go to w, with zero in the columns that no loss depends on: only the penalty acts there."""
+        """Start at w, with zero in the columns that no loss depends on, because only the penalty acts there."""
         w = np.where(self.curvature > 1.0, w, 0.0)
         scores = np.empty(self.problem.data.n_rows)
         self.problem.data.margins(w[:-1], scores)
@@ -201,7 +204,8 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
         state.entries_read += self.entries
 
     def _resume(self, state: PcdState, earlier: PcdState) -> None:
-        """Continue from an earlier state, to the same bits. On other rows or costs, start from its weights."""
+        """Continue from an earlier state with bit-identical results. If rows or costs changed, start from its
+        weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             raise InvalidOptions("warm_start", f"is not a state of pcd on {state.w.size - 1} features")
         self._start_at(state, earlier.w)
@@ -216,5 +220,5 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
             state.moved, state.seen, state.last_seen = earlier.moved, earlier.seen, earlier.last_seen
             state.guess, state.check_due, state.dual_scale = earlier.guess, earlier.check_due, earlier.dual_scale
             state.random_state = earlier.random_state
-            # A step ends with a pass over the data: the part of it that was read counts on.
+            # A step ends with a pass over the data: the part of the pass that was already read still counts.
             state.entries_read += earlier.entries_read % max(self.entries, 1)
