@@ -29,8 +29,8 @@ class NewtonState(State):
     """The state of the method. Arrays with one number per row refer to the rows of the sample."""
 
     phase: str
-    # What the trial is. "trial": compared with w before it is accepted. Accepted without comparison: "moved" (to another
-    # smoothed problem), "searched" (the minimum of a line) and "known" (the same, with known slacks). "aim": no trial yet.
+    # What the trial is. "trial": it is compared with w before it is accepted. "moved" (to another smoothed problem),
+    # "searched" (the minimum of a line), "known" (the same, slacks known): it is accepted as it is. "aim": none yet.
     w: Floats  # weights; the last entry is the weight of the bias feature
     trial: Floats  # weights at which the next pass evaluates the rows
     u: Floats  # sum of alpha_i y_i h_i (targets: alpha_i h_i) at w
