@@ -1,18 +1,18 @@
 """`pegasos`: stochastic subgradient steps for hinge loss (Shalev-Shwartz, Singer, Srebro 2007).
 
-The paper minimises lambda/2 |w|^2 + the mean of the losses. With T = sum_i C_i, the objective P / T has this form with
-lambda = 1/T if row i has the weight C_i / T in the mean. So rows are drawn in proportion to C_i: a row of weight 2 is
-drawn as often as two copies of it. Step t draws k rows; those with y_i w.x_i < 1 violate the margin:
+The paper minimises lambda/2 |w|^2 plus the mean of the losses. With T = sum_i C_i, the objective P / T has this form:
+lambda is 1/T, and row i has the weight C_i / T in the mean. So rows are drawn in proportion to C_i; a row of weight 2
+is drawn as often as two copies of it. Step t draws k rows. The rows with y_i w.x_i < 1 violate the margin:
 
     w <- (1 - 1/t) w + T/(t k) sum of y_i x_i over the violators,    then |w| <= sqrt(T) by projection (an option)
 
-The iterate is stored as w = (shrink / t) u and the sum of the iterates as share * u + rest. A step then changes u and
-rest only in the columns of its violators; t and the projection change two numbers.
+The iterate is stored as w = (shrink / t) u, and the sum of the iterates as share * u + rest. A step then changes u and
+rest only in the columns of its violators; t and the projection change only two numbers.
 
-The error falls like 1 / steps, and the steps give no estimate of it. P is therefore evaluated after passes whose number
-grows by half each time, at the mean of the iterates since the last evaluation (option `average`) or at the last one.
-The best point so far is the answer. The run stalls after four evaluations in a row without a relative gain of 1e-5,
-counted from the first gain.
+The error falls like 1 / steps, but the steps yield no estimate of it. So P is evaluated now and then: the number of
+passes between two evaluations grows by half each time. It is evaluated at the mean of the iterates since the last
+evaluation (option `average`) or at the last iterate. The result is the best point evaluated. The run stalls after four
+evaluations in a row without a relative gain of 1e-5, counted from the first gain.
 """
 
 import math
@@ -39,27 +39,29 @@ __all__ = ["Pegasos"]
 
 
 CHECK_GROWTH = 1.5
-"""Factor between the passes of two evaluations of P. Larger: fewer evaluations, longer runs after the best point."""
+"""Factor by which the number of passes grows from one evaluation of P to the next. Larger: fewer evaluations, longer
+runs after the best point. Chosen."""
 LEAST_GAIN, PATIENCE = 1e-5, 4
-"""The run stalls after PATIENCE evaluations in a row that lower P by less than LEAST_GAIN of it."""
+"""The run stalls after PATIENCE consecutive evaluations that each lower P by less than the fraction LEAST_GAIN. A
+larger PATIENCE or a smaller LEAST_GAIN: longer runs. Chosen."""
 
 
 @dataclass(slots=True)
 class PegasosState(State):
-    u: Floats  # direction of the iterate, w = (shrink / t) u; the weight of the bias feature is last
-    rest: Floats  # the part of the sum of the iterates that is not share * u
-    t: float  # steps taken
-    shrink: float  # product of the projections' factors
+    u: Floats  # w = (shrink / t) u; the last entry is the weight of the bias feature
+    rest: Floats  # the sum of the iterates minus share * u
+    t: float  # number of steps so far
+    shrink: float  # product of the factors of all projections
     squared_length: float  # |u|^2
     share: float  # multiple of u in the sum of the iterates
-    averaged: float  # iterates in the sum
+    averaged: float  # number of iterates in the sum
     best: Floats  # weights with the lowest P so far
     best_primal: float
     random_state: NDArray[np.uint64]
-    age: int  # passes of steps
+    age: int  # number of passes of steps
     next_check: int  # age at which P is evaluated next
-    has_gained: bool  # whether any steps have lowered P
-    idle: int  # evaluations without a gain, since the first gain
+    has_gained: bool  # whether steps have lowered P at least once
+    idle: int  # consecutive evaluations without a gain, since the first gain
     iterations: int
     passes: int
 
@@ -72,7 +74,7 @@ class Pegasos(Method[BinaryProblem, PegasosState]):
     state_type = PegasosState
     options = (
         Option("batch_size", int, 1, "rows per step, at most the number of rows", low=1),
-        Option("projection", bool, True, "project the weights onto the ball |w|^2 <= sum C_i, which holds the optimum"),
+        Option("projection", bool, True, "project w onto the ball |w|^2 <= sum C_i, which contains the optimum"),
         Option("average", bool, True, "evaluate and return means of iterates instead of single iterates"),
     )
     footprint = Footprint(row=19.0, feature=8.0, kept_row=0.0, kept_feature=3.0)
@@ -124,14 +126,14 @@ class Pegasos(Method[BinaryProblem, PegasosState]):
             has_gained=False,
             idle=0,
             iterations=0,
-            passes=1,  # for the lengths of the rows
+            passes=1,  # the pass that computed the norms of the rows
         )
         earlier = self.earlier(start)
         if earlier is not None:
             return self._resumed(state, earlier)
         if start.coef is not None:
             bias = float(start.intercept) / self.problem.bias_feature if self.problem.bias_feature > 0.0 else 0.0
-            # As if a pass of steps had led to these weights: step 1 would multiply them by 0.
+            # As if one pass of steps had led to these weights; step 1 would multiply them by 0.
             state.t = float(self.steps_a_pass)
             state.u = state.t * np.append(start.coef, bias)
             state.squared_length = float((state.u * state.u).sum())
@@ -153,7 +155,7 @@ class Pegasos(Method[BinaryProblem, PegasosState]):
         return Point(w[:-1].copy(), float(self.problem.bias_feature * w[-1]), None)
 
     def _check(self, state: PegasosState) -> None:
-        """Evaluate P, keep the point if it is the best, and start a new mean."""
+        """Evaluate P, keep the point if it is the best so far, and start a new mean."""
         w = np.asarray(state.shrink / max(state.t, 1.0) * state.u)
         if state.averaged > 0.0:
             w = np.asarray((state.share * state.u + state.rest) / state.averaged)
@@ -180,10 +182,10 @@ class Pegasos(Method[BinaryProblem, PegasosState]):
         before = Scales(state.t, state.shrink, state.squared_length, state.share, state.averaged)
         after = _run_steps(self.rows, self.terms, self.rules, state.random_state, state.u, state.rest, before)
         state.t, state.shrink, _, state.share, state.averaged = after
-        state.squared_length = float((state.u * state.u).sum())  # without the rounding errors of the updates
+        state.squared_length = float((state.u * state.u).sum())  # removes the rounding errors of the updates
 
     def _resumed(self, state: PegasosState, earlier: PegasosState) -> PegasosState:
-        """Continue an earlier state, to the same bits if the problem is the same."""
+        """Continue an earlier state, bit-identical if the problem is the same."""
         vectors = earlier.u, earlier.rest, earlier.best
         if any(vector.shape != state.u.shape for vector in vectors):
             features = self.problem.data.n_features
@@ -194,7 +196,7 @@ class Pegasos(Method[BinaryProblem, PegasosState]):
         earlier.iterations, earlier.passes = state.iterations, state.passes
         if before < math.inf:
             earlier.best_primal = self._primal(earlier, earlier.best)
-            if earlier.best_primal != before:  # another problem
+            if earlier.best_primal != before:  # the state is of another problem
                 earlier.idle = 0
         return earlier
 
@@ -207,7 +209,7 @@ class Terms(NamedTuple):
 
     signs: Array
     norms: Array
-    """|x_i|^2, the bias feature included."""
+    """|x_i|^2 with the bias feature."""
     cumulated: Array
     """Running sums of the costs; empty if all costs are equal."""
     bias_feature: float
@@ -215,7 +217,7 @@ class Terms(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """How a pass steps."""
+    """The options of a pass."""
 
     steps: int
     batch_size: int
@@ -224,7 +226,7 @@ class Rules(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """The numbers that a step changes; see PegasosState."""
+    """The scalars that a step changes; see PegasosState."""
 
     t: float
     shrink: float
@@ -234,8 +236,9 @@ class Scales(NamedTuple):
 
 
 _SMALL = 1e-4
-"""Multiply u by `shrink` once that is below this value: later, share * u and rest would cancel. The first steps can
-shrink w by 1e-100 and more."""
+"""Once `shrink` is below this value, u is multiplied by it and `shrink` becomes 1. Otherwise share * u and rest would
+cancel: the first steps can shrink w by a factor of 1e-100 and less. Smaller: fewer multiplications, more cancellation.
+Chosen."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -265,7 +268,7 @@ def _run_steps(
             move = signs[i] * T / (batch.size * shrink)
             if rules.projection:
                 score = scores[b]
-                if b > 0:  # u has changed since the score was taken
+                if b > 0:  # u has changed since the score was computed
                     score = dot_dense(values[first:past], u) if dense else dot_sparse(values, columns, first, past, u)
                     score += bias_feature * u[d]
                 length += move * (2.0 * score + move * norms[i])
@@ -293,11 +296,11 @@ def _run_steps(
 
 @njit(cache=True, nogil=True)
 def _draw_row(random_state: Array, cumulated: Array, n: int) -> int:
-    """Draw a row in proportion to its cost, given the running sums of the costs; uniformly if there are none."""
+    """Draw a row in proportion to its cost, given the running sums of the costs; uniformly if `cumulated` is empty."""
     fraction = np.float64(next_number(random_state) >> np.uint64(11)) * 2.0**-53
     if cumulated.size == 0:
         return min(int(fraction * n), n - 1)
-    # Below the last sum even if the product rounds up; the first sum above it then belongs to a row with a cost.
+    # Stays below the last sum even if the product rounds up, so that the row found has a positive cost.
     wanted = min(fraction * cumulated[n - 1], cumulated[n - 1] * (1.0 - 2.0**-52))
     low, high = 0, n - 1
     while low < high:

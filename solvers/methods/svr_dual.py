@@ -1,15 +1,15 @@
 """`svr_dual`: dual coordinate descent for support vector regression (Ho, Lin 2012).
 
-It maximises the dual, which has one variable b_i a row,
+The method maximises the dual, which has one variable b_i per row,
 
     D(b) = sum_i (y_i b_i - epsilon |b_i| - 1/2 D_ii b_i^2) - 1/2 |w(b)|^2,    w(b) = sum_i b_i x_i,    |b_i| <= U_i,
 
-in one b_i at a time, in random order, and keeps w up to date, so that a step costs one row. It is dual coordinate
-descent with a kink at b_i = 0. Rows settled at 0 or at a bound are shrunk until the others are solved. Every
-FACE_PASSES passes all variables between their bounds are solved together (dual_face.py).
+in one b_i at a time, in random order. It keeps w up to date, so a step reads only one row. The dual has a kink at b_i =
+0. Rows whose variable stays at 0 or at a bound are shrunk until the other rows are solved. Every FACE_PASSES passes all
+variables between their bounds are solved together (dual_face.py).
 
-The paper's symbols: G is the gradient f(x_i) - y_i + D_ii b_i of -D without epsilon, U the bound of |b_i| (C_i, or
-infinity for the squared loss, which adds D_ii = 1 / (2 C_i)), Q_ii = |x_i|^2 + D_ii.
+The paper's symbols: G is the gradient f(x_i) - y_i + D_ii b_i of -D without epsilon. U is the bound of |b_i|: C_i, or
+infinity for the squared loss, which adds D_ii = 1 / (2 C_i). Q_ii = |x_i|^2 + D_ii.
 """
 
 from collections.abc import Mapping
@@ -36,24 +36,26 @@ __all__ = ["SupportVectorRegression"]
 
 
 FACE_PASSES = 50
-"""Passes after which all variables between their bounds are solved together. Larger: longer slow phases."""
+"""Passes between two joint solves of all variables between their bounds. Larger: slow phases of coordinate descent last
+longer. Chosen."""
 FACE_READS, FACE_ENTRIES = 80, 20_000_000
-"""Maximum reads of X, and of its entries, for such a solve. It is part of one step, so the entries bound its time."""
+"""Maximum passes over X, and maximum entries read, in one joint solve. The solve is part of one step, so FACE_ENTRIES
+limits the time of a step. Larger: more precise, longer solves. Chosen."""
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @dataclass(slots=True)
 class SvrState(State):
-    alpha: Floats  # the dual variables b_i, one per row
-    w: Floats  # sum_i b_i x_i; the weight of the bias feature is last
-    order: NDArray[np.int64]  # the rows with a cost; the active ones come first
-    active: int  # rows in the active set
+    alpha: Floats  # dual variables b_i, one per row
+    w: Floats  # sum_i b_i x_i; the last entry is the weight of the bias feature
+    order: NDArray[np.int64]  # the rows with a positive cost, active ones first
+    active: int  # number of active rows
     threshold: float  # rows that satisfy their optimality conditions by more than this are shrunk
     first_violation: float  # sum of the violations in the first epoch; negative before it
     random_state: NDArray[np.uint64]
-    rows_until_face: int  # visits until the variables between their bounds are solved together
-    total_cost: float  # of the problem that this state belongs to
+    rows_until_face: int  # rows to visit before the next joint solve of the variables between their bounds
+    total_cost: float  # total cost of the problem, by which a warm start recognises the same problem
     epochs: int
     rows_read: int
 
@@ -65,7 +67,7 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
     biases = ("none", "regularized")
     state_type = SvrState
     options = (
-        Option("shrinking", bool, True, "leave rows out while they are settled at zero or at a bound"),
+        Option("shrinking", bool, True, "skip rows while their variable stays at zero or at a bound"),
         Option(
             "violation_tol",
             float,
@@ -78,7 +80,7 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
     footprint = Footprint(row=21.0, squared_row=2.0, feature=4.0, kept_row=2.0, kept_feature=1.0)
     pace = Pace(least=3.5, hardness=1.15, hardest=1e12, precision=0.12, entry_seconds=2.2e-9, row_seconds=4.5e-8)
     paper = "Ho, Lin (2012): Large-scale linear support vector regression"
-    notes = "For wide and sparse rows. Slows down as C grows or features are badly scaled; scale X and y."
+    notes = "For wide and sparse rows. Slower as C grows or if features are badly scaled; scale X and y."
 
     def __init__(self, problem: RegressionProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
@@ -87,7 +89,7 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
         norms = problem.data.usable_squared_norms() + problem.bias_feature**2
         self.upper = problem.loss.dual_top(problem.costs)
         columns = [problem.targets, problem.costs, self.diagonal, norms + self.diagonal]
-        # Gradients are differences of targets and scores, so they are no more exact than those.
+        # Gradients are differences of targets and scores, so their rounding errors have the scale of the targets.
         noise = 1e-13 * float(np.abs(problem.targets).max())
         self.terms = Terms(
             problem.data.flat(),
@@ -134,7 +136,7 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
         return Point(state.w[:-1].copy(), float(self.problem.bias_feature * state.w[-1]), state.alpha.copy())
 
     def _note(self, state: SvrState, seen: "PassReport") -> None:
-        """Count what a pass read, and keep its active set."""
+        """Count the rows that a pass read, and keep its active set."""
         state.active, state.threshold = seen.active, seen.threshold
         state.epochs += seen.epochs
         state.rows_read += seen.visited
@@ -151,18 +153,18 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
             finished = Status.STALLED
         elif seen.is_whole and seen.violation < few_violations:
             finished = Status.STOPPED
-        # With w = w(b) the gap is the sum of the rows' terms, each taken when its row was visited.
+        # With w = w(b) the gap is the sum of the rows' terms; each was computed when its row was visited.
         primal = seen.dual + seen.gap
         gap = seen.gap / max(primal, self.problem.primal_floor)
         return Progress(state.epochs, passes, primal, seen.dual, gap, finished, seen.is_whole)
 
     def _solve_face(self, state: SvrState) -> None:
-        """Solve all variables between their bounds together, the others held."""
+        """Solve for all variables between their bounds together, with the others fixed."""
         data, beta, epsilon = self.problem.data, state.alpha, self.problem.spec.epsilon
         reads = min(FACE_READS, FACE_ENTRIES // max(1, data.stored_entries), self.reads_left - 1)
         state.rows_until_face = FACE_PASSES * state.order.size
         if reads >= 6:
-            # Where there is a kink at zero, a variable keeps its sign.
+            # With epsilon > 0 the dual has a kink at zero, so each variable keeps its sign.
             lower = np.where((beta >= 0.0) & (epsilon > 0.0), 0.0, -self.upper)
             upper = np.where((beta <= 0.0) & (epsilon > 0.0), 0.0, self.upper)
             linear = self.problem.targets - epsilon * np.sign(beta)
@@ -171,9 +173,9 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
             state.rows_read += used * data.n_rows
 
     def _approach(self, state: SvrState, coef: Floats, intercept: float) -> None:
-        """Start from the dual point that the optimality conditions give for these weights.
+        """Start from a dual point built from these weights by the optimality conditions.
 
-        It is scaled by the factor that maximises the dual, so it is never worse than zero.
+        The point is scaled by the factor that maximises the dual, so its value is never below that of zero.
         """
         spec = self.problem.spec
         scores = np.empty(self.problem.data.n_rows)
@@ -195,7 +197,7 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
         return w
 
     def _resumed(self, state: SvrState, earlier: SvrState) -> SvrState:
-        """Continue an earlier state, to the same bits if the problem is the same; else start from its dual point."""
+        """Continue an earlier state, bit-identical if the problem is the same; otherwise start from its dual point."""
         if earlier.alpha.shape != state.alpha.shape or earlier.w.shape != state.w.shape:
             rows, features = self.problem.data.n_rows, self.problem.data.n_features
             raise InvalidOptions("warm_start", f"is not a state of svr_dual on {rows} rows x {features} features")
@@ -214,24 +216,24 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
         return earlier
 
 
-# --- kernels. y, b, U, C, D: y_i, b_i, its bound, C_i and D_ii of the row at hand; g: G -------------------------------
+# --- kernels. y, b, U, C, D: y_i, b_i, its bound, C_i and D_ii of the current row; g: G -------------------------------
 
 
 class Terms(NamedTuple):
-    """What does not change during a run."""
+    """Constants of a run."""
 
     rows: FlatRows
     constants: Array
-    """y_i, C_i, D_ii and |x_i|^2 + D_ii, one line a row: a random row costs one cache miss an array."""
+    """y_i, C_i, D_ii and |x_i|^2 + D_ii of each row, in adjacent memory: reading a random row costs one cache miss."""
     epsilon: float
     bias_feature: float
     noise: float
-    """A violation up to this is rounding."""
+    """Violations up to this value count as rounding errors."""
     shrinking: bool
 
 
 class Visits(NamedTuple):
-    """Which rows an epoch visits; see SvrState."""
+    """The rows that an epoch visits; see SvrState."""
 
     order: Array
     active: int
@@ -240,20 +242,20 @@ class Visits(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """When the active rows are solved, so that all rows are visited next."""
+    """When the active rows count as solved, so that the next epoch visits all rows."""
 
     target: float
-    """The relative gap."""
+    """Target of the relative gap."""
     floor: float
-    """The primal value below which gaps are measured against the costs."""
+    """Smallest divisor of a relative gap, used if the primal value is below it."""
     few_violations: float
 
 
 class EpochReport(NamedTuple):
     active: int
-    """Rows still active."""
+    """Number of rows still active."""
     largest: float
-    """Largest violation."""
+    """Largest violation of any visited row."""
     violation: float
     """Sum of the violations."""
     gap: float
@@ -262,7 +264,7 @@ class EpochReport(NamedTuple):
 
 
 class PassReport(NamedTuple):
-    """What a pass leaves: its active set, its counts, and what its last epoch saw."""
+    """The active set after a pass, the counts of the pass, and the results of its last epoch."""
 
     active: int
     threshold: float
@@ -278,9 +280,9 @@ class PassReport(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _run_pass(terms: Terms, beta: Array, w: Array, visits: Visits, goal: Goal) -> PassReport:
-    """Run one epoch over all rows, or several over the active ones that together read no more.
+    """Run one epoch over all rows, or several epochs over the active rows that together visit no more rows than that.
 
-    Once the active rows' share of the gap (or their violations) is below the goal, all rows are active again.
+    All rows become active again once the gap of the active rows, or the sum of their violations, is below the goal.
     """
     order, active, threshold, random_state = visits
     size = order.size
@@ -305,7 +307,7 @@ def _run_pass(terms: Terms, beta: Array, w: Array, visits: Visits, goal: Goal) -
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _run_epoch(terms: Terms, beta: Array, w: Array, visits: Visits) -> EpochReport:
-    """Visit the active rows in a new random order; shrink those that have settled."""
+    """Visit the active rows in a new random order; shrink rows that satisfy their optimality conditions."""
     values, columns, starts = terms.rows
     constants, epsilon, bias_feature = terms.constants, terms.epsilon, terms.bias_feature
     noise, shrinking = terms.noise, terms.shrinking
@@ -327,7 +329,7 @@ def _run_epoch(terms: Terms, beta: Array, w: Array, visits: Visits) -> EpochRepo
         score += bias_feature * bias_weight
         g = score - y + D * b
         gap += _gap_term(y - score, b, C, D, epsilon)
-        # The slopes of -D to either side of b; a bound takes one of them away.
+        # The one-sided derivatives of -D at b; at a bound only one of them counts.
         rising = g + epsilon if b >= 0.0 else g - epsilon
         falling = g + epsilon if b > 0.0 else g - epsilon
         up = -rising if b < U else -np.inf
@@ -357,7 +359,7 @@ def _run_epoch(terms: Terms, beta: Array, w: Array, visits: Visits) -> EpochRepo
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _best_on_row(b: float, g: float, curvature: float, epsilon: float, U: float) -> float:
-    """The b' within its bounds that minimises 1/2 curvature (b' - b)^2 + g (b' - b) + epsilon |b'|."""
+    """Return the b' within its bounds that minimises 1/2 curvature (b' - b)^2 + g (b' - b) + epsilon |b'|."""
     if curvature == 0.0:
         return 0.0 if abs(g) <= epsilon else -np.copysign(U, g)
     best = b - (g + epsilon) / curvature
@@ -368,7 +370,7 @@ def _best_on_row(b: float, g: float, curvature: float, epsilon: float, U: float)
 
 @njit(cache=True, nogil=True)
 def _gap_term(error: float, b: float, C: float, D: float, epsilon: float) -> float:
-    """A row's term of the gap: C xi^p + conj(|b|) + epsilon |b| - b error, from terms >= 0."""
+    """Return a row's term of the gap, C xi^p + conj(|b|) + epsilon |b| - b error, as a sum of terms >= 0."""
     size = abs(b)
     towards = error if b >= 0.0 else -error
     excess = max(abs(error) - epsilon, 0.0)

@@ -1,1 +1,1 @@
-"""The linear SVM on a line, and searches over directions: svm1d, project, local."""
+"""The linear SVM on a line, and searches over directions: `svm1d`, `project` and `local`."""

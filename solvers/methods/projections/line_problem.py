@@ -1,15 +1,17 @@
-"""The linear SVM on a line, solved exactly: for projections z_i = L . x_i and N = |L|^2,
+"""The linear SVM on a line, solved exactly. For projections z_i = L . x_i and N = |L|^2 it is
 
     min over (s, b) of  1/2 N s^2 + sum_i C_i max(0, 1 - y_i (s z_i + b))^p,    p = 1 or 2.
 
-Hinge. For a slope s >= 0 the best b leaves  integral over m of max(0, 2 - s delta(m)).  The positive rows are taken by
-rising z and the negative ones by falling z, each for as much mass as its cost; delta(m) is the distance of the two at
-mass m, up to the whole mass of the lighter class. delta never falls, so one sweep finds the s at which the derivative
-changes its sign. The sweep ends there, and the rows are sorted only as far as it goes (incremental quicksort: Paredes
-and Navarro 2006). The mass that it took of each row is the dual point. If no s > 0 lowers the value, -z is tried; if
-that fails too, the best slope is 0. O(n log n).
+Hinge (p = 1), O(n log n). Sort the positive rows by rising z and the negative rows by falling z, and let each row take
+up as much mass as its cost. delta(m) is the distance between the positive and the negative row at mass m, for m up to
+the total mass of the lighter class. For a slope s >= 0 and the best b, the losses are the integral over m of max(0, 2 -
+s delta(m)). delta never decreases, so one sweep over m finds the s at which the derivative changes sign. The rows are
+sorted only as far as the sweep goes (incremental quicksort, Paredes and Navarro 2006). The mass that the sweep took
+from each row is its dual variable. If no s > 0 lowers the value, the sweep is repeated with -z; if that fails too, the
+best slope is 0.
 
-Squared hinge has no such pairs. It is solved by Newton's method in (s, b): a few sums over all rows, without sorting.
+Squared hinge (p = 2) has no such pairs. It is solved by Newton's method in (s, b), which needs a few sums over all rows
+and no sorting.
 """
 
 from typing import NamedTuple
@@ -27,14 +29,14 @@ class LineOptimum(NamedTuple):
     slope: float
     bias: float
     value: float
-    """The minimum itself."""
+    """The minimum."""
     rise: float = 0.0
-    """If the slope is 0: the derivative of the value along the line from there, the lower one of the two directions. It
-    compares lines of which none lowers the value. Always 0 for squared hinge."""
+    """If the slope is 0: the derivative of the value at s = 0 per unit of |w|, the lower one of the two directions. It
+    ranks lines on which no point is better than s = 0. Always 0 for squared hinge."""
 
 
 class Line:
-    """Solves such problems one after another, all with the same signs, costs and loss."""
+    """Solves such problems one after another, with the same signs, costs and loss."""
 
     def __init__(self, signs: Floats, costs: Floats, *, is_squared: bool) -> None:
         self._signs, self._costs = read_only(signs), read_only(costs)
@@ -46,7 +48,7 @@ class Line:
         self._mass = 0.0
 
     def solve(self, z: Floats, squared_norm: float, near: LineOptimum | None = None) -> LineOptimum:
-        """Return the optimum for these projections. One that is `near` saves squared hinge some of its sums."""
+        """Return the optimum for these projections. For squared hinge, an optimum `near` it makes the solve faster."""
         z = read_only(z)
         if self._is_squared:
             return self._solve_squared(z, squared_norm, near)
@@ -59,13 +61,13 @@ class Line:
         return LineOptimum(0.0, b, 2.0 * mass, float(min(rises)))
 
     def dual_point(self, z: Floats, optimum: LineOptimum) -> Floats:
-        """Return the alpha with sum_i alpha_i y_i = 0 and sum_i alpha_i y_i z_i = s N of the problem solved last."""
+        """Return alpha with sum_i alpha_i y_i = 0 and sum_i alpha_i y_i z_i = s N, for the problem solved last."""
         if self._is_squared:
             slack = 1.0 - self._signs * (optimum.slope * z + optimum.bias)
             return np.asarray(2.0 * self._costs * np.maximum(slack, 0.0))
         if optimum.slope != 0.0:
             return self._taken()
-        # Slope 0 is optimal: the value falls in neither direction. A combination of both dual points balances.
+        # Slope 0 is optimal: the value falls in neither direction. A convex combination of both dual points balances.
         reaches, points = [], []
         for direction in (1.0, -1.0):
             reaches.append(max(0.0, -self._sweep(read_only(z), 0.0, direction).reach))
@@ -80,7 +82,7 @@ class Line:
         return sweep
 
     def _taken(self) -> Floats:
-        """Return the mass that the last sweep took of each row."""
+        """Return the mass that the last sweep took from each row."""
         alpha, rows, positives = np.zeros(self._costs.size), self._order.rows, self._sides.positives
         for side in (rows[:positives], rows[positives:]):
             _take_mass(side, self._costs, self._mass, alpha)
@@ -90,7 +92,7 @@ class Line:
         positives = self._sides.positives
         if positives in (0, self._sides.members.size):
             return LineOptimum(0.0, 1.0 if positives else -1.0, 0.0)
-        # Squares and products of projections lose the fewest digits around their mean.
+        # Squares and products of projections lose the fewest digits when measured from their mean.
         centre = float((self._costs * z).sum() / self._costs.sum())
         if near is None:
             s, b = 0.0, float((self._costs * self._signs).sum() / self._costs.sum())
@@ -100,15 +102,15 @@ class Line:
         return LineOptimum(s, b - s * centre, value)
 
 
-# --- kernels. P, Q: keys of the positive and the negative rows, the smallest is the worst; N: |L|^2; c: costs ---------
+# --- kernels. P, Q: keys of the positive and negative rows, the most violating row first; N: |L|^2; c: costs ----------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_SHORT = 16  # stretches up to this length are sorted by insertion
-_STEPS = 100  # maximum Newton steps, and shortenings of each
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SHORT = 16  # parts of at most this length are sorted by insertion
+_STEPS = 100  # maximum Newton steps, and maximum shortenings of each
 
 
 class _Sides(NamedTuple):
-    """The rows that count, those of the positive class first."""
+    """The rows with a positive cost, those of the positive class first."""
 
     members: Array
     positives: int
@@ -116,27 +118,27 @@ class _Sides(NamedTuple):
 
 
 class _Order(NamedTuple):
-    """Work space of a sweep: the rows of both sides by rising key, as far as they are sorted."""
+    """Work space of a sweep: the rows of both classes by rising key, as far as they are sorted."""
 
     keys: Array
     rows: Array
     stacks: Array
-    """Of each side, for its incremental quicksort."""
+    """One stack per class, for its incremental quicksort."""
 
 
 class _Sweep(NamedTuple):
     slope: float
-    """The best one in this direction; 0 if there is none."""
+    """Best slope in this direction; 0 if no positive slope lowers the value."""
     bias: float
-    """The middle of the best ones for the slope."""
+    """Midpoint of the biases that are optimal for the slope."""
     mass: float
-    """What was taken of each side."""
+    """Mass taken from each class."""
     reach: float
-    """The integral of delta over that mass."""
+    """Integral of delta over that mass."""
 
 
 class _Derivatives(NamedTuple):
-    """The squared hinge problem at (s, b)."""
+    """Value, gradient and Hessian of the squared hinge problem at (s, b)."""
 
     value: float
     g_s: float
@@ -148,7 +150,7 @@ class _Derivatives(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _choose_direction(z: Array, sides: _Sides) -> float:
-    """Return 1 if the mean of the positive rows is at least that of the negative ones, else -1: nearly always right."""
+    """Return 1 if the mean of the positive rows is at least that of the negative ones, else -1. It is rarely wrong."""
     members, positives, c = sides.members, sides.positives, sides.c
     mass, moment = np.zeros(2), np.zeros(2)
     for k in range(members.size):
@@ -160,7 +162,7 @@ def _choose_direction(z: Array, sides: _Sides) -> float:
 
 @njit(cache=True, nogil=True)
 def _sweep_pairs(z: Array, sides: _Sides, N: float, direction: float, order: _Order) -> _Sweep:
-    """Find the best slope in this direction. With N = 0 the whole mass is taken: the dual point for slope 0."""
+    """Find the best slope in this direction. With N = 0 take the whole mass, for the dual point at slope 0."""
     members, positives, c = sides.members, sides.positives, sides.c
     keys, rows, stacks = order.keys, order.rows, order.stacks
     for k in range(members.size):
@@ -179,7 +181,7 @@ def _sweep_pairs(z: Array, sides: _Sides, N: float, direction: float, order: _Or
             Q_sorted, Q_depth = _sort_stretch(Q, Q_rows, j, stacks[1], Q_depth)
         p, q = P[i] if i < P.size else np.inf, Q[j] if j < Q.size else np.inf
         is_end = i == P.size or j == Q.size
-        # Between two kinks: the pairs before this one are short of the margin, this one is beyond it.
+        # Between two kinks: all earlier pairs are inside the margin, this pair is outside.
         if reach > 0.0 and N > 0.0 and (is_end or reach * (p + q) >= 2.0 * N):
             s = reach / N
             b = 0.5 * (max(1.0 - s * p, s * Q_last - 1.0) + min(1.0 - s * P_last, s * q - 1.0))
@@ -206,14 +208,15 @@ def _sweep_pairs(z: Array, sides: _Sides, N: float, direction: float, order: _Or
 
 @njit(cache=True, nogil=True)
 def _sort_stretch(keys: Array, rows: Array, first: int, stack: Array, depth: int) -> tuple[int, int]:
-    """Sort at least one more place from `first`, before which all is sorted; return (sorted up to, depth).
+    """Sort at least one more place, starting at `first`; return (end of the sorted part, depth of the stack).
 
-    The stack holds the ends of stretches, each with larger keys than the one before: the size, then placed pivots.
+    All places before `first` are sorted. The stack holds the ends of parts, each with larger keys than the part before
+    it: first the size, then the places of pivots.
     """
     while stack[depth - 1] - first > _SHORT:
         past = stack[depth - 1]
         middle, last = (first + past) // 2, past - 1
-        # The median of three goes to the front and is the pivot; the largest of them ends the search from the left.
+        # The median of three moves to the front as the pivot; the largest of the three ends the search from the left.
         if keys[middle] > keys[last]:
             _swap(keys, rows, middle, last)
         if keys[first] > keys[last]:
@@ -253,7 +256,7 @@ def _swap(keys: Array, rows: Array, a: int, b: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _take_mass(rows: Array, c: Array, mass: float, alpha: Array) -> None:
-    """Take the mass from the rows in their order, of each at most its cost; write it to alpha."""
+    """Take the mass from the rows in this order, at most its cost from each; write it to alpha."""
     for k in range(rows.size):
         if mass <= 0.0:
             break
@@ -263,10 +266,10 @@ def _take_mass(rows: Array, c: Array, mass: float, alpha: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def _descend_newton(z: Array, y: Array, c: Array, N: float, s: float, b: float) -> tuple[float, float, float]:
-    """Return (s, b, value) at the minimum for squared hinge, found from a start (s, b).
+    """Return (s, b, value) at the minimum for squared hinge, starting from (s, b).
 
-    A step leads to the minimum of the quadratic that holds on the current piece. Where other pieces make it too long,
-    it is shortened along the line, on which the slope rises.
+    A step leads to the minimum of the quadratic that holds on the current piece. If it crosses into other pieces and is
+    too long, it is shortened by a line search; the derivative along the line increases.
     """
     here = _derive_squared(z, y, c, N, s, b)
     for _ in range(_STEPS):

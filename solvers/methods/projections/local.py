@@ -1,22 +1,23 @@
-"""`local`: coordinate search around the best direction so far, each trial solved exactly on its line.
+"""`local`: coordinate search around the best direction so far; each trial is solved exactly on its line.
 
-Schneider, Bogojeska, Vlachos (2014), Algorithm 3 (LocalSVM). A trial turns w by adding t or -t to one coordinate and
-solves the problem on the line through the result (line_problem.py), with any length and bias. The first lower value
-becomes w. After each phase, a trial of every coordinate, t is doubled or halved by the paper's rule.
+Schneider, Bogojeska, Vlachos (2014), Algorithm 3 (LocalSVM). A trial changes the direction of w by adding t or -t to
+one coordinate, and solves the problem on the line through the result (line_problem.py), with any norm and bias. The
+first lower value becomes the new w. A phase tries every coordinate once. After it, t is doubled or halved by the
+paper's rule.
 
-The cost of a trial. The scores z = X w are kept up to date, so a trial reads one column. Many trials are known to fail
-before anything is sorted: the dual point of the line through w, with g = sum_i alpha_i y_i x_ij, proves that no point
-of the line through w + t e_j is better than w if (|w|^2 + t g)^2 <= |w|^2 |w + t e_j|^2. Such trials are left out,
-which changes nothing but the time.
+The scores z = X w are kept up to date, so a trial reads only one column. Many trials can be excluded without sorting.
+Let alpha be the dual point of the line through w, and g = sum_i alpha_i y_i x_ij. If (|w|^2 + t g)^2 <= |w|^2 |w + t
+e_j|^2, then no point of the line through w + t e_j is better than w. Such trials are skipped, which changes only the
+time.
 
-On some lines no point is better than w = 0; with hinge this is common if one class has few rows. The printed Algorithm
-1 returns a worse point there. Here w stays 0, and of two such lines the better one is that on which P rises less.
+On some lines no point is better than w = 0. With hinge this is common if one class has few rows. The printed Algorithm
+1 returns a worse point there. Here w stays 0, and of two such lines the one on which P rises more slowly is better.
 
 The paper's proof of convergence requires a strictly convex P. With hinge, or if t shrank too soon, the search ends
-above the optimum: status `stalled`, and the certificate says how far.
+above the optimum. The status is then `stalled`, and the certificate shows the distance from the optimum.
 
-The paper's symbols: t the change, c_t its factor (curr its present power), thres and NoLossDecrease of its rule, l_min
-the best value, l_last that of the phase before.
+The paper's symbols: t is the change of a coordinate, c_t its factor and curr the current power of that factor; thres
+and NoLossDecrease belong to its rule; l_min is the best value, l_last the value after the last phase.
 """
 
 from collections.abc import Mapping
@@ -40,38 +41,39 @@ __all__ = ["LocalSearch", "LocalState"]
 
 
 FIRST_CHANGE, CHANGE_FACTOR, FIRST_THRESHOLD = 1.0, 2.0, 1.1
-"""t, c_t and thres as printed."""
+"""First values of t, c_t and thres, as printed in the paper. A larger factor: coarser and faster search."""
 LEAST_CHANGE = 1e-8
-"""The search ends once t is below this times the square root of the value. |w| is about as long as that, and smaller
-changes are lost in rounding."""
+"""The search can end once t is below this fraction of the square root of the value. |w| has about that size, so smaller
+changes are lost in rounding. Larger: the search ends earlier. Chosen."""
 LEAST_GAIN = 1e-12
-"""The search then also needs a phase that lowered the value by at most this share."""
+"""The search ends if, in addition, a phase lowered the value by at most this fraction. Larger: the search ends earlier.
+Chosen."""
 
 
 @dataclass(slots=True)
 class Phase(State):
     """The paper's rule for t."""
 
-    t: float  # the change of a coordinate
-    curr: float  # its next factor
-    thres: float  # ratio of two values below which a phase gained too little
-    l_last: float  # value at the end of the last phase
+    t: float  # change of a coordinate
+    curr: float  # factor for the next change of t
+    thres: float  # a phase gained too little if the ratio of the values before and after it is below this
+    l_last: float  # value after the last phase
     no_decrease: bool  # whether the last phase gained too little
-    coordinate: int  # the next one to try
+    coordinate: int  # the next coordinate to try
 
 
 @dataclass(slots=True)
 class LocalState(State):
-    w: Floats  # weights but for their scale
-    w_scale: float  # the weights are w_scale * w; 0 while the best point is the origin, and w is a direction only
-    z: Floats  # scores X w w_scale (or X w at the origin), one a row
-    squared_norm: float  # of the weights (or of w at the origin)
+    w: Floats  # the weights without their scale
+    w_scale: float  # the weights are w_scale * w; 0 if the best point is the origin, and w is only a direction
+    z: Floats  # scores X w w_scale (or X w at the origin), one per row
+    squared_norm: float  # squared norm of the weights (or of w at the origin)
     pull: Floats  # alpha_i y_i of the line through w
     intercept: float
     value: float  # P at the best point
     rise: float  # derivative of P along the line at the origin
     phase: Phase
-    total_cost: float  # by which an earlier state is recognised
+    total_cost: float  # total cost of the problem, by which a warm start recognises the same problem
     iterations: int
     entries_read: int
 
@@ -95,7 +97,7 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
         self.columns = transposed(problem.data, np.where(self.counted, 1.0, 0.0), constant=False)
         self.entries = self.columns.values.size
         self.work_of_step = max(1, self.entries)
-        """Entries read plus rows solved for: about a pass."""
+        """Work of one step: entries read plus rows of solved lines. It is about one pass."""
 
     def init(self, seed: int, start: Start) -> LocalState:
         n, d, earlier = self.problem.data.n_rows, self.problem.data.n_features, self.earlier(start)
@@ -111,7 +113,7 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
             phase=Phase(FIRST_CHANGE, CHANGE_FACTOR, FIRST_THRESHOLD, 0.0, False, 0),
             total_cost=self.problem.total_cost,
             iterations=0,
-            entries_read=2 * self.entries,  # for the transposed copy
+            entries_read=2 * self.entries,  # to make the transposed copy
         )
         if earlier is not None:
             self._resume(state, earlier)
@@ -120,7 +122,8 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
         return state
 
     def step(self, state: LocalState, target: float) -> Progress:
-        """Try coordinates for about the work of one pass: a column's entries, and all rows for a trial on its line."""
+        """Try coordinates for about the work of one pass. A trial costs the column's entries and a solve over all
+        rows."""
         phase, work, finished = state.phase, 0, None
         while work < self.work_of_step and finished is None:
             first = phase.coordinate
@@ -145,7 +148,7 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
         return Point(state.w_scale * state.w, state.intercept, None)
 
     def _try_coordinate(self, state: LocalState, g: float) -> int:
-        """Turn w by t and, if that is no better, by -t; return the work."""
+        """Change the coordinate by t and, if that is not better, by -t; return the work."""
         j, t = state.phase.coordinate, state.phase.t
         state.phase.coordinate += 1
         size, work, scale = int(self.columns.starts[j + 1] - self.columns.starts[j]), 0, state.w_scale or 1.0
@@ -160,7 +163,7 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
             work += size + z.size
             optimum = self.line.solve(z, norm, LineOptimum(1.0, state.intercept, state.value))
             rises_less = state.w_scale == optimum.slope == 0.0 and optimum.rise < state.rise
-            # A value that is not a number is taken, too, and ends the run.
+            # A NaN value is accepted, too, and ends the run.
             if not optimum.value >= state.value or rises_less:
                 state.w[j] += change / scale
                 self._move(state, z, norm, optimum)
@@ -168,7 +171,7 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
         return work
 
     def _move(self, state: LocalState, z: Floats, squared_norm: float, optimum: LineOptimum) -> None:
-        """Go to the optimum of the line through w, whose scores are z."""
+        """Move to the optimum of the line through w, whose scores are z."""
         s = optimum.slope
         state.pull = self.line.dual_point(z, optimum) * self.problem.signs
         state.intercept, state.value, state.rise = optimum.bias, optimum.value, optimum.rise
@@ -176,7 +179,7 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
             state.z, state.squared_norm, state.w_scale = z, squared_norm, 0.0
             return
         state.z, state.squared_norm = s * z, s * s * squared_norm
-        # The scale and not w itself, so that a trial changes one coordinate; unless the scale leaves the middle range.
+        # Only the scale changes, so that a trial changes one coordinate, unless the scale becomes very small or large.
         state.w_scale = s * (state.w_scale or 1.0)
         if not 1e-100 < abs(state.w_scale) < 1e100:
             state.w *= state.w_scale
@@ -194,13 +197,13 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
         phase.no_decrease = too_little
         phase.t *= phase.curr
         phase.l_last, phase.coordinate = l_min, 0
-        # Removes the rounding errors that the additions of t have left in it.
+        # Removes the rounding errors that adding t has left in it.
         state.squared_norm = (state.w_scale or 1.0) ** 2 * float((state.w**2).sum())
         is_small = phase.t <= LEAST_CHANGE * np.sqrt(l_min)
         return Status.STALLED if l_min == 0.0 or (is_small and l_last - l_min <= LEAST_GAIN * l_min) else None
 
     def _start_at(self, state: LocalState, w: Floats) -> None:
-        """Go to the best point of the line through w."""
+        """Start at the best point of the line through w."""
         z = np.zeros(self.problem.data.n_rows)
         if w.any():
             self.problem.data.margins(w, z)
@@ -211,7 +214,8 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
         self._move(state, z, squared_norm, optimum if squared_norm > 0.0 else optimum._replace(rise=np.inf))
 
     def _resume(self, state: LocalState, earlier: LocalState) -> None:
-        """Continue from an earlier state, to the same bits. On other rows or costs, start from its weights."""
+        """Continue from an earlier state with bit-identical results. If rows or costs changed, start from its
+        weights."""
         w, z, counted = earlier.w, earlier.z, self.counted
         if w.shape != state.w.shape or not (np.isfinite(w).all() and np.isfinite(earlier.w_scale)):
             raise InvalidOptions("warm_start", f"is not a state of local on {state.w.size} features")
@@ -226,7 +230,7 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
 
 # --- kernels. N: |w|^2 ------------------------------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 class _Best(NamedTuple):
@@ -239,20 +243,20 @@ class _Best(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Where the search for a promising coordinate ended."""
+    """The result of the search for a promising coordinate."""
 
     coordinate: int
     read: int
-    """Entries."""
+    """Number of entries read."""
     g: float
-    """g of the coordinate, if it is promising."""
+    """g of the coordinate if it is promising."""
     is_promising: bool
-    """Whether a trial can succeed there."""
+    """Whether a trial of the coordinate can succeed."""
 
 
 @njit(cache=True, nogil=True)
 def _skip_hopeless(columns: Columns, best: _Best, t: float, coordinate: int, most: int) -> _Found:
-    """Skip coordinates, from this one on, where neither t nor -t can succeed, until `most` entries are read."""
+    """Skip coordinates, starting at this one, where neither t nor -t can succeed; stop after `most` entries."""
     values, rows, starts = columns.values, columns.rows, columns.starts
     pull, w, w_scale, N = best.pull, best.w, best.w_scale, best.N
     read = 0
@@ -271,7 +275,7 @@ def _skip_hopeless(columns: Columns, best: _Best, t: float, coordinate: int, mos
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _sum_pull(column: Array, at: Array, pull: Array) -> float:
-    """Return g of a column."""
+    """Return g = sum_i alpha_i y_i x_ij of a column."""
     total = 0.0
     if at.size == 0:
         for e in range(column.size):

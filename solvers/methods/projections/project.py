@@ -1,9 +1,9 @@
-"""`project`: random directions, each solved exactly, of which the best is kept.
+"""`project`: random directions, each solved exactly; the best one is kept.
 
-Schneider, Bogojeska, Vlachos (2014), Algorithm 2 (ProjectSVM). The entries of a direction L are standard normal; the
-problem on the line w = s L is that of line_problem.py. Several directions are projected in each pass over the data, in
-several threads. The paper shows that an answer near the optimum takes a number of directions exponential in the square
-root of the number of features: this is a baseline for few features.
+Schneider, Bogojeska, Vlachos (2014), Algorithm 2 (ProjectSVM). The entries of a direction L are standard normal, and
+the problem on the line w = s L is solved by line_problem.py. Each pass over the data projects the rows on several
+directions, in several threads. The paper shows that a result near the optimum needs a number of directions exponential
+in the square root of the number of features, so this method is a baseline for few features.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,11 +34,11 @@ Part = TypeVar("Part")
 class ProjectState(State):
     w: Floats  # best weights so far
     intercept: float
-    value: float  # P there
+    value: float  # P at the best weights
     seed: int
-    tried: int  # directions; with the seed, they determine the next ones
-    tried_before: int  # of these, by the run that this one continues
-    tried_at_best: int  # directions tried when the best was found
+    tried: int  # number of directions so far; with the seed it determines the next ones
+    tried_before: int  # number of directions tried before the warm start
+    tried_at_best: int  # value of `tried` when the best direction was found
     passes: int
 
 
@@ -121,14 +121,14 @@ class RandomDirections(Method[BinaryProblem, ProjectState]):
         return Line(self.problem.signs, self.problem.costs, is_squared=self.problem.loss.is_squared)
 
     def _in_parts(self, work: Callable[[int], Part]) -> list[Part]:
-        """Run the work of each part in a thread of its own; kernels release the interpreter's lock."""
+        """Run the work of each part in its own thread; the kernels release the interpreter's lock."""
         if self.threads == 1:
             return [work(0)]
         with ThreadPoolExecutor(self.threads) as pool:
             return list(pool.map(work, range(self.threads)))
 
     def _compare(self, state: ProjectState, direction: Floats, optimum: LineOptimum) -> None:
-        """Keep the answer on this line if it is the best so far."""
+        """Keep the optimum of this line if it is the best so far."""
         if optimum.value < state.value:
             state.w = optimum.slope * direction
             state.intercept, state.value, state.tried_at_best = optimum.bias, optimum.value, state.tried
@@ -141,7 +141,8 @@ class RandomDirections(Method[BinaryProblem, ProjectState]):
             self._compare(state, w, self.lines[0].solve(z, float((w**2).sum())))
 
     def _resume(self, state: ProjectState, earlier: ProjectState) -> None:
-        """Continue from an earlier state, to the same bits. On other rows or costs, start from its weights."""
+        """Continue from an earlier state with bit-identical results. If rows or costs changed, start from its
+        weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             raise InvalidOptions("warm_start", f"is not a state of project on {state.w.size} features")
         self._start_at(state, earlier.w)
@@ -151,7 +152,7 @@ class RandomDirections(Method[BinaryProblem, ProjectState]):
             state.tried_before = earlier.tried
 
 
-# --- kernel. z: one row a direction -----------------------------------------------------------------------------------
+# --- kernel. z: one row per direction ---------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)

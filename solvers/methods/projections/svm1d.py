@@ -1,8 +1,8 @@
 """`svm1d`: the best linear SVM whose weights are a multiple of one direction, solved exactly.
 
-Schneider, Bogojeska, Vlachos (2014), Algorithm 1 (SVM1D). With one feature there is one direction, and the answer is
-the optimum of the whole problem. The algorithm as printed is not optimal; line_problem.py describes what is solved
-here, and how.
+Schneider, Bogojeska, Vlachos (2014), Algorithm 1 (SVM1D). With one feature there is only one direction, and the result
+is the optimum of the whole problem. The algorithm as printed is not optimal; line_problem.py describes the exact one
+used here.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ __all__ = ["OneDirection", "Svm1dState"]
 
 @dataclass(slots=True)
 class Svm1dState(State):
-    direction: Floats  # of length 1
+    direction: Floats  # direction of norm 1
     slope: float  # the weights are slope times direction
     intercept: float
-    line_alpha: Floats  # dual point of the line; empty with more than one feature
+    line_alpha: Floats  # dual point of the line; empty if there is more than one feature
     passes: int
     steps: int
 
@@ -45,7 +45,7 @@ class OneDirection(Method[BinaryProblem, Svm1dState]):
             str,
             "mean_difference",
             "direction of the weights with more than one feature: from the mean of one class to that of the other, "
-            "along the first feature, or drawn by the seed; weights given as warm_start replace it",
+            "along the first feature, or random by the seed; weights given as warm_start replace it",
             choices=("mean_difference", "first_feature", "random"),
         ),
     )
@@ -53,7 +53,7 @@ class OneDirection(Method[BinaryProblem, Svm1dState]):
     paper = "Schneider, Bogojeska, Vlachos (2014): Solving linear SVMs with multiple 1D projections, Algorithm 1"
     notes = (
         "Exact for one feature, in one pass and a sort. With more features it finds the best multiple of one "
-        "direction; the certificate says how far that is from the optimum."
+        "direction; the certificate shows how far that is from the optimum."
     )
     exact = False
     has_estimate = False
@@ -88,12 +88,12 @@ class OneDirection(Method[BinaryProblem, Svm1dState]):
         return Progress(state.steps, state.passes, optimum.value, None, None, Status.STALLED)
 
     def extract(self, state: Svm1dState) -> Point:
-        # With more features the line's dual point is feasible, but one made from the margins proves more.
+        # With more features the line's dual point is feasible, but one computed from the margins gives a better bound.
         alpha = state.line_alpha.copy() if state.line_alpha.size > 0 else None
         return Point(state.slope * state.direction, state.intercept, alpha)
 
     def _chosen_direction(self, seed: int) -> Floats:
-        """Return the direction of the option, of any length. The difference of the means takes one pass."""
+        """Return the direction that the option selects, of any norm. The difference of the means costs one pass."""
         problem = self.problem
         direction = np.zeros(problem.data.n_features)
         if self.chosen["direction"] == "first_feature":
@@ -108,7 +108,7 @@ class OneDirection(Method[BinaryProblem, Svm1dState]):
 
 
 def _of_length_one(direction: Floats) -> Floats:
-    """Return the direction with length 1; the first axis if there is one feature, or if it has no length."""
+    """Scale the direction to norm 1. Return the first axis if there is one feature or the norm is 0 or infinite."""
     largest = float(np.abs(direction).max())
     if direction.size == 1 or not 0.0 < largest < np.inf:
         direction, largest = np.eye(1, direction.size)[0], 1.0

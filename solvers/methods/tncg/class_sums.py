@@ -1,7 +1,7 @@
-"""Sums over chosen rows for several weight vectors, in one read of each row, and the softmax of the rows.
+"""Sums over chosen rows for several weight vectors, in one pass over the rows, and the softmax of the rows.
 
-Weights are a table with a row for each feature and a column for each class: an entry of X meets the weights of all
-classes side by side.
+Weights are a table with one row per feature and one column per class, so that an entry of X finds the weights of all
+classes in adjacent memory.
 """
 
 from typing import NamedTuple
@@ -20,28 +20,28 @@ __all__ = ["ClassProducts", "SoftmaxRows", "choose_softmax_length", "weigh_softm
 
 
 class SoftmaxRows(NamedTuple):
-    """The rows in use."""
+    """The rows in use: every stride-th row."""
 
     codes: Array
-    """Each row's own class."""
+    """The class of each row, as an index."""
     costs: Array
     stride: int
-    """1: all rows. Otherwise costs count this many times."""
+    """1: all rows. Otherwise costs are multiplied by the stride."""
 
 
 class ClassProducts(RowProducts):
-    """The rows of one problem; tables have a row for each row of X and a column for each class."""
+    """Sums over the rows of one problem. Tables have one row per row of X and one column per class."""
 
     def __init__(self, problem: MulticlassProblem) -> None:
         super().__init__(problem, vectors=problem.classes.size)
         self._shape = problem.data.n_features + 1, problem.classes.size
 
     def class_scores(self, W: Floats, rows: Array, out: Floats) -> None:
-        """out[i, m] = h_i . w_m"""
+        """Write h_i . w_m into out[i, m]."""
         self._read(rows, lambda part, _: _score_classes(self._flat, self._bias, part, W, out))
 
     def class_sums(self, weights: Floats, curvatures: Floats, rows: Array, out: Floats, squares: Floats) -> None:
-        """out[:, m] += sum_i weights_im h_i, squares[:, m] += sum_i curvatures_im h_i^2"""
+        """Add sum_i weights_im h_i to out[:, m] and sum_i curvatures_im h_i^2 to squares[:, m]."""
 
         def read(part: Array, total: Array) -> None:
             sums, of_squares = total[: self._size].reshape(self._shape), total[self._size :].reshape(self._shape)
@@ -51,7 +51,7 @@ class ClassProducts(RowProducts):
         self._gather(out.reshape(-1), squares.reshape(-1))
 
     def class_product(self, terms: SoftmaxRows, p: Floats, rows: Array, V: Floats, out: Floats) -> None:
-        """out += sum_i C_i h_i z_i', z_i = p_i (V'h_i - p_i . V'h_i): the rows' part of H times V"""
+        """Add the rows' part of H V to out: sum_i C_i h_i z_i' with z_i = p_i (V'h_i - p_i . V'h_i)."""
 
         def read(part: Array, total: Array) -> None:
             _multiply_classes(self._flat, self._bias, part, terms, p, V, total[: self._size].reshape(self._shape))
@@ -157,7 +157,7 @@ def _multiply_classes(
 
 @njit(cache=True, nogil=True, fastmath=_ADD, error_model="numpy")
 def _softmax(f: Array, own: int, p: Array) -> float:
-    """Set the probabilities of a row, and return its loss log sum_m exp(f_m) - f_own."""
+    """Write the probabilities of a row to p; return its loss log sum_m exp(f_m) - f_own."""
     top = f[0]
     for m in range(1, f.size):
         top = max(top, f[m])
@@ -172,7 +172,7 @@ def _softmax(f: Array, own: int, p: Array) -> float:
 
 @njit(cache=True, nogil=True, fastmath=_ADD, error_model="numpy")
 def weigh_softmax(terms: SoftmaxRows, scores: Array, p: Array, weights: Array, curvatures: Array) -> float:
-    """Set p, weights = C (p - [own class]) and curvatures = C p (1 - p) of the rows in use; return the losses."""
+    """Write p, weights = C (p - [own class]) and curvatures = C p (1 - p) of the rows in use; return the losses."""
     loss = 0.0
     for i in range(0, terms.costs.size, terms.stride):
         C, own = terms.costs[i] * terms.stride, terms.codes[i]
@@ -186,7 +186,7 @@ def weigh_softmax(terms: SoftmaxRows, scores: Array, p: Array, weights: Array, c
 
 @njit(cache=True, nogil=True, fastmath=_ADD, error_model="numpy")
 def _derivatives(terms: SoftmaxRows, before: Array, after: Array, t: float) -> tuple[float, float]:
-    """Return the first and second derivative of the sum of losses along the line between the scores, at t."""
+    """Return the first and second derivative, at t, of the sum of losses along the line between the scores."""
     k = before.shape[1]
     f, p = np.empty(k), np.empty(k)
     slope, bend = 0.0, 0.0
@@ -207,7 +207,7 @@ def _derivatives(terms: SoftmaxRows, before: Array, after: Array, t: float) -> t
 
 @njit(cache=True, nogil=True, fastmath=_ADD, error_model="numpy")
 def _change(terms: SoftmaxRows, before: Array, after: Array) -> float:
-    """Return the sum of losses after less that before, row by row."""
+    """Return the sum of losses after the step minus the sum before. Subtracting row by row limits rounding errors."""
     p, total = np.empty(before.shape[1]), 0.0
     for i in range(0, terms.costs.size, terms.stride):
         C, own = terms.costs[i] * terms.stride, terms.codes[i]
@@ -217,7 +217,7 @@ def _change(terms: SoftmaxRows, before: Array, after: Array) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def choose_softmax_length(terms: SoftmaxRows, before: Array, after: Array, line: Line) -> float:
-    """Choose how much of a step to take: all of it if P decreases about as predicted, otherwise to its minimum."""
+    """Choose the step length: 1 if P decreases about as predicted, otherwise the minimiser of P along the step."""
     slope, _ = _derivatives(terms, before, after, 1.0)
     slope += line.ws + line.ss
     if line.is_drowned:

@@ -1,4 +1,4 @@
-"""Preconditioned conjugate gradients for one Newton step, with the combination of its iterates of least residual."""
+"""Preconditioned conjugate gradients for one Newton step, with the combination of iterates of least residual."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -14,24 +14,24 @@ __all__ = ["ConjugateGradients"]
 
 @dataclass(slots=True)
 class ConjugateGradients(State):
-    """The solution of H s = -g so far, preconditioned by the diagonal of H."""
+    """The current solution of H s = -g, preconditioned by the diagonal of H."""
 
     M: Floats  # the diagonal of H
     s: Floats  # the step
-    r: Floats  # its residual -g - H s
-    d: Floats  # the next direction
-    best_s: Floats  # the combination of all steps so far with the least residual
-    best_r: Floats  # its residual
+    r: Floats  # residual -g - H s of the step
+    d: Floats  # the next search direction
+    best_s: Floats  # the combination of all iterates so far with the least residual
+    best_r: Floats  # residual of best_s
     rho: float  # r' M^-1 r
     first_rho: float  # rho at s = 0
-    products: int  # products with H so far
-    is_least: bool  # whether best_s is the step to take
-    may_be_least: bool  # whether best_s may be taken: P has not refused it yet
-    solved: bool  # whether the step can be taken
+    products: int  # number of products with H so far
+    is_least: bool  # whether the step to take is best_s
+    may_be_least: bool  # whether best_s can be the step: false once it raised P too much
+    solved: bool  # whether the step is ready to be taken
 
     @classmethod
     def started(cls, gradient: Floats, M: Floats) -> Self:
-        """At s = 0."""
+        """Return the state at s = 0."""
         r = -gradient
         d = r / M
         rho = float((r * d).sum())
@@ -51,15 +51,15 @@ class ConjugateGradients(State):
         )
 
     def advance(self, Hd: Floats) -> float:
-        """Take one step, given the product of H with d; return the squared length of best_r."""
+        """Take one step, given the product Hd of H with d; return |best_r|^2."""
         arrays = self.M, Hd, self.s, self.r, self.d, self.best_s, self.best_r
-        vectors = _Vectors(*(array.reshape(-1) for array in arrays))  # views, also of the weights of several classes
+        vectors = _Vectors(*(array.reshape(-1) for array in arrays))  # flat views, also of tables of weights
         self.rho, best = _advance(vectors, self.rho)
         self.products += 1
         return best
 
     def is_small(self, share: float) -> bool:
-        """Whether the residual is at most this share of the gradient, both in the norm of M^-1."""
+        """Return whether the residual is at most this fraction of the gradient, both in the norm of M^-1."""
         return not self.rho > share**2 * self.first_rho
 
 
@@ -75,7 +75,7 @@ class _Vectors(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _advance(vectors: _Vectors, rho: float) -> tuple[float, float]:
-    """One step of conjugate gradients. Returns (rho, |best_r|^2)."""
+    """Take one step of conjugate gradients. Return (rho, |best_r|^2)."""
     M, Hd, s, r, d = vectors.M, vectors.Hd, vectors.s, vectors.r, vectors.d
     best_s, best_r = vectors.best_s, vectors.best_r
     dHd = 0.0

@@ -1,9 +1,10 @@
-"""The terms of rows for both hinge losses in truncated Newton: squared hinge as it is, hinge smoothed around centres.
+"""Terms of the rows in truncated Newton: squared hinge as it is, and hinge smoothed around centres.
 
     max over 0 <= a <= U of  a xi - (a - c)^2 / (2 k),    attained at  alpha = clip(c + k xi, 0, U)
 
-xi is a row's slack 1 - y f(x) and c its centre; k = C sharpness. Squared hinge has sharpness 2, c = 0 and no U; hinge
-has U = C. If only every stride-th row is used, costs are multiplied by `stride`. A row is free if 0 < alpha < U.
+xi is a row's slack 1 - y f(x), c its centre, and k = C sharpness. Squared hinge has sharpness 2, c = 0 and no upper
+bound U; hinge has U = C. If only every stride-th row is used, costs are multiplied by `stride`. A row is free if 0 <
+alpha < U.
 """
 
 from typing import NamedTuple
@@ -17,14 +18,14 @@ __all__ = ["HingeTerms", "choose_length", "slacks_of_scores", "weigh_rows"]
 
 
 class HingeTerms(NamedTuple):
-    """The rows and the smoothing that define the terms."""
+    """The rows in use and the smoothing that defines their terms."""
 
     costs: Array
     signs: Array
     centres: Array
-    """c of each row."""
+    """The centre c of each row."""
     stride: int
-    """1: all rows."""
+    """1: all rows. Otherwise every stride-th row is used."""
     sharpness: float
     """k / C."""
     squared: bool
@@ -45,7 +46,8 @@ def _alpha(C: float, c: float, slack: float, sharpness: float, squared: bool) ->
 
 @njit(cache=True, nogil=True)
 def weigh_rows(terms: HingeTerms, slack: Array, alpha: Array, signed: Array, free: Array) -> tuple[float, float, int]:
-    """Set alpha, signed = -y alpha and the free rows; return (true loss, the rows' part of the gap, free rows)."""
+    """Write alpha, signed = -y alpha and the free rows; return (true loss, rows' part of the gap, number of free
+    rows)."""
     costs, signs, centres = terms.costs, terms.signs, terms.centres
     stride, sharpness, squared = terms.stride, terms.sharpness, terms.squared
     loss, apart, count = 0.0, 0.0, 0
@@ -71,10 +73,11 @@ def weigh_rows(terms: HingeTerms, slack: Array, alpha: Array, signed: Array, fre
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def choose_length(terms: HingeTerms, before: Array, after: Array, line: Line) -> float:
-    """Choose how much of the step s to take, from the slacks before and after it.
+    """Choose the step length along s from the slacks before and after the step.
 
-    All of it if P decreases about as predicted: the exact minimum along s lies on kinks, where few rows are free
-    and the next quadratic knows little. Otherwise, or if P still falls steeply, to that minimum.
+    The length is 1 if P decreases about as predicted. The exact minimum along s would lie on kinks, where few rows are
+    free and the next quadratic model is poor. If P decreases too little, or still falls steeply at the end of the step,
+    the length is that of the exact minimum.
     """
     costs, centres, stride = terms.costs, terms.centres, terms.stride
     sharpness, squared = terms.sharpness, terms.squared
@@ -109,7 +112,7 @@ def choose_length(terms: HingeTerms, before: Array, after: Array, line: Line) ->
             high = t
         else:
             low = t
-        # The derivative rises in straight pieces: Newton's method finds its zero, bisection where it would leave.
+        # The derivative is piecewise linear and increasing: Newton's method, or bisection if a step leaves the bracket.
         following = t - slope / bend
         if not (low < following < high):
             following = 0.5 * (low + high)

@@ -1,27 +1,29 @@
-"""A step of truncated Newton, as the kernels that choose its length see it."""
+"""A step of truncated Newton, as input of the kernels that choose its length."""
 
 from typing import NamedTuple
 
 __all__ = ["LONGEST", "STEEP", "Line"]
 
 STEEP = 0.25
-"""Share of the slope at the start of a step. If P still falls more steeply at its end, longer steps are looked at."""
+"""Fraction of the slope at the start of a step. If the slope at its end is still steeper than that, longer steps are
+tried. Larger: longer steps are tried less often. Chosen."""
 LONGEST = 8.0
-"""Longest step, as a multiple of the step that minimises the quadratic model."""
+"""Longest step, as a multiple of the minimiser of the quadratic model. Larger: fewer Newton steps from bad starts, more
+evaluations per search. Chosen."""
 
 
 class Line(NamedTuple):
-    """P along a step s from w, apart from the rows, and what a step must reach to be taken whole."""
+    """P along a step s from w, without the rows' terms, and the condition for taking the whole step."""
 
     ws: float
-    """w . s"""
+    """The scalar product w . s."""
     ss: float
-    """s . s"""
+    """The squared norm s . s."""
     slope: float
-    """The derivative of P at w along s."""
+    """Derivative of P at w along s."""
     least_decrease: float
-    """The decrease of P from which a whole step is taken."""
+    """Least decrease of P for which the whole step is taken."""
     is_drowned: bool
-    """Whether the decrease is below the rounding of P and has to come from the slopes at both ends."""
+    """Whether the decrease is below the rounding of P, so that the slopes at both ends must measure it."""
     is_least: bool
-    """Whether s has the least residual: it is then never lengthened."""
+    """Whether s is the combination of least residual, which is never lengthened."""

@@ -1,14 +1,14 @@
-"""Truncated Newton by preconditioned conjugate gradients: the loop that the methods of this family share.
+"""Truncated Newton by preconditioned conjugate gradients: the loop shared by the methods of this family.
 
     minimise P(w) = 1/2 |w|^2 + sum_i (a smooth term of row i)
 
-A Newton step solves H s = -g by conjugate gradients, preconditioned by the diagonal of H. Conjugate gradients lower P,
-not |g|, but the certified gap contains 1/2 |g|^2: next to s a combination of all s so far with the least |g + H s| is
-kept (residual smoothing, Weiss 1990), and where that is small enough it is the step. A step after which P is not lower
-as predicted, or that could be much longer, is cut or lengthened to the minimum of P along it, from the scores at both
-ends and without a read of X.
+Conjugate gradients, preconditioned by the diagonal of H, solve H s = -g for a Newton step. Their iterates lower P, not
+|g|, but the certified gap contains 1/2 |g|^2. So the loop also keeps the combination of all iterates with the least |g
++ H s| (residual smoothing, Weiss 1990) and takes it as the step if its residual is small enough. If P does not fall as
+predicted, or if the step could be much longer, the step length is the minimiser of P along the step. It is found from
+the scores at both ends, without a pass over X.
 
-On tall data the first Newton steps use every 125th, 25th or 5th row.
+On tall data the first Newton steps use only every 125th, 25th or 5th row.
 """
 
 import math
@@ -33,42 +33,51 @@ __all__ = ["SOLVED_SHARE", "NewtonCg", "NewtonCgState", "dot"]
 
 
 FIRST_PRODUCTS, MOST_PRODUCTS = 30, 240
-"""Products with H in a Newton step, at first and at most. Beyond them a new quadratic is worth more than a better
-minimum of the old one. The limit doubles if a step was cut by it and the quadratic was right; the driver takes more
-than MOST_PRODUCTS for a standstill."""
+"""Limit of the products with H in one Newton step: its first value and its maximum. Beyond the limit a new quadratic
+model is worth more than a better minimum of the old one. The limit doubles if it cut a step whose quadratic model was
+accurate. Larger than MOST_PRODUCTS: the driver would see no progress for so long that it reports a standstill.
+Chosen."""
 SPARE_PRECISION = 0.4
-"""Conjugate gradients end where the gap of the quadratic is this share of the gap wanted."""
+"""Conjugate gradients end when the gap of the quadratic model is this fraction of the wanted gap. Smaller: more
+products, fewer Newton steps. Chosen."""
 GOOD_AGREEMENT = 0.05
-"""A quadratic was right if the error of its gradient is below this share of the gradient before."""
+"""A quadratic model was accurate if the error of its gradient is below this fraction of the gradient before. Larger:
+the limit of products grows sooner. Chosen."""
 SOLVED_SHARE = 1.0
-"""Most of the gradient's part of the gap, as a share of the rows' part, at which the smoothing changes."""
+"""The smoothing changes once the gradient's part of the gap is at most this multiple of the rows' part. Larger: the
+smoothing changes earlier, from less precise solutions. Chosen."""
 ROWS_A_FEATURE, LEAST_ROWS, STRIDE = 100, 2000, 5
-"""A part of the rows is used if it has this many rows for each feature and in all. With 10 a feature mnist took a
-quarter longer than from all rows. A part has one row in STRIDE of the next larger part."""
+"""A subset of the rows is used if it has at least ROWS_A_FEATURE rows per feature and LEAST_ROWS in total. It has one
+in STRIDE rows of the next larger subset. Larger limits: fewer steps on subsets. With 10 rows per feature, mnist took a
+quarter longer than with all rows from the start."""
 PART_GAP = 0.05
-"""Relative gap at which a part of the rows is left: a smaller gap there says nothing about all rows."""
+"""Relative gap on a subset of the rows at which the next larger subset follows. A smaller gap there says nothing about
+all rows. Smaller: more steps on subsets. Chosen."""
 GOOD_SHARE = 0.25
-"""A whole step is taken if P decreases by this share of the predicted decrease."""
+"""The whole step is taken if P decreases by at least this fraction of the predicted decrease. Larger: more line
+searches. Chosen."""
 RISE = 0.01
-"""Most that P may rise in a step of least residual, as a share of 1/2 |g|^2, which P can fall by at most."""
+"""Maximum rise of P in a step of least residual, as a fraction of 1/2 |g|^2, the most that P can still fall. Larger:
+such steps are accepted more often. Chosen."""
 ROUNDING = 1e-10
-"""A predicted decrease below this share of P is lost in the rounding of P; the slopes at both ends replace it."""
+"""Fraction of P below which a predicted decrease is lost in the rounding of P; the slopes at both ends then measure it.
+Larger: the slopes are used earlier. Chosen."""
 
 
 @dataclass(slots=True)
 class NewtonCgState(State):
-    steps: int  # calls of step
+    steps: int  # number of calls of `step`
     rows_read: int
     newton_steps: int
-    w: Floats  # weights, one or one row a feature; those of the bias feature are last
-    scores: Floats  # what the terms of rows depend on, at w: slacks of two classes, or a score for each class
-    gradient: Floats  # of P at w
-    primal: float  # the objective with the true loss
+    w: Floats  # weights, one per feature or one row per feature; the last belong to the bias feature
+    scores: Floats  # arguments of the rows' terms at w: slacks of two classes, or one score per class
+    gradient: Floats  # gradient of P at w
+    primal: float  # objective with the true loss
     half_gg: float  # 1/2 |gradient|^2, the gradient's part of the gap
     apart: float  # the rows' part of the gap
     stride: int  # every stride-th row is used
-    most_products: int  # limit of products in a Newton step
-    total_cost: float  # of the problem, to recognise it
+    most_products: int  # current limit of products in a Newton step
+    total_cost: float  # total cost of the problem, by which a warm start recognises the same problem
     cg: ConjugateGradients  # the Newton step in progress
 
 
@@ -77,19 +86,19 @@ AnyState = TypeVar("AnyState", bound=NewtonCgState)
 
 
 class NewtonCg(Method[AnyProblem, AnyState]):
-    """The loop; a method brings the terms of the rows."""
+    """The loop. A subclass provides the terms of the rows."""
 
     biases = ("none", "regularized")
     options = (
-        Option("cg_tol", float, 0.2, "the residual that ends a step, as a share of the gradient", low=1e-12, high=0.9),
-        Option("subsample", bool, True, "take the first steps on part of the rows if there are many for each feature"),
+        Option("cg_tol", float, 0.2, "relative residual that ends the conjugate gradients", low=1e-12, high=0.9),
+        Option("subsample", bool, True, "take the first steps on a subset of the rows if there are many per feature"),
     )
     uses_threads = True
 
     def __init__(self, problem: AnyProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
 
-    # --- what a method brings -----------------------------------------------------------------------------------------
+    # --- provided by a subclass ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def _new_state(self) -> AnyState:
@@ -97,7 +106,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
 
     @abstractmethod
     def _scores(self, state: AnyState, w: Floats) -> Floats:
-        """Read the rows in use and return what their terms depend on, at w."""
+        """Read the rows in use; return the arguments of their terms at w."""
 
     @abstractmethod
     def _arrive(self, state: AnyState) -> None:
@@ -109,26 +118,26 @@ class NewtonCg(Method[AnyProblem, AnyState]):
 
     @abstractmethod
     def _choose_length(self, state: AnyState, after: Floats, line: Line) -> float:
-        """Return how much of a step to take, from the scores after it."""
+        """Return the step length, given the scores after the step."""
 
     @abstractmethod
     def _set_weights(self, state: AnyState, start: Start) -> None:
-        """Take the weights that the start gives."""
+        """Set the weights to those of the starting point."""
 
     @abstractmethod
     def _repeats(self, earlier: AnyState) -> bool:
-        """Whether an earlier state is of this very problem: its gradient is recomputed to the same bits.
+        """Return whether an earlier state is of this very problem: recomputing its gradient gives identical bits.
 
-        Sets its `rows_read` to the rows read for that.
+        Sets its `rows_read` to the number of rows read for that.
         """
 
     @abstractmethod
     @contextmanager
     def _using_threads(self) -> Iterator[None]:
-        """Read rows by `self.threads` threads within this context."""
+        """Use `self.threads` threads for passes over the rows within this context."""
 
     def _change_smoothing(self, state: AnyState, factor: float) -> bool:
-        """Make the smooth terms closer to the loss by this factor; False if they cannot change."""
+        """Make the smoothed terms closer to the loss by this factor; return False if they cannot change."""
         return False
 
     # --- the loop -----------------------------------------------------------------------------------------------------
@@ -163,7 +172,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         return self._progress(state, finished)
 
     def _run_conjugate_gradients(self, state: AnyState, target: float) -> None:
-        """Take as many products as read about as many rows as there are."""
+        """Take products that together read about n rows."""
         cg, rows = state.cg, self._rows_of_product(state)
         Hd = np.empty_like(cg.d)
         enough = max(self._wanted(state, target), 0.25 * SOLVED_SHARE * state.apart)
@@ -182,7 +191,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         cg.solved = cg.products >= state.most_products
 
     def _move(self, state: AnyState) -> bool:
-        """Go to the minimum of P along s, or all the way if that is good enough; False if w is that minimum."""
+        """Move along s by the chosen step length; return False if w does not change and nothing else can."""
         cg, w, before = state.cg, state.w, state.scores
         s, r = (cg.best_s, cg.best_r) if cg.is_least else (cg.s, cg.r)
         there = w + s
@@ -191,7 +200,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         after = self._scores(state, there)
         slope = dot(state.gradient, s)
         predicted = 0.5 * (dot(s, r) - slope)
-        # A step of least residual may let P rise by a little of what it can still fall.
+        # A step of least residual can raise P by a small fraction of what P can still fall.
         least_decrease = -RISE * state.half_gg if cg.is_least else GOOD_SHARE * predicted
         is_drowned = predicted <= ROUNDING * state.primal
         line = Line(dot(w, s), dot(s, s), slope, least_decrease, is_drowned, cg.is_least)
@@ -214,13 +223,13 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         return True
 
     def _begin_newton_step(self, state: AnyState, gradient: Floats, M: Floats, *, loss: float, apart: float) -> None:
-        """Start conjugate gradients at w, with the gradient of P and the diagonal of H there."""
+        """Start conjugate gradients at w, given the gradient of P and the diagonal of H there."""
         state.gradient, state.apart = gradient, apart
         state.primal, state.half_gg = 0.5 * dot(state.w, state.w) + loss, 0.5 * dot(gradient, gradient)
         state.cg = ConjugateGradients.started(gradient, M)
 
     def _go_on(self, state: AnyState, target: float) -> None:
-        """Use more rows, or change the smoothing, if w is good enough for the present ones."""
+        """Use more rows, or change the smoothing, if w is precise enough for the current problem."""
         wanted = self._wanted(state, target)
         primal = max(state.primal, self.problem.primal_floor)
         if state.stride > 1 and state.half_gg + state.apart <= PART_GAP * primal:
@@ -229,7 +238,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
             self._change_smoothing(state, min(max(math.sqrt(state.apart / wanted), 2.0), 10.0))
 
     def _use_more_rows(self, state: AnyState) -> bool:
-        """Go on with the next larger part of the rows; False if all are in use."""
+        """Continue with the next larger subset of the rows; return False if all are in use."""
         if state.stride == 1:
             return False
         state.stride //= STRIDE
@@ -238,7 +247,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         return True
 
     def _wanted(self, state: AnyState, target: float) -> float:
-        """The gap that the gradient, or the rows, may have."""
+        """Return the wanted gap: the limit for the gradient's part and for the rows' part."""
         tolerance = target if state.stride == 1 else max(target, PART_GAP)
         return SPARE_PRECISION * tolerance * max(state.primal, self.problem.primal_floor)
 
@@ -251,7 +260,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
             return Progress(state.steps, passes, None, None, 1.0, finished, is_complete=False)
         floor = max(primal, self.problem.primal_floor)
         if state.cg.products > 0:
-            # At the same w as before: the gap that the quadratic promises shows the driver that this is no standstill.
+            # w has not changed. The gap of the quadratic model shows the driver that there is progress.
             promised = 0.5 * dot(state.cg.best_r, state.cg.best_r) + state.apart
             return Progress(state.steps, passes, primal, primal - gap, promised / floor, finished, is_complete=False)
         return Progress(state.steps, passes, primal, primal - gap, gap / floor, finished)
@@ -259,7 +268,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
     # --- rows and starts ----------------------------------------------------------------------------------------------
 
     def _rows_of_product(self, state: AnyState) -> int:
-        """How many rows a product with H reads."""
+        """Return the number of rows that a product with H reads."""
         return self._rows(state).size
 
     def _rows(self, state: AnyState) -> Array:
@@ -276,14 +285,15 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         return stride
 
     def _resumed(self, state: AnyState, earlier: AnyState) -> tuple[AnyState, bool]:
-        """Return the state to go on with, and whether it is the earlier one. Its weights start other problems, too."""
+        """Return the state to continue with, and whether it is the earlier one. Another problem starts from its
+        weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             raise InvalidOptions(
                 "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"
             )
         is_alike = earlier.scores.shape == state.scores.shape and earlier.total_cost == state.total_cost
         if is_alike and self._repeats(earlier):
-            # Going on from a checkpoint repeats the uninterrupted run to the last bit.
+            # Continuing from a checkpoint gives bit-identical results to the uninterrupted run.
             earlier.steps, earlier.newton_steps = 0, 0
             return earlier, True
         state.w, state.stride = earlier.w, 1
@@ -294,5 +304,5 @@ class NewtonCg(Method[AnyProblem, AnyState]):
 
 
 def dot(a: Floats, b: Floats) -> float:
-    # Not a @ b: BLAS would use threads, whose waiting costs more than the sum on a busy machine.
+    # Not a @ b: BLAS would start threads, which cost more than the sum on a busy machine.
     return float((a * b).sum())

@@ -1,9 +1,9 @@
-"""Sums over chosen rows, in one read of each: the scores, gradient and Hessian products of truncated Newton.
+"""Sums over chosen rows, in one pass: the scores, gradients and Hessian products of truncated Newton.
 
-A row h_i is x_i with the constant feature of a regularised bias at its end. The chosen rows are cut into a fixed number
-of parts, each with a sum of its own, and the sums are added in order: the bits are the same for any number of threads.
-Sparse sums run in order, one entry after the other: reordered into vectors, the weights have to be gathered, which
-took half as long again.
+A row h_i is x_i followed by the constant feature of a regularised bias. The chosen rows are cut into a fixed number of
+parts. Each part has its own sum, and the sums are added in order, so the results are bit-identical for any number of
+threads. Sparse sums run in order, one entry after the other: a vectorised sum has to gather the weights, which took
+half as long again.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,20 +22,23 @@ __all__ = ["RowProducts"]
 
 
 MOST_PARTS = 8
-"""Most parts that rows are cut into. More parts keep more threads busy and cost a sum of weights each."""
+"""Maximum number of parts. Larger: work for more threads, but each part costs one more sum of weights. Chosen."""
 CACHED_NUMBERS = 2**17
-"""Most numbers in the sums of all parts together, if there are more than two: as many as the cache of a core holds."""
+"""Maximum numbers (of 8 bytes) in the sums of all parts together, if there are more than two parts. It is about the
+size of a core's cache. Larger: more parts for wide data, slower memory access. Chosen."""
 WORTH_PARTS = 200_000
-"""Fewest stored entries that are cut into parts. A read of fewer ends before threads have started."""
+"""Least number of stored entries that are cut into parts. A pass over fewer ends before threads have started. Larger:
+fewer parts for small data. Chosen."""
 WORTH_A_SUM = 32
-"""Fewest stored entries for each number of a sum. With fewer, adding the sums takes longer than reading the rows."""
+"""Least number of stored entries per number of a sum. With fewer, adding the sums takes longer than reading the rows.
+Larger: fewer parts for wide data. Chosen."""
 
 
 class RowProducts:
-    """The rows of one problem. `rows` are row numbers; what belongs to a row is looked up by its number."""
+    """Sums over the rows of one problem. `rows` are row numbers; the other arguments are indexed by row number."""
 
     def __init__(self, problem: Problem, vectors: int = 1) -> None:
-        """`vectors`: how many weight vectors there are."""
+        """Prepare sums for this number of weight vectors."""
         data = problem.data
         self._flat = data.flat()
         self._bias = problem.bias_feature
@@ -43,12 +46,12 @@ class RowProducts:
         large = data.stored_entries >= max(WORTH_PARTS, WORTH_A_SUM * self._size)
         parts = min(max(CACHED_NUMBERS // self._size, 2), MOST_PARTS) if large else 1
         self._sums = np.zeros((parts, 2 * self._size))
-        """One sum a part; the second half is for sums of squares."""
+        """One sum per part; the second half is for sums of squares."""
         self._pool: ThreadPoolExecutor | None = None
 
     @contextmanager
     def threads(self, count: int) -> Iterator[None]:
-        """Read parts by `count` threads at once within this context."""
+        """Use `count` threads within this context, one part per thread at a time."""
         if count == 1 or len(self._sums) == 1:
             yield
             return
@@ -60,11 +63,11 @@ class RowProducts:
                 self._pool = None
 
     def scores(self, w: Floats, rows: Array, out: Floats) -> None:
-        """out[i] = h_i . w"""
+        """Write h_i . w into out[i]."""
         self._read(rows, lambda part, _: _score_rows(self._flat, self._bias, part, w, out))
 
     def sums(self, weights: Floats, curvatures: Floats, rows: Array, out: Floats, squares: Floats) -> None:
-        """out += sum_i weights_i h_i, squares += sum_i curvatures_i h_i^2, feature by feature"""
+        """Add sum_i weights_i h_i to out and sum_i curvatures_i h_i^2, feature by feature, to squares."""
         size = self._size
         self._read(
             rows,
@@ -75,7 +78,7 @@ class RowProducts:
         self._gather(out, squares)
 
     def product(self, weights: Floats, scale: float, rows: Array, v: Floats, out: Floats) -> None:
-        """out += scale sum_i weights_i h_i (h_i . v)"""
+        """Add scale sum_i weights_i h_i (h_i . v) to out."""
         self._read(
             rows,
             lambda part, total: _multiply_rows(self._flat, self._bias, part, weights, scale, v, total[: self._size]),
@@ -96,7 +99,7 @@ class RowProducts:
             pass
 
     def _gather(self, *outs: Floats) -> None:
-        """Add the sums of the parts to `outs`, and clear them for the next read."""
+        """Add the sums of the parts to `outs`, and clear them for the next pass."""
         for half, out in enumerate(outs):
             _add_and_clear(self._sums, half * self._size, out)
 

@@ -1,18 +1,19 @@
 """`tncg`: truncated Newton by preconditioned conjugate gradients, for both hinge losses and data of any width.
 
-Squared hinge is minimised as it is. Hinge is smoothed, with the dual points of the last smoothing as centres, which is
-the proximal method of multipliers (Rockafellar 1976) with a Newton method inside. Both are the one function
+Squared hinge is minimised as it is. Hinge is smoothed around centres, which are the dual variables of the last
+smoothing. This is the proximal method of multipliers (Rockafellar 1976) with Newton's method inside. Both losses have
+the form
 
     P(w) = 1/2 |w|^2 + sum_i max over 0 <= a <= U_i of  a xi_i - (a - c_i)^2 / (2 k_i),    xi_i = 1 - y_i h_i . w
 
 with k_i = 2 C_i, U_i infinite, c_i = 0 for squared hinge and k_i = C_i sharpness, U_i = C_i, c_i = the last alpha_i
-for hinge. The a that attains the maximum, alpha_i = clip(c_i + k_i xi_i, 0, U_i), is the derivative; together these are
-a dual point, with which the gap of the true loss is
+for hinge. The maximum is attained at alpha_i = clip(c_i + k_i xi_i, 0, U_i), which is also the derivative of the term.
+These alpha_i are a feasible dual point. With the gradient g, its gap for the true loss is
 
     1/2 |g|^2 + sum_i (U_i - alpha_i) max(0, xi_i) + alpha_i max(0, -xi_i)      (squared hinge: no sum),
 
-g being the gradient: each point has a tight bound at no cost. H = 1 + sum over free rows (0 < alpha_i < U_i) of
-k_i h_i h_i'; a product with it reads the free rows only.
+so each point has a tight bound at no extra cost. H = 1 + sum over free rows (0 < alpha_i < U_i) of k_i h_i h_i'; a
+product with H reads only the free rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,17 +38,19 @@ __all__ = ["TruncatedNewton"]
 
 
 FIRST_SHARPNESS = 0.5
-"""First sharpness of hinge: at w = 0 every row is then free."""
+"""First sharpness of hinge. At 0.5 every row is free at w = 0. Larger: fewer smoothing steps, fewer free rows.
+Chosen."""
 MOST_SHARPNESS = 1e5
-"""Largest sharpness of hinge. Beyond it H is worse conditioned and no alpha better: the centres do the rest."""
+"""Largest sharpness of hinge. Beyond it H is worse conditioned and alpha no more precise; moving the centres closes the
+rest of the gap. Chosen."""
 
 
 @dataclass(slots=True)
 class TncgState(NewtonCgState):
-    alpha: Floats  # dual point of w, one number a row; 0 for rows not in use
-    free: NDArray[np.int64]  # rows with 0 < alpha < U, whose terms curve
+    alpha: Floats  # dual point of w, one per row; 0 for rows not in use
+    free: NDArray[np.int64]  # free rows: 0 < alpha < U
     centres: Floats  # hinge: the alpha of the last smoothing
-    sharpness: float  # curvature of a free row's term, as a multiple of its cost
+    sharpness: float  # second derivative of a free row's term, as a multiple of its cost
 
 
 class TruncatedNewton(NewtonCg[BinaryProblem, TncgState]):
@@ -69,7 +72,7 @@ class TruncatedNewton(NewtonCg[BinaryProblem, TncgState]):
     paper = "Keerthi, DeCoste (2005): A modified finite Newton method; Hsia, Chiang, Lin (2018): Preconditioned CG"
     notes = (
         "For large C and high precision with more rows than features, where coordinate descent is slow; "
-        "several threads give the same bits as one."
+        "results are bit-identical for any number of threads."
     )
 
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
@@ -132,7 +135,7 @@ class TruncatedNewton(NewtonCg[BinaryProblem, TncgState]):
         return choose_length(self._terms(state), state.scores, after, line)
 
     def _change_smoothing(self, state: TncgState, factor: float) -> bool:
-        """Hinge: make the kink sharper by the factor, and move the centres to alpha."""
+        """Hinge: make the smoothing sharper by the factor, and move the centres to alpha."""
         sharpness = min(factor * state.sharpness, max(MOST_SHARPNESS, state.sharpness))
         centres = state.alpha if state.stride == 1 else state.centres
         if self.squared or (sharpness == state.sharpness and np.array_equal(centres, state.centres)):

@@ -2,9 +2,10 @@
 
     P(W) = 1/2 |W|^2 + sum_i C_i (log sum_m exp(f_im) - f_iyi),    f_im = h_i . w_m
 
-With the probabilities p_i^m = exp(f_im) / sum_l exp(f_il), A_i^m = C_i ([m = y_i] - p_i^m) is a dual point whose gap at
-W is 1/2 |G|^2 with the gradient G, at no cost. A product of H with a direction V reads the rows once:
-V + sum_i C_i h_i z_i' with z_i^m = p_i^m (h_i . v_m - sum_l p_i^l h_i . v_l) (Lin, Weng, Keerthi 2008, section 8).
+With the probabilities p_i^m = exp(f_im) / sum_l exp(f_il), A_i^m = C_i ([m = y_i] - p_i^m) is a feasible dual point.
+Its gap at W is 1/2 |G|^2, where G is the gradient, so it costs nothing extra. A product of H with a direction V reads
+each row once: V + sum_i C_i h_i z_i' with z_i^m = p_i^m (h_i . v_m - sum_l p_i^l h_i . v_l) (Lin, Weng, Keerthi 2008,
+section 8).
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +29,7 @@ __all__ = ["TncgMultinomial"]
 
 @dataclass(slots=True)
 class TncgMultinomialState(NewtonCgState):
-    p: Floats  # probabilities of the classes at w, one row a row of X; 0 for rows not in use
+    p: Floats  # probabilities of the classes at w, one row per row of X; 0 for rows not in use
 
 
 class TncgMultinomial(NewtonCg[MulticlassProblem, TncgMultinomialState]):
@@ -41,13 +42,13 @@ class TncgMultinomial(NewtonCg[MulticlassProblem, TncgMultinomialState]):
     )
     pace = Pace(least=20, hardness=0.185, precision=0.1, entry_seconds=2.5e-9, row_seconds=3e-7, divided=0.7)
     paper = "Lin, Weng, Keerthi (2008): Trust region Newton method for logistic regression"
-    notes = "All classes jointly: their probabilities add up to 1. Several threads give the same bits as one."
+    notes = "All classes jointly: their probabilities sum to 1. Results are bit-identical for any number of threads."
 
     def __init__(self, problem: MulticlassProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
         self.products = ClassProducts(problem)
         self.shape = problem.data.n_features + 1, problem.classes.size
-        """Of the weights."""
+        """Shape of the weights."""
 
     def extract(self, state: TncgMultinomialState) -> Point:
         coef = np.ascontiguousarray(state.w[:-1].T)
@@ -99,7 +100,7 @@ class TncgMultinomial(NewtonCg[MulticlassProblem, TncgMultinomialState]):
         return SoftmaxRows(self.problem.codes, self.problem.costs, state.stride)
 
     def _weights(self, p: Floats, stride: int) -> Floats:
-        """C_i (p_i^m - [m = y_i]) of the rows in use, as the kernel computes it; 0 for the others."""
+        """Return C_i (p_i^m - [m = y_i]) of the rows in use, as the kernel computes it; 0 for the others."""
         weights, rows = np.zeros_like(p), np.arange(0, p.shape[0], stride)
         costs = self.problem.costs[rows] * float(stride)
         weights[rows] = costs[:, None] * p[rows]

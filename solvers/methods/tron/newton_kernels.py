@@ -1,4 +1,4 @@
-"""The kernels of `tron`: passes over rows, conjugate gradients, the search along a step. Symbols as in tron.py."""
+"""Kernels of `tron`: passes over rows, conjugate gradients, and the line search along a step. Symbols as in tron.py."""
 
 from typing import NamedTuple
 
@@ -13,17 +13,17 @@ __all__ = ["CgLimits", "CgResult", "CgVectors", "EvaluationSums", "evaluate_rows
 
 
 class EvaluationSums(NamedTuple):
-    """Sums over the rows at some weights."""
+    """Sums over the rows at given weights."""
 
     loss: float
     alpha: float
-    """Of 2 C xi."""
+    """Sum of 2 C xi."""
     active: int
-    """The number of active rows."""
+    """Number of active rows."""
 
 
 class CgVectors(NamedTuple):
-    """The vectors of conjugate gradients, changed in place."""
+    """The vectors of conjugate gradients; changed in place."""
 
     s: Array
     r: Array
@@ -31,35 +31,35 @@ class CgVectors(NamedTuple):
 
 
 class CgLimits(NamedTuple):
-    """Where conjugate gradients end."""
+    """When conjugate gradients end."""
 
     radius: float
     small: float
-    """The value of rho at which s is precise enough for Newton's method to converge fast."""
+    """The rho at which s is precise enough for fast convergence of Newton's method."""
     enough: float
-    """The value of |r|^2 / 2 at which s is precise enough for the target gap."""
+    """The |r|^2 / 2 at which s is precise enough for the target gap."""
     most: int
-    """Hessian products."""
+    """Maximum number of Hessian products."""
 
 
 class CgResult(NamedTuple):
     rho: float
     solved: bool
-    """Whether s is within the limits."""
+    """Whether s is precise enough or on the boundary."""
     on_boundary: bool
-    """Whether s reached the boundary of the region."""
+    """Whether s reached the boundary of the trust region."""
     products: int
 
 
-# --- kernels. y, C: y_i and C_i of the current row; k counts the active rows. Row numbers and entries are unsigned: ---
-# --- a signed index is tested for a negative value at each use --------------------------------------------------------
+# --- kernels. y, C: y_i and C_i of the current row; k counts the active rows. Row numbers and entry indices are -------
+# --- unsigned, because numba tests signed ones for negative values at each use ----------------------------------------
 
 
 @njit(cache=True, nogil=True)
 def evaluate_rows(
     rows: SignedRows, w: Array, slack: Array, active_rows: Array, gradient: Array, diagonal: Array
 ) -> EvaluationSums:
-    """Write slacks and active rows; add what the rows contribute to the gradient and to the Hessian's diagonal."""
+    """Write slacks and active rows; add the rows' terms to the gradient and to the Hessian's diagonal."""
     values, columns, starts, signs, costs = rows.values, rows.columns, rows.starts, rows.signs, rows.costs
     bias_feature = rows.bias_feature
     dense = starts.size == 0
@@ -98,7 +98,7 @@ def evaluate_rows(
 def run_products(
     rows: SignedRows, active_rows: Array, M: Array, limits: CgLimits, rho: float, vectors: CgVectors
 ) -> CgResult:
-    """Run conjugate gradients from a given rho = r' M^-1 r."""
+    """Run conjugate gradients, starting from a given rho = r' M^-1 r."""
     s, r, d = vectors.s, vectors.r, vectors.d
     radius = limits.radius
     Hd = np.empty_like(d)
@@ -113,7 +113,7 @@ def run_products(
         a = rho / dHd
         outside = sMs + 2.0 * a * sMd + a * a * dMd > radius * radius
         if outside:
-            # The positive root of |s + a d|_M = radius, in the form that does not cancel.
+            # The positive root of |s + a d|_M = radius, in the form without cancellation.
             room = max(radius * radius - sMs, 0.0)
             root = np.sqrt(sMd * sMd + dMd * room)
             a = room / (sMd + root) if sMd > 0.0 else (root - sMd) / dMd
@@ -138,8 +138,8 @@ def run_products(
 def search_line(before: Array, after: Array, costs: Array, ws: float, ss: float) -> float:
     """Find the t in [0, 1] that minimises P(w + t s), from the slacks at t = 0 and t = 1, w . s and s . s.
 
-    The derivative is piecewise linear and rises. Newton's method finds its zero; bisection replaces a Newton step that
-    leaves the bracket.
+    The derivative is piecewise linear and increasing. Newton's method finds its zero; bisection replaces a Newton step
+    that would leave the bracket.
     """
     low, high, t = 0.0, 1.0, 1.0
     for _ in range(100):
@@ -165,7 +165,7 @@ def search_line(before: Array, after: Array, costs: Array, ws: float, ss: float)
 
 @njit(cache=True, nogil=True)
 def _multiply_hessian(rows: SignedRows, active_rows: Array, v: Array, out: Array) -> None:
-    """Set out = H v, reading each active row once."""
+    """Write H v into out. Reads each active row once."""
     values, columns, starts, costs, bias_feature = rows.values, rows.columns, rows.starts, rows.costs, rows.bias_feature
     dense, d = starts.size == 0, v.size - 1
     for j in range(v.size):

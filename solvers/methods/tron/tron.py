@@ -1,20 +1,20 @@
 """`tron`: trust-region Newton (Lin, Weng, Keerthi 2008), which for squared hinge is the finite Newton method.
 
-LIBLINEAR's -s 2 is this method; Keerthi and DeCoste (2005) describe the finite Newton method. P is a quadratic as long
-as no row enters or leaves the margin, so few Newton steps are needed. Each is found by preconditioned conjugate
-gradients (Hsia, Chiang, Lin 2018), which need products of the Hessian with a vector only: no Hessian is formed, and a
-product reads the active rows and no others. A step of the method is one evaluation of P, or as many products as read at
-most as many rows.
+This is LIBLINEAR's -s 2. Keerthi and DeCoste (2005) describe the finite Newton method. P is quadratic as long as no row
+enters or leaves the margin, so few Newton steps are needed. Preconditioned conjugate gradients (Hsia, Chiang, Lin 2018)
+compute each step. They need only products of the Hessian with vectors: the Hessian is never formed, and a product reads
+only the active rows. One step of the method is either one evaluation of P or several products that together read at
+most n rows.
 
-Where P decreases too little along a Newton step, the step is shortened instead of rejected: as Keerthi and DeCoste do,
-P is minimised exactly along it, which needs the slacks at both ends and no row of X. The region then shrinks to twice
-that step. Shrinking it further, as Lin et al. do, makes the steps so short where many rows lie on the margin (nearly
-separable data) that they zigzag between the pieces of P.
+If P decreases too little along a Newton step, the step is shortened instead of rejected. As in Keerthi and DeCoste, P
+is minimised exactly along the step, which needs the slacks at both ends but no row of X. The trust region then shrinks
+to twice that step. Shrinking it further, as Lin et al. do, makes steps very short if many rows lie on the margin
+(nearly separable data), and they zigzag between the pieces of P.
 
-The papers' symbols, in d + 1 dimensions of which the last is the regularised bias: g is the gradient of P at w, I the
-active rows (margin < 1), H = 1 + 2 X_I' C X_I the generalised Hessian, M its diagonal mixed with the identity, s the
-Newton step, r = -g - H s its residual, d the direction of conjugate gradients, Delta the radius of the region
-|s|_M <= Delta in which the quadratic is trusted; eta says when it changes, sigma by how much.
+The papers' symbols, in d + 1 dimensions of which the last is the regularised bias: g is the gradient of P at w; I are
+the active rows (margin < 1); H = 1 + 2 X_I' C X_I is the generalised Hessian; M is its diagonal mixed with the
+identity; s is the Newton step; r = -g - H s is its residual; d is the direction of conjugate gradients; Delta is the
+radius of the trust region |s|_M <= Delta. The constants eta decide when Delta changes, the constants sigma by how much.
 """
 
 import math
@@ -39,45 +39,50 @@ __all__ = ["TronState", "TrustRegionNewton"]
 
 
 ETA_BAD, ETA_GOOD = 0.25, 0.75
-"""Share of the predicted decrease of P below which a step is bad, and above which it is good."""
+"""A step is bad if P decreases by less than ETA_BAD times the predicted decrease, and good above ETA_GOOD times it.
+Larger values: the trust region shrinks more often and grows less often. Chosen."""
 SIGMA_BAD, SIGMA_GOOD = 2.0, 4.0
-"""After a bad step the radius is at most SIGMA_BAD times its length; after a good one it grows by SIGMA_GOOD."""
+"""After a bad step the radius is at most SIGMA_BAD times the length of the step; after a good step on the boundary the
+radius is multiplied by SIGMA_GOOD. Larger: longer steps, more of them bad. Chosen."""
 MOST_PRODUCTS = 150
-"""Maximum Hessian products of one Newton step: past these a new quadratic is worth more than a better minimum of the
-old one."""
+"""Maximum Hessian products in one Newton step. Beyond it a new quadratic model is worth more than a better minimum of
+the old one. Larger: more precise, longer Newton steps. Chosen."""
 SPARE_PRECISION = 0.25
-"""Conjugate gradients end where the gap of the quadratic is this share of the target gap."""
+"""Conjugate gradients end when the gap of the quadratic model is this fraction of the target gap. Smaller: more
+products, fewer Newton steps. Chosen."""
 ROUNDING = 1e-10
-"""Share of P below which a predicted decrease is lost in the rounding of P. The slopes at both ends measure it then."""
+"""Fraction of P below which a predicted decrease is lost in the rounding of P; the slopes at both ends then measure it.
+Larger: the slopes are used earlier. Chosen."""
 PATIENCE = 10
-"""Consecutive Newton steps below ROUNDING without a smaller gap after which the method stalls."""
+"""Consecutive Newton steps below ROUNDING without a smaller gap after which the run stalls. Larger: more steps without
+progress. Chosen."""
 
 
 @dataclass(slots=True)
 class Evaluation(State):
-    """What one pass over the rows finds out about weights."""
+    """The results of one pass over the rows at given weights."""
 
-    w: Floats  # the weights; the bias's is last
+    w: Floats  # weights; the last entry is the bias's weight
     primal: float  # P
     gradient: Floats  # g
-    M: Floats  # preconditioner, a diagonal
-    slack: Floats  # 1 - y_i f(x_i), one number a row
+    M: Floats  # the preconditioner, a diagonal
+    slack: Floats  # 1 - y_i f(x_i), one per row
     active_rows: NDArray[np.int64]  # rows of positive slack and cost
-    dual_scale: float  # the t for which t * 2 C xi is the best such dual point
-    gap: float  # duality gap with that point
+    dual_scale: float  # the t for which the dual point t * 2 C xi has the best bound
+    gap: float  # duality gap to that dual point
 
 
 @dataclass(slots=True)
 class NewtonStep(State):
-    """The Newton step that conjugate gradients are computing."""
+    """The Newton step that conjugate gradients compute."""
 
     s: Floats
     r: Floats
     d: Floats
     rho: float  # r' M^-1 r
-    products: int  # Hessian products so far
-    solved: bool  # whether s can be tried
-    on_boundary: bool  # whether s reached the boundary of the region
+    products: int  # number of Hessian products so far
+    solved: bool  # whether s is ready to be tried
+    on_boundary: bool  # whether s reached the boundary of the trust region
     shortened: bool  # whether the line search has shortened s
     drowned: bool  # whether the predicted decrease is below ROUNDING
 
@@ -91,8 +96,8 @@ class TronState(State):
     idle: int  # consecutive steps below ROUNDING without a smaller gap
     steps: int
     rows_read: int
-    newton_steps: int  # Newton steps taken
-    bad_steps: int  # Newton steps that were shortened
+    newton_steps: int  # number of Newton steps taken
+    bad_steps: int  # number of Newton steps that were shortened
 
 
 class TrustRegionNewton(Method[BinaryProblem, TronState]):
@@ -106,7 +111,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
             "cg_tol",
             float,
             0.1,
-            "conjugate gradients stop once the residual is this share of the gradient",
+            "relative residual at which the conjugate gradients of a Newton step end",
             low=1e-12,
             high=0.9,
         ),
@@ -114,7 +119,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
             "diagonal_share",
             float,
             0.01,
-            "share of the Hessian's diagonal in the preconditioner; the rest is the identity; 0: no preconditioning",
+            "fraction of the Hessian's diagonal in the preconditioner; the rest is the identity; 0: no preconditioning",
             low=0.0,
             high=1.0,
         ),
@@ -122,7 +127,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
             "gradient_tol",
             float,
             0.0,
-            "LIBLINEAR's stopping rule: stop once the gradient is this share of the gradient at zero; "
+            "LIBLINEAR's stopping rule: stop once the norm of the gradient is this fraction of its norm at zero; "
             "0 leaves stopping to the certified gap",
             low=0.0,
         ),
@@ -139,9 +144,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
         pass_seconds=9.5e-5,
     )
     paper = "Lin, Weng, Keerthi (2008): Trust region Newton method; Keerthi, DeCoste (2005): A modified finite Newton"
-    notes = (
-        "Few passes whatever C is, and fast to high precision; coordinate descent is faster to a rough answer on text."
-    )
+    notes = "Few passes for any C, and fast to high precision; coordinate descent is faster to a rough answer on text."
 
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
@@ -175,7 +178,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
             bad_steps=0,
         )
         if earlier is not None and np.array_equal(here.gradient, earlier.here.gradient):
-            # The same problem: continue to the same bits.
+            # The same problem: continue with bit-identical results.
             state.newton, state.radius, state.idle = earlier.newton, earlier.radius, earlier.idle
         return state
 
@@ -183,7 +186,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
         state.steps += 1
         finished = None
         if not state.here.gradient.any():
-            finished = Status.STALLED  # w is optimal to the last bit
+            finished = Status.STALLED  # the gradient is exactly 0, so w is optimal
         elif not state.newton.solved:
             self._run_conjugate_gradients(state, target)
         elif not self._try_newton_step(state):
@@ -203,13 +206,13 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
         return Point(here.w[:-1].copy(), float(self.problem.bias_feature * here.w[-1]), alpha)
 
     def _run_conjugate_gradients(self, state: TronState, target: float) -> None:
-        """Take as many conjugate-gradient steps as read at most one pass of rows."""
+        """Take conjugate-gradient steps that together read at most n rows."""
         here, newton = state.here, state.newton
         active = here.active_rows.size
         limits = CgLimits(
             radius=state.radius,
             small=self.chosen["cg_tol"] ** 2 * _weighted(here.gradient, 1.0 / here.M),
-            # |r|^2 / 2 would be the gap at w + s if the active rows stayed the same: no more precise than asked for.
+            # |r|^2 / 2 would be the gap at w + s if the active rows stayed the same: more precision is not needed.
             enough=SPARE_PRECISION * target * max(here.primal, self.problem.primal_floor),
             most=min(self.problem.data.n_rows // max(active, 1), MOST_PRODUCTS - newton.products),
         )
@@ -222,7 +225,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
             newton.solved = True
 
     def _try_newton_step(self, state: TronState) -> bool:
-        """Go to w + s, or shorten s if P does not decrease as predicted. Return False if there is nowhere to go."""
+        """Move to w + s, or shorten s if P does not decrease as predicted. Return False if no step makes progress."""
         here, newton = state.here, state.newton
         w, s = here.w, newton.s
         there = self._evaluate(w + s)
@@ -250,7 +253,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
         return True
 
     def _evaluate(self, w: Floats) -> Evaluation:
-        """Read all rows: P at w, its derivatives, the slacks, and the gap of the best dual point t * 2 C xi."""
+        """Evaluate all rows at w: P, its derivatives, the slacks, and the gap to the best dual point t * 2 C xi."""
         n_rows = self.problem.data.n_rows
         slack, active_rows = np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
         gradient, diagonal = w.copy(), np.ones_like(w)
@@ -282,7 +285,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
 
 
 def _first_direction(here: Evaluation) -> NewtonStep:
-    """Begin conjugate gradients at s = 0."""
+    """Start conjugate gradients at s = 0."""
     r = -here.gradient
     d = r / here.M
     return NewtonStep(
@@ -299,7 +302,7 @@ def _first_direction(here: Evaluation) -> NewtonStep:
 
 
 def _dot(a: Floats, b: Floats) -> float:
-    # Not a @ b: BLAS would start threads, which on a busy machine cost more than the sum.
+    # Not a @ b: BLAS would start threads, which cost more than the sum on a busy machine.
     return float((a * b).sum())
 
 
