@@ -53,12 +53,16 @@ def _look_through(columns: Array) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
-def squared_norms_csr(values: Array, starts: Array, out: Array) -> None:
+def squared_norms_csr(values: Array, starts: Array, out: Array) -> int:
+    """Set |x_i|^2 of every row; return the length of the longest row."""
+    longest = 0
     for i in range(starts.size - 1):
+        longest = max(longest, starts[i + 1] - starts[i])
         total = 0.0
         for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
             total += np.float64(values[e]) * values[e]
         out[i] = total
+    return longest
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

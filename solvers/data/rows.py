@@ -213,7 +213,7 @@ class CsrRows(Rows):
     def squared_norms(self) -> Floats:
         if self._norms is None:
             norms = np.empty(self.n_rows)
-            squared_norms_csr(self.values, self.starts, norms)
+            self._longest = squared_norms_csr(self.values, self.starts, norms)
             self._norms = read_only(norms)
         return self._norms
 

@@ -2,6 +2,9 @@
 
 With the slack s_i = -y_i f(x_i), the loss is C_i log(1 + exp(s_i)). Its derivative is alpha_i = C_i r_i with the share
 r_i = 1 / (1 + exp(-s_i)), and its second derivative is C_i r_i (1 - r_i).
+
+The tangent of the shares at the start of a step, r_i + r_i (1 - r_i) (t_i - s_i) with the slacks t_i at its end, gives
+another dual point at the end. After an exact Newton step, H d = -gradient, its weights are exactly those at the end.
 """
 
 from typing import NamedTuple
@@ -9,14 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from solvers.linalg.softplus import exp_of_minus, sigmoid_and_softplus
+from solvers.linalg.softplus import entropy_of_share, exp_of_minus, sigmoid_and_softplus
 from solvers.linalg.types import Array
 from solvers.methods._shared.logistic_line import logistic_derivatives
 from solvers.methods.newton.row_terms import SampledRows, add_rows, add_squares, multiply, score_rows
 
-__all__ = ["LogisticLine", "curvatures_of", "evaluate_logistic", "search_logistic_line", "shares_of_slacks"]
+__all__ = ["LogisticLine", "add_curved_rows", "curvatures_of", "evaluate_logistic", "search_logistic_line"]
+__all__ += ["shares_of_slacks", "tangent_shares"]
 
 _SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_LEAST_SHARE = 1e-290  # the entropy of smaller shares is taken as 0
 _AT_ONCE = 256  # rows per block: with 200 entries per row a block fits into the second-level cache
 
 
@@ -40,19 +45,21 @@ def evaluate_logistic(
     first: int,
     past: int,
     slack: Array,
+    before: Array,
     sums: Array,
     with_squares: bool,
     with_scores: bool,
-) -> float:
+) -> tuple[float, float]:
     """Evaluate rows `first` to `past` at w: write their slacks, unless known, and return the sum of their losses.
 
-    Adds alpha_i y_i h_i to sums[0] and, if `with_squares`, C_i r_i (1 - r_i) h_i^2 to sums[1].
+    Adds alpha_i y_i h_i to sums[0] and, if `with_squares`, C_i r_i (1 - r_i) h_i^2 to sums[1]. If the slacks `before`
+    the step are given, adds the tangent's alpha_i y_i h_i to sums[1] and also returns what the rows add to its gap.
     """
     flat, labels, costs, constant = rows.flat, rows.labels, rows.costs, rows.constant
     d, at_once = w.size - 1, _AT_ONCE
     zeros, shares, losses = np.zeros(at_once), np.empty(at_once), np.empty(at_once)
     used, weights = np.empty(at_once + 3, np.int64), np.empty(at_once + 3)
-    bias, loss = constant * w[d], 0.0
+    bias, loss, mismatch = constant * w[d], 0.0, 0.0
     for begin in range(first, past, at_once):
         count = min(at_once, past - begin)
         end = begin + count
@@ -68,7 +75,13 @@ def evaluate_logistic(
             for k in range(count):
                 weights[k] = costs[begin + k] * shares[k] * (1.0 - shares[k])
             add_squares(flat, constant, used, weights, count, sums[1])
-    return loss
+        if before.size > 0:
+            tangent_shares(before[begin:end], slack[begin:end], shares[:count])
+            mismatch += _mismatch(slack[begin:end], costs[begin:end], shares[:count], losses[:count])
+            for k in range(count):
+                weights[k] = costs[begin + k] * shares[k] * labels[begin + k]
+            add_rows(flat, constant, used, weights, count, sums[1])
+    return loss, mismatch
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
@@ -87,6 +100,21 @@ def curvatures_of(slack: Array, costs: Array, rows: Array, scale: float, out: Ar
         out[k] = scale * costs[rows[k]] * e / ((1.0 + e) * (1.0 + e))
 
 
+@njit(cache=True, nogil=True)
+def add_curved_rows(rows: SampledRows, curvatures: Array, d: Array, first: int, past: int, out: Array) -> None:
+    """out += sum of curvature_i (h_i . d) h_i over the rows `first` to `past`"""
+    flat, constant, at_once = rows.flat, rows.constant, _AT_ONCE
+    zeros, scores = np.zeros(at_once), np.empty(at_once)
+    used, weights = np.empty(at_once + 3, np.int64), np.empty(at_once + 3)
+    bias = constant * d[d.size - 1]
+    for begin in range(first, past, at_once):
+        count = min(at_once, past - begin)
+        score_rows(flat, begin, zeros[:count], bias, d, scores[:count])  # -h . d
+        for k in range(count):
+            weights[k], used[k] = -curvatures[begin + k] * scores[k], begin + k
+        add_rows(flat, constant, used, weights, count, out)
+
+
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def shares_of_slacks(slack: Array, out: Array) -> None:
     """Write r_i into out[i]."""
@@ -94,6 +122,28 @@ def shares_of_slacks(slack: Array, out: Array) -> None:
         s = slack[i]
         e = exp_of_minus(abs(s))
         out[i] = (1.0 if s >= 0.0 else e) / (1.0 + e)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def tangent_shares(slack: Array, later: Array, out: Array) -> None:
+    """out[i] = r_i + r_i (1 - r_i) (later_i - slack_i), moved into [0, 1]"""
+    for i in range(slack.size):
+        s = slack[i]
+        e = exp_of_minus(abs(s))
+        inverse = 1.0 / (1.0 + e)
+        share = (1.0 if s >= 0.0 else e) * inverse + e * inverse * inverse * (later[i] - s)
+        out[i] = min(max(share, 0.0), 1.0)
+
+
+@njit(cache=True, nogil=True, fastmath=_SUM, error_model="numpy")
+def _mismatch(slack: Array, costs: Array, shares: Array, losses: Array) -> float:
+    """The sum of C_i (loss + conjugate of the share - share s_i): what the rows add to the gap of these shares."""
+    total = 0.0
+    for k in range(slack.size):
+        smaller = min(shares[k], 1.0 - shares[k])
+        entropy = entropy_of_share(smaller) if smaller > _LEAST_SHARE else 0.0
+        total += costs[k] * (losses[k] - entropy - shares[k] * slack[k])
+    return total
 
 
 @njit(cache=True, nogil=True)

@@ -3,19 +3,20 @@
 A step needs H = I + sum_i C_i r_i (1 - r_i) h_i h_i', and summing that matrix takes as long as many reads of the rows.
 So it is summed on a sample, and kept: the directions of L-BFGS (Nocedal 1980), with the kept matrix as the first
 approximation of H, correct it by the changes of the gradient that each step has measured. A fresh matrix makes the
-step Newton's own. It is summed again, on more rows, where the steps left to do would take longer than that.
+step Newton's own. It is summed again, on more rows, where the steps left to do would take longer than that. Where the
+matrix takes longer than ten reads, the system of Newton's step is solved by conjugate gradients instead.
 
 The first steps are taken on a sample of the rows, which grows as soon as its own error is larger than what a step can
 still gain. A step reads X once, at the point that it leads to; if that is not good enough, the minimum of the line is
 found from the slacks of both ends, without X.
 
-With alpha_i = C_i r_i the duality gap is 1/2 |gradient|^2: each read gives it at no cost.
+With alpha_i = C_i r_i the duality gap is 1/2 |gradient|^2: each read gives it at no cost. After Newton's own step the
+tangent of the shares (logistic_terms.py) has a far smaller gap, so that the end is proved some steps earlier.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -29,25 +30,26 @@ from solvers.linalg.types import Floats
 from solvers.method import Point, Progress, Rehearsal, Start
 from solvers.methods.newton.direction import empty_factor, factor_hessian
 from solvers.methods.newton.feature_newton import MAX_FEATURES, PAIR_WORK, FeatureNewton, dot
+from solvers.methods.newton.logistic_state import LogisticState
 from solvers.methods.newton.logistic_terms import (
     LogisticLine,
+    add_curved_rows,
     curvatures_of,
     evaluate_logistic,
     search_logistic_line,
     shares_of_slacks,
+    tangent_shares,
 )
+from solvers.methods.newton.newton_system import corrected_direction, solve_newton_system
 from solvers.methods.newton.row_terms import SampledRows, sum_with_places
 from solvers.problem.problems import BinaryProblem
 from solvers.result import Status
-from solvers.state import State
 
 __all__ = ["NewtonLogistic"]
 
-SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 2.0
+SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 1.0
 """A sample is left when a step on it gains at most this multiple of the sample's own error, for dense and sparse rows.
 A sparse sample has few rows in most columns and overfits them."""
-PAIRS = 8
-"""Most pairs of steps and gradient changes that correct the kept matrix. More: fewer steps, and 2 k numbers each."""
 LEAST_KNOWN = 1e-3
 """Shortest step, as a share of a line, whose slacks are interpolated and not read: digits cancel in shorter ones."""
 GOOD_SLOPE = 0.5
@@ -55,75 +57,26 @@ GOOD_SLOPE = 0.5
 PATIENCE = 16
 """Consecutive steps on all rows without a smaller gap or objective, after which the status is `stalled`."""
 STEPS_AFTER = 2.0
-"""Steps to expect after the matrix is summed again."""
+"""Steps to expect after the direction is improved."""
+FEW_READS = 10.0
+"""Time of summing the matrix over all rows, in reads of them, up to which it is summed anew where steps fall short.
+Beyond it the system of Newton's step is solved by conjugate gradients, with the kept matrix as preconditioner."""
+LONG_SOLUTION = 6.0
+"""Reads of a solution by conjugate gradients after which the next one gets a fresh matrix, of as many reads."""
+EXACT_SHARE = 0.25
+"""Near the end the system is solved precisely, which takes a few times the reads of the last solution. If that exceeds
+this share of the reads for the matrix of all rows, the matrix is summed instead."""
+NEAR = 4.0
+"""The end is near when a step gains at most this multiple of the gap that is wanted."""
+TANGENT_GAIN = 20.0
+"""Largest gain of a step, in multiples of the gap that is wanted, at which the tangent's dual point is tried. Larger:
+more tries that fail, each 40 % of a read (a9a)."""
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
 """Shares of the diagonal to add, one after the other, to a matrix that rounding makes indefinite."""
 PAIR_READS, ROW_WORK = 0.2, 6.0
 """Time of adding a pair of entries to the matrix, and of the exponential and logarithm of a row, in entries that are
 read. From a9a and w8a: with 0.5 for a pair the matrix was summed too rarely (a9a, C = 0.01, 1e-3: 16 ms, not 12)."""
 _EPS = float(np.finfo(float).eps)
-
-
-@dataclass(slots=True)
-class LogisticState(State):
-    """Arrays with a number for each row are of the rows of the sample."""
-
-    phase: str  # what the trial is, as in NewtonState: "moved", "trial", "searched", "known"; "aim": there is none yet
-    w: Floats  # weights; the weight of the bias feature is last
-    trial: Floats  # the weights to read the rows at
-    u: Floats  # sum of alpha_i y_i h_i at w
-    slack: Floats  # at w
-    trial_slack: Floats  # at the trial
-    gram: Floats  # the matrix that was summed last, scaled to all rows: upper triangle
-    gram_stride: int  # which rows are in it: one in this many; 0: none
-    gram_steps: int  # steps taken with it
-    squares: Floats  # its diagonal for all rows of the sample, at the weights where the sample was entered
-    squares_known: bool
-    steps: Floats  # of the last pairs, oldest first; one a row
-    changes: Floats  # of the gradient
-    pairs: int
-    stride: int  # the sample has one row in this many
-    seed: int  # of the samples
-    primal: float  # the objective at w, on the sample
-    slope: float  # its derivative at w towards the trial
-    measure: float  # relative gap (on a sample: relative gain of a step) one step before
-    best_gap: float
-    lowest: float  # the objective one step before, on the same rows
-    idle: int  # steps on all rows since the gap or the objective fell
-    seen: Floats  # numbers that tell this problem from others
-    iterations: int
-    rows_read: int
-
-    @classmethod
-    def new(cls, k: int, stride: int, seed: int, seen: Floats) -> Self:
-        nothing = np.zeros(0)
-        return cls(
-            phase="moved",
-            w=np.zeros(k),
-            trial=np.zeros(k),
-            u=np.zeros(k),
-            slack=nothing,
-            trial_slack=nothing,
-            gram=np.zeros((k, k)),
-            gram_stride=0,
-            gram_steps=0,
-            squares=np.zeros(k),
-            squares_known=False,
-            steps=np.zeros((PAIRS, k)),
-            changes=np.zeros((PAIRS, k)),
-            pairs=0,
-            stride=stride,
-            seed=seed % 2**31,
-            primal=math.inf,
-            slope=0.0,
-            measure=math.inf,
-            best_gap=math.inf,
-            lowest=math.inf,
-            idle=0,
-            seen=seen,
-            iterations=0,
-            rows_read=0,
-        )
 
 
 class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
@@ -133,10 +86,10 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
     state_type = LogisticState
     rehearsals = (Rehearsal(4800, {"task": "binary", "loss": "logistic"}),)  # enough rows for the sampled first steps
     footprint = Footprint(
-        row=9.5, free_row=6.5, feature=40.0, square=4.1, kept_row=2.1, kept_feature=24.0, kept_square=1.0
+        row=10.5, free_row=6.5, feature=40.0, square=4.1, kept_row=2.1, kept_feature=24.0, kept_square=1.0
     )
     pace = Pace(
-        least=5.0,
+        least=3.5,
         hardness=0.17,
         precision=0.05,
         tallness=-0.071,
@@ -167,8 +120,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         if earlier is not None:
             return self._resumed(state, earlier)
         if start.coef is not None:
-            scale = self.constant
-            state.trial = np.append(start.coef, start.intercept / scale if scale > 0.0 else 0.0)
+            state.trial = np.append(start.coef, start.intercept / self.constant if self.constant > 0.0 else 0.0)
             state.stride = 1
         self._enter(state, state.stride)
         return state
@@ -180,7 +132,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
                 self._aim(state, target)
             except np.linalg.LinAlgError:
                 return self._overflowed(state)
-        loss, u, squares = self._evaluate(state)
+        (loss, mismatch), u, more = self._evaluate(state)  # `more`: the diagonal, or the tangent's u
         w = state.trial
         primal = 0.5 * self._dot(w, w) + loss
         if not math.isfinite(primal + float(u.sum())):
@@ -189,14 +141,18 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         if state.phase == "trial" and not self._is_good(state, primal, u):
             self._search(state)
             return self._progress(state)
-        self._accept(state, primal, u, squares)
-        return self._judged(state)
+        with_tangent = state.is_tangent
+        self._accept(state, primal, u, more)
+        return self._judged(state, mismatch, more if with_tangent else None)
 
     def extract(self, state: LogisticState) -> Point:
         alpha = None
         if state.stride == 1 and state.slack.size == self.problem.data.n_rows:
             alpha = np.empty(state.slack.size)
-            shares_of_slacks(read_only(state.slack), alpha)
+            if state.is_tangent:
+                tangent_shares(read_only(state.trial_slack), read_only(state.slack), alpha)
+            else:
+                shares_of_slacks(read_only(state.slack), alpha)
             alpha *= self.problem.costs
         return Point(state.w[:-1].copy(), float(self.constant * state.w[-1]), alpha)
 
@@ -207,32 +163,90 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         gradient = state.w * self.ridge - state.u
         if state.gram_stride == 0:
             self._sum_gram(state, max(state.stride, first_stride(self.problem.data, has_top=False)))
+        elif state.measure == math.inf and state.gram_steps > 0 and self._is_renewed(state.stride):
+            self._sum_gram(state, state.stride)
         direction = self._direction(state, gradient)
         measure = self._measure(state, gradient, direction)
         error = state.w.size * (state.stride - 1) / self.problem.data.n_rows  # relative, of the sample's minimum
-        if state.stride > 1 and measure <= self.sample_share * error:
+        size = max(state.primal, self.problem.primal_floor)
+        if state.stride > 1 and measure <= self.sample_share * error * size:
             self._enter(state, next_stride(state.stride))
             state.trial, state.phase = state.w.copy(), "moved"
             return
-        stride = self._better_gram(state, measure, max(self.sample_share * error, 0.5 * target))
-        state.measure = measure
+        wanted = max(self.sample_share * error, 0.5 * target) * size
+        direction, residual = self._improved(state, gradient, direction, measure, wanted)
+        state.measure, state.slope = measure, dot(gradient, direction)
+        state.trial, state.phase = state.w + direction, "trial"
+        is_close = -0.5 * state.slope <= TANGENT_GAIN * wanted and residual <= wanted
+        state.is_tangent = state.stride == 1 and is_close
+
+    def _improved(
+        self, state: LogisticState, gradient: Floats, direction: Floats, measure: float, wanted: float
+    ) -> tuple[Floats, float]:
+        """Return a better direction if plain steps would take longer, and its residual 1/2 |H d + gradient|^2."""
+        left = self._steps_left(state, measure, wanted)
+        is_near = -0.5 * dot(gradient, direction) <= NEAR * wanted
+        is_solved = self.gram_reads > FEW_READS and left > state.solve_reads + STEPS_AFTER
+        stride = self._better_gram(state, left) if self.gram_reads <= FEW_READS else 0
+        if is_solved:
+            stride = self._better_preconditioner(state, is_near)
         if stride > 0:
             self._sum_gram(state, stride)
             direction = self._direction(state, gradient)
-        state.slope = dot(gradient, direction)
-        state.trial, state.phase = state.w + direction, "trial"
+        if state.gram_stride == state.stride and state.gram_steps == 0:
+            return direction, 0.0
+        return self._solved(state, gradient, wanted if is_near else math.inf) if is_solved else (direction, math.inf)
+
+    def _better_preconditioner(self, state: LogisticState, is_near: bool) -> int:
+        """The stride of the rows to sum the matrix of before a solution; 0 if the kept matrix is the better choice."""
+        if state.gram_steps == 0 or state.solve_reads <= LONG_SOLUTION:
+            return 0
+        stride = math.ceil(state.stride * self.gram_reads / state.solve_reads)
+        if is_near:
+            stride = state.stride if state.solve_reads > EXACT_SHARE * self.gram_reads else 0
+        return stride if stride <= state.gram_stride else 0
+
+    def _solved(self, state: LogisticState, gradient: Floats, small: float) -> tuple[Floats, float]:
+        """Solve H d = -gradient by conjugate gradients, to a residual of `small`; return d and its residual."""
+        sample = self._sample(state)
+        n = sample.data.n_rows
+        rows = SampledRows(sample.data.flat(), sample.labels, sample.costs, self.constant)
+        weights = np.empty(n)
+        curvatures_of(read_only(state.slack), sample.costs, row_numbers(n, 1), self._scale(state.stride), weights)
+        curvatures = read_only(weights)
+
+        def product(d: Floats) -> Floats:
+            def read(first: int, past: int, into: Floats) -> None:
+                add_curved_rows(rows, curvatures, read_only(d), first, past, into[0])
+
+            curved: Floats = d * self.ridge + self._read_in_blocks(n, read)[1][0]
+            state.rows_read += n
+            return curved
+
+        most = math.ceil(self.gram_reads)
+        solution = solve_newton_system(product, lambda r: self._direction(state, -r), gradient, small, most)
+        state.solve_reads = float(solution.reads)
+        return solution.direction, solution.residual
+
+    def _is_renewed(self, stride: int) -> bool:
+        """Whether the matrix is summed anew on entering this sample: the last sample's is poor on it (a9a, covtype)."""
+        return stride == 1 and self.gram_reads <= FEW_READS
 
     def _measure(self, state: LogisticState, gradient: Floats, direction: Floats) -> float:
-        """How far w is from the minimum, relative to the objective: its gap; on a sample, what the step gains."""
-        far = -dot(gradient, direction) if state.stride > 1 else dot(gradient, gradient)
-        return 0.5 * far / max(state.primal, self.problem.primal_floor)
+        """How far w is from the minimum: its gap; on a sample, what the step gains."""
+        return 0.5 * (-dot(gradient, direction) if state.stride > 1 else dot(gradient, gradient))
 
-    def _better_gram(self, state: LogisticState, measure: float, wanted: float) -> int:
-        """The stride of the rows to sum the matrix of before this step; 0 if the kept matrix is the better choice."""
+    def _steps_left(self, state: LogisticState, measure: float, wanted: float) -> float:
+        """How many plain steps it takes at the rate of the last one; 0 if there was none."""
         if state.measure == math.inf or measure <= wanted:
-            return 0
+            return 0.0
         ratio = measure / state.measure
-        left = math.log(measure / wanted) / -math.log(ratio) if ratio < 1.0 else math.inf
+        return math.log(measure / wanted) / -math.log(ratio) if ratio < 1.0 else math.inf
+
+    def _better_gram(self, state: LogisticState, left: float) -> int:
+        """The stride of the rows to sum the matrix of before this step; 0 if the kept matrix is the better choice."""
+        if left == 0.0:
+            return 0
         # As many rows as half of the reads that are left pay for, but not fewer than before.
         stride = math.ceil(state.stride * 2.0 * self.gram_reads / left)
         stride = max(min(stride, state.gram_stride), state.stride)
@@ -256,16 +270,10 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         state.gram_stride, state.gram_steps, state.pairs, self._factor = stride, 0, 0, None
 
     def _direction(self, state: LogisticState, gradient: Floats) -> Floats:
-        """The direction of L-BFGS from the kept matrix: the two loops over the pairs."""
-        q, products = -gradient, np.empty(state.pairs)
-        inverses = [1.0 / dot(state.steps[k], state.changes[k]) for k in range(state.pairs)]
-        for k in reversed(range(state.pairs)):
-            products[k] = inverses[k] * dot(state.steps[k], q)
-            q = q - products[k] * state.changes[k]
-        direction = cholesky_solve(self._factored(state), q)
-        for k in range(state.pairs):
-            direction = direction + (products[k] - inverses[k] * dot(state.changes[k], direction)) * state.steps[k]
-        return direction
+        """The direction of L-BFGS from the kept matrix."""
+        factor = self._factored(state)
+        pairs = state.steps[: state.pairs], state.changes[: state.pairs]
+        return corrected_direction(lambda q: cholesky_solve(factor, q), *pairs, gradient)
 
     def _factored(self, state: LogisticState) -> Floats:
         if self._factor is None:
@@ -287,22 +295,25 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         t = search_logistic_line(read_only(state.slack), state.trial_slack, self._sample(state).costs, line)
         # Slacks on a line need no read, unless its end is so far away that few of their digits are right.
         state.trial, state.phase = w + t * direction, "known" if t > LEAST_KNOWN else "searched"
+        state.is_tangent = False
 
     # --- this point ---------------------------------------------------------------------------------------------------
 
-    def _evaluate(self, state: LogisticState) -> tuple[float, Floats, Floats]:
-        """Read the sample at the trial; return the losses scaled to all rows, u, and the diagonal if asked for."""
+    def _evaluate(self, state: LogisticState) -> tuple[tuple[float, float], Floats, Floats]:
+        """Read the sample at the trial; return the sums of `evaluate_logistic`, scaled to all rows."""
         sample, scale = self._sample(state), self._scale(state.stride)
         rows = SampledRows(sample.data.flat(), sample.labels, sample.costs, self.constant)
         w, slack = read_only(state.trial), state.trial_slack
         with_squares, with_scores = not state.squares_known, state.phase != "known"
+        before = read_only(state.slack if state.is_tangent else state.slack[:0])
 
-        def read(first: int, past: int, into: Floats) -> float:
-            return evaluate_logistic(rows, w, first, past, slack, into, with_squares, with_scores)
+        def read(first: int, past: int, into: Floats) -> tuple[float, float]:
+            return evaluate_logistic(rows, w, first, past, slack, before, into, with_squares, with_scores)
 
         parts, vectors = self._read_in_blocks(sample.data.n_rows, read)
         state.rows_read += sample.data.n_rows
-        return scale * math.fsum(parts), scale * vectors[0], scale * vectors[1]
+        losses, mismatches = zip(*parts, strict=True)
+        return (scale * math.fsum(losses), scale * math.fsum(mismatches)), scale * vectors[0], scale * vectors[1]
 
     def _is_good(self, state: LogisticState, primal: float, u: Floats) -> bool:
         """Whether the trial is good enough to be taken as it is."""
@@ -317,11 +328,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         step = state.trial - state.w
         change = step * self.ridge - (u - state.u)
         if state.phase != "moved" and dot(step, change) > 0.0:
-            if state.pairs == PAIRS:
-                state.steps[:-1], state.changes[:-1] = state.steps[1:].copy(), state.changes[1:].copy()
-                state.pairs -= 1
-            state.steps[state.pairs], state.changes[state.pairs] = step, change
-            state.pairs += 1
+            state.keep_pair(step, change)
         state.gram_steps += 1
         if not state.squares_known:
             state.squares, state.squares_known, self._factor = squares, True, None
@@ -329,17 +336,25 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         state.slack, state.trial_slack = state.trial_slack, state.slack
         state.phase = "aim"
 
-    def _judged(self, state: LogisticState) -> Progress:
-        """Report the accepted point, with its gap if the sample is all rows."""
-        if state.stride > 1:
-            return self._progress(state)
-        gradient = (state.w - state.u)[: state.w.size - self.is_free]
+    def _gap(self, state: LogisticState, u: Floats) -> float:
+        """The gap of w and a dual point of the weights u, without what the rows add to it."""
+        gradient = (state.w - u)[: state.w.size - self.is_free]
         gap = 0.5 * dot(gradient, gradient)
         if self.is_free:
             # Rows of the heavier side lose what they have too much of.
             mass = float(self.problem.costs.sum())
-            excess = abs(state.u[-1]) / mass
-            gap += excess * (state.primal + excess * self._dot(state.u, state.u))
+            excess = abs(u[-1]) / mass
+            gap += excess * (state.primal + excess * self._dot(u, u))
+        return gap
+
+    def _judged(self, state: LogisticState, mismatch: float, tangent: Floats | None) -> Progress:
+        """Report the accepted point, with the smaller gap of its two dual points if the sample is all rows."""
+        if state.stride > 1:
+            return self._progress(state)
+        gap, state.is_tangent = self._gap(state, state.u), False
+        if tangent is not None:
+            of_tangent = self._gap(state, tangent) + mismatch
+            gap, state.is_tangent = min(gap, of_tangent), of_tangent < gap
         if gap < 0.99 * state.best_gap or state.primal < state.lowest * (1.0 - 1e-14):
             state.idle = 0
         else:
@@ -368,16 +383,14 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
     def _enter(self, state: LogisticState, stride: int) -> None:
         """Go on with a sample of this stride; the matrix is kept."""
         n = self.problem.data.n_rows // stride
-        state.stride, state.pairs, state.squares_known = stride, 0, False
+        state.stride, state.pairs, state.squares_known = stride, 0, self._is_renewed(stride) and state.gram_stride > 0
         state.slack, state.trial_slack = np.zeros(n), np.zeros(n)
         state.measure = state.lowest = math.inf
 
     def _resumed(self, state: LogisticState, earlier: LogisticState) -> LogisticState:
         """Return the earlier state, to go on to the same bits, or on another problem a start from its weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
-            raise InvalidOptions(
-                "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"
-            )
+            raise InvalidOptions("warm_start", f"is not a state of {self.name} on {state.w.size - 1} features")
         n = self.problem.data.n_rows
         if np.array_equal(earlier.seen, state.seen) and earlier.slack.shape == (n // max(1, earlier.stride),):
             earlier.iterations, earlier.rows_read = 0, n

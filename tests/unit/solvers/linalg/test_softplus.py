@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from solvers.linalg.softplus import LOWEST, exp_of_minus, log1p_of_unit, sigmoid_and_softplus
+from solvers.linalg.softplus import (
+    CUT_OFF,
+    LOWEST,
+    entropy_of_share,
+    exp_of_minus,
+    log1p_of_unit,
+    log_of_share,
+    sigmoid_and_softplus,
+)
 
 UNITS = 4.0  # in the last place, as the module promises
 
@@ -28,7 +36,7 @@ def test_exponentials_are_right_to_four_units_in_the_last_place():
     computed = np.array([exp_of_minus(one) for one in x])
     assert units_off(computed, np.exp(-x.astype(np.longdouble))) <= UNITS
     assert exp_of_minus(0.0) == 1.0
-    assert 0.0 < exp_of_minus(1e6) == exp_of_minus(LOWEST) < 1e-307
+    assert 0.0 < exp_of_minus(1e6) == exp_of_minus(LOWEST) < CUT_OFF
 
 
 def test_logarithms_are_right_to_four_units_in_the_last_place():
@@ -37,6 +45,18 @@ def test_logarithms_are_right_to_four_units_in_the_last_place():
     computed = np.array([log1p_of_unit(one) for one in y])
     assert units_off(computed, np.log1p(y.astype(np.longdouble))) <= UNITS
     assert log1p_of_unit(0.0) == 0.0
+
+
+def test_logarithms_and_entropies_of_shares_are_right_to_four_units_in_the_last_place():
+    random = np.random.default_rng(2)
+    turn = np.sqrt(0.125)  # where the exponent of the logarithm's argument changes
+    edges = [0.5, 0.25, turn, np.nextafter(turn, 0.0), np.nextafter(turn, 1.0), 2.0**-1000]
+    x = np.concatenate([random.uniform(0.0, 0.5, 20_000), 10.0 ** random.uniform(-300, -0.302, 20_000), edges])
+    exact = x.astype(np.longdouble)
+    logarithms = np.array([log_of_share(one) for one in x])
+    assert units_off(logarithms, np.log(exact)) <= UNITS
+    entropies = np.array([entropy_of_share(one) for one in x])
+    assert units_off(entropies, -exact * np.log(exact) - (1.0 - exact) * np.log1p(-exact)) <= UNITS
 
 
 def test_sigmoid_and_softplus_follow_from_them():

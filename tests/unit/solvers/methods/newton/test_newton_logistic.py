@@ -99,3 +99,25 @@ def test_data_that_can_be_separated_is_solved_for_a_large_cost():
 def test_too_many_features_are_refused():
     with pytest.raises(solvers.UnsupportedProblem, match="at most 4096 features"):
         train(sp.random_array((10, 5000), density=0.01, format="csr"), np.tile([1, -1], 5))
+
+
+@pytest.mark.parametrize("bias", ["regularized", "none", "free"])
+def test_the_tangent_proves_a_gap_before_the_gradient_is_that_small(bias):
+    """After Newton's own step the gap of the slopes' dual point is 1/2 |gradient|^2; the tangent's is far below it."""
+    X, y = with_rare_columns()
+    last = {}
+    result = train(X, y, C=100.0, bias=bias, callback=lambda report: last.update(report.snapshot()))
+    assert result.converged
+    assert last["is_tangent"]
+    gradient = (last["w"] - last["u"])[: None if bias != "free" else -1]
+    assert 0.5 * gradient @ gradient > 3.0 * result.certificate.gap
+
+
+def test_many_features_are_solved_for_by_conjugate_gradients():
+    random = np.random.default_rng(4)
+    X = random.standard_normal((4_000, 900)) * np.geomspace(0.02, 1.0, 900)
+    y = np.where(X @ random.standard_normal(900) + 2.0 * random.standard_normal(4_000) > 0, 1, -1)
+    reads = []
+    result = train(X, y, tol=1e-6, callback=lambda report: reads.append(report.snapshot()["solve_reads"]))
+    assert result.converged
+    assert len(set(reads)) > 1, "no system was solved"

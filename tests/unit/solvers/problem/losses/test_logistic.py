@@ -101,6 +101,20 @@ def test_the_sums_of_any_loss_agree_with_the_kernel(seed):
             assert one == pytest.approx(other, rel=rel, abs=floor), name
 
 
+@pytest.mark.parametrize("off", [1e-6, 0.1, 0.9, 1.1, 3.0, 40.0])
+def test_the_sums_bound_slacks_that_are_far_off(off):
+    """The bounds at s + off and s - off come from sigma at s; they hold for any off."""
+    rows = rows_of(3)
+    found = LOSS.row_totals(rows, SlackError(0.0, off, 0.0, False))
+    a = np.abs(rows.signed)
+    for slacks in (rows.slacks - off, rows.slacks + off):
+        losses = LOSS.value(slacks, rows.costs)
+        terms = losses + LOSS.conjugate(a, rows.costs) - a * slacks
+        assert found.losses_at_least <= losses.sum() * (1.0 + 1e-12)
+        assert losses.sum() <= found.losses_at_most * (1.0 + 1e-12)
+        assert terms.sum() <= found.terms_at_most * (1.0 + 1e-12) + 1e-12 * losses.sum()
+
+
 def test_a_slack_that_is_not_a_number_is_seen_in_the_sum():
     rows = rows_of(0)
     slacks = rows.slacks.copy()
@@ -112,11 +126,12 @@ def test_a_slack_that_is_not_a_number_is_seen_in_the_sum():
 @pytest.fixture
 def coarse(monkeypatch):
     """The kernels in Python, with error terms that are large enough to be seen."""
-    for name in ("_entropy", "_softplus", "_term", "_sum_block", "_sum_rows"):
+    for name in ("_take_functions", "_sum_block", "_sum_rows"):
         kernel = getattr(logistic, name)
         monkeypatch.setattr(logistic, name, getattr(kernel, "py_func", kernel))
     monkeypatch.setattr(logistic, "DOUBT", 2.0**-5)
     monkeypatch.setattr(logistic, "LEAST", 2.0**-9)
+    monkeypatch.setattr(logistic, "CUT_OFF", 2.0**-10)
 
 
 @pytest.mark.parametrize("are_squares", [False, True])
@@ -129,27 +144,23 @@ def test_every_error_term_of_the_sums_is_there(are_squares):
     found = LOSS.row_totals(rows, error)
     s, C, a = rows.slacks, rows.costs, np.abs(rows.signed)
     sizes = np.sqrt(rows.sizes) if are_squares else rows.sizes
-    off, least = 0.03125 * sizes + 0.25 + 0.0625 * np.abs(s), 2.0**-9 * (1.0 + C)
+    off, least = 0.03125 * sizes + 0.25 + 0.0625 * np.abs(s), 2.0**-9 * (1.0 + C) + 2.0**-10 * C
+    assert off.min() < 1.0 < off.max()
     entropy_of_row = -LOSS.conjugate(a, C)
-
-    def loss(slack):
-        return C * np.logaddexp(0.0, slack)
-
-    def term(slack):
-        pulled = np.where(slack >= 0.0, (C - a) * slack, -a * slack)
-        soft = C * np.log1p(np.exp(-np.abs(slack)))
-        return pulled + soft - entropy_of_row, 2.0**-5 * (pulled + soft + entropy_of_row) + least
-
-    ends = [np.maximum(value, 0.0) + doubt for value, doubt in (term(s - off), term(s + off))]
+    loss, slope, doubt = C * np.logaddexp(0.0, s), 1.0 / (1.0 + np.exp(-s)), 2.0**-5
+    steepest = np.where(off <= 1.0, np.minimum(1.0, (1.0 + 2.0 * off) * slope), 1.0)
+    pulled = np.where(s >= 0.0, (C - a) * s, -a * s) + C * np.log1p(np.exp(-np.abs(s)))
+    term = np.maximum(pulled - entropy_of_row, 0.0)
+    moved = off * (np.abs(C * slope - a) + C * (0.25 * off + doubt)) * (1.0 + doubt)
     wanted = {
-        "losses": loss(s).sum(),
-        "losses_at_most": (loss(s + off) * (1.0 + 2.0**-5) + 4.0 * least).sum(),
-        "losses_at_least": np.maximum(loss(s - off) * (1.0 - 2.0**-5) - 4.0 * least, 0.0).sum(),
-        "terms": np.maximum(term(s)[0], 0.0).sum(),
-        "terms_at_most": np.maximum(*ends).sum(),
+        "losses": loss.sum(),
+        "losses_at_most": ((loss + C * off * steepest) * (1.0 + doubt) + 4.0 * least).sum(),
+        "losses_at_least": np.maximum(loss * (1.0 - doubt) - C * off * slope * (1.0 + doubt) - 4.0 * least, 0.0).sum(),
+        "terms": term.sum(),
+        "terms_at_most": (term + moved + doubt * (pulled + entropy_of_row) + least).sum(),
         "conjugates": 0.0,
         "linear": entropy_of_row.sum(),
-        "linear_error": (2.0**-5 * entropy_of_row + 4.0 * least).sum(),
+        "linear_error": (doubt * entropy_of_row + 4.0 * least).sum(),
         "mass": a.sum(),
         "reach": (a * sizes).sum(),
     }

@@ -1,0 +1,68 @@
+"""Two ways to the direction of a Newton step, H d = -gradient, from an approximation of H.
+
+L-BFGS corrects the approximation by the changes of the gradient that earlier steps measured, without a read of the
+rows. Conjugate gradients, preconditioned by it, solve the system; each iteration takes a product with H, a read.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from solvers.linalg.types import Floats
+from solvers.methods.newton.feature_newton import dot
+
+__all__ = ["NewtonSolution", "corrected_direction", "solve_newton_system"]
+
+ENOUGH = 0.03
+"""Residual of a step that is good enough, relative to the gradient, both squared in the preconditioner's norm. Between
+0.01 and 0.1 the time to a gap of 1e-3 hardly changes (mnist, C = 1 and 100)."""
+
+
+class NewtonSolution(NamedTuple):
+    direction: Floats
+    residual: float
+    """1/2 |H d + gradient|^2"""
+    reads: int
+    """Products with H until the direction was good enough; it may have become better since."""
+
+
+def corrected_direction(solve: Callable[[Floats], Floats], steps: Floats, changes: Floats, gradient: Floats) -> Floats:
+    """The direction of L-BFGS (Nocedal 1980): two loops over the steps and the gradient's changes, oldest first."""
+    q, products = -gradient, np.empty(len(steps))
+    inverses = [1.0 / dot(step, change) for step, change in zip(steps, changes, strict=True)]
+    for k in reversed(range(len(steps))):
+        products[k] = inverses[k] * dot(steps[k], q)
+        q = q - products[k] * changes[k]
+    direction = solve(q)
+    for k in range(len(steps)):
+        direction = direction + (products[k] - inverses[k] * dot(changes[k], direction)) * steps[k]
+    return direction
+
+
+def solve_newton_system(
+    product: Callable[[Floats], Floats],
+    precondition: Callable[[Floats], Floats],
+    gradient: Floats,
+    small: float,
+    most: int,
+) -> NewtonSolution:
+    """Solve until the residual is both ENOUGH and at most `small`, with at most `most` products."""
+    d, r = np.zeros_like(gradient), -gradient
+    z = precondition(r)
+    p, rho = z, dot(r, z)
+    first, reads, enough = rho, 0, 0
+    while reads < most and not (enough > 0 and 0.5 * dot(r, r) <= small):
+        Hp = product(p)
+        reads += 1
+        curvature = dot(p, Hp)
+        if not curvature > 0.0:  # numbers overflow
+            break
+        length = rho / curvature
+        d, r = d + length * p, r - length * Hp
+        z = precondition(r)
+        before, rho = rho, dot(r, z)
+        p = z + rho / before * p
+        if enough == 0 and rho <= ENOUGH * first:
+            enough = reads
+    return NewtonSolution(d, 0.5 * dot(r, r), enough or reads)
