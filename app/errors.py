@@ -16,7 +16,7 @@ in app/error_codes.
 
 import errno
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -24,6 +24,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
@@ -231,7 +232,9 @@ def is_passing(error: OSError) -> bool:
     return error.errno in FULL_STORAGE | FAILING_STORAGE
 
 
-def install_handlers(app: FastAPI) -> None:
+def install_handlers(app: FastAPI, check_store: Callable[[], None]) -> None:
+    """Turn exceptions into problem documents. `check_store` raises OSError while the store of files is away."""
+
     @app.exception_handler(AppError)
     async def on_app_error(request: Request, error: AppError) -> JSONResponse:
         return _respond(request, error)
@@ -249,6 +252,11 @@ def install_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(OSError)
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:
+        if isinstance(error, FileNotFoundError | NotADirectoryError):  # the volume can have gone after it was checked
+            try:
+                await run_in_threadpool(check_store)
+            except OSError as away:
+                error = away
         if is_disk_full(error):
             reserved = error.strerror if isinstance(error, SpaceReserved) else None
             return _respond(

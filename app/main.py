@@ -127,7 +127,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(DirectRoutes, routes=hot_routes)
     app.add_middleware(HeadRequests)
     app.add_middleware(Guard, settings=settings, database=database)
-    install_handlers(app)
+    install_handlers(app, blobs.check)
     idempotency.install_replay(app)
     # Routing tries one route after another, and those of an included router twice. So the busiest routes come first,
     # and not through a router.
@@ -153,7 +153,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     ):
         app.include_router(module.router)
     add_docs(app)
-    _describe_problems(app)
+    _complete_document(app)
     return app
 
 
@@ -171,14 +171,31 @@ def _telemetry() -> TelemetryConfig | None:
     return {"tracing": False, "metrics": False, "logs": False}
 
 
-def _describe_problems(app: FastAPI) -> None:
-    """Add the schema of problem documents to the OpenAPI document: no route declares it as its response."""
+def _complete_document(app: FastAPI) -> None:
+    """Correct the OpenAPI document that FastAPI generates.
+
+    Problem documents get their schema: no route declares it as its response. Parameters lose `null`: a query or a
+    header cannot hold it, and an optional one is left out instead.
+    """
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = generate()
         schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         document["components"]["schemas"].setdefault("Problem", schema)
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                for parameter in operation.get("parameters", ()):
+                    parameter["schema"] = _without_null(parameter["schema"])
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema without the choice of null."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    if not choices:
+        return schema
+    return {**choices[0], **rest} if len(choices) == 1 else {"anyOf": choices, **rest}

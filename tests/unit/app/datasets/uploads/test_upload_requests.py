@@ -263,6 +263,14 @@ def test_the_format_can_be_told_by_the_name_of_the_file(
         assert row.options["encoding"] == ("gzip" if metadata and "note" in metadata else "identity")
 
 
+@pytest.mark.parametrize(("delimiter", "status"), [("tab", 201), (";", 201), ("ab", 422), ("", 422), ("5", 422)])
+def test_a_delimiter_is_checked_before_anything_is_sent(server: Server, delimiter: str, status: int) -> None:
+    answer = server.http.post("/v1/uploads", headers=CSV, params={"delimiter": delimiter})
+    assert answer.status_code == status
+    if status == 422:
+        assert "must be 'tab' or one ASCII character" in answer.json()["errors"][0]["detail"]
+
+
 def test_a_store_that_is_away_is_seen_before_anything_is_written(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,3 +282,27 @@ def test_a_store_that_is_away_is_seen_before_anything_is_written(
     assert server.http.post("/v1/uploads", headers=CSV).status_code == 503
     with server.context.database.read() as session:
         assert session.query(UploadRow).count() == 0
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_store_that_goes_away_in_the_middle_is_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch, is_away: bool
+) -> None:
+    """Its files are missing then. A file that is missing from a store that is there is a fault of ours."""
+    location = server.begin(**{"Upload-Length": "5"})
+    folder = server.context.settings.data_dir
+    seal = Part.seal
+
+    def seal_without_store(part: Part) -> str:
+        (folder if is_away else part.path).rename(folder.parent / "unmounted")
+        return seal(part)
+
+    monkeypatch.setattr(Part, "seal", seal_without_store)
+    try:
+        answer = server.send(location, b"12345", 0)
+    finally:
+        (folder.parent / "unmounted").rename(folder if is_away else folder / "uploads" / location.rpartition("/")[2])
+    assert (answer.status_code, answer.json()["retryable"]) == ((503, True) if is_away else (500, False))
+    monkeypatch.undo()
+    monkeypatch.setattr(endpoints, "create_from", server.create)
+    assert server.send(location, b"", 5).status_code == 201
