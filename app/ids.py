@@ -50,6 +50,11 @@ def is_id(kind: Kind, text: str) -> bool:
     return text.startswith(f"{kind}_") and looks_like_id(text)
 
 
+def id_pattern(kind: Kind) -> str:
+    """Return the regular expression of an id, for the OpenAPI document."""
+    return f"{kind}_[{_ALPHABET}]{{{_LENGTH}}}"
+
+
 def looks_like_id(text: str) -> bool:
     return _LOOKS_LIKE_ID.fullmatch(text) is not None
 

@@ -8,6 +8,8 @@ from pydantic import AfterValidator, Field
 from app.ids import looks_like_id
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+TEXT_PATTERN = r"^[^\x00]*$"
+"""For the OpenAPI document: a text without NUL. JSON in UTF-8 has no lone surrogates."""
 MAX_LABELS = 64
 """Maximum labels of an object. They are stored in its row, so a larger value makes lists slower."""
 MAX_LABEL_LENGTH = 256
@@ -50,7 +52,7 @@ Name = Annotated[
     AfterValidator(check_name),
     Field(json_schema_extra={"pattern": f"^{NAME_PATTERN.pattern}$", "minLength": 1, "maxLength": 128}),
 ]
-Text = Annotated[str, AfterValidator(check_text)]
+Text = Annotated[str, AfterValidator(check_text), Field(json_schema_extra={"pattern": TEXT_PATTERN})]
 Labels = Annotated[
     dict[str, str],
     AfterValidator(check_labels),
@@ -58,7 +60,7 @@ Labels = Annotated[
         json_schema_extra={
             "maxProperties": MAX_LABELS,
             "propertyNames": {"pattern": f"^{NAME_PATTERN.pattern}$"},
-            "additionalProperties": {"type": "string", "maxLength": MAX_LABEL_LENGTH},
+            "additionalProperties": {"type": "string", "maxLength": MAX_LABEL_LENGTH, "pattern": TEXT_PATTERN},
         }
     ),
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
@@ -22,7 +22,7 @@ from app.jobs.submission import error_items
 from app.names import Name
 from app.storage.free_space import require_free_space
 from app.web.context import Context, InContext
-from app.web.fields import JobInPath
+from app.web.fields import JobInPath, LastEventId
 from app.web.idempotency import InOnce, Once
 from app.web.long_poll import DoneWatch, PreferWait, Wait, preferred_wait, wait_until_done
 from app.web.pagination import InPage, Listing, listing
@@ -157,7 +157,7 @@ async def list_job_events(
     page: InPage,
     request: Request,
     response: Response,
-    last_event_id: Annotated[str | None, Header(description="Start after the event with this id (`evt_…`).")] = None,
+    last_event_id: LastEventId = None,
 ) -> Any:
     """List the events of a job, oldest first.
 

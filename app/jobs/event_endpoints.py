@@ -4,9 +4,8 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter
 from fastapi.sse import EventSourceResponse, format_sse_event
 from pydantic import Field
 from sqlalchemy import select
@@ -22,6 +21,7 @@ from app.ids import is_id, lowest_id
 from app.jobs.events import LOOK_SECONDS, PING_SECONDS, RECONNECT_MS, PatientStream
 from app.jobs.schemas import Event
 from app.web.context import InContext
+from app.web.fields import LastEventId
 
 log = logging.getLogger(__name__)
 
@@ -181,15 +181,15 @@ class AllEventsStream(PatientStream):
 )
 async def stream_events(
     context: InContext,
-    last_event_id: Annotated[str | None, Header(description="Start after the event with this id (`evt_…`).")] = None,
+    last_event_id: LastEventId = None,
 ) -> AllEventsStream:
     """Server-sent events of all jobs, from now on or behind `Last-Event-ID`, each with its `job_id`.
 
     Events of one job come in their order. The stream does not end by itself; a comment every 15 s says that it is open.
     """
-    if last_event_id is not None and not is_id("evt", last_event_id):
+    if last_event_id and not is_id("evt", last_event_id):
         raise invalid_field("Last-Event-ID", "invalid_event_id", "is not the id of an event")
-    return context.part(AllEvents).open(last_event_id)
+    return context.part(AllEvents).open(last_event_id or None)
 
 
 def _formatted(event: JobEvent) -> bytes:

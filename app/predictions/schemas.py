@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from app.predictions.mlflow_invocations import SHAPES
 from app.predictions.outputs import EVERY_OUTPUT
 from app.predictions.request_bodies import READERS
 from app.predictions.response_formats import OFFERED
@@ -126,10 +127,16 @@ RESPONSE_SCHEMA = {
 }
 
 
+ROWS_OR_COLUMNS: dict[str, Any] = {
+    "type": ["array", "object"],
+    "minItems": 1,
+    "description": "A list of rows, or lists of values by column name.",
+}
 INVOCATIONS_SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "description": "Rows in exactly one of the four forms of MLflow's scoring server, and optional `params`.",
+    "oneOf": [{"required": [form]} for form in SHAPES],
     "properties": {
         "dataframe_split": {
             "type": "object",
@@ -144,6 +151,7 @@ INVOCATIONS_SCHEMA: dict[str, Any] = {
                 "index": {"type": "array", "description": "Names of the rows. Ignored."},
                 "data": {
                     "type": "array",
+                    "minItems": 1,
                     "items": {"type": "array"},
                     "description": "One list of values for each row.",
                 },
@@ -151,11 +159,11 @@ INVOCATIONS_SCHEMA: dict[str, Any] = {
         },
         "dataframe_records": {
             "type": "array",
+            "minItems": 1,
             "items": {"type": "object"},
             "description": "One object for each row: column name to value.",
         },
-        "instances": {"type": ["array", "object"], "description": "A list of rows, or lists of values by column name."},
-        "inputs": {"type": ["array", "object"], "description": "A list of rows, or lists of values by column name."},
+        **dict.fromkeys(("instances", "inputs"), ROWS_OR_COLUMNS),
         "params": {
             "type": "object",
             "additionalProperties": False,

@@ -33,11 +33,13 @@ def _no_zero(value: Any) -> Any:
     return value
 
 
+MOST_COUNT = 2**53
+"""Upper limit of a count: the greatest that JSON numbers hold exactly in every language."""
 Documents = Annotated[
-    Annotated[int, Field(ge=1, le=2**62, strict=True)] | Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)],
+    Annotated[int, Field(ge=1, le=MOST_COUNT, strict=True)] | Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)],
     BeforeValidator(_no_truth_value),
 ]
-Count = Annotated[int, Field(ge=1, le=2**62), BeforeValidator(_no_truth_value)]
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT), BeforeValidator(_no_truth_value)]
 HashDims = Annotated[int, Field(ge=2, le=MAX_HASH)]
 
 SCALE = (

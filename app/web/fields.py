@@ -3,8 +3,10 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Path
+from fastapi import Header, Path
 from pydantic import Field
+
+from app.ids import id_pattern
 
 __all__ = [
     "AliasName",
@@ -15,6 +17,7 @@ __all__ = [
     "JobId",
     "JobInPath",
     "LabelsShown",
+    "LastEventId",
     "ModelId",
     "ModelInPath",
     "ModelNameInPath",
@@ -34,10 +37,21 @@ ModelInPath = Annotated[
     ),
 ]
 ModelNameInPath = Annotated[str, Path(description="Name of the model.")]
-VersionInPath = Annotated[str, Path(description="Version number of the model.")]
+VersionInPath = Annotated[
+    str,
+    Path(description="Version number of the model.", json_schema_extra={"type": "integer", "minimum": 1}),
+]
 AliasName = Annotated[str, Path(description="Name of the alias: 1 to 128 letters, digits, `.`, `_` or `-`.")]
 EvaluationInPath = Annotated[str, Path(description="Id of the evaluation (`ev_…`).")]
 WebhookInPath = Annotated[str, Path(description="Id of the webhook (`wh_…`).")]
+
+LastEventId = Annotated[
+    str | None,
+    Header(
+        description="Start after the event with this id (`evt_…`). Empty: as without it.",
+        json_schema_extra={"pattern": f"^({id_pattern('evt')})?$"},
+    ),
+]
 
 DatasetId = Annotated[str, Field(description="Id of the dataset (`ds_…`).")]
 JobId = Annotated[str, Field(description="Id of the job (`job_…`).")]

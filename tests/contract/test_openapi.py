@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from app.error_codes import error_codes
 from app.main import create_app
+from app.models.aliases.schemas import AliasRequest
 from tests.support.builders import InProcess, migrated_database, temporary_settings
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
@@ -205,6 +207,61 @@ def test_lists_take_a_limit_and_a_cursor(document: dict[str, Any]) -> None:
         parameters = {one["name"]: one["schema"] for one in operation["parameters"]}
         assert (parameters["limit"]["minimum"], parameters["limit"]["maximum"]) == (1, 200)
         assert "cursor" in parameters
+
+
+def parameters(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            yield from operation.get("parameters", ())
+
+
+def test_no_parameter_can_be_null(document: dict[str, Any]) -> None:
+    """A query or a header has no null; `null` would be a text."""
+    assert [one["name"] for one in parameters(document) if "null" in str(one["schema"].get("anyOf"))] == []
+    (length,) = (one["schema"] for one in parameters(document) if one["name"] == "upload-length")
+    assert (length["type"], length["minimum"], "anyOf" in length) == ("integer", 0, False)
+
+
+@pytest.mark.parametrize("text", ["tab", "", "ab", ";;", "tabs", "\u00e9", "\n;", *map(chr, range(128))])
+def test_the_pattern_of_a_delimiter_is_the_rule(document: dict[str, Any], text: str) -> None:
+    schemas = [one["schema"] for one in parameters(document) if one["name"] == "delimiter"]
+    assert len(schemas) == 3
+    plain = len(text) == 1 and text.isascii() and not text.isalnum() and text not in '"+-.\r\n\0'
+    for schema in schemas:
+        assert bool(re.fullmatch(schema["pattern"].strip("^$"), text)) == (plain or text == "tab")
+
+
+@pytest.mark.parametrize(
+    ("body", "is_valid"),
+    [
+        ({"version": 1}, True),
+        ({"version": 1, "targets": None}, True),
+        ({"targets": [{"version": 1}], "version": None, "shadow": None}, True),
+        ({"version": 1, "targets": [{"version": 1}]}, False),
+        ({"version": None, "targets": None}, False),
+        ({"shadow": 1}, False),
+        ({}, False),
+    ],
+)
+def test_an_alias_has_either_a_version_or_targets(
+    document: dict[str, Any], body: dict[str, Any], is_valid: bool
+) -> None:
+    (schema,) = (one for name, one in document["components"]["schemas"].items() if name == "AliasRequest")
+    choices = [_fits(choice, body) for choice in schema["oneOf"]]
+    assert (sum(choices) == 1) == is_valid
+    try:
+        AliasRequest.model_validate(body)
+    except ValidationError:
+        assert not is_valid
+    else:
+        assert is_valid
+
+
+def _fits(choice: dict[str, Any], body: dict[str, Any]) -> bool:
+    """As JSON Schema means it: a property that is absent fits."""
+    given = [body[name] is not None for name, one in choice["properties"].items() if "not" in one and name in body]
+    absent = [body[name] is None for name, one in choice["properties"].items() if "type" in one and name in body]
+    return all(name in body for name in choice["required"]) and all(given) and all(absent)
 
 
 def test_the_page_that_shows_it_needs_no_other_machine(tmp_path: Path) -> None:

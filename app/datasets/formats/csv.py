@@ -28,6 +28,8 @@ from app.datasets.formats.csv_layout import Layout, find_layout
 from app.datasets.formats.labels import Encoded
 from app.datasets.formats.mapped import Mapped, map_file
 from app.datasets.formats.table import (
+    DELIMITER,
+    DELIMITERS,
     ErrorLog,
     FileError,
     FileWarning,
@@ -107,11 +109,8 @@ def _check_delimiter(delimiter: str | None) -> str:
         return ","
     if delimiter == "tab":
         return "\t"
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter.isalnum() or delimiter in '"+-.\r\n\0':
-        raise InvalidOption(
-            "delimiter",
-            "It must be 'tab' or one ASCII character other than a letter, digit, quote, sign, dot or line end.",
-        )
+    if not DELIMITER.fullmatch(delimiter):
+        raise InvalidOption("delimiter", f"It must be {DELIMITERS}.")
     return delimiter
 
 

@@ -9,6 +9,7 @@
 All of them can be pickled, because they are sent between processes.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,6 +19,8 @@ from app.tabular.types import Array
 
 __all__ = [
     "COUNTED_ERRORS",
+    "DELIMITER",
+    "DELIMITERS",
     "LISTED_ERRORS",
     "Array",
     "ColumnSummary",
@@ -46,6 +49,8 @@ Label = int | str
 Role = Literal["feature", "target", "weight", "group", "ignored"]
 TaskHint = Literal["binary", "multiclass", "regression"]
 
+DELIMITERS = "'tab' or one ASCII character other than a letter, digit, quote, sign, dot or line end"
+DELIMITER = re.compile(r"tab|[\x01-\x09\x0b\x0c\x0e-!#-*,/:-@\[-`{-\x7f]")
 LISTED_ERRORS = 20
 """Maximum errors of a file that are listed."""
 COUNTED_ERRORS = 1000

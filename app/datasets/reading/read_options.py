@@ -3,12 +3,25 @@
 from typing import Annotated, Literal
 
 from fastapi import Depends, Query
+from pydantic import AfterValidator, Field
 
 from app.datasets.formats import ReadOptions
+from app.datasets.formats.table import DELIMITER, DELIMITERS
 from app.names import Text
 
 MOST_REPEATS = 10_000
 """Maximum values of a repeated query parameter. URLs are at most 64 KiB long, so few requests come near it."""
+
+
+def _check_delimiter(text: str) -> str:
+    if not DELIMITER.fullmatch(text):
+        raise ValueError(f"must be {DELIMITERS}")
+    return text
+
+
+Delimiter = Annotated[
+    str, AfterValidator(_check_delimiter), Field(json_schema_extra={"pattern": f"^({DELIMITER.pattern})$"})
+]
 
 
 async def _read_options(
@@ -25,7 +38,10 @@ async def _read_options(
     header: Annotated[
         Literal["auto", "true", "false"], Query(description="CSV, TSV: whether the first line is a header.")
     ] = "auto",
-    delimiter: Annotated[str | None, Query(max_length=1, description="CSV: field delimiter. Default: comma.")] = None,
+    delimiter: Annotated[
+        Delimiter | None,
+        Query(description="CSV: field delimiter, one ASCII character, or `tab`. Default: comma."),
+    ] = None,
     missing: Annotated[
         list[Text],
         Query(

@@ -37,6 +37,7 @@ FILE_BODY = {
             "schema": {
                 "type": "object",
                 "required": ["file"],
+                "additionalProperties": False,
                 "properties": {"file": {"type": "string", "format": "binary", "description": "The file."}},
             }
         },

@@ -9,7 +9,7 @@ import binascii
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
@@ -135,9 +135,7 @@ async def append_to_upload(
     upload_offset: Annotated[
         int, Header(ge=0, le=MAX_LENGTH, description="Position of the first byte: the bytes that are stored so far.")
     ],
-    upload_complete: Annotated[
-        str | None, Header(pattern=r"^\?[01]$", description="`?1`: this is the last part.")
-    ] = None,
+    upload_complete: Annotated[Literal["?0", "?1"] | None, Header(description="`?1`: this is the last part.")] = None,
     prefer: Prefer = None,
 ) -> Dataset | None:
     """Append bytes to an upload. After a broken connection, `HEAD` returns the offset at which to continue.

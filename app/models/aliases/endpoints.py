@@ -26,7 +26,11 @@ IfMatch = Annotated[
     str | None, Header(description="ETag that the alias must have, or `*`: it must exist. Otherwise the answer is 412.")
 ]
 IfNoneMatch = Annotated[
-    str | None, Header(description="`*`: the alias must not exist yet. Otherwise the answer is 412.")
+    str | None,
+    Header(
+        description="`*`: the alias must not exist yet. Otherwise the answer is 412.",
+        json_schema_extra={"enum": ["*"]},
+    ),
 ]
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.web.fields import CreatedAt
 from app.web.validation import Body
@@ -29,8 +29,19 @@ class Target(Body):
     )
 
 
+def _only(given: str, absent: str) -> dict[str, Any]:
+    """JSON Schema of an object that has the first field and not the second; null: not given."""
+    properties = {
+        given: {"not": {"type": "null"}, "description": "Is given."},
+        absent: {"type": "null", "description": "Is not given."},
+    }
+    return {"required": [given], "properties": properties}
+
+
 class AliasRequest(Body):
     """New value of an alias: one version, or several by weight."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [_only("version", "targets"), _only("targets", "version")]})
 
     version: Version | None = Field(None, description="Version that receives all requests. Give it or `targets`.")
     targets: Annotated[list[Target], Field(min_length=1, max_length=MOST_TARGETS)] | None = Field(

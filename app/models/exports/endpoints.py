@@ -46,6 +46,9 @@ def _schema_of(media_type: str) -> dict[str, Any]:
     return {"schema": {"type": "object"}} if media_type == "application/json" else BINARY
 
 
+IMPORT_CONTENT = {media_type: _schema_of(media_type) for media_type in imports.MEDIA_TYPES}
+
+
 @router.get(
     "/{ref}/export",
     operation_id="export_model",
@@ -83,7 +86,7 @@ async def export_model(
     "/import",
     operation_id="import_model",
     status_code=201,
-    openapi_extra={"requestBody": {"required": True, "content": dict.fromkeys(imports.MEDIA_TYPES, BINARY)}},
+    openapi_extra={"requestBody": {"required": True, "content": IMPORT_CONTENT}},
     responses=problems(400, 409, 413, 415, 507),
 )
 async def import_model(
