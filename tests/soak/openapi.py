@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.soak.openapi_explained import ENTRIES
 from tests.support.postgres import fresh_database, running_server
 from tests.support.serving import Service, checked, running_service
 from tests.support.tables import csv_text, noisy_rows
@@ -91,8 +93,8 @@ def run_round(folder: Path, database_url: str | None, seed: int, examples: int, 
     result = json.loads(report.read_text())
     found.cases += result["test_cases"]["generated"]
     judged = [json.loads(line) for line in explained.read_text().splitlines()]
-    found.explained.update(one["reason"] for one in judged if one["reason"])
-    found.failures += [json.dumps(one) for one in judged if not one["reason"]]
+    found.explained.update(entry for one in judged if one["explained"] for entry in one["entries"])
+    found.failures += [json.dumps(one) for one in judged if not one["explained"]]
     if result["errors"] or not result["complete"]:
         found.failures.append(f"{result['errors']}: {ended.stdout[-2000:]}")
 
@@ -119,11 +121,14 @@ def main() -> int:
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
     parser.add_argument("--examples", type=int, default=ROUND_EXAMPLES, help="of each operation in a round")
     wanted = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the service and schemathesis end too
     replay = f"--seed {wanted.seed} --database {wanted.database} --examples {wanted.examples}"
     print(f"== again with: python -m tests.soak.openapi --cases {wanted.cases} {replay}", flush=True)
     found = run(wanted.cases, wanted.seed, wanted.database, wanted.examples)
-    for reason, count in found.explained.most_common():
-        print(f"  {count:7d}  explained: {reason}")
+    for entry, count in sorted(found.explained.items()):
+        print(f"  {count:7d}  explained: {entry}")
+    for entry in sorted(ENTRIES.keys() - found.explained.keys()):
+        print(f"           not needed: {entry}")
     for failure in found.failures:
         print(failure)
     print(f"== {found.cases} cases on {wanted.database}: {'FAILED' if found.failures else 'no check failed'}")

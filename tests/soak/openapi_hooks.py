@@ -13,62 +13,32 @@ from typing import Any
 import schemathesis
 from schemathesis import Case, HookContext, Response
 
+from tests.soak.openapi_explained import ENTRIES
+
 THINGS: dict[str, Any] = json.loads(Path(os.environ["HYPERPLANE_SOAK_THINGS"]).read_text())
 EXPLAINED = Path(os.environ["HYPERPLANE_SOAK_EXPLAINED"])
 PLACES = THINGS.keys()
 ROW = [0.5, -1.0, 2.0, 0.25]
-
-FILE = "the bytes of a file are `format: binary` in the schema"
-OTHER_THING = "names a thing that is not there, or not any more"
-TOGETHER = "fields that exclude or need each other"
-OF_MODEL = "fits the schema, not the model, the solver or the dataset"
-HEADER = "a header's null is sent as the text null"
-REASONS = {
-    "invalid_cursor": "a cursor is a text that the service gave out",
-    "invalid_event_id": "Last-Event-ID is a text that the service gave out",
-    "idempotency_key_reused": "the same Idempotency-Key for two different requests",
-    "refused_address": "an address that webhooks are not sent to",
-    "precondition_failed": "If-Match or If-None-Match does not hold",
-    "payload_too_large": "a length over HYPERPLANE_MAX_UPLOAD_BYTES",
-    "unsupported_media_type": "the format of a file that was not sent, or that its name does not say",
-    "url_too_long": "a URL over 64 KiB: an array in a query has no greatest length",
-    **dict.fromkeys(("invalid_body", "unparsable", "empty_body", "invalid_file", "unexpected_part"), FILE),
-    **dict.fromkeys(("unknown_dataset", "unknown_model", "unknown_version", "unknown_revision"), OTHER_THING),
-    **dict.fromkeys(("given_twice", "unexpected", "invalid_problem"), TOGETHER),
-    **dict.fromkeys(
-        ("wrong_width", "wrong_shape", "wrong_size", "wrong_type", "wrong_length", "wrong_order"), OF_MODEL
-    ),
-    **dict.fromkeys(
-        ("unknown_output", "unknown_feature", "unknown_column", "unknown_class", "unknown_datatype"), OF_MODEL
-    ),
-    **dict.fromkeys(("missing", "missing_feature", "missing_column", "missing_values", "missing_data"), OF_MODEL),
-    **dict.fromkeys(("duplicate", "duplicate_input", "duplicate_column", "ragged", "too_many", "too_long"), OF_MODEL),
-    **dict.fromkeys(("empty", "unsupported", "not_finite", "not_a_number", "out_of_range", "overflow"), OF_MODEL),
-    **dict.fromkeys(("feature_mismatch", "labels_are_text", "no_groups", "no_features", "not_exportable"), OF_MODEL),
-    **dict.fromkeys(("class_too_small", "too_many_folds", "folds_are_given", "needs_preprocessing"), OF_MODEL),
-    **dict.fromkeys(("invalid_option", "contradiction", "invalid_precondition", "upload_incomplete"), TOGETHER),
-    "invalid_name": "a name must not look like an id",
-}
-"""Why a request that the schema allows is refused, by the code of the problem."""
-FIELD_REASONS = {
-    **dict.fromkeys(("int_parsing", "string_pattern_mismatch"), HEADER),
-    "int_type": "78385.0 is an integer in JSON Schema; a version is written without a decimal point",
-    "less_than_equal": "the schema rounds 2^62, the greatest count, to a float",
-    **dict.fromkeys(("give either", "targets names", "shadow answers"), TOGETHER),
-    "must not look like an id": "a name must not look like an id",
-    "must not contain a NUL character": "a NUL in a text, which PostgreSQL cannot store",
-}
-"""The same for `invalid`, by the code of an error or the begin of what it says."""
+LONGEST_URL = 1 << 16
+EVENT_STREAM = "GET /v1/events"
+STREAM_SECONDS = 0.1
+"""How long to read a stream that does not end by itself. schemathesis would read each for 10 s."""
 
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> None:
     """Name things that exist in half of the requests that the schema allows, so that they reach more than a 404."""
+    if case.operation.label == EVENT_STREAM:
+        kwargs["timeout"] = STREAM_SECONDS
     meta = case.meta
+    if case.operation.label == "POST /v1/uploads" and meta is not None and meta.generation.mode.is_positive:
+        case.headers["Content-Type"] = "text/csv"  # of the file that is to come: OpenAPI has no place for it
     if meta is None or not meta.generation.mode.is_positive or meta.phase.name.value == "stateful":
         return
-    if case.operation.label == "POST /v1/uploads":  # of the file that is to come: OpenAPI has no place for it
-        case.headers["Content-Type"] = "text/csv"
+    key = (case.headers or {}).get("Idempotency-Key")
+    if isinstance(key, str) and _is_drawn(key + repr(case.body)):
+        sent = repr((case.path_parameters, case.query, case.body))
+        case.headers["Idempotency-Key"] = f"{key[:200]}-{zlib.crc32(sent.encode(errors='replace'))}"
     if case.method == "DELETE":
         return
     for name, value in (case.path_parameters or {}).items():
@@ -85,46 +55,48 @@ def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> Non
 
 def _is_drawn(value: Any) -> bool:
     """Whether to put something else in its place: by the value itself, so that a replay does the same."""
-    return zlib.crc32(repr(value).encode()) % 2 == 0
+    return zlib.crc32(repr(value).encode(errors="replace")) % 2 == 0
 
 
 @schemathesis.hook
 def filter_failure(context: HookContext, failure: Any, case: Case, response: Response) -> bool:
     """Whether it is a failure. What is explained is counted, and is none."""
     answer = _document(response)
-    problem = answer if "code" in answer else {}
-    reason = _reason(type(failure).__name__, case, answer)
-    shown = {
-        **{"failure": type(failure).__name__, "operation": case.operation.label, "status": response.status_code},
-        **{"reason": reason, "code": problem.get("code"), "errors": problem.get("errors")},
-        **({} if reason else {"said": str(failure)[:500], "curl": case.as_curl_command()[:5000]}),
-    }
+    entries = [f"{type(failure).__name__}, {case.operation.label}: {said}" for said in _said(answer)]
+    explained = all(entry in ENTRIES for entry in entries) and _is_true(answer.get("code"), case, response)
+    shown: dict[str, Any] = {"entries": sorted(set(entries)), "explained": explained}
+    if not explained:
+        shown |= {"status": response.status_code, "errors": answer.get("errors")}
+        shown |= {"said": str(failure)[:500], "curl": case.as_curl_command()[:5000]}
     with EXPLAINED.open("a") as file:
         file.write(json.dumps(shown) + "\n")
-    return reason is None
+    return not explained
 
 
-def _reason(failure: str, case: Case, answer: dict[str, Any]) -> str | None:
-    """None: nothing explains it."""
-    if failure == "AllowHeaderMismatch" and case.path == "/v1/models/import":
-        return "`import` may also be the name of a model, which GET and DELETE take"
-    if failure == "AcceptedNegativeData" and case.path.startswith("/v2/models/{name}/versions/{version}"):
-        return "a number in a path is the same text as a string of its digits"
-    if failure == "AcceptedNegativeData" and answer.get("status", 0) >= 400:
-        return "refused, with a status (413, 414, ...) that schemathesis does not take for a refusal"
-    if failure == "AcceptedNegativeData" and answer.get("valid") is False:
-        return "validate_only answers 200 and says what is wrong"
-    if failure != "RejectedPositiveData":
-        return None
-    if answer.get("code") != "invalid":
-        return REASONS.get(answer.get("code", ""))
-    reasons = [_reason_of_field(one) for one in answer["errors"]]
-    return None if None in reasons else reasons[0]
+def _said(answer: dict[str, Any]) -> list[str]:
+    """The code of the problem; of `invalid`, that of each field; of a value that a rule of ours refuses, the rule."""
+    if "code" not in answer:
+        return ["valid: false"] if answer.get("valid") is False else ["accepted"]
+    if answer["code"] != "invalid":
+        return [answer["code"]]
+    return [
+        one["detail"].partition(";")[0] if one["code"] == "value_error" else one["code"] for one in answer["errors"]
+    ]
 
 
-def _reason_of_field(error: dict[str, Any]) -> str | None:
-    found = (why for said, why in FIELD_REASONS.items() if error["code"] == said or error["detail"].startswith(said))
-    return next(found, None)
+def _is_true(code: str | None, case: Case, response: Response) -> bool:
+    """Whether the request has what the explanation of this code speaks of."""
+    query, headers = case.query or {}, {name.lower() for name in case.headers or {}}
+    match code:
+        case "invalid_cursor":
+            return "cursor" in query
+        case "idempotency_key_reused":
+            return "idempotency-key" in headers
+        case "precondition_failed":
+            return bool(headers & {"if-match", "if-none-match"})
+        case "url_too_long":
+            return len(response.request.url or "") > LONGEST_URL
+    return True
 
 
 def _document(response: Response) -> dict[str, Any]:
