@@ -3,6 +3,7 @@
 Runs random faults on each database for that many seconds, or until that many processes were killed, then 16 claimers on
 that many jobs. Prints the seed first and the counts at the end, and exits with 1 if any promise was broken. The same
 command with the same seed draws the same faults and the same requests again; how they interleave is up to the machine.
+SIGTERM ends the faults and compares what there was until then; a second one ends everything.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import sys
 import time
 
 from tests.soak.claimers import claims_a_second
-from tests.soak.run import Plan, kills, soak_postgresql, soak_sqlite
+from tests.soak.run import Plan, enough, kills, soak_postgresql, soak_sqlite
 
 SOAKS = {"sqlite": soak_sqlite, "postgresql": soak_postgresql}
 
@@ -25,11 +26,13 @@ def main() -> int:
     parser.add_argument("--database", choices=[*SOAKS, "both"], default="both")
     parser.add_argument("--jobs", type=int, default=10_000, help="for 16 claimers on each database; 0: none")
     wanted = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the service ends too
+    signal.signal(signal.SIGTERM, _end)
     names = list(SOAKS) if wanted.database == "both" else [wanted.database]
     limit = "" if wanted.kills is None else f" --kills {wanted.kills}"
     broken = 0
     for name in names:
+        if enough.is_set():
+            break
         replay = f"python -m tests.soak --database {name} --seconds {wanted.seconds:g}{limit} --seed {wanted.seed}"
         print(f"== {name}, seed {wanted.seed}; again with: {replay}", flush=True)
         began = time.monotonic()
@@ -43,13 +46,19 @@ def main() -> int:
         print(
             f"== {name}: {kills(ledger)} kills, {len(ledger.faults)} broken promises after {seconds:.0f} s", flush=True
         )
-        if wanted.jobs:
+        if wanted.jobs and not enough.is_set():
             speed = claims_a_second(name, wanted.jobs)
             print(
                 f"== {name}: 16 claimers, {wanted.jobs} jobs, each claimed once: {speed:.0f} claims a second",
                 flush=True,
             )
     return 1 if broken else 0
+
+
+def _end(*_: object) -> None:
+    if enough.is_set():
+        sys.exit("stopped")  # the service ends too
+    enough.set()
 
 
 if __name__ == "__main__":

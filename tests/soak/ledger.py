@@ -147,6 +147,7 @@ class Ledger:
             self.counts[what] += 1
 
     def blame(self, fault: str) -> None:
+        print(f"  BROKEN  {fault[:500]}", flush=True)
         with self._lock:
             self.faults.append(fault)
 

@@ -45,6 +45,10 @@ RECEIVER_FAILS = 0.1
 ANSWERS, ANSWERS_SECONDS = 5, 15.0
 """Answers between two faults, and how long they are waited for."""
 WORK_SECONDS = 60.0
+PROGRESS_SECONDS = 60.0
+"""How often to print the kills so far."""
+enough = threading.Event()
+"""Set: no further fault; what was promised is compared as at the end of a plan."""
 CALM_SECONDS = 180.0
 """How long the service has, once nothing fails any more, to end all that was queued."""
 
@@ -136,17 +140,21 @@ def _answering(ledger: Ledger, chance: random.Random) -> Callable[[Message], int
         try:
             message.verified(subscription.secret)
         except WebhookVerificationError as error:
-            ledger.blame(f"a message to {message.path} has a bad signature: {error}")
+            ledger.blame(f"a message to {message.path} has a bad signature: {error}: {message}")
         return 204
 
     return answer
 
 
 def _break_things(plan: Plan, ledger: Ledger, faults: Faults, chance: random.Random) -> None:
-    deadline = time.monotonic() + plan.seconds
+    began = time.monotonic()
+    deadline, shown_at = began + plan.seconds, began
     happened = 0
     possible = faults.possible() if plan.faults is None else dict.fromkeys(plan.faults, 1.0)
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and not enough.is_set():
+        if time.monotonic() > shown_at + PROGRESS_SECONDS:
+            shown_at = time.monotonic()
+            print(f"  {shown_at - began:5.0f} s: {kills(ledger)} kills, {len(ledger.faults)} broken", flush=True)
         if happened == plan.most_faults or (plan.most_kills is not None and kills(ledger) >= plan.most_kills):
             return
         if plan.lets_work:

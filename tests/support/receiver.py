@@ -44,7 +44,11 @@ def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            length = int(self.headers["Content-Length"])
+            body = self.rfile.read(length)
+            if len(body) < length:  # the sender died in the middle: no server would take that for a message
+                self.close_connection = True
+                return
             message = Message(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
             receiver.messages.append(message)
             self.send_response(receiver.answer(message))
