@@ -47,6 +47,7 @@ from tests.support.postgres import fresh_database
 from tests.support.tables import csv_text, noisy_rows
 
 CALLS = {"sync": "fsync,fdatasync", "rename": "/^rename", "remove": "/^unlink", "message": "sendto"}
+CALLS |= {"write": "/^p?write"} if SOAK > 1 else {}
 FAILURES = {"sync": ("fsync,fdatasync", "EIO"), "name": ("/^(rename|link)", "EIO"), "write": ("/^p?write", "ENOSPC")}
 FILE_KILLS = {("upload", "sync"): 10, ("upload", "rename"): 3, ("finish", "sync"): 4, ("finish", "rename"): 2}
 FILE_KILLS |= {("delete", "remove"): 3, ("import", "sync"): 2, ("import", "rename"): 1, ("purge", "remove"): 1}
@@ -277,7 +278,7 @@ def test_a_kill_at_each_call_leaves_the_old_state_or_the_new(
     strace: str, template: MakeTemplate, kind: str, name: str, calls: str, tmp_path: Path
 ) -> None:
     act, done = ACTS[name], [False]
-    for number in range(1, 200, STEP if calls == "message" else 1):
+    for number in range(1, 400, STEP if calls == "message" else 1):
         with template(kind, name).copy(tmp_path / str(number)) as settings:
             was_killed = killed_at(strace, act, settings, CALLS[calls], number)
             database, blobs = Database(settings.resolved_database_url), BlobStore(settings.data_dir)

@@ -35,6 +35,7 @@ SCORES = (
 
 GATE = ("tests/unit/app/keys/test_gate.py", "tests/unit/app/keys/test_key_trust.py")
 KEYS = ("tests/unit/app/keys/test_key_trust.py", "tests/unit/app/keys/test_key_cache.py", *GATE[:1])
+SESSIONS = ("tests/contract/test_sessions.py",)
 COMMANDS = ("tests/unit/app/keys/test_key_commands.py",)
 IDS = ("tests/unit/app/test_config_ids_names.py", *KEYS)
 
@@ -92,6 +93,8 @@ TARGETS: dict[str, tuple[Part, ...]] = {
         Part("app/keys/key_cache.py", KEYS),
         Part("app/keys/repository.py", KEYS),
         Part("app/keys/service.py", KEYS),
+        Part("app/keys/session_store.py", SESSIONS),
+        Part("app/keys/session_endpoints.py", SESSIONS),
         Part("app/cli.py", COMMANDS, ("create_key", "list_keys", "revoke_key")),
         Part("app/runtime/launcher.py", COMMANDS, ("launch", "bound_sockets", "_prepare_database")),
         Part("app/config.py", IDS, ("Settings.bound_to_loopback",)),
