@@ -4,6 +4,7 @@ A process compiles a kernel that it needs and that numba's cache lacks. `python 
 ahead of use; the supervisor runs it while a slot is idle (app/worker/compile_ahead.py), so that few jobs wait.
 """
 
+import os
 import select
 import sys
 
@@ -51,7 +52,11 @@ def compile_rest() -> None:
 
 
 def main(part: str) -> None:
-    """Compile the "first" kernels or "all", at the lowest priority. Stops before the next kernel on request."""
+    """Compile the "first" kernels or "all", at the lowest priority. Stops before the next kernel on request.
+
+    Ends with its parent at once: on a busy machine the next kernel can be minutes away.
+    """
+    resources.end_with_parent(os.getppid())
     resources.lower_priority(LOWEST_PRIORITY)
     resources.offer_as_victim()
     with watch_compilation(_end_if_unwanted, lambda: None):

@@ -18,7 +18,7 @@ from app.worker.compile_ahead import CompileAhead
 from app.worker.slot import COMPILED, COMPILING, LACKING, READY
 from app.worker.supervisor import Supervisor
 from tests.support.builders import migrated_database, queued_jobs, temporary_settings
-from tests.support.serving import wait_until
+from tests.support.serving import children_of, wait_until
 
 COMPILER = """
 import pathlib, sys
@@ -115,6 +115,26 @@ def test_nothing_is_compiled_once_nobody_wants_it_or_only_the_cached_is_asked_fo
     loaded: Any = subprocess.run([sys.executable, "-c", script], check=False, **run)
     assert loaded.stdout.split()[:3] == ["dcd", "newton", "smooth_newton"], loaded.stderr
     assert not list(tmp_path.rglob("*.nb[ic]"))
+
+
+WORKING = """
+import time
+from app.worker import kernels
+kernels.compile_first = lambda: (print("works", flush=True), time.sleep(60))
+kernels.main("first")
+"""
+PARENT = "import os, subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); os.read(0, 1)"
+
+
+def test_it_ends_with_its_parent_in_the_middle_of_a_kernel() -> None:
+    command = [sys.executable, "-c", PARENT, WORKING]
+    parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"works\n"
+    (child,) = children_of(parent.pid)
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), 10, "the process that compiles to end")
 
 
 def test_a_process_tells_when_its_job_waits_for_a_kernel() -> None:
