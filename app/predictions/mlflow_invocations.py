@@ -13,10 +13,10 @@ from app.predictions.model_features import Features
 from app.predictions.outputs import chosen
 from app.predictions.response_formats import Reply, plain, records
 from app.predictions.rows import Columns, ListRows, NamedRows, Places, Rows
+from app.predictions.schemas import INVOCATION_FORMS
 from app.predictions.service import headers_of, score
 from app.web.media_types import JSON
 
-SHAPES = ("dataframe_split", "dataframe_records", "instances", "inputs")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -62,9 +62,9 @@ def _read(body: bytes, content_type: str | None, features: Features) -> tuple[Ro
         return request_bodies.rows_in(body, content_type, features), None
     check_values(body, features)
     request: InvocationsBody = decoded(_decode, body)
-    given = [name for name in SHAPES if getattr(request, name) is not None]
+    given = [name for name in INVOCATION_FORMS if getattr(request, name) is not None]
     if len(given) != 1:
-        raise invalid_field("body", "wrong_shape", f"give exactly one of {', '.join(SHAPES)}")
+        raise invalid_field("body", "wrong_shape", f"give exactly one of {', '.join(INVOCATION_FORMS)}")
     wanted = request.params.wanted if request.params else None
     if request.dataframe_split is not None:
         return _from_split(request.dataframe_split, features), wanted

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from app.predictions.mlflow_invocations import SHAPES
 from app.predictions.outputs import EVERY_OUTPUT
 from app.predictions.request_bodies import READERS
 from app.predictions.response_formats import OFFERED
@@ -127,6 +126,7 @@ RESPONSE_SCHEMA = {
 }
 
 
+INVOCATION_FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 ROWS_OR_COLUMNS: dict[str, Any] = {
     "type": ["array", "object"],
     "minItems": 1,
@@ -136,7 +136,7 @@ INVOCATIONS_SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "description": "Rows in exactly one of the four forms of MLflow's scoring server, and optional `params`.",
-    "oneOf": [{"required": [form]} for form in SHAPES],
+    "oneOf": [{"required": [form]} for form in INVOCATION_FORMS],
     "properties": {
         "dataframe_split": {
             "type": "object",
