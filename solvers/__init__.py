@@ -14,10 +14,14 @@ from solvers.method import Planes, Point
 from solvers.problem.problems import Problem
 from solvers.problem.spec import PARAMETERS, Parameter, Parameters
 from solvers.result import Certificate, LinearModel, SolveResult, Status, StepReport
+from solvers.tuning.certify import TuningCertificate
+from solvers.tuning.fold_work import TuneProgress
+from solvers.tuning.search import Best, PathResult, Trial, TuneResult, path, tune
 from solvers.warm_up import load_kernels, warm_up
 
 __all__ = [
     "PARAMETERS",
+    "Best",
     "Certificate",
     "Estimate",
     "InvalidOptions",
@@ -25,6 +29,7 @@ __all__ = [
     "LinearModel",
     "Parameter",
     "Parameters",
+    "PathResult",
     "Planes",
     "Point",
     "Problem",
@@ -32,6 +37,10 @@ __all__ = [
     "SolverError",
     "Status",
     "StepReport",
+    "Trial",
+    "TuneProgress",
+    "TuneResult",
+    "TuningCertificate",
     "UnknownSolver",
     "UnsupportedProblem",
     "Verdict",
@@ -40,7 +49,9 @@ __all__ = [
     "check",
     "estimate",
     "load_kernels",
+    "path",
     "train",
+    "tune",
     "warm_up",
 ]
 

@@ -1,6 +1,6 @@
 """The package's entry points: they turn arguments into a problem, a method and a run.
 
-`check`, `estimate` and `train` decide everything through `_plan`, so a configuration that `check` accepts is one
+`check`, `estimate` and `train` decide everything through `plan_run`, so a configuration that `check` accepts is one
 that `train` runs, given data of that shape. The parameters of the problem are declared in problem/spec.py.
 """
 
@@ -10,23 +10,19 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
-from solvers.checks import whole_number
 from solvers.cost import Estimate, Size, estimate_run
-from solvers.data.blocks import RowBlocks
 from solvers.data.compression import compressed_bytes, is_compressible
 from solvers.data.rows import Rows, as_rows
-from solvers.engine.auto import Choice, choose
-from solvers.engine.driver import Callback, Limits, solve
+from solvers.engine.driver import Callback
 from solvers.engine.judge import certify_weights
-from solvers.engine.one_vs_rest import solve_each_class, sum_of_classes
-from solvers.engine.registry import registered, with_implied_strategy
-from solvers.engine.starting_point import read_start, starts_of_classes
-from solvers.errors import InvalidOptions, InvalidProblem, UnsupportedProblem
+from solvers.engine.one_vs_rest import sum_of_classes
+from solvers.engine.registry import registered
+from solvers.engine.run import is_split, plan_run, problems_of, run_planned, shape_of, size_of
+from solvers.errors import InvalidOptions, InvalidProblem
 from solvers.linalg.clock import solving_time
 from solvers.method import Point
-from solvers.problem.build import build_problem, one_against_rest
 from solvers.problem.labels import Labels, read_labels
-from solvers.problem.spec import PARAMETERS, Parameters, ProblemSpec, check_class_weight, resolve_spec
+from solvers.problem.spec import PARAMETERS, Parameters, check_class_weight, resolve_spec
 from solvers.result import Certificate, SolveResult
 
 __all__ = ["Plan", "Verdict", "available", "certify", "check", "estimate", "train"]
@@ -104,10 +100,10 @@ def train(
         raise InvalidOptions("callback", "must be a function of one StepReport")
     if resume and not isinstance(warm_start, Mapping):
         raise InvalidOptions("resume", "needs a state as warm_start")
-    plan = _plan(
+    plan = plan_run(
         problem,
-        shape=_shape(data, labels),
-        size=Size(data.stored_entries, 8, data.mean_squared_norm()),
+        shape=shape_of(data, labels),
+        size=size_of(data),
         solver=solver,
         tol=tol,
         max_seconds=max_seconds,
@@ -118,29 +114,17 @@ def train(
         earlier=warm_start.get("solver") if resume else None,
         has_weights=warm_start is not None and not resume,
     )
-    spec, method = plan.spec, plan.choice.method
-    if isinstance(data, RowBlocks) and not method.reads_in_passes:
-        able = " or ".join(name for name, method in registered().items() if method.reads_in_passes)
-        raise UnsupportedProblem("solver", f"{method.name} needs row access, and X comes in blocks; use {able}")
-    if groups is not None and spec.task != "ordinal":
-        raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
-    weights: dict[str, Any] = {"sample_weight": sample_weight, "class_weight": plan.class_weight}
-    k = labels.classes.size if spec.task == "multiclass" else None
-    start = read_start(warm_start, method, data, k, resume=resume)
-    common: dict[str, Any] = {
-        "seed": plan.seed,
-        "callback": callback,
-        "threads": threads or 1,
-        "started": started - start.counts.seconds,
-        "reason": plan.choice.reason,
-        "successor": plan.choice.successor,
-    }
-    if spec.task == "multiclass" and spec.strategy == "ovr":
-        problems = one_against_rest(spec.of_one_class, data, labels, **weights)
-        starts = starts_of_classes(start, len(problems), resume=resume)
-        return solve_each_class(method, plan.options, problems, labels.classes, plan.limits, starts=starts, **common)
-    built = build_problem(spec, data, labels, groups=groups, **weights)
-    return solve(method(built, plan.options), plan.limits, start=start, **common)
+    return run_planned(
+        plan,
+        data,
+        labels,
+        sample_weight=sample_weight,
+        groups=groups,
+        warm_start=warm_start,
+        resume=resume,
+        callback=callback,
+        started=started,
+    )
 
 
 @_with_parameters
@@ -162,7 +146,7 @@ def check(
 
     `n_classes` is None for real-valued labels. The choice of "auto" also depends on the numbers; here it is a guess.
     """
-    plan = _plan(
+    plan = plan_run(
         problem,
         shape={"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse},
         size=None,
@@ -208,7 +192,7 @@ def estimate(
         copied = compressed_bytes(n_rows, nonzeros, value_bytes)
         sparse, entries = True, nonzeros
     size = Size(entries, value_bytes, squared_norm)
-    plan = _plan(
+    plan = plan_run(
         problem,
         shape={"n_rows": n_rows, "n_features": n_features, "n_classes": n_classes, "sparse": sparse},
         size=size,
@@ -253,23 +237,22 @@ def certify(
     """
     data = as_rows(X)
     labels = _read_labels(y, problem, data)
-    spec = resolve_spec(**_shape(data, labels), **problem)
+    spec = resolve_spec(**shape_of(data, labels), **problem)
     class_weight = check_class_weight(problem.get("class_weight"))
-    weights: dict[str, Any] = {"sample_weight": sample_weight, "class_weight": class_weight}
     is_multiclass = spec.task == "multiclass"
     shape = (labels.classes.size, data.n_features) if is_multiclass else (data.n_features,)
     coef = np.ascontiguousarray(coef, dtype=np.float64)
     if coef.shape != shape:
         raise InvalidProblem("coef", f"has shape {coef.shape}; weights of shape {shape} are needed")
-    if is_multiclass and spec.strategy == "ovr":
-        problems = one_against_rest(spec.of_one_class, data, labels, **weights)
+    problems = problems_of(spec, data, labels, sample_weight=sample_weight, class_weight=class_weight, groups=groups)
+    if is_split(spec):
         points = [Point(coef[k], float(intercept[k]), None) for k in range(len(problems))]
         kept: Sequence[Point | None] = bounding or [None] * len(problems)
         parts = [certify_weights(*one) for one in zip(problems, points, kept, strict=True)]
         return Verdict(sum_of_classes(problems, parts), parts)
-    built = build_problem(spec, data, labels, groups=groups, **weights)
     bias = np.asarray(intercept, dtype=np.float64) if is_multiclass else float(intercept)
-    return Verdict(certify_weights(built, Point(coef, bias, None), bounding[0] if bounding else None), None)
+    point = Point(coef, bias, None)
+    return Verdict(certify_weights(problems[0], point, bounding[0] if bounding else None), None)
 
 
 def available() -> dict[str, dict[str, Any]]:
@@ -277,63 +260,8 @@ def available() -> dict[str, dict[str, Any]]:
     return {name: method.described() for name, method in registered().items()}
 
 
-class _Planned(NamedTuple):
-    spec: ProblemSpec
-    choice: Choice
-    options: dict[str, Any]
-    limits: Limits
-    class_weight: Mapping[object, float] | str | None
-    seed: int
-
-
-def _plan(
-    problem: Parameters,
-    *,
-    shape: Mapping[str, Any],
-    size: Size | None,
-    solver: object,
-    tol: object,
-    max_seconds: object,
-    max_passes: object,
-    seed: object,
-    threads: object,
-    options: object,
-    earlier: object = None,
-    has_weights: bool = False,
-) -> _Planned:
-    """Decide what to run. `earlier` is the solver of a run to resume: "auto" keeps its choice."""
-    spec = with_implied_strategy(solver, resolve_spec(**shape, **problem))
-    class_weight = problem.get("class_weight")
-    if class_weight is not None and spec.task in ("ordinal", "regression"):
-        raise InvalidProblem("class_weight", f"has no meaning with task {spec.task}; weigh rows by sample_weight")
-    limits = Limits.checked(tol=tol, max_seconds=max_seconds, max_passes=max_passes)
-    count = 1 if threads is None else whole_number(threads, "threads", InvalidOptions, low=1)
-    choice = choose(solver, spec, size, limits.tol, count)
-    if solver == "auto" and earlier in registered() and earlier != choice.method.name:
-        choice = choose(earlier, spec, size, limits.tol, count)
-    if has_weights:
-        choice = choice.from_weights
-    return _Planned(
-        spec=spec,
-        choice=choice,
-        options=choice.method.checked_options(options),
-        limits=limits,
-        class_weight=check_class_weight(class_weight),
-        seed=whole_number(seed, "seed", InvalidOptions, low=0, high=2**63 - 1),
-    )
-
-
 def _read_labels(y: Any, problem: Parameters, data: Rows) -> Labels:
     labels = read_labels(y, problem.get("task", "auto"))
     if labels.n_rows != data.n_rows:
         raise InvalidProblem("y", f"has {labels.n_rows} labels for {data.n_rows} rows of X")
     return labels
-
-
-def _shape(data: Rows, labels: Labels) -> dict[str, Any]:
-    return {
-        "n_rows": data.n_rows,
-        "n_features": data.n_features,
-        "n_classes": labels.n_classes,
-        "sparse": data.sparse,
-    }

@@ -3,17 +3,18 @@
 One module a task, each plain enough to be checked by reading against docs/solvers.md.
 """
 
-from solvers.certificates.binary import certify_binary, feasible_dual_point
+from solvers.certificates.binary import certify_binary, evaluation_of_binary, feasible_dual_point
+from solvers.certificates.evaluation import Evaluation, clear_evaluation
 from solvers.certificates.free_bias import minimising_bias
-from solvers.certificates.multiclass import balanced_dual_point, certify_multiclass
-from solvers.certificates.multinomial import certify_multinomial
+from solvers.certificates.multiclass import balanced_dual_point, certify_multiclass, evaluation_of_multiclass
+from solvers.certificates.multinomial import certify_multinomial, evaluation_of_multinomial
 from solvers.certificates.ordinal import certify_ordinal
-from solvers.certificates.regression import certify_regression
+from solvers.certificates.regression import certify_regression, evaluation_of_regression
 from solvers.method import Point
 from solvers.problem.problems import BinaryProblem, MulticlassProblem, OrdinalProblem, Problem, RegressionProblem
 from solvers.result import Certificate
 
-__all__ = ["balanced_dual_point", "certify", "feasible_dual_point", "minimising_bias"]
+__all__ = ["Evaluation", "balanced_dual_point", "certify", "evaluate_pair", "feasible_dual_point", "minimising_bias"]
 
 
 def certify(problem: Problem, point: Point, tol: float | None = None) -> Certificate:
@@ -32,3 +33,20 @@ def certify(problem: Problem, point: Point, tol: float | None = None) -> Certifi
     if isinstance(problem, RegressionProblem):
         return certify_regression(problem, point.coef, float(point.intercept), point.alpha, tol)
     raise TypeError(f"no certificate for a {type(problem).__name__}")
+
+
+def evaluate_pair(problem: Problem, point: Point, wanted: float) -> Evaluation:
+    """Evaluate weights and dual point as a pair: the gap of exactly these two, the losses, and w(alpha).
+
+    `wanted` is a gap below which rounding does not matter. Unlike in a certificate, no better multiple of the dual
+    point is looked for.
+    """
+    if isinstance(problem, BinaryProblem):
+        return clear_evaluation(evaluation_of_binary(problem, point.coef, float(point.intercept), point.alpha), wanted)
+    if isinstance(problem, MulticlassProblem):
+        of_joint = evaluation_of_multinomial if problem.spec.loss == "logistic" else evaluation_of_multiclass
+        return clear_evaluation(of_joint(problem, point.coef, point.intercept, point.alpha), wanted)
+    if isinstance(problem, RegressionProblem):
+        pair = evaluation_of_regression(problem, point.coef, float(point.intercept), point.alpha)
+        return clear_evaluation(pair, wanted)
+    raise TypeError(f"no pair of a {type(problem).__name__}")

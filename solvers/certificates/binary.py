@@ -9,6 +9,8 @@ rounding counted. Its kernels are short enough to be checked by reading; whole-a
 than the one read of the data.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit
 
@@ -29,7 +31,7 @@ from solvers.problem.losses.loss import SlackRows
 from solvers.problem.problems import BinaryProblem
 from solvers.result import Certificate
 
-__all__ = ["certify_binary", "feasible_dual_point"]
+__all__ = ["certify_binary", "evaluation_of_binary", "feasible_dual_point"]
 
 
 def certify_binary(
@@ -39,13 +41,20 @@ def certify_binary(
 
     `tol` is the relative gap to prove: rounding that does not matter for it is not worth another read.
     """
-    signed = None if alpha is None else _signed_dual_point(problem, alpha)
     source = "dual point from the margins" if alpha is None else "dual point"
+    return certificate_of(problem, evaluation_of_binary(problem, coef, intercept, alpha), source, tol)
+
+
+def evaluation_of_binary(
+    problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None
+) -> Callable[[bool], Evaluation]:
+    """Return the function that evaluates the pair, with or without compensated products."""
+    signed = None if alpha is None else _signed_dual_point(problem, alpha)
 
     def evaluate(is_compensated: bool) -> Evaluation:
         return _evaluate(problem, coef, intercept, signed, is_compensated)
 
-    return certificate_of(problem, evaluate, source, tol)
+    return evaluate
 
 
 def _evaluate(

@@ -36,8 +36,8 @@ from solvers.problem.losses.loss import RowTotals, SlackError
 from solvers.problem.problems import Problem
 from solvers.result import Certificate
 
-__all__ = ["Evaluation", "Precision", "Products", "Weights", "certificate_of", "evaluation_of", "length_at_most"]
-__all__ += ["read_products", "read_scores", "read_weights", "slack_error"]
+__all__ = ["Evaluation", "Precision", "Products", "Weights", "certificate_of", "clear_evaluation", "evaluation_of"]
+__all__ += ["length_at_most", "read_products", "read_scores", "read_weights", "slack_error"]
 
 CLEAR_PRIMAL = 1e-9
 """Width of the interval of the primal value, relative to it, above which the products are computed again, compensated.
@@ -65,6 +65,14 @@ class Evaluation(NamedTuple):
     """At most the part of the dual that grows with t."""
     curved: float
     """At least the part that grows with t^2."""
+    losses_at_most: float
+    """At least sum_i C_i l_i."""
+    losses_at_least: float
+    """At most sum_i C_i l_i."""
+    dual_weights: Floats
+    """w(alpha) as computed, the weight of the bias feature last; several classes trained jointly: one row each."""
+    dual_error: float
+    """At least the distance of `dual_weights` from w(alpha)."""
 
 
 class Precision(NamedTuple):
@@ -227,6 +235,10 @@ def evaluation_of(
         nominal_gap=0.5 * of_difference + 0.5 * of_bias * of_bias + totals.terms,
         linear=linear,
         curved=above(totals.conjugates * exact + 0.5 * length * length),
+        losses_at_most=above(totals.losses_at_most * exact + underflow),
+        losses_at_least=below(totals.losses_at_least * (1.0 - SUM_ERROR) - underflow),
+        dual_weights=np.append(read.weights, bias_weight),
+        dual_error=above(error + 4.0 * UNIT * length),
     )
 
 
@@ -244,6 +256,16 @@ def certificate_of(
         if _is_unclear(problem, found, certificate, tol):
             certificate = _certificate(problem, evaluate(True), source)
     return certificate
+
+
+def clear_evaluation(evaluate: Callable[[bool], Evaluation], wanted: float) -> Evaluation:
+    """Evaluate a pair, with compensated products if rounding makes up most of a gap that is not below `wanted`."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = evaluate(False)
+        if found.gap <= max(wanted, CLEAR_GAP * found.nominal_gap):
+            return found
+        again = evaluate(True)
+    return again if again.gap < found.gap else found
 
 
 def _is_unclear(problem: Problem, found: Evaluation, certificate: Certificate, tol: float | None) -> bool:

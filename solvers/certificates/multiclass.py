@@ -16,6 +16,7 @@ v_im + e_im, and the violations in the bracket are at least v_im - e_im.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,8 +37,8 @@ from solvers.method import Point
 from solvers.problem.problems import MulticlassProblem
 from solvers.result import Certificate
 
-__all__ = ["balanced_dual_point", "certify_multiclass", "class_lengths", "feasible_shares", "signed_of"]
-__all__ += ["violations_and_sizes"]
+__all__ = ["balanced_dual_point", "certify_multiclass", "class_lengths", "evaluation_of_multiclass"]
+__all__ += ["feasible_shares", "signed_of", "violations_and_sizes"]
 
 
 def certify_multiclass(
@@ -51,13 +52,20 @@ def certify_multiclass(
 
     `tol` is the relative gap to prove: rounding that does not matter for it is not worth more reads.
     """
-    bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (problem.classes.size,))
     source = "dual point from the margins" if alpha is None else "dual point"
+    return certificate_of(problem, evaluation_of_multiclass(problem, coef, intercept, alpha), source, tol)
+
+
+def evaluation_of_multiclass(
+    problem: MulticlassProblem, coef: Floats, intercept: Floats | float, alpha: Floats | None
+) -> Callable[[bool], Evaluation]:
+    """Return the function that evaluates the pair, with or without compensated products."""
+    bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (problem.classes.size,))
 
     def evaluate(is_compensated: bool) -> Evaluation:
         return _evaluate(problem, coef, bias, alpha, is_compensated)
 
-    return certificate_of(problem, evaluate, source, tol)
+    return evaluate
 
 
 def _evaluate(
@@ -95,6 +103,10 @@ def _evaluate(
         nominal_gap=0.5 * lengths.nominal + float(nominal_terms),
         linear=below(compensated_sum(read_only(np.ascontiguousarray(shares).reshape(-1)))),
         curved=above(lengths.curved * (1.0 + rounding)),
+        losses_at_most=above(totals[1] * (1.0 + rounding) + underflow),
+        losses_at_least=below(totals[2] * (1.0 - rounding) - underflow),
+        dual_weights=lengths.weights,
+        dual_error=lengths.error,
     )
 
 
@@ -109,6 +121,10 @@ class ClassLengths(NamedTuple):
     """1/2 |W|^2 with the biases, as computed."""
     curved: float
     """At least 1/2 |W(A)|^2."""
+    weights: Floats
+    """W(A) as computed, the weight of the bias feature last."""
+    error: float
+    """At least the distance of `weights` from W(A)."""
 
 
 def class_lengths(
@@ -121,7 +137,8 @@ def class_lengths(
 ) -> ClassLengths:
     """Read the data once for each class and compare its weights with those of the dual point."""
     data, k = problem.data, problem.classes.size
-    distance = norm = curved = nominal = 0.0
+    distance = norm = curved = nominal = squared_error = 0.0
+    dual_weights = np.empty((k, data.n_features + 1))
     for m in range(k):
         multipliers = np.ascontiguousarray(signed[:, m])
         weights = read_weights(data, multipliers, is_compensated=is_compensated)
@@ -139,8 +156,12 @@ def class_lengths(
         nominal += float((difference * difference).sum()) + of_bias * of_bias
         reach = above(math.hypot(length_at_most(weights.high) * (1.0 + 4.0 * UNIT), bias_weight) + error)
         curved += 0.5 * reach * reach
+        dual_weights[m, :-1], dual_weights[m, -1] = weights.high, bias_weight
+        squared_error += (error + 4.0 * UNIT * reach) ** 2
         norm += 0.5 * compensated_sum(read_only(coef[m] * coef[m])) + 0.5 * float(scaled_bias[m]) ** 2
-    return ClassLengths(distance, nominal, norm, curved)
+    return ClassLengths(
+        distance, nominal, norm, curved, dual_weights, above(math.sqrt(squared_error)) * (1.0 + gamma(k))
+    )
 
 
 def balanced_dual_point(problem: MulticlassProblem, point: Point) -> Floats | None:

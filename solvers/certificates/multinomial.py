@@ -14,6 +14,7 @@ be off by, l_i is at most that of v_im + e_im and at least that of v_im - e_im. 
 to 4 units in the last place (8 u), as in problem/losses/logistic.py.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from solvers.problem.losses.logistic import LEAST_SHARE
 from solvers.problem.problems import MulticlassProblem
 from solvers.result import Certificate
 
-__all__ = ["certify_multinomial"]
+__all__ = ["certify_multinomial", "evaluation_of_multinomial"]
 
 LIBRARY = 8.0 * UNIT
 """Relative error of exp, log and log1p: 4 units in the last place."""
@@ -45,13 +46,20 @@ def certify_multinomial(
 
     `tol` is the relative gap that would do: rounding that does not matter for it is not worth more reads.
     """
-    bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (problem.classes.size,))
     source = "dual point from the margins" if alpha is None else "dual point"
+    return certificate_of(problem, evaluation_of_multinomial(problem, coef, intercept, alpha), source, tol)
+
+
+def evaluation_of_multinomial(
+    problem: MulticlassProblem, coef: Floats, intercept: Floats | float, alpha: Floats | None
+) -> Callable[[bool], Evaluation]:
+    """Return the function that evaluates the pair, with or without compensated products."""
+    bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (problem.classes.size,))
 
     def evaluate(is_compensated: bool) -> Evaluation:
         return _evaluate(problem, coef, bias, alpha, is_compensated)
 
-    return certificate_of(problem, evaluate, source, tol)
+    return evaluate
 
 
 def _evaluate(
@@ -93,6 +101,10 @@ def _evaluate(
         nominal_gap=0.5 * lengths.nominal + _total(nominal_terms),
         linear=linear,
         curved=above(lengths.curved * (1.0 + rounding)),
+        losses_at_most=above(totals[1] * (1.0 + rounding) + underflow),
+        losses_at_least=below(totals[2] * (1.0 - rounding) - underflow),
+        dual_weights=lengths.weights,
+        dual_error=lengths.error,
     )
 
 

@@ -116,6 +116,10 @@ def _evaluate(problem: OrdinalProblem, coef: Floats, planes: Planes, is_compensa
         nominal_gap=max(0.0, norm + losses[0] - max(0.0, nominal_bound)),
         linear=below(level * (1.0 - of_planes - gamma(64.0)) - underflow),
         curved=above(0.5 * steepness * steepness),
+        losses_at_most=above(losses[1] * (1.0 + SUM_ERROR) + underflow),
+        losses_at_least=below(losses[2] * (1.0 - SUM_ERROR) - underflow),
+        dual_weights=np.append(normal.high, 0.0),
+        dual_error=above(error + 4.0 * UNIT * steepness),
     )
 
 

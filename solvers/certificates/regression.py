@@ -10,6 +10,8 @@ slacks e_i - epsilon and -e_i - epsilon of the two sides of the tube, a bracket 
 beta pulls to, and the loss on the other.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit
 
@@ -29,7 +31,7 @@ from solvers.problem.losses.loss import TubeRows
 from solvers.problem.problems import RegressionProblem
 from solvers.result import Certificate
 
-__all__ = ["certify_regression"]
+__all__ = ["certify_regression", "evaluation_of_regression"]
 
 
 def certify_regression(
@@ -39,13 +41,20 @@ def certify_regression(
 
     `tol` is the relative gap to prove. Products are read again with compensation only if rounding prevents that proof.
     """
-    feasible = None if beta is None else _feasible(problem, beta)
     source = "dual point from the margins" if beta is None else "dual point"
+    return certificate_of(problem, evaluation_of_regression(problem, coef, intercept, beta), source, tol)
+
+
+def evaluation_of_regression(
+    problem: RegressionProblem, coef: Floats, intercept: float, beta: Floats | None
+) -> Callable[[bool], Evaluation]:
+    """Return the function that evaluates the pair, with or without compensated products."""
+    feasible = None if beta is None else _feasible(problem, beta)
 
     def evaluate(is_compensated: bool) -> Evaluation:
         return _evaluate(problem, coef, intercept, feasible, is_compensated)
 
-    return certificate_of(problem, evaluate, source, tol)
+    return evaluate
 
 
 def _evaluate(

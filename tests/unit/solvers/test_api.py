@@ -20,6 +20,7 @@ SHAPE = {"n_rows": 5, "n_features": 2, "n_classes": 2, "sparse": False}
 def test_the_public_names_are_exactly_these():
     assert solvers.__all__ == [
         "PARAMETERS",
+        "Best",
         "Certificate",
         "Estimate",
         "InvalidOptions",
@@ -27,6 +28,7 @@ def test_the_public_names_are_exactly_these():
         "LinearModel",
         "Parameter",
         "Parameters",
+        "PathResult",
         "Planes",
         "Point",
         "Problem",
@@ -34,6 +36,10 @@ def test_the_public_names_are_exactly_these():
         "SolverError",
         "Status",
         "StepReport",
+        "Trial",
+        "TuneProgress",
+        "TuneResult",
+        "TuningCertificate",
         "UnknownSolver",
         "UnsupportedProblem",
         "Verdict",
@@ -42,7 +48,9 @@ def test_the_public_names_are_exactly_these():
         "check",
         "estimate",
         "load_kernels",
+        "path",
         "train",
+        "tune",
         "warm_up",
     ]
     assert all(hasattr(solvers, name) for name in solvers.__all__)

@@ -1,0 +1,151 @@
+"""Plans a run and runs it: from the parameters of a problem to a method, and from a method to a result.
+
+`plan_run` decides everything that does not need the numbers: `check` and `estimate` stop there. `run_planned` builds
+the problem and solves it. Called by the package's entry points and, for every fold and C, by tuning.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from solvers.checks import whole_number
+from solvers.cost import Size
+from solvers.data.blocks import RowBlocks
+from solvers.data.rows import Rows
+from solvers.engine.auto import Choice, choose
+from solvers.engine.driver import Callback, Limits, solve
+from solvers.engine.one_vs_rest import solve_each_class
+from solvers.engine.registry import registered, with_implied_strategy
+from solvers.engine.starting_point import read_start, starts_of_classes
+from solvers.errors import InvalidOptions, InvalidProblem, UnsupportedProblem
+from solvers.linalg.clock import solving_time
+from solvers.problem.build import build_problem, one_against_rest
+from solvers.problem.labels import Labels
+from solvers.problem.spec import Parameters, ProblemSpec, check_class_weight, resolve_spec
+from solvers.result import SolveResult
+
+__all__ = ["Planned", "is_split", "plan_run", "problems_of", "run_planned", "shape_of", "size_of"]
+
+
+class Planned(NamedTuple):
+    """What a run does, apart from the numbers of X and y."""
+
+    spec: ProblemSpec
+    choice: Choice
+    options: dict[str, Any]
+    limits: Limits
+    class_weight: Mapping[object, float] | str | None
+    seed: int
+    threads: int
+
+
+def plan_run(
+    problem: Parameters,
+    *,
+    shape: Mapping[str, Any],
+    size: Size | None,
+    solver: object,
+    tol: object,
+    max_seconds: object,
+    max_passes: object,
+    seed: object,
+    threads: object,
+    options: object,
+    earlier: object = None,
+    has_weights: bool = False,
+) -> Planned:
+    """Decide what to run. `earlier` is the solver of a run to resume: "auto" keeps its choice."""
+    spec = with_implied_strategy(solver, resolve_spec(**shape, **problem))
+    class_weight = problem.get("class_weight")
+    if class_weight is not None and spec.task in ("ordinal", "regression"):
+        raise InvalidProblem("class_weight", f"has no meaning with task {spec.task}; weigh rows by sample_weight")
+    limits = Limits.checked(tol=tol, max_seconds=max_seconds, max_passes=max_passes)
+    count = 1 if threads is None else whole_number(threads, "threads", InvalidOptions, low=1)
+    choice = choose(solver, spec, size, limits.tol, count)
+    if solver == "auto" and earlier in registered() and earlier != choice.method.name:
+        choice = choose(earlier, spec, size, limits.tol, count)
+    if has_weights:
+        choice = choice.from_weights
+    return Planned(
+        spec=spec,
+        choice=choice,
+        options=choice.method.checked_options(options),
+        limits=limits,
+        class_weight=check_class_weight(class_weight),
+        seed=whole_number(seed, "seed", InvalidOptions, low=0, high=2**63 - 1),
+        threads=count,
+    )
+
+
+def run_planned(
+    plan: Planned,
+    data: Rows,
+    labels: Labels,
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    warm_start: Any = None,
+    resume: bool = False,
+    callback: Callback | None = None,
+    started: float | None = None,
+) -> SolveResult:
+    """Build the problem and solve it. `started` is the `solving_time` at which the run began; None: now."""
+    started = solving_time() if started is None else started
+    spec, method = plan.spec, plan.choice.method
+    if isinstance(data, RowBlocks) and not method.reads_in_passes:
+        able = " or ".join(name for name, method in registered().items() if method.reads_in_passes)
+        raise UnsupportedProblem("solver", f"{method.name} needs row access, and X comes in blocks; use {able}")
+    if groups is not None and spec.task != "ordinal":
+        raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
+    k = labels.classes.size if spec.task == "multiclass" else None
+    start = read_start(warm_start, method, data, k, resume=resume)
+    common: dict[str, Any] = {
+        "seed": plan.seed,
+        "callback": callback,
+        "threads": plan.threads,
+        "started": started - start.counts.seconds,
+        "reason": plan.choice.reason,
+        "successor": plan.choice.successor,
+    }
+    problems = problems_of(
+        spec, data, labels, sample_weight=sample_weight, class_weight=plan.class_weight, groups=groups
+    )
+    if is_split(spec):
+        starts = starts_of_classes(start, len(problems), resume=resume)
+        return solve_each_class(method, plan.options, problems, labels.classes, plan.limits, starts=starts, **common)
+    return solve(method(problems[0], plan.options), plan.limits, start=start, **common)
+
+
+def is_split(spec: ProblemSpec) -> bool:
+    """Whether each class is a problem of its own."""
+    return spec.task == "multiclass" and spec.strategy == "ovr"
+
+
+def problems_of(
+    spec: ProblemSpec,
+    data: Rows,
+    labels: Labels,
+    *,
+    sample_weight: Any,
+    class_weight: Mapping[object, float] | str | None,
+    groups: Any = None,
+) -> list[Any]:
+    """Return the problem, or with one-vs-rest that of each class."""
+    weights: dict[str, Any] = {"sample_weight": sample_weight, "class_weight": class_weight}
+    if is_split(spec):
+        return list(one_against_rest(spec.of_one_class, data, labels, **weights))
+    return [build_problem(spec, data, labels, groups=groups, **weights)]
+
+
+def shape_of(data: Rows, labels: Labels) -> dict[str, Any]:
+    """Return the figures that `resolve_spec` needs of the data."""
+    return {
+        "n_rows": data.n_rows,
+        "n_features": data.n_features,
+        "n_classes": labels.n_classes,
+        "sparse": data.sparse,
+    }
+
+
+def size_of(data: Rows) -> Size:
+    """Return the figures that decide time and memory."""
+    return Size(data.stored_entries, 8, data.mean_squared_norm())

@@ -1,0 +1,119 @@
+"""Folds: which rows are held out together. Drawn by class, by group or plainly, several times over, or given."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solvers.checks import whole_number
+from solvers.errors import InvalidProblem
+from solvers.linalg.types import Array
+from solvers.problem.labels import Labels
+
+__all__ = ["Fold", "read_folds"]
+
+MOST_FOLDS = 1000
+"""Folds of one repeat. More would be leave-one-out, which has bounds of its own (leave_one_out.py)."""
+
+
+class Fold(NamedTuple):
+    """One training: the rows it learns from and the rows it is judged by, both ascending."""
+
+    number: int
+    training: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+
+
+def read_folds(folds: Any, labels: Labels, *, groups: Any, repeats: Any, seed: int) -> list[Fold]:
+    """Return the folds that `folds` means: a number, or a fold for each row.
+
+    With a number, `groups` stay together if there are any, else classes are spread evenly. Each of the `repeats` draws
+    again.
+    """
+    n_rows = labels.n_rows
+    repeats = whole_number(repeats, "repeats", InvalidProblem, low=1, high=100)
+    if _is_number(folds):
+        count = whole_number(folds, "folds", InvalidProblem, low=2, high=MOST_FOLDS)
+        kept = None if groups is None else _codes(groups, "groups", n_rows)
+        _require_enough(n_rows if kept is None else int(kept.max()) + 1, count, "rows" if kept is None else "groups")
+        drawn = [_draw(labels, count, kept, np.random.default_rng([seed, repeat])) for repeat in range(repeats)]
+    else:
+        if repeats != 1:
+            raise InvalidProblem("repeats", "has a meaning only if folds is a number; leave it out")
+        if groups is not None:
+            raise InvalidProblem("groups", "has a meaning only if folds is a number; leave it out")
+        drawn = [_codes(folds, "folds", n_rows)]
+        if not 2 <= int(drawn[0].max()) + 1 <= MOST_FOLDS:
+            raise InvalidProblem("folds", f"has {int(drawn[0].max()) + 1} values; 2 to {MOST_FOLDS} are allowed")
+    found = list(_numbered(drawn))
+    _require_classes(found, labels)
+    return found
+
+
+def _numbered(drawn: Sequence[Array]) -> Iterator[Fold]:
+    number = 0
+    for fold_of_row in drawn:
+        for one in range(int(fold_of_row.max()) + 1):
+            is_held_out = fold_of_row == one
+            yield Fold(number, np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out))
+            number += 1
+
+
+def _draw(labels: Labels, folds: int, groups: Array | None, random: np.random.Generator) -> Array:
+    if groups is not None:
+        return _deal_groups(groups, folds, random)
+    order = random.permutation(labels.n_rows)
+    if labels.values is None:
+        order = order[np.argsort(labels.codes[order], kind="stable")]
+    fold_of_row = np.empty(labels.n_rows, dtype=np.int64)
+    fold_of_row[order] = np.arange(labels.n_rows) % folds
+    return fold_of_row
+
+
+def _deal_groups(groups: Array, folds: int, random: np.random.Generator) -> Array:
+    """Deal whole groups, the largest first, each to the fold with the fewest rows so far."""
+    sizes = np.bincount(groups)
+    order = random.permutation(sizes.size)
+    fold_of_group, rows_of_fold = np.empty(sizes.size, dtype=np.int64), np.zeros(folds, dtype=np.int64)
+    for group in order[np.argsort(-sizes[order], kind="stable")]:
+        fold_of_group[group] = rows_of_fold.argmin()
+        rows_of_fold[fold_of_group[group]] += sizes[group]
+    return np.asarray(fold_of_group[groups])
+
+
+def _codes(column: Any, argument: str, n_rows: int) -> Array:
+    values = np.asarray(column)
+    if values.shape != (n_rows,):
+        raise InvalidProblem(argument, f"has shape {values.shape}; one value for each of the {n_rows} rows is needed")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise InvalidProblem(argument, f"row {row} (counted from 0) is NaN or infinite")
+    try:
+        return np.unique(values, return_inverse=True)[1]
+    except TypeError:
+        raise InvalidProblem(argument, "mixes values that cannot be sorted; give all of them one type") from None
+
+
+def _is_number(folds: Any) -> bool:
+    return np.ndim(folds) == 0
+
+
+def _require_enough(count: int, folds: int, things: str) -> None:
+    if count < folds:
+        raise InvalidProblem("folds", f"is {folds}, but there are {count} {things}; use at most {count}")
+
+
+def _require_classes(folds: Sequence[Fold], labels: Labels) -> None:
+    """Refuse folds whose training rows lack a class."""
+    if labels.values is not None:
+        return
+    for fold in folds:
+        counts = np.bincount(labels.codes[fold.training], minlength=labels.classes.size)
+        if counts.min() == 0:
+            label = labels.classes[counts.argmin()]
+            raise InvalidProblem(
+                "folds",
+                f"leave class {str(label)[:60]!r} no row to train on when fold {fold.number + 1} is held out; "
+                "use other folds or fewer of them",
+            )

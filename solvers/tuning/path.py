@@ -1,0 +1,212 @@
+"""Trainings of one fold along C: neighbours start each other, and each training becomes a record that can be stored."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from solvers.data.rows import Rows
+from solvers.engine.driver import Callback
+from solvers.engine.registry import with_implied_strategy
+from solvers.engine.run import plan_run, problems_of, run_planned, shape_of, size_of
+from solvers.errors import InvalidOptions
+from solvers.linalg.types import Array, Floats
+from solvers.method import Point
+from solvers.problem.labels import Labels
+from solvers.problem.spec import Parameters, ProblemSpec, check_class_weight, resolve_spec
+from solvers.result import LinearModel, SolveResult
+from solvers.state import State
+from solvers.tuning.bounds import Ends, HeldOut, ends_of, no_ends
+from solvers.tuning.folds import Fold
+
+__all__ = ["FoldPath", "FoldSolve", "Subject", "Training"]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """How every training of a search runs."""
+
+    problem: Parameters
+    solver: str
+    seed: int
+    threads: int | None
+    options: Mapping[str, Any] | None
+
+    def run(
+        self,
+        subject: "Subject",
+        C: float,
+        tol: float,
+        *,
+        start: Any = None,
+        max_seconds: float | None = None,
+        callback: Callback | None = None,
+    ) -> SolveResult:
+        """Train on these rows at this C, from the weights `start` if there are any."""
+        plan = plan_run(
+            {**self.problem, "C": C},
+            shape=shape_of(subject.data, subject.labels),
+            size=size_of(subject.data),
+            solver=self.solver,
+            tol=tol,
+            max_seconds=max_seconds,
+            max_passes=None,
+            seed=self.seed,
+            threads=self.threads,
+            options=self.options,
+            has_weights=start is not None,
+        )
+        weight = subject.sample_weight
+        return run_planned(
+            plan, subject.data, subject.labels, sample_weight=weight, warm_start=start, callback=callback
+        )
+
+    def spec(self, subject: "Subject") -> ProblemSpec:
+        """Return the problem on these rows, apart from its C."""
+        problem: Parameters = {**self.problem, "C": 1.0}
+        return with_implied_strategy(self.solver, resolve_spec(**shape_of(subject.data, subject.labels), **problem))
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Rows to train on."""
+
+    data: Rows
+    labels: Labels
+    sample_weight: Array | None
+
+    def rows(self, numbers: Array) -> "Subject":
+        """Return a copy of these rows."""
+        labels, weight = self.labels, self.sample_weight
+        codes = labels.codes[numbers] if labels.values is None else labels.codes
+        values = None if labels.values is None else labels.values[numbers]
+        chosen = Labels(labels.classes, codes, values)
+        return Subject(self.data.taken(numbers), chosen, None if weight is None else weight[numbers])
+
+    @property
+    def truth(self) -> Array:
+        """The position of each row's class, or its target."""
+        return self.labels.codes if self.labels.values is None else self.labels.values
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.data.flat())
+
+
+@dataclass(slots=True)
+class FoldSolve(State):
+    """One training of a fold, as far as a search needs it again."""
+
+    fold: int
+    C: float
+    tol: float  # relative gap that was asked for
+    relative_gap: float  # that was proved; infinite: none
+    seconds: float
+    solver: str
+    coef: Floats
+    intercept: Floats
+    scores: Floats  # of the held-out rows
+    ends: Ends  # empty arrays if no bounds are wanted
+
+    @property
+    def has_ends(self) -> bool:
+        return self.ends.gaps.size > 0
+
+    @property
+    def start(self) -> tuple[Floats, Floats]:
+        """Weights to start another training from."""
+        return self.coef, self.intercept
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> Self:
+        """Restore what `stored` made; raise an error that names `resume_from` if it cannot be read."""
+        try:
+            return cls.restored(stored, "tune")
+        except (InvalidOptions, TypeError) as error:
+            raise InvalidOptions(
+                "resume_from", f"holds a table that is not a training of this version: {error}"
+            ) from None
+
+
+class FoldPath:
+    """The trainings of one fold."""
+
+    def __init__(self, training: Training, whole: Subject, fold: Fold, *, uses_differences: bool) -> None:
+        self.fold = fold
+        self.training = training
+        self.subject = whole.rows(fold.training)
+        self.spec = training.spec(self.subject)
+        judged = whole.rows(fold.held_out)
+        beta = self.spec.bias_scale if self.spec.bias == "regularized" else 0.0
+        self.held_out = HeldOut.of(judged.data, judged.truth, beta, uses_differences=uses_differences)
+
+    @property
+    def nbytes(self) -> int:
+        return self.subject.nbytes + sum(part.nbytes for part in self.held_out.rows.flat())
+
+    def solve(
+        self,
+        C: float,
+        tol: float,
+        *,
+        neighbours: Sequence[FoldSolve] = (),
+        wanted: Floats | None = None,
+        with_ends: bool = False,
+        max_seconds: float | None = None,
+        callback: Callback | None = None,
+    ) -> FoldSolve:
+        """Train at C, from what its neighbours suggest. `wanted`: the gap of each part that bounds can use."""
+        start = None if not neighbours else start_between(C, neighbours)
+        result = self.training.run(self.subject, C, tol, start=start, max_seconds=max_seconds, callback=callback)
+        gap = result.certificate.relative_gap
+        return FoldSolve(
+            fold=self.fold.number,
+            C=C,
+            tol=tol,
+            relative_gap=np.inf if gap is None else gap,
+            seconds=result.seconds,
+            solver=result.solver,
+            coef=result.coef,
+            intercept=np.asarray(result.intercept, dtype=np.float64),
+            scores=self._scores(result),
+            ends=self._ends(result, C, wanted) if with_ends else no_ends(),
+        )
+
+    def _scores(self, model: LinearModel) -> Floats:
+        rows = self.held_out.rows
+        scores: Floats = np.empty((rows.n_rows, *model.coef.shape[:-1]))
+        if model.coef.ndim == 2:
+            weights = np.column_stack([model.coef, np.broadcast_to(model.intercept, model.coef.shape[:1])])
+            rows.class_scores(weights, 1.0, scores)
+        else:
+            rows.margins(np.ascontiguousarray(model.coef), scores)
+            scores += float(model.intercept)
+        return scores
+
+    def _ends(self, result: SolveResult, C: float, wanted: Floats | None) -> Ends:
+        weights = check_class_weight(self.training.problem.get("class_weight"))
+        problems = problems_of(
+            replace(self.spec, C=C),
+            self.subject.data,
+            self.subject.labels,
+            sample_weight=self.subject.sample_weight,
+            class_weight=weights,
+        )
+        if len(problems) == 1:
+            points = [Point(result.coef, result.intercept, result.bounding[0].alpha)]
+        else:
+            points = [
+                Point(result.coef[k], float(np.asarray(result.intercept)[k]), one.alpha)
+                for k, one in enumerate(result.bounding)
+            ]
+        return ends_of(problems, points, C, self.held_out, wanted)
+
+
+def start_between(C: float, neighbours: Sequence[FoldSolve]) -> tuple[Floats, Floats]:
+    """Return weights to start from: those of one neighbour, or on the line between two."""
+    if len(neighbours) == 1:
+        return neighbours[0].start
+    a, b = neighbours
+    t = float(np.clip((b.C - C) / (b.C - a.C), 0.0, 1.0)) if b.C != a.C else 0.5
+    return t * a.coef + (1.0 - t) * b.coef, t * a.intercept + (1.0 - t) * b.intercept
