@@ -16,6 +16,7 @@ from solvers.problem.spec import PARAMETERS, Parameter, Parameters
 from solvers.result import Certificate, LinearModel, SolveResult, Status, StepReport
 from solvers.tuning.certify import TuningCertificate
 from solvers.tuning.fold_work import TuneProgress
+from solvers.tuning.leave_one_out import LeaveOneOut, leave_one_out
 from solvers.tuning.search import Best, PathResult, Trial, TuneResult, path, tune
 from solvers.warm_up import load_kernels, warm_up
 
@@ -26,6 +27,7 @@ __all__ = [
     "Estimate",
     "InvalidOptions",
     "InvalidProblem",
+    "LeaveOneOut",
     "LinearModel",
     "Parameter",
     "Parameters",
@@ -48,6 +50,7 @@ __all__ = [
     "certify",
     "check",
     "estimate",
+    "leave_one_out",
     "load_kernels",
     "path",
     "train",

@@ -73,6 +73,8 @@ class Evaluation(NamedTuple):
     """w(alpha) as computed, the weight of the bias feature last; several classes trained jointly: one row each."""
     dual_error: float
     """At least the distance of `dual_weights` from w(alpha)."""
+    multipliers: Floats
+    """What each row's x_i is multiplied by in w(alpha): y_i alpha_i, beta_i, or a number for each class."""
 
 
 class Precision(NamedTuple):
@@ -239,6 +241,7 @@ def evaluation_of(
         losses_at_least=below(totals.losses_at_least * (1.0 - SUM_ERROR) - underflow),
         dual_weights=np.append(read.weights, bias_weight),
         dual_error=above(error + 4.0 * UNIT * length),
+        multipliers=read.dual,
     )
 
 

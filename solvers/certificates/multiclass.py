@@ -107,6 +107,7 @@ def _evaluate(
         losses_at_least=below(totals[2] * (1.0 - rounding) - underflow),
         dual_weights=lengths.weights,
         dual_error=lengths.error,
+        multipliers=signed,
     )
 
 

@@ -120,6 +120,7 @@ def _evaluate(problem: OrdinalProblem, coef: Floats, planes: Planes, is_compensa
         losses_at_least=below(losses[2] * (1.0 - SUM_ERROR) - underflow),
         dual_weights=np.append(normal.high, 0.0),
         dual_error=above(error + 4.0 * UNIT * steepness),
+        multipliers=counts,
     )
 
 

@@ -30,6 +30,7 @@ from solvers.problem.problems import Problem
 from solvers.state import State
 
 __all__ = ["Ends", "HeldOut", "edges_of", "ends_of", "no_ends", "score_bounds", "score_bounds_at", "spread_of"]
+__all__ += ["weights_with_bias"]
 
 PARTS = 16
 """Parts of a range of C between two trainings. More parts give slightly tighter bounds for the same trainings, and cost
@@ -60,6 +61,16 @@ class HeldOut(NamedTuple):
         reach = _centred_lengths(rows) if uses_differences else lengths
         return cls(rows, truth, lengths, reach, bias_feature)
 
+    def scores(self, weights: Floats) -> Floats:
+        """Return the scores of weights with that of the bias feature last; several classes: one row of weights each."""
+        scores: Floats = np.empty((self.rows.n_rows, *weights.shape[:-1]))
+        if weights.ndim == 2:
+            self.rows.class_scores(np.ascontiguousarray(weights), self.bias_feature, scores)
+            return scores
+        self.rows.margins(np.ascontiguousarray(weights[:-1]), scores)
+        scores += self.bias_feature * weights[-1]
+        return scores
+
 
 @dataclass(slots=True)
 class Ends(State):
@@ -86,11 +97,9 @@ def ends_of(problems: list[Problem], points: list[Point], C: float, held_out: He
     parts, middles = [], []
     for number, (problem, point) in enumerate(zip(problems, points, strict=True)):
         found = evaluate_pair(problem, point, 0.0 if wanted is None else float(wanted[number]))
-        beta, inexact = problem.bias_feature, problem.cost_error
-        intercept = np.broadcast_to(np.asarray(point.intercept, dtype=np.float64), point.coef.shape[:-1])
-        bias = intercept / beta if beta > 0.0 else np.zeros(intercept.shape)
-        w, v = np.concatenate([point.coef, bias[..., None]], axis=-1), found.dual_weights
-        of_bias = 2.0 * UNIT * float(np.linalg.norm(bias))
+        inexact = problem.cost_error
+        w, v = weights_with_bias(problem, point), found.dual_weights
+        of_bias = 2.0 * UNIT * float(np.linalg.norm(w[..., -1]))
         of_dual = above(found.dual_error + inexact * length_at_most(v))
         middle = 0.5 * (w + v)
         length = length_at_most(middle)
@@ -101,10 +110,18 @@ def ends_of(problems: list[Problem], points: list[Point], C: float, held_out: He
         most = above(found.losses_at_most * (1.0 + inexact) / C)
         least = below(found.losses_at_least * (1.0 - inexact) / C)
         parts.append((w.ravel(), v.ravel(), (of_bias, of_dual), gap, (most, least), found.primal, doubt))
-        middles.append(_scores(held_out, middle))
+        middles.append(held_out.scores(middle))
     weights, dual_weights, errors, gaps, losses, primals, doubts = (np.array(one) for one in zip(*parts, strict=True))
     middle_scores = middles[0] if len(middles) == 1 else np.stack(middles, axis=1)
     return Ends(weights, dual_weights, errors, gaps, losses, primals, middle_scores, doubts)
+
+
+def weights_with_bias(problem: Problem, point: Point) -> Floats:
+    """Return the weights with that of the bias feature last."""
+    beta = problem.bias_feature
+    intercept = np.broadcast_to(np.asarray(point.intercept, dtype=np.float64), point.coef.shape[:-1])
+    bias = intercept / beta if beta > 0.0 else np.zeros(intercept.shape)
+    return np.concatenate([point.coef, bias[..., None]], axis=-1)
 
 
 def spread_of(a: Ends, b: Ends, low: float, high: float) -> Floats:
@@ -174,17 +191,6 @@ def _largest_radii(t: Floats, spread: float, gap_a: float, gap_b: float) -> Floa
 
     largest = np.maximum(np.maximum(squared(t[1:]), squared(t[:-1])), squared(at))
     return np.asarray(np.sqrt(largest * (1.0 + 16.0 * UNIT) + SLACK * (spread + gap_a + gap_b)) * (1.0 + 4.0 * UNIT))
-
-
-def _scores(held_out: HeldOut, weights: Floats) -> Floats:
-    rows = held_out.rows
-    scores: Floats = np.empty((rows.n_rows, *weights.shape[:-1]))
-    if weights.ndim == 2:
-        rows.class_scores(np.ascontiguousarray(weights), held_out.bias_feature, scores)
-        return scores
-    rows.margins(np.ascontiguousarray(weights[:-1]), scores)
-    scores += held_out.bias_feature * weights[-1]
-    return scores
 
 
 def _empty_rows(rows: Rows) -> Array:

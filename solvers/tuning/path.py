@@ -14,6 +14,7 @@ from solvers.errors import InvalidOptions
 from solvers.linalg.types import Array, Floats
 from solvers.method import Point
 from solvers.problem.labels import Labels
+from solvers.problem.problems import Problem
 from solvers.problem.spec import Parameters, ProblemSpec, check_class_weight, resolve_spec
 from solvers.result import LinearModel, SolveResult
 from solvers.state import State
@@ -61,6 +62,22 @@ class Training:
         return run_planned(
             plan, subject.data, subject.labels, sample_weight=weight, warm_start=start, callback=callback
         )
+
+    def pairs(self, subject: "Subject", C: float, result: SolveResult) -> tuple[list[Problem], list[Point]]:
+        """Return the problem of a training, or that of each class, and its weights with the dual point it kept."""
+        problems = problems_of(
+            replace(self.spec(subject), C=C),
+            subject.data,
+            subject.labels,
+            sample_weight=subject.sample_weight,
+            class_weight=check_class_weight(self.problem.get("class_weight")),
+        )
+        if len(problems) == 1:
+            return problems, [Point(result.coef, result.intercept, result.bounding[0].alpha)]
+        intercepts = np.asarray(result.intercept)
+        return problems, [
+            Point(result.coef[k], float(intercepts[k]), one.alpha) for k, one in enumerate(result.bounding)
+        ]
 
     def spec(self, subject: "Subject") -> ProblemSpec:
         """Return the problem on these rows, apart from its C."""
@@ -185,22 +202,7 @@ class FoldPath:
         return scores
 
     def _ends(self, result: SolveResult, C: float, wanted: Floats | None) -> Ends:
-        weights = check_class_weight(self.training.problem.get("class_weight"))
-        problems = problems_of(
-            replace(self.spec, C=C),
-            self.subject.data,
-            self.subject.labels,
-            sample_weight=self.subject.sample_weight,
-            class_weight=weights,
-        )
-        if len(problems) == 1:
-            points = [Point(result.coef, result.intercept, result.bounding[0].alpha)]
-        else:
-            points = [
-                Point(result.coef[k], float(np.asarray(result.intercept)[k]), one.alpha)
-                for k, one in enumerate(result.bounding)
-            ]
-        return ends_of(problems, points, C, self.held_out, wanted)
+        return ends_of(*self.training.pairs(self.subject, C, result), C, self.held_out, wanted)
 
 
 def start_between(C: float, neighbours: Sequence[FoldSolve]) -> tuple[Floats, Floats]:

@@ -20,7 +20,7 @@ from solvers.tuning.fold_work import FoldWork, Progress, Request
 from solvers.tuning.folds import read_folds
 from solvers.tuning.path import Subject, Training
 
-__all__ = ["Best", "PathResult", "Trial", "TuneResult", "path", "tune"]
+__all__ = ["Best", "PathResult", "Trial", "TuneResult", "path", "read_subject", "tune"]
 
 AUTO_RANGE = (1e-3, 1e3)
 """The range that C = "auto" means, in units of 1 / mean |x_i|^2."""
@@ -114,7 +114,7 @@ def tune(
     best so far. The tables of `TuneProgress.stored()`, given as `resume_from`, continue an interrupted search.
     `problem` are the `Parameters` by name, as for `train`, without C.
     """
-    subject, spec = _read(X, y, sample_weight, solver, problem)
+    subject, spec = read_subject(X, y, sample_weight, solver, problem)
     chosen = read_metric(metric, spec.task)
     one_of(rule, "rule", InvalidOptions, RULES)
     seed = whole_number(seed, "seed", InvalidOptions, low=0, high=2**63 - 1)
@@ -194,7 +194,7 @@ def path(
     **problem: Any,
 ) -> PathResult:
     """Train a model for each C, upwards: each starts from the one before it. `max_seconds` counts for each of them."""
-    subject, _ = _read(X, y, sample_weight, solver, problem)
+    subject, _ = read_subject(X, y, sample_weight, solver, problem)
     values, is_range = _read_costs(C, subject)
     if is_range:
         raise InvalidProblem("C", "must be a list of values for a path")
@@ -206,7 +206,10 @@ def path(
     return PathResult(tuple(values), tuple(models))
 
 
-def _read(X: Any, y: Any, sample_weight: Any, solver: str, problem: Mapping[str, Any]) -> tuple[Subject, ProblemSpec]:
+def read_subject(
+    X: Any, y: Any, sample_weight: Any, solver: str, problem: Mapping[str, Any]
+) -> tuple[Subject, ProblemSpec]:
+    """Read the rows and resolve the problem, apart from its C."""
     data = as_rows(X, compress=True)
     labels = read_labels(y, problem.get("task", "auto"))
     if labels.n_rows != data.n_rows:

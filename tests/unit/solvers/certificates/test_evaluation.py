@@ -21,6 +21,11 @@ CLEAR = Evaluation(
     nominal_gap=2.9,
     linear=8.0,
     curved=2.0,
+    losses_at_most=1.0,
+    losses_at_least=1.0,
+    dual_weights=np.zeros(1),
+    dual_error=0.0,
+    multipliers=np.zeros(1),
 )
 
 
