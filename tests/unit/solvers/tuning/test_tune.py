@@ -117,7 +117,8 @@ def test_a_trial_is_the_mean_over_its_folds():
 
 
 def test_one_standard_error_prefers_the_smallest_c():
-    best, simpler = (solvers.tune(X, Y, C=(1e-3, 1e3), rule=rule, refit=False) for rule in ("best", "1se"))
+    data = made(seed=4)
+    best, simpler = (solvers.tune(*data, C=(1e-3, 1e3), rule=rule, refit=False) for rule in ("best", "1se"))
     assert simpler.best.C < best.best.C
     assert simpler.best.mean <= best.best.mean + best.best.std / np.sqrt(5)
 
