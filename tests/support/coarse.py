@@ -6,7 +6,7 @@ The error terms of a certificate are so small beside its figures that a missing 
 
 import numpy as np
 
-from solvers.certificates import evaluation, multiclass, ordinal
+from solvers.certificates import evaluation, multiclass, multinomial, ordinal
 from solvers.certificates.evaluation import Precision
 from solvers.linalg import rounding
 
@@ -21,7 +21,7 @@ def precision(is_compensated):
 
 def make_coarse(monkeypatch):
     """For the Python code of the certificates; compiled kernels keep their constants."""
-    for module in (rounding, evaluation, multiclass, ordinal):
+    for module in (rounding, evaluation, multiclass, multinomial, ordinal):
         for name, value in (("UNIT", UNIT), ("LEAST", LEAST), ("SUM_ERROR", SUM_ERROR)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

@@ -25,7 +25,7 @@ from solvers.linalg.types import Array
 from solvers.methods.dcd.dual_problem import DualTerms
 from solvers.methods.dcd.proximal_bias import bias_share
 
-__all__ = ["LogisticPoint", "LogisticSweep", "entropy_sum", "log_odds", "run_epoch", "sigma", "solve_row"]
+__all__ = ["LogisticPoint", "LogisticSweep", "entropy_sum", "log_odds", "run_epoch", "sigma", "solve_first", "solve_row"]
 
 _FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
 _SEGMENTS = 4
@@ -120,21 +120,24 @@ def _descend(terms: DualTerms, point: LogisticPoint, rows: Array, share: float) 
         past = first + np.uint64(d) if dense else np.uint64(starts[i + 1])
         score = dot_dense(values[first:past], w) if dense else dot_sparse(values, columns, first, past, w)
         margin = y * (score + b)
-        is_zero = a == 0.0
-        t = -margin if is_zero else logits[i]
-        p = a / C
-        g = 0.0 if is_zero else margin + t
-        gap += C * (_softplus(-margin) if is_zero else _divergence(t, p, -g))
-        if not is_zero and abs(g) <= _SETTLED * (abs(margin) + abs(t)):
-            continue
-        new_t, new_p = solve_row(t, p, g, C * Q)
+        if a == 0.0:
+            t = -margin
+            p, loss = _sigma_and_softplus(t)
+            gap += C * loss
+            new_t, new_p = solve_first(t, p, C * Q)
+        else:
+            t, p, loss = logits[i], a / C, 0.0
+            g = margin + t
+            gap += C * _divergence(t, p, -g)
+            if abs(g) <= _SETTLED * (abs(margin) + abs(t)):
+                continue
+            new_t, new_p = solve_row(t, p, g, C * Q)
         new_a = C * new_p
         change = (new_a - a) * y
         logits[i] = new_t
         if change != 0.0:
-            # conj(alpha) = alpha t - C log(1 + exp(t))
-            more = _softplus(new_t) if is_zero else _softplus_change(t, p, new_t, new_p)
-            entropy += C * more - (new_a * new_t - (0.0 if is_zero else a * t))
+            # conj(alpha) = alpha t - C log(1 + exp(t)); the loss at t counts where alpha was 0
+            entropy += C * (loss + _softplus_change(t, p, new_t, new_p)) - (new_a * new_t - a * t)
             updates += 1
             alpha[i] = new_a
             balance[0] = b + share * change
@@ -147,10 +150,22 @@ def _descend(terms: DualTerms, point: LogisticPoint, rows: Array, share: float) 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def solve_first(t: float, p: float, K: float) -> tuple[float, float]:
+    """Solve h(t) = 0 for a row with alpha_i = 0 from t = -y_i f(x_i), where p = sigma(t) and h(t) = K p."""
+    length = -K * p / (1.0 + K * p * (1.0 - p))
+    if abs(length) <= _SHORT:
+        x = t + length
+        sx = sigma(x)
+        if abs(length + K * sx) <= _ENOUGH * K * p:
+            return x, sx
+    return solve_row(t, 0.0, 0.0, K)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def solve_row(t: float, p: float, g: float, K: float) -> tuple[float, float]:
     """Solve h(t) = 0 from t, where p = sigma(t) and g = h(t); return the root and its sigma.
 
-    With p = 0, t is -y_i f(x_i) of a row that has not been visited, and h(t) = K sigma(t).
+    With p = 0 the row has alpha_i = 0, t is -y_i f(x_i), and h(t) = K sigma(t).
     """
     enough = _ENOUGH * abs(g)
     length = -g / (1.0 + K * p * (1.0 - p))
@@ -183,7 +198,9 @@ def solve_row(t: float, p: float, g: float, K: float) -> tuple[float, float]:
             x += length
         if not low < x < high:
             x = 0.5 * (low + high)
-    return x, sigma(x)
+    else:
+        sx = sigma(x)
+    return x, sx
 
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
@@ -191,6 +208,13 @@ def sigma(t: float) -> float:
     """1 / (1 + exp(-t)), exact to rounding at both ends."""
     small = np.exp(-abs(t))
     return float(1.0 / (1.0 + small) if t >= 0.0 else small / (1.0 + small))
+
+
+@njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+def _sigma_and_softplus(t: float) -> tuple[float, float]:
+    small = np.exp(-abs(t))
+    share = 1.0 / (1.0 + small) if t >= 0.0 else small / (1.0 + small)
+    return share, max(t, 0.0) + np.log1p(small)
 
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")

@@ -71,26 +71,25 @@ def _negative_entropies(alpha: Array, costs: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def _sum_rows(rows: SlackRows, error: SlackError) -> Array:
-    """The compensated sums of RowTotals."""
+    """The compensated sums of RowTotals. Each loop over a block is simple enough for the compiler to vectorise it."""
     sums = np.zeros((10, 2))
-    parts = np.empty(10)
-    room = np.empty((3, BLOCK))
+    functions, terms = np.empty((3, BLOCK)), np.zeros((10, BLOCK))
     for first in range(0, rows.slacks.size, BLOCK):
         last = min(first + BLOCK, rows.slacks.size)
         block = SlackRows(
             rows.slacks[first:last], rows.signed[first:last], rows.costs[first:last], rows.sizes[first:last]
         )
-        _take_functions(block.slacks, block.signed, block.costs, room)
-        _sum_block(block, error, room, parts)
+        _take_functions(block.slacks, block.signed, block.costs, functions)
+        _form_terms(block, error, functions, terms)
         for k in range(10):
-            add_total(sums, k, parts[k])
+            add_total(sums, k, _sum_of(terms[k, : last - first]))
     return sums
 
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
-def _take_functions(slacks: Array, signed: Array, costs: Array, room: Array) -> None:
-    """Set log(1 + exp(-|s|)), sigma(s) and C H(a / C) of each row, in a loop that the compiler vectorises."""
-    tails, slopes, entropies = room[0], room[1], room[2]
+def _take_functions(slacks: Array, signed: Array, costs: Array, out: Array) -> None:
+    """Set log(1 + exp(-|s|)), sigma(s) and C H(a / C) of each row."""
+    tails, slopes, entropies = out[0], out[1], out[2]
     for i in range(slacks.size):
         s, C, a = slacks[i], costs[i], abs(signed[i])
         e = exp_of_minus(abs(s))
@@ -102,36 +101,42 @@ def _take_functions(slacks: Array, signed: Array, costs: Array, room: Array) -> 
 
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
-def _sum_block(rows: SlackRows, error: SlackError, room: Array, parts: Array) -> None:
-    """Set the sums of RowTotals over one block.
+def _form_terms(rows: SlackRows, error: SlackError, functions: Array, out: Array) -> None:
+    """Set the rows' terms of the sums of RowTotals.
 
     An exact slack is within `off` of s. There the loss is at most off sigma(s) below and off sigma(s + off) above its
     value at s, with sigma(s + off) <= min(1, exp(off) sigma(s)); and a row's term, C l(s) - C H - a s, changes by at
     most off (|C sigma(s) - a| + C off / 4), because sigma has slopes of at most 1/4.
     """
-    losses, most, least, terms, most_terms = 0.0, 0.0, 0.0, 0.0, 0.0
-    linear, linear_error, mass, reach = 0.0, 0.0, 0.0, 0.0
+    tails, slopes, entropies = functions[0], functions[1], functions[2]
+    losses, most, least, terms, most_terms = out[0], out[1], out[2], out[3], out[4]
+    linear, linear_error, mass, reach = out[6], out[7], out[8], out[9]
     for i in range(rows.slacks.size):
         s, C, a = rows.slacks[i], rows.costs[i], abs(rows.signed[i])
-        tail, slope, entropy = room[0, i], room[1, i], room[2, i]
-        losses += 0.0 * s  # a slack that is not finite makes the sum so
-        if not C > 0.0:
-            continue
+        counts = 1.0 if C > 0.0 else 0.0
         size = np.sqrt(rows.sizes[i]) if error.are_squares else rows.sizes[i]
+        size = size if C > 0.0 else 0.0  # it may be infinite
         off = error.of_size * size + (error.of_all + error.of_slack * abs(s))
-        loss = C * (max(s, 0.0) + tail)
-        steepest = min(1.0, (1.0 + 2.0 * off) * slope) if off <= 1.0 else 1.0  # exp(off) <= 1 + 2 off
-        smallest = LEAST * (1.0 + C) + CUT_OFF * C  # what exp and products can lose to underflow
-        losses += loss
-        most += (loss + C * off * steepest) * (1.0 + DOUBT) + 4.0 * smallest
-        least += max(0.0, loss * (1.0 - DOUBT) - C * off * slope * (1.0 + DOUBT) - 4.0 * smallest)
-        pulled = (C - a) * s if s >= 0.0 else -a * s  # C l(s) - a s = pulled + C tail
-        term = max(0.0, pulled + C * tail - entropy)
-        terms += term
-        moved = off * (abs(C * slope - a) + C * (0.25 * off + DOUBT))
-        most_terms += term + (moved * (1.0 + DOUBT) + (DOUBT * (pulled + C * tail + entropy) + smallest))
-        linear += entropy
-        linear_error += DOUBT * entropy + 4.0 * smallest
-        mass += a
-        reach += a * size
-    parts[:] = (losses, most, least, terms, most_terms, 0.0, linear, linear_error, mass, reach)
+        loss = C * (max(s, 0.0) + tails[i])
+        steepest = min(1.0, (1.0 + 2.0 * off) * slopes[i]) if off <= 1.0 else 1.0  # exp(off) <= 1 + 2 off
+        smallest = counts * (LEAST * (1.0 + C) + CUT_OFF * C)  # what exp and products can lose to underflow
+        losses[i] = loss
+        most[i] = (loss + C * off * steepest) * (1.0 + DOUBT) + 4.0 * smallest
+        least[i] = max(0.0, loss * (1.0 - DOUBT) - C * off * slopes[i] * (1.0 + DOUBT) - 4.0 * smallest)
+        pulled = ((C - a) * s if s >= 0.0 else -a * s) + C * tails[i]  # C l(s) - a s
+        terms[i] = max(0.0, pulled - entropies[i])
+        moved = off * (abs(C * slopes[i] - a) + C * (0.25 * off + DOUBT))
+        most_terms[i] = terms[i] + (moved * (1.0 + DOUBT) + (DOUBT * (pulled + entropies[i]) + smallest))
+        linear[i] = entropies[i]
+        linear_error[i] = DOUBT * entropies[i] + 4.0 * smallest
+        mass[i] = a
+        reach[i] = a * size
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc"}, error_model="numpy")
+def _sum_of(terms: Array) -> float:
+    """The sum in any order: the error term of a block holds for each."""
+    total = 0.0
+    for i in range(terms.size):
+        total += terms[i]
+    return total

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import solvers
-from solvers.methods.dcd.logistic_epoch import entropy_sum, log_odds, solve_row
+from solvers.methods.dcd.logistic_epoch import entropy_sum, log_odds, solve_first, solve_row
 
 SHAPES = {"tall": (60, 4), "wide": (12, 30), "one_feature": (25, 1), "repeated": (40, 5), "separable": (30, 3)}
 
@@ -51,6 +51,15 @@ def test_the_step_of_a_row_solves_its_equation(K: float) -> None:
             left = margin + K * (new_p - p) + new_t
             rounding = 1e-12 * (abs(margin) + K * max(p, new_p) + abs(new_t))
             assert abs(left) <= 0.011 * abs(g) + rounding, (t, margin)
+
+
+@pytest.mark.parametrize("K", [1e-8, 1e-2, 1.0, 30.0, 1e4, 1e9, 1e17])
+def test_the_first_step_of_a_row_solves_its_equation(K: float) -> None:
+    for t in (-600.0, -30.0, -2.0, -1e-9, 0.0, 0.1, 5.0, 35.0, 600.0):
+        new_t, new_p = solve_first(t, float(expit(t)), K)
+        assert new_p == pytest.approx(float(expit(new_t)), rel=1e-13, abs=0.0)
+        left = new_t - t + K * new_p
+        assert abs(left) <= 0.011 * min(1.0, K) + 1e-12 * (abs(t) + abs(new_t)), t
 
 
 def test_a_row_that_is_certain_keeps_a_tiny_alpha() -> None:

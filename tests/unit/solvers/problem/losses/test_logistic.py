@@ -126,7 +126,7 @@ def test_a_slack_that_is_not_a_number_is_seen_in_the_sum():
 @pytest.fixture
 def coarse(monkeypatch):
     """The kernels in Python, with error terms that are large enough to be seen."""
-    for name in ("_take_functions", "_sum_block", "_sum_rows"):
+    for name in ("_take_functions", "_form_terms", "_sum_rows"):
         kernel = getattr(logistic, name)
         monkeypatch.setattr(logistic, name, getattr(kernel, "py_func", kernel))
     monkeypatch.setattr(logistic, "DOUBT", 2.0**-5)
@@ -174,4 +174,5 @@ def test_rows_without_cost_add_nothing_and_all_blocks_are_summed():
         everything = LOSS.row_totals(rows, SlackError(0.0, 0.0, 0.0, False))
         assert everything.losses == pytest.approx(LOSS.value(rows.slacks, rows.costs).sum(), rel=1e-12)
         none = rows._replace(costs=read_only(np.zeros(n)), signed=read_only(np.zeros(n)))
+        none = none._replace(sizes=read_only(np.full(n, np.inf)))  # the squares of its entries overflow
         assert LOSS.row_totals(none, SlackError(0.1, 0.1, 0.1, True)) == (0.0,) * 10
