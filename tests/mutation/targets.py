@@ -74,6 +74,7 @@ TARGETS: dict[str, tuple[Part, ...]] = {
         Part("solvers/certificates/binary.py", CERTIFICATES),
         Part("solvers/certificates/regression.py", CERTIFICATES),
         Part("solvers/certificates/multiclass.py", CERTIFICATES),
+        Part("solvers/certificates/multinomial.py", CERTIFICATES),
         Part("solvers/certificates/ordinal.py", CERTIFICATES),
         Part("solvers/problem/losses/loss.py", CERTIFICATES),
         Part("solvers/problem/losses/hinge.py", CERTIFICATES),

@@ -25,7 +25,16 @@ from solvers.linalg.types import Array
 from solvers.methods.dcd.dual_problem import DualTerms
 from solvers.methods.dcd.proximal_bias import bias_share
 
-__all__ = ["LogisticPoint", "LogisticSweep", "entropy_sum", "log_odds", "run_epoch", "sigma", "solve_first", "solve_row"]
+__all__ = [
+    "LogisticPoint",
+    "LogisticSweep",
+    "entropy_sum",
+    "log_odds",
+    "run_epoch",
+    "sigma",
+    "solve_first",
+    "solve_row",
+]
 
 _FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
 _SEGMENTS = 4

@@ -7,13 +7,26 @@ from solvers.linalg.cholesky import factor_in_place, solve_in_place
 from solvers.linalg.tiles import WIDE, panels_of
 from solvers.linalg.types import Array, Floats
 
-__all__ = ["empty_factor", "factor_hessian", "newton_direction"]
+__all__ = ["empty_factor", "factor_hessian", "factor_raised", "newton_direction"]
+
+RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
+"""Shares of the diagonal to add, one after the other, to a matrix that rounding makes indefinite."""
 
 
 def empty_factor(k: int) -> Floats:
     """Return an empty factor of order k for `factor_hessian`."""
     panels = panels_of(k)
     return np.zeros((panels, panels * WIDE, WIDE))
+
+
+def factor_raised(gram: Floats, squares: Floats, of_sample: bool, ridge: Floats) -> Floats:
+    """Factor R + gram as `factor_hessian` does, with as little more on its diagonal as makes it positive definite."""
+    factor = empty_factor(ridge.size)
+    for more in RAISES:
+        raised = gram + np.diag(more * gram.diagonal()) if more > 0.0 else gram
+        if factor_hessian(raised, 1.0, 1.0, squares, 0.0, of_sample, ridge, factor):
+            return factor
+    raise np.linalg.LinAlgError("the matrix is not positive definite")
 
 
 @njit(cache=True, nogil=True)

@@ -22,13 +22,13 @@ import numpy as np
 
 from solvers.cost import Footprint, Pace
 from solvers.data.rows import read_only
-from solvers.data.samples import RowSample, first_stride, next_stride, row_numbers
+from solvers.data.samples import first_stride, next_stride, row_numbers
 from solvers.errors import InvalidOptions
 from solvers.linalg.cholesky import cholesky_solve
 from solvers.linalg.gram import add_gram_rows
 from solvers.linalg.types import Floats
 from solvers.method import Point, Progress, Rehearsal, Start
-from solvers.methods.newton.direction import empty_factor, factor_hessian
+from solvers.methods.newton.direction import factor_raised
 from solvers.methods.newton.feature_newton import MAX_FEATURES, PAIR_WORK, FeatureNewton, dot
 from solvers.methods.newton.logistic_state import LogisticState
 from solvers.methods.newton.logistic_terms import (
@@ -71,8 +71,12 @@ NEAR = 4.0
 TANGENT_GAIN = 20.0
 """Largest gain of a step, in multiples of the gap that is wanted, at which the tangent's dual point is tried. Larger:
 more tries that fail, each 40 % of a read (a9a)."""
-RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-"""Shares of the diagonal to add, one after the other, to a matrix that rounding makes indefinite."""
+POOR_STRIDE = 6
+"""The matrix of a sparse sample with fewer rows than one in this many is poor for all rows. Measured at C = 1, 1e-3: a
+new one saves 1.5 of 9.3 ms on a9a (one row in 8) and costs 3 of 28 ms on w8a (one in 5)."""
+LIGHT, LIGHT_NORM = 1e-3, 1e-2
+"""Rows are left out of the matrix if their curvature is at most LIGHT of the mean and, times the mean squared norm, at
+most LIGHT_NORM of the ridge, 1. Larger: fewer rows to sum, poorer steps. On w8a (C = 100) it is a third of them."""
 PAIR_READS, ROW_WORK = 0.2, 6.0
 """Time of adding a pair of entries to the matrix, and of the exponential and logarithm of a row, in entries that are
 read. From a9a and w8a: with 0.5 for a pair the matrix was summed too rarely (a9a, C = 0.01, 1e-3: 16 ms, not 12)."""
@@ -110,6 +114,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         self.gram_reads = PAIR_READS * pairs / (self.row_entries + ROW_WORK)
         """Reads of as many rows that take as long as summing the matrix."""
         self.sample_share = SPARSE_SAMPLE_SHARE if problem.data.sparse else SAMPLE_SHARE
+        self.squared_norm = problem.data.mean_squared_norm()
         self._factor: Floats | None = None
 
     def init(self, seed: int, start: Start) -> LogisticState:
@@ -163,7 +168,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         gradient = state.w * self.ridge - state.u
         if state.gram_stride == 0:
             self._sum_gram(state, max(state.stride, first_stride(self.problem.data, has_top=False)))
-        elif state.measure == math.inf and state.gram_steps > 0 and self._is_renewed(state.stride):
+        elif state.measure == math.inf and state.gram_steps > 0 and self._is_renewed(state, state.stride):
             self._sum_gram(state, state.stride)
         direction = self._direction(state, gradient)
         measure = self._measure(state, gradient, direction)
@@ -208,7 +213,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
 
     def _solved(self, state: LogisticState, gradient: Floats, small: float) -> tuple[Floats, float]:
         """Solve H d = -gradient by conjugate gradients, to a residual of `small`; return d and its residual."""
-        sample = self._sample(state)
+        sample = self._sampled(state.stride, state.seed)
         n = sample.data.n_rows
         rows = SampledRows(sample.data.flat(), sample.labels, sample.costs, self.constant)
         weights = np.empty(n)
@@ -228,9 +233,10 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         state.solve_reads = float(solution.reads)
         return solution.direction, solution.residual
 
-    def _is_renewed(self, stride: int) -> bool:
-        """Whether the matrix is summed anew on entering this sample: the last sample's is poor on it (a9a, covtype)."""
-        return stride == 1 and self.gram_reads <= FEW_READS
+    def _is_renewed(self, state: LogisticState, stride: int) -> bool:
+        """Whether the matrix is summed anew on entering all rows."""
+        is_poor = not self.problem.data.sparse or state.gram_stride > POOR_STRIDE
+        return stride == 1 and self.gram_reads <= FEW_READS and is_poor
 
     def _measure(self, state: LogisticState, gradient: Floats, direction: Floats) -> float:
         """How far w is from the minimum: its gap; on a sample, what the step gains."""
@@ -255,18 +261,20 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
 
     def _sum_gram(self, state: LogisticState, stride: int) -> None:
         """Sum the matrix at w over one row in `stride`, and forget the pairs that corrected the old one."""
-        sample = self._sample(state)
+        sample = self._sampled(state.stride, state.seed)
         rows = row_numbers(sample.data.n_rows, max(1, stride // state.stride), state.seed)
         weights = np.empty(rows.size)
         scale = self.problem.data.n_rows / rows.size
         curvatures_of(read_only(state.slack), sample.costs, rows, scale, weights)
+        counted = weights > min(LIGHT * float(weights.mean()), LIGHT_NORM / max(1.0, self.squared_norm))
+        state.rows_read += rows.size
+        rows, weights = rows[counted], weights[counted]
         state.gram[:] = 0.0
         add_gram_rows(
             *sample.data.flat(), read_only(rows), read_only(weights), self.constant, *self.gathered, state.gram
         )
         if not math.isfinite(float(state.gram.trace())):
             raise np.linalg.LinAlgError("the matrix overflows")
-        state.rows_read += rows.size
         state.gram_stride, state.gram_steps, state.pairs, self._factor = stride, 0, 0, None
 
     def _direction(self, state: LogisticState, gradient: Floats) -> Floats:
@@ -277,14 +285,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
 
     def _factored(self, state: LogisticState) -> Floats:
         if self._factor is None:
-            factor = empty_factor(self.ridge.size)
-            of_sample = state.gram_stride > state.stride
-            for more in RAISES:
-                gram = state.gram + np.diag(more * state.gram.diagonal()) if more > 0.0 else state.gram
-                if factor_hessian(gram, 1.0, 1.0, state.squares, 0.0, of_sample, self.ridge, factor):
-                    self._factor = factor
-                    return factor
-            raise np.linalg.LinAlgError("the matrix is not positive definite")
+            self._factor = factor_raised(state.gram, state.squares, state.gram_stride > state.stride, self.ridge)
         return self._factor
 
     def _search(self, state: LogisticState) -> None:
@@ -292,7 +293,9 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         w, direction = state.w, state.trial - state.w
         lengths = self._dot(w, direction), self._dot(direction, direction)
         line = LogisticLine(self._scale(state.stride), *lengths, state.slope)
-        t = search_logistic_line(read_only(state.slack), state.trial_slack, self._sample(state).costs, line)
+        t = search_logistic_line(
+            read_only(state.slack), state.trial_slack, self._sampled(state.stride, state.seed).costs, line
+        )
         # Slacks on a line need no read, unless its end is so far away that few of their digits are right.
         state.trial, state.phase = w + t * direction, "known" if t > LEAST_KNOWN else "searched"
         state.is_tangent = False
@@ -301,7 +304,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
 
     def _evaluate(self, state: LogisticState) -> tuple[tuple[float, float], Floats, Floats]:
         """Read the sample at the trial; return the sums of `evaluate_logistic`, scaled to all rows."""
-        sample, scale = self._sample(state), self._scale(state.stride)
+        sample, scale = self._sampled(state.stride, state.seed), self._scale(state.stride)
         rows = SampledRows(sample.data.flat(), sample.labels, sample.costs, self.constant)
         w, slack = read_only(state.trial), state.trial_slack
         with_squares, with_scores = not state.squares_known, state.phase != "known"
@@ -355,10 +358,8 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         if tangent is not None:
             of_tangent = self._gap(state, tangent) + mismatch
             gap, state.is_tangent = min(gap, of_tangent), of_tangent < gap
-        if gap < 0.99 * state.best_gap or state.primal < state.lowest * (1.0 - 1e-14):
-            state.idle = 0
-        else:
-            state.idle += 1
+        is_better = gap < 0.99 * state.best_gap or state.primal < state.lowest * (1.0 - 1e-14)
+        state.idle = 0 if is_better else state.idle + 1
         state.lowest, state.best_gap = state.primal, min(gap, state.best_gap)
         finished = Status.STALLED if state.idle >= PATIENCE else None
         relative = gap / max(state.primal, self.problem.primal_floor)
@@ -377,13 +378,14 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
 
     # --- samples and starts -------------------------------------------------------------------------------------------
 
-    def _sample(self, state: LogisticState) -> RowSample:
-        return self._sampled(state.stride, state.seed)
-
     def _enter(self, state: LogisticState, stride: int) -> None:
         """Go on with a sample of this stride; the matrix is kept."""
         n = self.problem.data.n_rows // stride
-        state.stride, state.pairs, state.squares_known = stride, 0, self._is_renewed(stride) and state.gram_stride > 0
+        state.stride, state.pairs, state.squares_known = (
+            stride,
+            0,
+            state.gram_stride > 0 and self._is_renewed(state, stride),
+        )
         state.slack, state.trial_slack = np.zeros(n), np.zeros(n)
         state.measure = state.lowest = math.inf
 
