@@ -290,12 +290,10 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
 
     def _search(self, state: LogisticState) -> None:
         """Make the minimum of the line through w and the trial the trial."""
-        w, direction = state.w, state.trial - state.w
+        w, direction, costs = state.w, state.trial - state.w, self._sampled(state.stride, state.seed).costs
         lengths = self._dot(w, direction), self._dot(direction, direction)
         line = LogisticLine(self._scale(state.stride), *lengths, state.slope)
-        t = search_logistic_line(
-            read_only(state.slack), state.trial_slack, self._sampled(state.stride, state.seed).costs, line
-        )
+        t = search_logistic_line(read_only(state.slack), state.trial_slack, costs, line)
         # Slacks on a line need no read, unless its end is so far away that few of their digits are right.
         state.trial, state.phase = w + t * direction, "known" if t > LEAST_KNOWN else "searched"
         state.is_tangent = False
