@@ -67,10 +67,8 @@ def _evaluate(
 
     read = read_products(data, coef, suggested if signed is None else signed, is_compensated=is_compensated)
     precision = Precision.of(data, is_compensated=is_compensated)
-    slacks = np.empty(data.n_rows)
-    scores = read_only(read.scores), read_only(read.scores_low)
-    _form_slacks(*scores, intercept, problem.loss.margin, problem.signs, slacks)
-    rows = SlackRows(read_only(slacks), read_only(read.dual), problem.costs, read_only(read.sizes))
+    _form_slacks(read.scores, read_only(read.scores_low), intercept, problem.loss.margin, problem.signs)
+    rows = SlackRows(read_only(read.scores), read_only(read.dual), problem.costs, read_only(read.sizes))
     error = slack_error(data, coef, abs(intercept), read, precision)
     return evaluation_of(problem, coef, intercept, read, problem.loss.row_totals(rows, error), precision)
 
@@ -123,13 +121,13 @@ def _move_into_domain(
 
 
 @njit(cache=True, nogil=True)
-def _form_slacks(scores: Array, low: Array, intercept: float, margin: float, signs: Array, out: Array) -> None:
-    """out[i] = margin - y_i (scores_i + low_i + intercept); `low` may be empty."""
+def _form_slacks(scores: Array, low: Array, intercept: float, margin: float, signs: Array) -> None:
+    """Turn scores_i + low_i into slacks margin - y_i (scores_i + low_i + intercept), in place; `low` may be empty."""
     if low.size == 0:
         for i in range(scores.size):
-            out[i] = margin - signs[i] * (scores[i] + intercept)
+            scores[i] = margin - signs[i] * (scores[i] + intercept)
         return
     for i in range(scores.size):
         value, lost = two_sum(scores[i], intercept)
         slack, lost_too = two_sum(margin, -signs[i] * value)
-        out[i] = slack + (lost_too - signs[i] * (low[i] + lost))
+        scores[i] = slack + (lost_too - signs[i] * (low[i] + lost))

@@ -224,6 +224,8 @@ def evaluation_of(
     def longest(squared: float, of_bias: float) -> float:
         return above(math.sqrt((squared + of_bias * of_bias) * exact + underflow) + error)
 
+    dual_weights = np.empty(read.weights.size + 1)
+    dual_weights[:-1], dual_weights[-1] = read.weights, bias_weight
     norm = 0.5 * of_coef + 0.5 * scaled_bias * scaled_bias
     of_bias = scaled_bias - bias_weight
     distance = longest(of_difference, of_bias)
@@ -239,7 +241,7 @@ def evaluation_of(
         curved=above(totals.conjugates * exact + 0.5 * length * length),
         losses_at_most=above(totals.losses_at_most * exact + underflow),
         losses_at_least=below(totals.losses_at_least * (1.0 - SUM_ERROR) - underflow),
-        dual_weights=np.append(read.weights, bias_weight),
+        dual_weights=dual_weights,
         dual_error=above(error + 4.0 * UNIT * length),
         multipliers=read.dual,
     )
@@ -272,7 +274,7 @@ def clear_evaluation(evaluate: Callable[[bool], Evaluation], wanted: float) -> E
 
 
 def _is_unclear(problem: Problem, found: Evaluation, certificate: Certificate, tol: float | None) -> bool:
-    if not np.isfinite(found.nominal_primal):
+    if not math.isfinite(found.nominal_primal):
         return False
     if certificate.gap is None or certificate.relative_gap is None:
         return True  # error terms overflow: those of compensated products are smaller
@@ -284,11 +286,11 @@ def _is_unclear(problem: Problem, found: Evaluation, certificate: Certificate, t
 
 
 def _certificate(problem: Problem, found: Evaluation, source: str) -> Certificate:
-    if not (np.isfinite(found.nominal_primal) and np.isfinite(found.primal)):
+    if not (math.isfinite(found.nominal_primal) and math.isfinite(found.primal)):
         # The numbers are so large that they or their error terms overflow.
         return Certificate(math.inf, None, None, None, source)
     bounds = [0.0]
-    if found.linear > 0.0 and np.isfinite(found.linear):
+    if found.linear > 0.0 and math.isfinite(found.linear):
         t = min(1.0, 0.5 * found.linear / found.curved) if found.curved > 0.0 else 1.0
         # Not t * t: it can underflow to 0 where the product does not.
         gained, lost = t * found.linear, t * (t * found.curved)
@@ -296,6 +298,6 @@ def _certificate(problem: Problem, found: Evaluation, source: str) -> Certificat
     bounds.append(found.least_primal - found.gap - 16.0 * UNIT * (found.least_primal + found.gap))
     bound = max(value for value in bounds if not math.isnan(value))
     bound = below(bound * (1.0 - problem.cost_error))
-    gap = found.gap if np.isfinite(found.gap) else np.inf
+    gap = found.gap if math.isfinite(found.gap) else np.inf
     gap = min(gap, above(found.primal - bound), found.primal)
     return Certificate.of_pair(found.primal, bound, gap, problem.primal_floor, source)

@@ -58,3 +58,10 @@ def size_of_weights(X, multipliers, is_compensated):
     if not is_compensated:
         return up(np.abs(multipliers) @ np.sqrt((X * X).sum(axis=1)))
     return length(np.abs(X.T * multipliers).sum(axis=1) * (1.0 + part(X.shape[0] + 8)) + X.shape[0] * LEAST)
+
+
+def assert_evaluation(found, expected, rel=1e-9, floor=0.0):
+    """Every field of an Evaluation, numbers and arrays."""
+    assert set(expected) == set(found._fields)
+    for name, value in expected.items():
+        np.testing.assert_allclose(getattr(found, name), value, rtol=rel, atol=floor, err_msg=name)

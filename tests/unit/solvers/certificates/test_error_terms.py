@@ -21,7 +21,7 @@ from solvers.problem.losses import epsilon_insensitive, hinge
 from solvers.problem.losses.loss import RowTotals, SlackError, SlackRows, TubeRows
 from solvers.problem.spec import resolve_spec
 from tests.support import coarse
-from tests.support.coarse import LEAST, SUM_ERROR, UNIT, down, length, make_coarse, precision, up
+from tests.support.coarse import LEAST, SUM_ERROR, UNIT, assert_evaluation, down, length, make_coarse, precision, up
 from tests.support.exact import exact
 
 N, D = 23, 4
@@ -76,6 +76,11 @@ def expected_of(problem, w, b, signed, totals, weights, size, given):
         "nominal_gap": 0.5 * ((w - weights) @ (w - weights) + (scaled - bias_weight) ** 2) + totals.terms,
         "linear": totals.linear - SUM_ERROR * abs(totals.linear) - 2.0 * totals.linear_error - underflow,
         "curved": up(totals.conjugates * more + 0.5 * reach**2),
+        "losses_at_most": up(totals.losses_at_most * more + underflow),
+        "losses_at_least": down(totals.losses_at_least * (1.0 - SUM_ERROR) - underflow),
+        "dual_weights": np.append(weights, bias_weight),
+        "dual_error": up(error + 4.0 * UNIT * reach),
+        "multipliers": signed,
     }
 
 
@@ -156,7 +161,7 @@ def test_the_evaluation_of_two_classes_counts_every_error(monkeypatch, p, bias, 
         totals = binary_totals(p, COSTS, slack, a, error, own_sizes(is_compensated))
         size = coarse.size_of_weights(X, signed, True) if is_compensated else size_of_dual(totals)
         expected = expected_of(problem, W, intercept, signed, totals, X.T @ signed, size, given)
-        assert found._asdict() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert_evaluation(found, expected, floor=1e-12)
 
 
 @pytest.mark.parametrize("is_compensated", [False, True])
@@ -174,7 +179,7 @@ def test_the_evaluation_of_regression_counts_every_error(monkeypatch, p, bias, i
     totals = regression_totals(p, COSTS, errors, beta, lambda slack: common + given.slack * np.abs(slack), sizes)
     size = coarse.size_of_weights(X, beta, True) if is_compensated else size_of_dual(totals)
     expected = expected_of(problem, W, intercept, beta, totals, X.T @ beta, size, given)
-    assert found._asdict() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert_evaluation(found, expected, floor=1e-12)
 
 
 @pytest.mark.parametrize("bias", ["regularized", "none", "free"])
@@ -192,7 +197,7 @@ def test_an_evaluation_uses_every_total(monkeypatch, bias):
         if low.size:
             exact_difference = expected_of(problem, w, INTERCEPT, signed, totals, weights + low, size, given)
             expected = {**expected, **{name: exact_difference[name] for name in ("gap", "nominal_gap")}}
-        assert found._asdict() == pytest.approx(expected, rel=1e-12)
+        assert_evaluation(found, expected, rel=1e-12)
     negative = evaluation_of(problem, W, INTERCEPT, read, totals._replace(linear=-5.0), given)
     assert negative.linear == pytest.approx(-5.0 - 5.0 * SUM_ERROR - 0.26 - (D + N) * LEAST)
 
@@ -275,13 +280,15 @@ def test_slacks_of_compensated_scores_lose_nothing_to_cancellation(seed):
     low = scores * 2.0**-55 * random.uniform(-1.0, 1.0, 9)
     signs, targets = random.choice([-1.0, 1.0], 9), np.full(9, 0.25)
     scores, low, signs, targets = (read_only(one) for one in (scores, low, signs, targets))
-    out, over, under = np.empty(9), np.empty(9), np.empty(9)
+    over, under = np.empty(9), np.empty(9)
     for i in range(9):
         intercept = signs[i] - scores[i] + 2.0**-27 * random.integers(-2, 3)
-        binary._form_slacks(scores, low, intercept, 1.0, signs, out)
+        out = scores.copy()
+        binary._form_slacks(out, low, intercept, 1.0, signs)
         true = 1 - exact(signs[i]) * (exact(scores[i]) + exact(low[i]) + exact(intercept))
         assert abs(exact(out[i]) - true) <= 8 * unit * abs(true) + exact(1e-22)
-        binary._form_slacks(scores, low[:0], intercept, 1.0, signs, out)
+        out = scores.copy()
+        binary._form_slacks(out, low[:0], intercept, 1.0, signs)
         assert out[i] == 1.0 - signs[i] * (scores[i] + intercept)
         for b in (-scores[i], -scores[i] + 0.1, 1e-9):
             regression._form_slacks(scores, low, b, targets, 0.25, over, under)

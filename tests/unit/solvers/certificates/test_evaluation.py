@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from solvers.certificates import evaluation
-from solvers.certificates.evaluation import Evaluation, certificate_of
+from solvers.certificates.evaluation import Evaluation, certificate_of, clear_evaluation
 from solvers.linalg.rounding import LEAST
 from tests.support.exact import exact
 
@@ -153,3 +153,24 @@ def test_overflow_is_no_warning():
 
     with np.errstate(all="raise"):
         certificate_of(PROBLEM, evaluate, "a source", None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "first", "second", "asked", "taken"),
+    [
+        (3.0, (3.0, 0.0), (1.0, 1.0), [False], 3.0),  # the gap is as small as wanted
+        (0.0, (3.0, 3.0 / evaluation.CLEAR_GAP), (1.0, 1.0), [False], 3.0),  # rounding is a small part of it
+        (2.9, (3.0, 1.0), (1.0, 1.0), [False, True], 1.0),
+        (2.9, (3.0, 1.0), (3.5, 1.0), [False, True], 3.0),  # the smaller gap counts
+    ],
+)
+def test_a_pair_is_evaluated_again_where_rounding_is_most_of_its_gap(wanted, first, second, asked, taken):
+    calls = []
+
+    def evaluate(is_compensated):
+        calls.append(is_compensated)
+        gap, nominal = second if is_compensated else first
+        return CLEAR._replace(gap=gap, nominal_gap=nominal)
+
+    assert clear_evaluation(evaluate, wanted).gap == taken
+    assert calls == asked

@@ -19,6 +19,7 @@ from tests.support.coarse import (
     LEAST,
     SUM_ERROR,
     UNIT,
+    assert_evaluation,
     down,
     length,
     make_coarse,
@@ -70,7 +71,8 @@ def expected_multiclass(problem, shares, bias, is_compensated):
     signed = -shares
     signed[own] = shares.sum(axis=1)
     scaled = bias / BIAS_SCALE if beta else np.zeros(K)
-    distance = nominal = curved = 0.0
+    distance = nominal = curved = squared_error = 0.0
+    dual_weights = np.empty((K, D + 1))
     for m in range(K):
         v, weights = signed[:, m], X.T @ signed[:, m]
         of_weights, bias_weight = size_of_weights(X, v, is_compensated), beta * v.sum()
@@ -80,6 +82,8 @@ def expected_multiclass(problem, shares, bias, is_compensated):
         distance += apart**2
         curved += 0.5 * reach**2
         nominal += ((COEF[m] - weights) ** 2).sum() + (scaled[m] - bias_weight) ** 2
+        dual_weights[m] = np.append(weights, bias_weight)
+        squared_error += (error + 4.0 * UNIT * reach) ** 2
     norm = 0.5 * (COEF**2).sum() + 0.5 * (scaled**2).sum()
     unused = np.maximum(costs - shares.sum(axis=1), 0.0) + part(K + 16) * costs
     terms = (shares * (most[:, None] - violations + errors)).sum() + (unused * most).sum()
@@ -92,6 +96,11 @@ def expected_multiclass(problem, shares, bias, is_compensated):
         "nominal_gap": 0.5 * nominal + (shares * (losses[:, None] - violations)).sum() + (unused * losses).sum(),
         "linear": down(shares.sum()),
         "curved": up(curved * (1.0 + more)),
+        "losses_at_most": up(costs @ most * (1.0 + more) + underflow),
+        "losses_at_least": down(costs @ least * (1.0 - more) - underflow),
+        "dual_weights": dual_weights,
+        "dual_error": up(math.sqrt(squared_error)) * (1.0 + part(K)),
+        "multipliers": signed,
     }
 
 
@@ -106,7 +115,7 @@ def test_the_evaluation_of_joint_classes_counts_every_error(monkeypatch, bias, i
     given[np.arange(N), CODES] = 5.0  # what the own class is given does not count
     found = multiclass._evaluate(problem, COEF, intercept, given, is_compensated)
     expected = expected_multiclass(problem, shares, intercept, is_compensated)
-    assert found._asdict() == pytest.approx(expected, rel=1e-9)
+    assert_evaluation(found, expected, floor=1e-12)
 
 
 def test_losses_of_zero_weights_can_underflow_too(monkeypatch):
@@ -268,6 +277,11 @@ def expected_ordinal(problem, w, planes, is_compensated, is_pairwise, bits):
         "nominal_gap": max(0.0, norm + losses[0] - max(0.0, level - 0.5 * normal @ normal)),
         "linear": down(level * (1.0 - of_planes - part(64)) - underflow),
         "curved": up(0.5 * steepness**2),
+        "losses_at_most": up(losses[1] * (1.0 + SUM_ERROR) + underflow),
+        "losses_at_least": down(losses[2] * (1.0 - SUM_ERROR) - underflow),
+        "dual_weights": np.append(normal, 0.0),
+        "dual_error": up(error + 4.0 * UNIT * steepness),
+        "multipliers": counts,
     }
 
 
@@ -287,7 +301,7 @@ def test_the_evaluation_of_pairs_counts_every_error(monkeypatch, groups, scale, 
     for is_compensated in choices:
         found = ordinal._evaluate(problem, w, planes, is_compensated)
         expected = expected_ordinal(problem, w, planes, is_compensated, is_pairwise, 3)
-        assert found._asdict() == pytest.approx(expected, rel=1e-9)
+        assert_evaluation(found, expected, floor=1e-12)
 
 
 def test_without_planes_the_bound_is_that_of_the_weights_own_plane():

@@ -15,6 +15,7 @@ from solvers.problem.spec import resolve_spec
 from tests.support.coarse import (
     LEAST,
     UNIT,
+    assert_evaluation,
     down,
     length,
     make_coarse,
@@ -87,14 +88,19 @@ def expected(problem, shares, bias, is_compensated):
     signed = -shares
     signed[OWN] = shares.sum(axis=1)
     scaled = bias / BIAS_SCALE if beta else np.zeros(K)
-    distance = nominal = curved = 0.0
+    distance = nominal = curved = squared_error = 0.0
+    dual_weights = np.empty((K, D + 1))
     for m in range(K):
         v, weights = signed[:, m], X.T @ signed[:, m]
         of_weights, bias_weight = size_of_weights(X, v, is_compensated), beta * v.sum()
         error = (given.sums + part(K + 8)) * of_weights + part(K + 16) * (beta * np.abs(v).sum() + abs(scaled[m]))
-        distance += up(math.hypot(length(COEF[m] - weights) * (1.0 + 4.0 * UNIT), scaled[m] - bias_weight) + error) ** 2
-        curved += 0.5 * up(math.hypot(length(weights) * (1.0 + 4.0 * UNIT), bias_weight) + error) ** 2
+        apart_weights = length(COEF[m] - weights) * (1.0 + 4.0 * UNIT)
+        reach = up(math.hypot(length(weights) * (1.0 + 4.0 * UNIT), bias_weight) + error)
+        distance += up(math.hypot(apart_weights, scaled[m] - bias_weight) + error) ** 2
+        curved += 0.5 * reach**2
         nominal += ((COEF[m] - weights) ** 2).sum() + (scaled[m] - bias_weight) ** 2
+        dual_weights[m] = np.append(weights, bias_weight)
+        squared_error += (error + 4.0 * UNIT * reach) ** 2
     norm = 0.5 * (COEF**2).sum() + 0.5 * (scaled**2).sum()
     pulled = (shares * apart).sum(axis=1)
     terms = np.maximum(costs * most - entropies - pulled, 0.0)
@@ -110,6 +116,11 @@ def expected(problem, shares, bias, is_compensated):
         "nominal_gap": 0.5 * nominal + nominal_terms.sum(),
         "linear": entropies.sum() * (1.0 - more) - of_entropies.sum() * (1.0 + more) - underflow,
         "curved": up(curved * (1.0 + more)),
+        "losses_at_most": up(costs @ most * (1.0 + more) + underflow),
+        "losses_at_least": down(costs @ least * (1.0 - more) - underflow),
+        "dual_weights": dual_weights,
+        "dual_error": up(math.sqrt(squared_error)) * (1.0 + part(K)),
+        "multipliers": signed,
     }
 
 
@@ -124,7 +135,7 @@ def test_the_evaluation_of_joint_probabilities_counts_every_error(monkeypatch, b
     given = -shares
     given[OWN] = 5.0  # what the own class is given does not count
     found = multinomial._evaluate(problem, COEF, intercept, given, is_compensated)
-    assert found._asdict() == pytest.approx(expected(problem, shares, intercept, is_compensated), rel=1e-9)
+    assert_evaluation(found, expected(problem, shares, intercept, is_compensated), floor=1e-12)
 
 
 def test_without_a_dual_point_the_probabilities_of_the_scores_are_taken():
