@@ -1,8 +1,8 @@
-"""The one transposed copy of the data that methods with column access may hold.
+"""The transposed copy of the data, for methods with column access.
 
 Column j of diag(multipliers) X is `values[starts[j]:starts[j + 1]]` at the rows `rows[starts[j]:starts[j + 1]]`.
-If `rows` is empty, every column lists all rows in order. Multiplying by signs keeps the values exact, and rows
-of multiplier 0 are left out where row numbers are kept. The copy has the dtype of the data.
+If `rows` is empty, every column contains all rows in order. Multiplying by signs is exact. If row numbers are stored,
+rows of multiplier 0 are left out. The copy has the dtype of the data.
 """
 
 from typing import NamedTuple
@@ -17,8 +17,8 @@ __all__ = ["Columns", "transposed"]
 
 
 SPARSE_BELOW = 0.5
-"""Share of non-zeros below which the columns of a dense table are stored compressed. An entry then also needs a row
-number."""
+"""Density (fraction of non-zeros) below which the columns of a dense table are stored compressed. Each entry then also
+needs a row number of 4 bytes. Larger: more tables are compressed. Chosen."""
 
 
 class Columns(NamedTuple):
@@ -28,9 +28,9 @@ class Columns(NamedTuple):
 
 
 def transposed(data: Rows, multipliers: Floats, *, constant: bool) -> Columns:
-    """The columns of diag(multipliers) X and one more, of a feature that is 1 (`constant`) or 0 everywhere.
+    """Return the columns of diag(multipliers) X and one more column, which is 1 (`constant`) or 0 everywhere.
 
-    Reads the data twice.
+    Costs two passes over the data.
     """
     n, d = data.n_rows, data.n_features
     flat, multipliers = data.flat(), read_only(multipliers)
@@ -48,9 +48,9 @@ def transposed(data: Rows, multipliers: Floats, *, constant: bool) -> Columns:
     return Columns(read_only(values), read_only(rows), read_only(starts))
 
 
-# --- kernels. m: multipliers; dense data comes without columns and starts ---------------------------------------------
+# --- kernels. m: multipliers; for dense data, columns and starts are empty --------------------------------------------
 
-_TILE = 64  # rows that are transposed together, so that a column's part of a tile fills whole cache lines
+_TILE = 64  # rows that are transposed at a time, so that a column's part of a tile fills whole cache lines
 
 
 @njit(cache=True, nogil=True)
@@ -69,7 +69,7 @@ def _count_entries(values: Array, columns: Array, starts: Array, m: Array, const
 def _fill_sparse(
     values: Array, columns: Array, starts: Array, m: Array, constant: bool, places: Array, out: Array, out_rows: Array
 ) -> None:
-    """Copy the entries to columns. `places` has the start of each column before the call, and its end after it."""
+    """Copy the entries to columns. `places` holds the start of each column before the call, and its end after it."""
     dense, d = starts.size == 0, places.size - 1
     for i in range(m.size):
         if m[i] != 0.0:

@@ -1,4 +1,4 @@
-"""Kernels that look for what is wrong with rows before anything is computed with them."""
+"""Kernels that check rows for faults before they are used."""
 
 import numpy as np
 from numba import njit
@@ -18,15 +18,16 @@ __all__ = [
 
 
 SOUND, BAD_STARTS, BAD_COLUMN, DUPLICATE_COLUMN = 0, 1, 2, 3
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+"""Results of `inspect_csr`."""
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @njit(cache=True, nogil=True)
 def are_columns_ordered(columns: Array, starts: Array, n_features: int) -> bool:
-    """Whether the rows are valid with ascending columns, as they nearly always are: one fast check.
+    """Return whether the rows are valid and their columns ascend. This fast check passes for nearly all data.
 
-    Every entry is compared with the one before it, also across rows; the first entries of rows are then subtracted
-    from the count.
+    Every entry is compared with the one before it, even across rows. Descents at the first entries of rows are then
+    subtracted from the count.
     """
     if starts[0] != 0 or starts[starts.size - 1] != columns.size:
         return False
@@ -43,7 +44,7 @@ def are_columns_ordered(columns: Array, starts: Array, n_features: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _look_through(columns: Array) -> tuple[int, int]:
-    """(entries that do not exceed the one before them, largest column)"""
+    """Return (number of entries that do not exceed the one before them, largest column)."""
     count, before, after = 0, columns[:-1], columns[1:]
     highest = columns[0] if columns.size > 0 else columns.dtype.type(0)
     for k in range(after.size):
@@ -76,7 +77,7 @@ def squared_norms_dense(values: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def inspect_csr(columns: Array, starts: Array, last_seen: Array) -> tuple[int, int]:
-    """(fault, row) of the worst fault: bad row pointers, bad column, then the same column twice in a row."""
+    """Return (fault, row) of the worst fault: bad row pointers, bad column, or a column that occurs twice in a row."""
     if starts[0] != 0:
         return BAD_STARTS, 0
     for i in range(starts.size - 1):
@@ -98,7 +99,7 @@ def inspect_csr(columns: Array, starts: Array, last_seen: Array) -> tuple[int, i
 
 @njit(cache=True, nogil=True)
 def first_nonfinite_entry(values: Array) -> int:
-    """Block by block, because a loop that may leave at any entry is not vectorised."""
+    """Return the index of the first NaN or infinity, or -1. Works by blocks: a loop with an exit is not vectorised."""
     for first in range(0, values.size, 4096):
         block = values[first : first + 4096]
         if _sum_of_zeros(block) != 0.0:
@@ -110,7 +111,7 @@ def first_nonfinite_entry(values: Array) -> int:
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def _sum_of_zeros(values: Array) -> float:
-    """0, or NaN if any of the values is NaN or infinite."""
+    """Return 0, or NaN if any of the values is NaN or infinite."""
     total = 0.0
     for k in range(values.size):
         total += values[k] * 0.0

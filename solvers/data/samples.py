@@ -1,7 +1,7 @@
-"""Samples of a problem's rows: one of every `stride` rows, copied so that they lie next to each other.
+"""Samples of a problem's rows: one of every `stride` rows, copied to adjacent memory.
 
-Read in place, a cache line or more apart, they took five times as long. A hash chooses the row of each stretch, so that
-sorted or periodic rows do no harm.
+Reading them in place, a cache line or more apart, took five times as long. Within each group of `stride` rows a hash
+chooses the row, so that sorted or periodic data does no harm.
 """
 
 import math
@@ -18,18 +18,20 @@ __all__ = ["RowSample", "first_stride", "next_stride", "row_numbers", "row_of", 
 
 
 FIRST_ROWS, FIRST_ROWS_A_FEATURE = 1000, 32
-"""Rows per feature of the first sample. With 8, its minimum was no good start for more rows."""
-GROWTH = 8  # factor between samples: the steps on one cost little compared with those on the next
+"""Least number of rows of the first sample, in total and per feature. Larger: fewer, more expensive samples. With 8 per
+feature, the sample's minimum was not a good start for more rows."""
+GROWTH = 8  # factor from one sample to the next: the steps on one cost little compared with those on the next
 LEAST_STRIDE = 4  # a sample is copied, so it has at most a quarter of the rows
 LONG_ROW, LONG_ROWS_A_FEATURE = 50, 8
-"""Entries per sparse row above which the matrix of all rows costs as much as many reads, so that a rough start saves
-more than it costs (mnist, hinge, C = 1, 1e-3: 2.3 s from all rows, 1.3 s from one in eight)."""
-LEAST_PAIRS = 0.5  # of k^3: with fewer in all rows factoring takes longer than the matrix, on a sample, too
+"""For sparse rows of at least LONG_ROW entries, the first sample has LONG_ROWS_A_FEATURE rows per feature. The matrix
+of all rows then costs as much as many passes, so a rough start saves more than it costs (mnist, hinge, C = 1, 1e-3: 2.3
+s from all rows, 1.3 s from one in eight)."""
+LEAST_PAIRS = 0.5  # pairs of entries in all rows, over k^3; with fewer, factoring dominates on a sample as well
 
 
 class RowSample(NamedTuple):
     stride: int
-    """1 means all rows, not copied."""
+    """1: all rows, not copied."""
     data: Rows
     labels: Floats
     costs: Floats
@@ -43,14 +45,14 @@ def take_sample(data: Rows, labels: Floats, costs: Floats, stride: int, seed: in
 
 
 def first_stride(data: Rows, *, has_top: bool) -> int:
-    """Return the stride of the first sample of Newton's method. `has_top`: only rows between two kinks count."""
+    """Return the stride of the first sample of Newton's method. `has_top`: only rows between two kinks are curved."""
     n, k, row_entries = data.n_rows, data.n_features + 1, max(1.0, data.stored_entries / data.n_rows)
     rows = FIRST_ROWS_A_FEATURE * k
     if data.sparse and row_entries >= LONG_ROW and n * row_entries**2 >= LEAST_PAIRS * k**3:
         rows = LONG_ROWS_A_FEATURE * k
     elif has_top:
-        # Few rows lie between the kinks, and if most of their entries are zero they determine no column well
-        # (w8a, C = 1, 1e-2: 69 steps from a sample of one row in five, 22 from all).
+        # Few rows lie between the kinks. If most of their entries are zero, they determine no column well
+        # (w8a, C = 1, 1e-2: 69 steps from a sample of one row in five, 22 from all rows).
         rows = int(rows * math.sqrt(k / (1.0 + row_entries)))
     stride = n // max(FIRST_ROWS, rows)
     return stride if stride >= LEAST_STRIDE else 1
@@ -61,7 +63,7 @@ def next_stride(stride: int) -> int:
 
 
 def row_numbers(n_rows: int, stride: int, seed: int = 0) -> NDArray[np.int64]:
-    """Return the row numbers of a sample of at most `most` rows, in order; all rows if there are fewer."""
+    """Return the row numbers of a sample with this stride, in ascending order."""
     rows = np.empty(max(1, n_rows // stride), dtype=np.int64)
     _list_rows(min(stride, n_rows), seed, rows)
     return rows

@@ -1,7 +1,7 @@
-"""The only outer loop: steps a method until it is certified, stopped by the caller, out of budget or stalled.
+"""The outer loop of every run: steps a method until it is certified, stopped, out of budget or stalled.
 
-A method's cheap estimate of its gap only decides when a certificate is worth its read of the
-data; what is reported as converged has been certified.
+A method's cheap estimate of its gap only decides when a certificate is worth its pass over the data. A run is reported
+as converged only if a certificate proves it.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,15 @@ from solvers.state import State, StoredState
 __all__ = ["Callback", "Limits", "agreeing_status", "solve"]
 
 Callback = Callable[[StepReport], object]
-"""Called after every step; returning True (not merely something true) stops the run."""
+"""Called after every step. The run stops if it returns True itself; other truthy values do not stop it."""
 
 FAILED = (Status.STALLED, Status.NONFINITE)
+"""Statuses after which a successor can take over."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop."""
+    """When a run stops."""
 
     tol: float
     max_seconds: float | None
@@ -120,11 +121,11 @@ def solve(
             if not judge.is_far:
                 successor = None
         if successor is not None and (is_slow or status in FAILED):
-            # Weights that rounding has spoilt are a bad start for the last resort.
+            # Weights with large rounding errors are a bad start for the last resort, which starts from zero.
             point = zero_point(problem) if is_last_resort else method.extract(state)
-            why = "where it could get no further"
+            why = "because progress had stopped"
             if is_slow:
-                why = "which had become slow" if successor.passes > 0.0 else "which led it in"
+                why = "because progress had become slow" if successor.passes > 0.0 else "as planned"
             method, successor = successor.method.by_default(problem), successor.successor
             patience = Patience.with_one_for(successor, limits.tol)
             method.threads = threads if method.uses_threads else 1
@@ -132,7 +133,7 @@ def solve(
             stall, status = StallWatch(), None
             state = method.init(seed, Start(coef=point.coef, intercept=point.intercept))
             before = Counts(progress.iterations, progress.passes)
-            reason += f"; {method.name} went on after {progress.passes} passes, {why}"
+            reason += f"; {method.name} took over after {progress.passes} passes {why}"
 
     if status not in (Status.CONVERGED, Status.NONFINITE) and judge.certified_at != progress.iterations:
         judge.certify(method.extract(state), progress)
@@ -166,7 +167,7 @@ def solve(
 
 
 def agreeing_status(status: Status, certificate: Certificate, tol: float) -> Status:
-    """Correct a status so that it is `converged` exactly if the certificate proves `tol`."""
+    """Return `converged` exactly if the certificate proves `tol`; otherwise the given status, or stalled instead."""
     gap = certificate.relative_gap
     if gap is not None and gap <= tol:
         return Status.CONVERGED
@@ -188,7 +189,7 @@ def _report(
 
 
 def _meaning(problem: Problem, coef: Floats) -> dict[str, Any]:
-    """Return what turns scores into answers: classes, thresholds, task, strategy."""
+    """Return the attributes that turn scores into answers: classes, thresholds, task, strategy."""
     spec = problem.spec
     return {
         "classes": problem.classes,

@@ -17,17 +17,20 @@ __all__ = ["Handover", "Patience", "StallWatch", "method_at"]
 
 STALL_STEPS = 500
 STALL_GAIN = 1e-14
-"""A run is stalled after STALL_STEPS steps that neither raise the bound by STALL_GAIN of it nor lower the gap."""
+"""A run is stalled after STALL_STEPS steps in which the bound did not rise by the fraction STALL_GAIN and the gap did
+not fall. More steps: later notice of a standstill. Chosen."""
 FAIR_PASSES = 8
-"""Passes that a method gets before its rate of convergence is judged."""
+"""Passes that a method gets before its rate of convergence is judged. Larger: later handovers from slow methods, fewer
+from methods that only start slowly. Chosen."""
 
 
 class Handover(NamedTuple):
-    """The method that continues from another one's weights if that becomes slow, or starts from zero if it stalls."""
+    """A successor: it continues from another method's weights if that becomes slow, or starts from zero if it
+    stalls."""
 
     method: type[AnyMethod]
     passes: float
-    """Passes of the method before it that take as long as a run of this one; infinite: it only follows a failure."""
+    """Passes of the method before it that take as long as a run of this one; infinite if it only follows a failure."""
     fair_passes: int = FAIR_PASSES
     """Passes that the method before it gets in any case."""
     successor: "Handover | None" = None
@@ -40,7 +43,7 @@ def method_at(
     problem: BinaryProblem,
     successor: Handover | None,
 ) -> tuple[AnyMethod, Handover | None]:
-    """Return the method that a state belongs to, `method` or one of its successors, and the successor of that."""
+    """Return the method that a state belongs to, `method` or one of its successors, and the successor of that one."""
     owner = None if state is None else state.get("solver")
     later = successor
     while later is not None and later.method.name != owner:
@@ -53,9 +56,8 @@ def method_at(
 class StallWatch:
     """Detects a stalled run.
 
-    It watches the bound and the gap: close to the optimum the bound changes by the square of the remaining error, so it
-    is constant in floating point while the gap still falls. For a method that reports neither, it watches the primal
-    value.
+    It watches the bound and the gap. Close to the optimum the bound changes by the square of the remaining error, so it
+    is constant in floating point while the gap still falls. If a method reports neither, it watches the primal value.
     """
 
     def __init__(self) -> None:
@@ -79,10 +81,10 @@ class StallWatch:
 
 
 class Patience:
-    """Predicts how many more passes a method needs, from the fall of its gap over the second half of its passes.
+    """Predicts how many more passes a method needs, from the decrease of its gap in the second half of its passes.
 
-    It is over if the prediction exceeds `enough`, but not before `fair` passes. The smallest gap so far counts, because
-    a gap can rise for a pass shortly before the end.
+    Patience is over if the prediction exceeds `enough`, but not before `fair` passes. It uses the smallest gap so far,
+    because a gap can rise for a pass shortly before the end.
     """
 
     def __init__(self, tol: float, enough: float, fair: int) -> None:
@@ -93,7 +95,7 @@ class Patience:
 
     @classmethod
     def with_one_for(cls, successor: Handover | None, tol: float) -> "Patience | None":
-        """Return the rule for a method with this successor; None without one, or if it only follows a failure."""
+        """Return the rule for a method with this successor; None if there is none or it only follows a failure."""
         if successor is None or successor.passes == math.inf:
             return None
         return cls(tol, successor.passes, successor.fair_passes)

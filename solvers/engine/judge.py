@@ -1,6 +1,6 @@
-"""Certifies the points of a run, keeps the best, and decides when a certificate is worth a read of the data.
+"""Certifies the points of a run, keeps the best one, and decides when a certificate is worth a pass over the data.
 
-`certify_weights` does the same for weights that were found elsewhere.
+`certify_weights` certifies weights that were found elsewhere.
 """
 
 from dataclasses import replace
@@ -17,31 +17,35 @@ from solvers.result import Certificate, Status
 __all__ = ["Judge", "certify_weights", "with_best_bias", "zero_point"]
 
 UNESTIMATED_PASSES = 2
-"""A method that cannot estimate its gap is certified after this many passes, then whenever they grew by half."""
+"""Passes before the first certificate of a method that cannot estimate its gap. The next ones follow each time the
+passes have grown by half. Larger: fewer certificates, later stops. Chosen."""
 NARROW = 2.0
-"""Largest gap, in multiples of the tolerance, after which the next certificate waits for half as many passes.
-Larger values try more certificates that fail."""
+"""Multiple of the tolerance up to which a gap counts as narrowly missed. The next certificate then waits for half as
+many passes. Larger: more certificates that fail. Chosen."""
 REFINED = "dual point from the margins, refined"
+"""The `method` of a certificate whose dual point was refined."""
 NEAR = 1e-6
-"""Relative gap at or below which a stalled run ends instead of starting the last-resort method."""
+"""Relative gap at or below which a stalled run ends instead of starting the last-resort method. Larger: fewer such
+starts. Chosen."""
 REFINEMENTS = 8
-"""Refinements of a dual point that was recovered from weights. Each takes a few passes and tightens the bound."""
+"""Refinements of a dual point that was computed from weights. Each takes a few passes and tightens the bound.
+Chosen."""
 
 
 class Judge:
-    """Certifies points, keeps the best, and corrects for how optimistic the method's own estimate is."""
+    """Certifies points, keeps the best one, and corrects for the error of the method's own estimate."""
 
     def __init__(self, problem: Problem, tol: float, *, has_estimate: bool) -> None:
         self.problem = problem
         self.tol = tol
         self.target = tol
-        """The estimate at which a certificate is worth computing."""
+        """The estimated relative gap at which a certificate is worth computing."""
         self.certified_at = -1
         self.seconds = 0.0
         self._is_finite = True
         self._kept: tuple[Point, Certificate] | None = None
         self._is_pair = True
-        """Whether the kept certificate is that of the kept point and the point `bounding` together."""
+        """Whether the kept certificate belongs to the kept point together with the dual point of `bounding`."""
         self.bounding: Point | None = None
         """The point whose dual point gave the best bound."""
         self._has_estimate = has_estimate
@@ -50,14 +54,14 @@ class Judge:
         self._not_before = 0 if has_estimate else UNESTIMATED_PASSES
 
     def begin_anew(self, *, has_estimate: bool) -> None:
-        """Start to judge another method: forget how optimistic the last one was, keep what was proved."""
+        """Start to judge another method: forget the errors of the last estimates, but keep what was proved."""
         self.target = self.tol
         self._has_estimate = has_estimate
         self._failures = self._not_before = 0
 
     @property
     def verdict(self) -> Status | None:
-        """The status that the certificates so far imply; None: continue."""
+        """The status that the certificates so far imply; None to continue."""
         if not self._is_finite:
             return Status.NONFINITE
         gap = None if self._kept is None else self._kept[1].relative_gap
@@ -85,8 +89,8 @@ class Judge:
         self._keep(point, certificate)
         gap = certificate.relative_gap
         if gap is None or gap > self.tol:
-            # The estimate was too low by the factor gap / target: demand that much more next time. Waiting
-            # longer after each failure bounds the cost of failed certificates.
+            # The estimate was too low by the factor gap / target, so the next target is lower by as much. Waiting
+            # longer after each failure limits the cost of failed certificates.
             is_narrow = gap is not None and gap <= NARROW * self.tol
             wait = 2 ** (self._failures if is_narrow else self._failures + 1)
             self._failures += 1
@@ -98,7 +102,7 @@ class Judge:
         return certificate
 
     def best(self) -> tuple[Point, Certificate]:
-        """Return the best point and its certificate, computed with the dual point of `bounding` as a pair."""
+        """Return the best point and its certificate, computed with the dual point of `bounding`."""
         if self._kept is None or self.bounding is None:
             nothing = self.bounding = zero_point(self.problem)
             return nothing, certify(self.problem, nothing, self.tol)
@@ -111,7 +115,7 @@ class Judge:
         return point, _tighter(paired, certificate)
 
     def _certificate(self, point: Point) -> tuple[Point, Certificate]:
-        """Certify the point. If its method has no dual point, find one here."""
+        """Certify the point. If its method has no dual point, compute one here."""
         problem = self.problem
         has_own = self._has_estimate or point.alpha is not None
         if has_own or not isinstance(problem, BinaryProblem) or not DualRefinement.fits(problem):
@@ -125,7 +129,7 @@ class Judge:
         return point, replace(certify(problem, point, self.tol), method=REFINED)
 
     def _keep(self, point: Point, certificate: Certificate) -> None:
-        """Keep the lowest primal value and the highest bound so far, which can be of different points."""
+        """Keep the lowest primal value and the highest bound so far. They can come from different points."""
         bare = point._replace(alpha=None, planes=None)
         if self._kept is None:
             self._kept, self.bounding, self._is_pair = (bare, certificate), point, True
@@ -154,7 +158,7 @@ def _tighter(one: Certificate, other: Certificate) -> Certificate:
 
 
 def zero_point(problem: Problem) -> Point:
-    """Return zero weights with a zero dual point: the answer if no finite point was reached."""
+    """Return zero weights with a zero dual point: the result if no finite point was reached."""
     n, d, k = problem.data.n_rows, problem.data.n_features, problem.classes.size
     if isinstance(problem, MulticlassProblem):
         return Point(np.zeros((k, d)), np.zeros(k), np.zeros((n, k)))
@@ -162,10 +166,10 @@ def zero_point(problem: Problem) -> Point:
 
 
 def with_best_bias(problem: Problem, point: Point) -> Point:
-    """Prepare a point of a problem with a free bias; return any other as it is.
+    """Prepare a point of a problem with a free bias for its certificate; return any other point unchanged.
 
-    Two classes and regression get the bias that is best for the weights. Jointly trained classes get a balanced dual
-    point, because a stored dual point must be balanced without its weights.
+    Binary problems and regression get the bias that is best for the weights. Jointly trained classes get a balanced
+    dual point, because a stored dual point must be balanced without its weights.
     """
     if problem.spec.bias != "free":
         return point
@@ -179,7 +183,7 @@ def with_best_bias(problem: Problem, point: Point) -> Point:
 
 
 def certify_weights(problem: Problem, point: Point, bounding: Point | None, tol: float | None = None) -> Certificate:
-    """Certify weights with the dual point that a run kept, or with the best one that is found here."""
+    """Certify weights with the dual point that a run kept or, without one, with the best one that is found here."""
     if bounding is None:
         return _refined(problem, point)
     if bounding.alpha is not None or bounding.planes is not None:

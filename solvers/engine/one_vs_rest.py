@@ -1,7 +1,8 @@
-"""One-vs-rest: trains several classes by one binary problem each, with any binary method, on one view of the data.
+"""One-vs-rest: trains one binary problem per class, with any binary method, on the same data.
 
-The primal value, the bound and the gap are sums over the classes; the run has converged if the sum has. Classes are
-independent, so several threads solve them at the same time (kernels release the interpreter's lock), to the same bits.
+The primal value, the bound and the gap are sums over the classes. The run has converged if these sums have. Classes are
+independent, so several threads solve them at the same time (kernels release the interpreter's lock), with bit-identical
+results.
 """
 
 import math
@@ -27,8 +28,10 @@ from solvers.state import StoredState
 __all__ = ["class_states", "solve_each_class", "sum_of_classes"]
 
 LEAST_STEPS = 10
-"""Steps that every class without a start gets, even after the callback has stopped the run."""
+"""Steps that every class without a start gets, even after the callback has stopped the run. Larger: better classes in
+stopped runs, later stops. Chosen."""
 WORST_FIRST = (Status.NONFINITE, Status.STOPPED, Status.TIME_LIMIT, Status.PASS_LIMIT, Status.STALLED)
+"""Statuses from worst to best. A run has the worst status of its classes."""
 
 
 def solve_each_class(
@@ -46,10 +49,10 @@ def solve_each_class(
     reason: str,
     successor: Handover | None,
 ) -> SolveResult:
-    """Solve every class's problem. The limit on passes is divided evenly, the limit on time as it is used.
+    """Solve every class's problem. The limit on passes is divided evenly, the limit on time while it is used.
 
-    Every class gets a few steps, even after the callback has stopped the run: a model without one of its classes is of
-    no use. Classes that have used their share of the time continue with equal shares of the rest, in rounds.
+    Every class gets a few steps, even after the callback has stopped the run, because a model must have all its
+    classes. Classes that have used their share of the time continue with equal shares of the rest, in rounds.
     """
     run = _Run(method.name, problems, classes, starts, callback, started, limits)
     share = None if limits.max_passes is None else max(1, limits.max_passes // len(problems))
@@ -90,7 +93,7 @@ def solve_each_class(
 def _better(before: SolveResult, after: SolveResult) -> SolveResult:
     """Return the result with the smaller gap of two rounds of one class, with the counts of both.
 
-    A round that resumes from a state does not have the best point of the round before it.
+    A round that resumes from a state does not have the best point of the round before.
     """
     seconds = before.certificate_seconds + after.certificate_seconds
     found = (one.certificate.relative_gap for one in (before, after))
@@ -102,7 +105,7 @@ def _better(before: SolveResult, after: SolveResult) -> SolveResult:
 
 
 def class_states(state: StoredState, n_classes: int) -> list[StoredState | None]:
-    """Split the stored state of a run into those of its classes; None for a class that had not started."""
+    """Split the stored state of a run into the states of its classes; None for a class that had not started."""
     parts: list[StoredState | None] = [None] * n_classes
     for name, value in state.items():
         number, dot, rest = name.partition(".")
@@ -113,7 +116,7 @@ def class_states(state: StoredState, n_classes: int) -> list[StoredState | None]
 
 
 def sum_of_classes(problems: Sequence[BinaryProblem], certificates: Sequence[Certificate]) -> Certificate:
-    """Add up the certificates of the classes, rounded to the safe side. A figure is null if one class lacks it."""
+    """Add the certificates of the classes, rounded to the safe side. A figure is null if one class lacks it."""
     primal = _rounded_sum([one.primal for one in certificates], math.inf)
     source = certificates[0].method
     bounds = [one.dual_bound for one in certificates if one.dual_bound is not None]
@@ -134,10 +137,10 @@ def _rounded_sum(values: Sequence[float], towards: float) -> float:
 
 
 class _Run:
-    """The progress of all classes; reports may come from several threads.
+    """The progress of all classes. Reports can come from several threads.
 
-    One thread at a time calls the callback. A state or a model of the whole run is taken while every other thread is
-    between two steps: in the middle of a step, the arrays of a class are inconsistent.
+    Only one thread at a time calls the callback. A state or a model of the whole run is taken while every other thread
+    is between two steps, because the arrays of a class are inconsistent during a step.
     """
 
     def __init__(
@@ -155,7 +158,7 @@ class _Run:
         self._is_stopped = False
         self._owed_steps = [0 if start.state is not None or start.coef is not None else LEAST_STEPS for start in starts]
         self._unknown = {k for k, start in enumerate(starts) if start.state is not None}
-        """Classes that have only a stored state so far, no weights."""
+        """Classes of which only a stored state is known so far, no weights."""
         self._solver = solver
         self._problems = problems
         self._classes = classes
@@ -164,7 +167,7 @@ class _Run:
         self._started = started
         self._limits = limits
         self._unsolved = 0
-        """Classes that have not run in this round."""
+        """Number of classes that have not run in this round."""
         self._turns = Condition()
         self._computing: set[int] = set()
         self._is_speaking = False
@@ -182,7 +185,7 @@ class _Run:
         self._unsolved = classes
 
     def time_limit(self, used: float, threads: int) -> float | None:
-        """Return the time limit of a class: the seconds it has used and its share of the rest."""
+        """Return the time limit of a class: the seconds that it has used plus its share of the rest."""
         left = self._seconds_left()
         return None if left is None else used + max(left, 1e-9) / max(1.0, self._unsolved / threads)
 
@@ -192,7 +195,8 @@ class _Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run ends: the callback stopped it, the time is over, or the sum of the classes has converged."""
+        """Whether the run ends: the callback stopped it, the time is over, or the sum over the classes has
+        converged."""
         left = self._seconds_left()
         if self.is_aborted or self._is_stopped or left is None or left <= 0.0:
             return True
@@ -210,7 +214,7 @@ class _Run:
         return self._results.get(k)
 
     def resume(self, k: int, before: SolveResult) -> None:
-        """Show a class with the figures of its last round until its next report."""
+        """Report a class with the figures of its last round until its next report."""
         figures = before.certificate.primal, before.certificate.dual_bound, before.certificate.relative_gap
         with self._turn_of(k):
             self._reports[k] = StepReport(
@@ -236,7 +240,7 @@ class _Run:
                 self._turns.notify_all()
 
     def hear(self, k: int, report: StepReport) -> bool:
-        """Pass the progress of the whole run to the callback; True: stop."""
+        """Pass the progress of the whole run to the callback; return whether class k must stop."""
         with self._turn_of(k):
             self._reports[k] = report
             self._note(k, report.iterations, report.passes, report.primal, report.dual_bound)
@@ -259,11 +263,11 @@ class _Run:
             proved = result.certificate
             self._note(k, result.iterations, result.passes, proved.primal, proved.dual_bound)
             self._unsolved -= 1
-            self._reports.pop(k, None)  # it holds the method, and all its arrays
+            self._reports.pop(k, None)  # it references the method and all its arrays
 
     @contextmanager
     def _turn_of(self, k: int) -> Iterator[None]:
-        """Hold the turn to call the callback, between two steps of a class."""
+        """Hold the exclusive right to call the callback, between two steps of class k."""
         with self._turns:
             self._computing.discard(k)
             self._turns.notify_all()
@@ -310,7 +314,7 @@ class _Run:
         )
 
     def _status(self) -> Status:
-        """Return `converged` if the sum of the classes has converged, else the worst status of a class."""
+        """Return `converged` if the sum over the classes has converged, otherwise the worst status of a class."""
         results = [self._results[k] for k in range(len(self._problems))]
         seen = {result.status for result in results}
         worst = next((status for status in WORST_FIRST if status in seen), Status.CONVERGED)
@@ -318,7 +322,7 @@ class _Run:
         return agreeing_status(worst, whole, self._limits.tol)
 
     def _note(self, k: int, iterations: int, passes: int, primal: float | None, bound: float | None) -> None:
-        """Note the figures of class k; an unknown one is NaN, and so is then the sum."""
+        """Record the figures of class k. An unknown figure is NaN, which makes the sum NaN."""
         self._spent[k] = iterations, passes
         self._values[k] = math.nan if primal is None else primal, math.nan if bound is None else bound
 
@@ -345,7 +349,7 @@ class _Run:
         return whole
 
     def _model(self) -> LinearModel:
-        """Return the model as it stands. A class that has not started scores every row -1."""
+        """Return the current model. A class that has not started scores every row -1."""
         self._wait_for_the_others()
         coef = np.zeros((self._classes.size, self._problems[0].data.n_features))
         intercept = np.full(self._classes.size, -1.0)

@@ -1,6 +1,6 @@
 """Finds the methods: every `Method` with a name in the modules below `solvers/methods/`.
 
-A new method is one new file there. Families share code in folders, and bases without a name are not methods.
+A new method is one new file there. Families share code in folders; base classes without a name are not methods.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Where a run starts: what a user gave as `warm_start` (a result, a state or weights), checked against the data."""
+"""The starting point of a run: reads `warm_start` (a result, a state or weights) and checks it against the data."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,7 +50,7 @@ def _start_at(state: StoredState, *, resume: bool) -> Start:
 
 
 def starts_of_classes(start: Start, n_classes: int, *, resume: bool) -> list[Start]:
-    """Split a start into those of the classes."""
+    """Split the start of a run into the starts of its classes."""
     if start.state is not None:
         states = class_states(start.state, n_classes)
         return [Start() if state is None else _start_at(state, resume=resume) for state in states]
@@ -61,6 +61,6 @@ def starts_of_classes(start: Start, n_classes: int, *, resume: bool) -> list[Sta
 
 
 def _is_state_for(state: StoredState, method: type[AnyMethod], data: Rows) -> bool:
-    """Whether a result's state fits this method and these rows. If not, its weights are used."""
+    """Return whether a result's state fits this method and these rows. If not, only its weights are used."""
     alphas = [value for name, value in state.items() if name == "alpha" or name.endswith(".alpha")]
     return state.get("solver") == method.name and all(np.shape(alpha)[:1] == (data.n_rows,) for alpha in alphas)

@@ -5,12 +5,13 @@ from solvers.result import StepReport
 __all__ = ["Trace"]
 
 TRACE_POINTS = 512
+"""Number of points at which every second one is dropped. Larger: finer curves, larger results. Chosen."""
 
 
 class Trace:
     """Collects certified reports and every n-th other one.
 
-    n is 1 at first. At TRACE_POINTS reports, every second one is dropped and n doubles.
+    n starts at 1. Each time there are TRACE_POINTS reports, every second one is dropped and n doubles.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,11 @@
-"""Solves with a symmetric positive definite matrix of the order of the features, on one thread.
+"""Cholesky factorisation and solves for matrices of features x features, on one thread.
 
-LAPACK would do, but not its threads: where another process has the second core, waiting for them made a
-factorisation of order 200 a thousand times slower. Here a run also gives the same bits for any number of threads.
+LAPACK is not used because of its threads: with another process on the second core, waiting for them made a
+factorisation of order 200 a thousand times slower. Without threads the results are also bit-identical on every run.
 
-A matrix and its factor are lower triangles in panels of WIDE rows (tiles.py): [panel, column, row of the panel]. What
-is above the diagonal in a panel's last columns means nothing. Rows and columns after the matrix's own are the identity.
+A matrix and its factor are lower triangles, stored in panels of WIDE rows (tiles.py) as [panel, column, row of the
+panel]. Entries above the diagonal in a panel's last columns are undefined. Rows and columns beyond the order of the
+matrix are those of the identity.
 """
 
 import numpy as np
@@ -17,7 +18,7 @@ __all__ = ["cholesky_factor", "cholesky_solve", "factor_in_place", "solve_in_pla
 
 
 def cholesky_factor(upper: Floats, ridge: float) -> Floats:
-    """The lower triangular L with LL' = upper + ridge I, of a matrix of which the upper triangle is given."""
+    """Return the lower triangular L with LL' = upper + ridge I; only the upper triangle of `upper` is read."""
     panels = panels_of(upper.shape[0])
     factor = np.zeros((panels, panels * WIDE, WIDE))
     _fill(upper, ridge, factor)
@@ -27,7 +28,7 @@ def cholesky_factor(upper: Floats, ridge: float) -> Floats:
 
 
 def cholesky_solve(factor: Floats, rhs: Floats) -> Floats:
-    """x with LL'x = rhs."""
+    """Return x with LL'x = rhs."""
     x = np.zeros(factor.shape[1])
     x[: rhs.size] = rhs
     solve_in_place(factor, x)
@@ -36,8 +37,8 @@ def cholesky_solve(factor: Floats, rhs: Floats) -> Floats:
 
 # --- kernels. L: the matrix, overwritten by its factor panel of columns by panel of columns ---------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_STEPS = 120  # of two panels' columns, which then stay in the nearest cache for all tiles of the two
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_STEPS = 120  # columns of two panels that are multiplied at a time, so that they stay in the first-level cache
 
 
 @njit(cache=True, nogil=True)
@@ -53,7 +54,7 @@ def _fill(upper: Array, ridge: float, L: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def factor_in_place(L: Array) -> bool:
-    """False if it is not positive definite."""
+    """Overwrite the matrix with its factor; return False if it is not positive definite."""
     tile, inverses = np.empty(HIGH * WIDE), np.empty(WIDE)
     for j in range(L.shape[0]):
         for i in range(j, L.shape[0]):
@@ -65,7 +66,7 @@ def factor_in_place(L: Array) -> bool:
 
 @njit(cache=True, nogil=True)
 def _subtract_finished(L: Array, i: int, j: int, tile: Array) -> None:
-    """From panel i's entries in the columns of panel j, what the columns before those contribute."""
+    """Subtract the contribution of all columns before panel j from panel i's entries in the columns of panel j."""
     flat, a_panel = L.reshape(-1), L.shape[1] * WIDE
     for first in range(0, j * WIDE, _STEPS):
         steps, begin = min(_STEPS, j * WIDE - first), first * WIDE
@@ -76,8 +77,8 @@ def _subtract_finished(L: Array, i: int, j: int, tile: Array) -> None:
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _finish(L: Array, i: int, j: int, tile: Array, inverses: Array) -> bool:
-    """These entries, from what is left of them: some columns after the others. On the diagonal it also finds the
-    inverses of the pivots."""
+    """Compute panel i's entries of the factor in the columns of panel j, a few columns at a time; return False if a
+    pivot is not positive. On the diagonal (i = j) also compute the inverses of the pivots."""
     flat, a_panel = L.reshape(-1), L.shape[1] * WIDE
     own, at = j * a_panel + j * WIDE * WIDE, i * a_panel + j * WIDE * WIDE
     for first in range(0, WIDE, HIGH):

@@ -1,8 +1,9 @@
-"""Solving time: what limits, traces and results count by. The clock stands still while numba compiles or loads kernels.
+"""Solving time, in which limits, traces and results are measured. The clock stops while numba compiles or loads
+kernels.
 
 It listens to the events of numba's compiler lock, which is held while a kernel is compiled or read from the cache on
-disk. A run in a fresh process therefore has the same time as one whose kernels are there. `solvers` reads it wherever
-seconds are counted, the app's worker for the limit of a job.
+disk. A run in a new process therefore reports the same time as one whose kernels are already loaded. `solvers` uses
+this clock wherever it counts seconds; the app's worker uses it for the time limit of a job.
 """
 
 import threading
@@ -16,22 +17,22 @@ from numba.core import event
 __all__ = ["NotCompiled", "only_cached", "solving_time", "watch_compilation"]
 
 LOADING = "numba:compiler_lock"
-"""The kind of event that covers compiling and reading from the cache."""
+"""Numba's event for compiling a kernel or reading it from the cache."""
 COMPILING = "numba:compile"
-"""The kind of event that covers compiling alone. Numba compiles one kernel at a time, and its callees within it."""
+"""Numba's event for compiling alone. Numba compiles one kernel at a time, together with its callees."""
 
 
 class NotCompiled(Exception):
-    """A kernel is not in numba's cache, where only cached ones are wanted."""
+    """A kernel is not in numba's cache, although only cached kernels were allowed."""
 
 
 class _SolvingClock(event.Listener):
-    """Wall time without the union of the intervals in which any thread compiles or loads kernels."""
+    """Wall time minus the time in which any thread compiles or loads kernels."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._depths: dict[int, int] = {}
-        """By thread: how many of its intervals are open. They nest."""
+        """By thread: the number of its open intervals. They nest."""
         self._stands_since = 0.0
         self._stood = 0.0
 
@@ -52,7 +53,7 @@ class _SolvingClock(event.Listener):
 
     def now(self) -> float:
         with self._lock:
-            # A thread that asks for the time is not compiling. An interrupt can lose the end of an interval.
+            # A thread that asks for the time is not compiling: its open interval lost its end by an interrupt.
             self._close(threading.get_ident())
             moment = self._stands_since if self._depths else time.perf_counter()
             return moment - self._stood
@@ -67,9 +68,9 @@ event.register(LOADING, _CLOCK)  # type: ignore[no-untyped-call]  # numba has no
 
 
 def solving_time() -> float:
-    """Seconds on a clock that stands still while kernels are compiled or loaded in this process.
+    """Return the seconds on a clock that stops while this process compiles or loads kernels.
 
-    Only differences have a meaning. Not to be called by a listener of numba's events.
+    Only differences are meaningful. Listeners of numba's events must not call it.
     """
     return _CLOCK.now()
 
@@ -92,9 +93,9 @@ class _Watch(event.Listener):
 
 @contextmanager
 def watch_compilation(began: Callable[[], object], ended: Callable[[], object]) -> Iterator[None]:
-    """Within it, call `began` before a kernel is compiled and `ended` after it, in the thread that compiles.
+    """Call `began` before and `ended` after each compilation of a kernel, in the thread that compiles.
 
-    Kernels that are read from the cache are not reported. An error of `began` stops the compilation.
+    Kernels that are read from the cache are not reported. An exception in `began` stops the compilation.
     """
     with event.install_listener(COMPILING, _Watch(began, ended)):
         yield
@@ -102,7 +103,7 @@ def watch_compilation(began: Callable[[], object], ended: Callable[[], object]) 
 
 @contextmanager
 def only_cached() -> Iterator[None]:
-    """Within it, a call that would have to compile a kernel raises NotCompiled."""
+    """Raise NotCompiled for every call in this context that would have to compile a kernel."""
 
     def refuse() -> None:
         raise NotCompiled

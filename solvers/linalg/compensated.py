@@ -5,8 +5,8 @@ the error of a result is at most
 
     (2 (m + 4) u)^2 * (sum of the magnitudes) + m 2^-1073,        u = 2^-53
 
-(Ogita, Rump and Oishi 2005, algorithm Dot2, before its last rounding; the second term is underflow). Called by the data
-views of data/rows.py. A pass takes about three times as long as a plain one.
+(Ogita, Rump and Oishi 2005, algorithm Dot2, before its last rounding; the second term is for underflow). The data views
+in data/rows.py call these kernels. A pass takes about three times as long as a plain one.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ __all__ = [
 
 @intrinsic
 def _fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once."""
+    """Compute a * b + c with a single rounding."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.fma(*arguments)
@@ -36,13 +36,13 @@ def _fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-# --- kernels. The order of operations is what makes them exact. `fastmath=False` must be said: a function that does not
-# say it is compiled with the flags of the function that calls it first, and cached with them -------------------------
+# --- kernels. They are exact only in this order of operations. `fastmath=False` must be explicit: a function without ---
+# it is compiled, and cached, with the flags of the function that calls it first ---------------------------------------
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def two_sum(a: float, b: float) -> tuple[float, float]:
-    """(s, e) with s = a + b rounded and s + e = a + b exactly (Knuth 1969)."""
+    """Return (s, e) with s = a + b rounded and s + e = a + b exactly (Knuth 1969)."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)
@@ -50,7 +50,7 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True, fastmath=False)
 def normalise(high: Array, low: Array) -> None:
-    """Leave high + low as it is, with high that sum rounded."""
+    """Make high the rounded sum high + low, and low the rest; the exact sum stays the same."""
     for j in range(high.size):
         high[j], low[j] = two_sum(high[j], low[j])
 
@@ -90,7 +90,7 @@ def compensated_margins_dense(values: Array, w: Array, out_high: Array, out_low:
 def compensated_column_sums_csr(
     values: Array, columns: Array, starts: Array, v: Array, out_high: Array, out_low: Array, out_size: Array
 ) -> None:
-    """Adds to what out_high + out_low and out_size hold."""
+    """Add the weighted column sums to out_high + out_low, and their magnitudes to out_size."""
     for i in range(starts.size - 1):
         if v[i] != 0.0:
             for e in range(starts[i], starts[i + 1]):
@@ -101,7 +101,7 @@ def compensated_column_sums_csr(
 
 @njit(cache=True, nogil=True, fastmath=False)
 def compensated_column_sums_dense(values: Array, v: Array, out_high: Array, out_low: Array, out_size: Array) -> None:
-    """Adds to what out_high + out_low and out_size hold."""
+    """Add the weighted column sums to out_high + out_low, and their magnitudes to out_size."""
     for i in range(values.shape[0]):
         if v[i] != 0.0:
             for j in range(values.shape[1]):

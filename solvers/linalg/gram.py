@@ -1,4 +1,4 @@
-"""The kernels of a weighted Gram matrix of rows, from their stored entries."""
+"""Kernels that compute a weighted Gram matrix of rows from their stored entries."""
 
 import numpy as np
 from numba import njit
@@ -10,11 +10,12 @@ __all__ = ["add_gram_csr", "add_gram_rows", "gram_room"]
 
 
 GRAM_ROWS = 120
-"""Gathered for one block of a Gram matrix: two panels of them fill most of the nearest cache."""
+"""Rows that are copied together for one block of a Gram matrix: two panels of them fill most of the first-level cache.
+Larger: fewer blocks, more cache misses. Chosen."""
 
 
 def gram_room(k: int, *, is_gathered: bool = True) -> tuple[Floats, Floats]:
-    """What `add_gram_rows` gathers rows in for a matrix of order k."""
+    """Return the work space into which `add_gram_rows` copies rows, for a matrix of order k."""
     shape = panels_of(k), GRAM_ROWS if is_gathered else 0, WIDE
     return np.zeros(shape), np.zeros(shape)
 
@@ -30,9 +31,9 @@ def add_gram_csr(values: Array, columns: Array, starts: Array, v: Array, constan
 def _add_pairs(
     values: Array, columns: Array, first: np.uint64, past: np.uint64, weight: float, constant: float, out: Array
 ) -> None:
-    """Each pair of a row's entries; if their columns rise, as they nearly always do, without comparing them again.
+    """Add each pair of a row's entries. If the columns ascend, as they nearly always do, no pair is compared again.
 
-    Places are unsigned and no row is cut out: views, and asking what counts from the end, took two thirds of the time.
+    Indices are unsigned and no slices are made: slices and tests for negative indices took two thirds of the time.
     """
     d = np.uint64(out.shape[0] - 1)
     out[d, d] += weight * constant * constant
@@ -56,9 +57,11 @@ def add_gram_rows(
     values: Array, columns: Array, starts: Array, rows: Array, v: Array, constant: float, plain: Array, weighted: Array,
     out: Array,
 ) -> None:  # fmt: skip
-    """The same for these rows of either kind of data, each with its v; sparse ones that are gathered must not be too
-    sparse. Without room in `plain`, which holds panels (tiles.py) of GRAM_ROWS steps, they are not: each pair of
-    entries is then added by itself."""
+    """Add the Gram matrix of these rows, each with its weight v, for dense and for sparse data.
+
+    Rows are copied into `plain` and `weighted`, which are panels (tiles.py) of GRAM_ROWS rows. For very sparse rows
+    both are empty: each pair of entries is then added on its own.
+    """
     room = plain.shape[1]
     for first in range(0, rows.size if room > 0 else 0, max(1, room)):
         past = min(first + room, rows.size)
@@ -79,7 +82,7 @@ def add_gram_rows(
 def _gather_dense(
     values: Array, rows: Array, v: Array, constant: float, d: int, plain: Array, weighted: Array
 ) -> None:  # fmt: skip
-    """The rows with the constant behind them, and the same times v, each a step of the panels."""
+    """Copy the rows, followed by the constant, into `plain`, and the same times v into `weighted`."""
     last, rest = d // WIDE, d % WIDE
     for r in range(rows.size):
         first, weight = rows[r] * d, v[r]
@@ -101,7 +104,7 @@ def _gather_sparse(
     weighted: Array,
 ) -> None:  # fmt: skip
     plain[:, : rows.size] = 0.0
-    wide = np.uint64(WIDE)  # unsigned places are not asked whether they count from the end
+    wide = np.uint64(WIDE)  # unsigned, because numba tests signed indices for negative values
     for r in range(rows.size):
         for e in range(np.uint64(starts[rows[r]]), np.uint64(starts[rows[r] + 1])):
             column = np.uint64(columns[e])
@@ -115,7 +118,7 @@ def _gather_sparse(
 
 @njit(cache=True, nogil=True)
 def _add_tiles(left: Array, right: Array, filled: int, out: Array) -> None:
-    """The upper triangle of the sum over the steps of left x right."""
+    """Add the upper triangle of left' right, summed over the copied rows, to out."""
     k, a_panel = out.shape[0], left.shape[1] * WIDE
     all_left, all_right, tile = left.reshape(-1), right.reshape(-1), np.empty(HIGH * WIDE)
     for b in range(right.shape[0]):
@@ -124,7 +127,7 @@ def _add_tiles(left: Array, right: Array, filled: int, out: Array) -> None:
             is_whole = (b + 1) * WIDE <= k
             for m in range(min(HIGH, k - a)):
                 row = out[a + m]
-                if is_whole:  # of a length that the compiler knows
+                if is_whole:  # WIDE is known to the compiler, which then unrolls the loop
                     for c in range(WIDE):
                         row[b * WIDE + c] += tile[m * WIDE + c]
                 else:

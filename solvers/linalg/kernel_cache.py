@@ -1,10 +1,10 @@
-"""Compiles kernels ahead of use, and keeps numba's on-disk cache true: it recovers from damaged files and stale ones.
+"""Compiles kernels ahead of use, and removes damaged and outdated files from numba's cache on disk.
 
-A killed process or a full disk can leave a truncated cache file. numba then raises in the first call of that kernel, in
-every process, until the file is deleted.
+A killed process or a full disk can leave a truncated cache file. Numba then raises an exception at the first call of
+that kernel, in every process, until the file is deleted.
 
-A cached kernel contains the kernels and constants of other files that it uses, but numba only checks whether its own
-file has changed. Without `forget_stale`, kernels that call changed ones would stay as they were.
+A cached kernel contains the kernels and constants of other files that it uses, but numba only checks whether the
+kernel's own file has changed. `forget_stale` deletes the cached callers of changed kernels.
 """
 
 import ast
@@ -22,12 +22,12 @@ __all__ = ["cache_files", "forget_stale", "kernels_of", "remove_damaged", "warm"
 
 
 def forget_stale(package: Path) -> None:
-    """Delete the cached kernels of each source in the package that changed since the last call or imports one that did.
+    """Delete the cached kernels of each changed source in the package, and of the sources that import one.
 
-    Imports count through other sources, too: numba compiles all of them into the caller.
+    Changed means: since the last call. Indirect imports count, because numba compiles callees into the caller.
     """
     noted = package / "__pycache__" / "kernels.sources"
-    with contextlib.suppress(OSError):  # where nothing can be written nothing was cached beside the sources
+    with contextlib.suppress(OSError):  # if nothing can be written here, nothing was cached here
         now = {str(source.relative_to(package)): _stamp(source) for source in package.rglob("*.py")}
         before = _read_stamps(noted)
         if before == now:
@@ -46,7 +46,7 @@ def _stamp(source: Path) -> str:
 
 
 def _read_stamps(noted: Path) -> dict[str, str]:
-    """What was noted last time; nothing if there is no such file or it is damaged."""
+    """Return the stamps of the last call; none if the file is missing or damaged."""
     try:
         stamps = json.loads(noted.read_text())
     except (OSError, ValueError):
@@ -55,7 +55,7 @@ def _read_stamps(noted: Path) -> dict[str, str]:
 
 
 def _with_importers(package: Path, changed: set[Path]) -> set[Path]:
-    """The changed sources and every source that imports one of them, directly or through others."""
+    """Return the changed sources and every source that imports one of them, directly or indirectly."""
     imports = {source: _imported_names(source) for source in package.rglob("*.py")}
     stale, found = set(changed), set(changed)
     while found:
@@ -70,13 +70,13 @@ def _with_importers(package: Path, changed: set[Path]) -> set[Path]:
 
 
 def _dotted(package: Path, source: Path) -> str:
-    """The module's name below the package; the package's own name for its `__init__`."""
+    """Return the module's name below the package; for its `__init__`, the name of the package."""
     parts = source.relative_to(package).with_suffix("").parts
     return ".".join(part for part in parts if part != "__init__") or package.name
 
 
 def _imported_names(source: Path) -> set[str]:
-    """All modules that the source may import: `from a.b import c` names `a.b` and `a.b.c`."""
+    """Return all modules that the source can import: `from a.b import c` names `a.b` and `a.b.c`."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source.read_bytes())):
         if isinstance(node, ast.Import):
@@ -88,12 +88,12 @@ def _imported_names(source: Path) -> set[str]:
 
 
 def kernels_of(module: ModuleType) -> list[Any]:
-    """Every compiled function that a module defines or imports."""
+    """Return every compiled function that a module defines or imports."""
     return [member for member in vars(module).values() if isinstance(member, Dispatcher)]
 
 
 def warm(kernels: Iterable[Any], call: Callable[[], object]) -> None:
-    """Run `call`, which uses the kernels; if damaged cache files break it, delete those and run it again."""
+    """Run `call`, which uses the kernels. If damaged cache files make it fail, delete them and run it again."""
     try:
         call()
     except Exception:
@@ -103,7 +103,7 @@ def warm(kernels: Iterable[Any], call: Callable[[], object]) -> None:
 
 
 def remove_damaged(kernels: Iterable[Any]) -> bool:
-    """Delete the cache of kernels that cannot be loaded, so that they are compiled again; whether there were any."""
+    """Delete the cache of kernels that cannot be loaded, so that they compile again; return whether there were any."""
     damaged = [kernel for kernel in kernels if _is_damaged(kernel)]
     for kernel in damaged:
         for file in cache_files(kernel):
@@ -112,7 +112,7 @@ def remove_damaged(kernels: Iterable[Any]) -> bool:
 
 
 def cache_files(kernel: Any) -> list[Path]:
-    """The files in which numba keeps compiled versions of one kernel."""
+    """Return the files in which numba keeps the compiled versions of a kernel."""
     function = kernel.py_func
     source = Path(function.__code__.co_filename).stem
     prefix = f"{source}.{function.__qualname__}-{function.__code__.co_firstlineno}."
@@ -133,6 +133,6 @@ def _is_readable(file: Path) -> bool:
             if file.suffix == ".nbi":  # the version, then the index itself
                 pickle.load(stream)
     except Exception:
-        # Unpickling broken bytes can raise anything at all; each means the same here.
+        # Unpickling damaged bytes can raise any exception; each means that the file is damaged.
         return False
     return True

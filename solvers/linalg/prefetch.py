@@ -1,4 +1,4 @@
-"""Hints to the processor: load an element of an array, or a row, soon, because a kernel will jump there."""
+"""Prefetch instructions: load an element of an array, or a row, into the cache before a kernel needs it."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 __all__ = ["AHEAD", "LINE", "ask_ahead", "prefetch", "prefetch_row"]
 
-LINE = 64  # bytes that are loaded at once
-AHEAD = 96  # entries of a row that are prefetched; the hardware prefetches the rest
-_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
+LINE = 64  # bytes of a cache line
+AHEAD = 96  # entries of a row that are prefetched; the processor prefetches the rest of the row itself
+_FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's start, then of its entries
 
 
 def _generate_prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """Ask the processor to load the index-th element of a contiguous array soon; no effect on values."""
+    """Generate the instruction that loads the index-th element of a contiguous array into the cache."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -36,7 +36,7 @@ prefetch: Any = intrinsic(_generate_prefetch)
 
 @njit(cache=True, nogil=True)
 def prefetch_row(values: NDArray[Any], columns: NDArray[Any], first: int, past: int) -> None:
-    """The entries from `first` to `past`, and their columns if there are any."""
+    """Prefetch the entries from `first` to `past` and, for sparse data, their columns."""
     past = min(past, first + AHEAD)
     for k in range(first, past, LINE // values.itemsize):
         prefetch(values, k)
@@ -47,7 +47,7 @@ def prefetch_row(values: NDArray[Any], columns: NDArray[Any], first: int, past: 
 
 @njit(cache=True, nogil=True)
 def ask_ahead(values: NDArray[Any], columns: NDArray[Any], starts: NDArray[Any], rows: NDArray[Any], k: int) -> None:
-    """Of chosen sparse rows, which lie here and there: ask for those ahead while the k-th one is worked on."""
+    """Prefetch the next ones of the chosen sparse rows, which are not adjacent, while the k-th one is processed."""
     if k + _FAR < rows.size:
         prefetch(starts, rows[k + _FAR])
     if k + _NEAR < rows.size:

@@ -1,17 +1,16 @@
-"""The products of all rows with a vector, from either side and from both in one read: kernels of the data views.
+"""Products of all rows with a vector, from the left, from the right, or both in one pass: kernels of the data views.
 
-Places of sparse entries are unsigned: asking of each whether it counts from the end, or cutting out the row first, took
-as long as half of the product. A sum that takes turns with another one waits for itself half as long.
+Indices of sparse entries are unsigned and rows are not sliced: numba's tests for negative indices, or slices, took as
+long as half of the product. Two sums that alternate have shorter dependency chains than one.
 
-With one weight vector a class, each in one read of X.
-
-With h_i = (x_i, constant), so that the last weight of a class is that of a regularised bias:
+The last kernels have one weight vector per class and make one pass over X. With h_i = (x_i, constant), so that the last
+weight of a class is that of a regularised bias, they compute
 
     scores       out[i, m] = h_i . W[m]
     pair sums    out[plus_i] += v_i h_i,  out[minus_i] -= v_i h_i
 
-A dense row is multiplied with four classes at a time, and W is then read class by class. A stored entry of a sparse row
-reads the weights of all classes at its column, so W comes transposed: they lie side by side.
+A dense row is multiplied with four classes at a time, and W is stored by class. An entry of a sparse row needs the
+weights of all classes at its column, so W is passed transposed: these weights are then adjacent in memory.
 """
 
 import numpy as np
@@ -34,9 +33,9 @@ __all__ = [
 ]
 
 
-# --- kernels. w: weights, v: row multipliers, out: written by the kernel ------------------------------
+# --- kernels. w: weights, v: row multipliers, out: written by the kernel ----------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
@@ -59,8 +58,11 @@ def add_column_sums_csr(values: Array, columns: Array, starts: Array, v: Array, 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def both_products_csr(values: Array, columns: Array, starts: Array, v: Array, pairs: Array, out: Array) -> None:
-    """pairs[j] holds w_j and the sum of column j. Multipliers of 0 are not left out: a processor guesses wrong which
-    rows those are, and with a dozen entries a row that took longer than to add nothing."""
+    """Write X w to out and add X' v to the column sums; pairs[j] holds w_j and the sum of column j.
+
+    Multipliers of 0 are not skipped: the branch is unpredictable, and with a dozen entries per row a wrong guess took
+    longer than adding zeros.
+    """
     for i in range(starts.size - 1):
         multiplier, total, other = v[i], 0.0, 0.0
         for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
@@ -90,7 +92,7 @@ def add_column_sums_dense(values: Array, v: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def both_products_dense(values: Array, w: Array, v: Array, out: Array, sums: Array) -> None:
-    """Set out = X w and add X^T v to sums. Processes four rows at once, so that w and sums are read less often."""
+    """Write X w to out and add X' v to sums, four rows at a time so that w and sums are read less often."""
     n, d = values.shape
     whole = n // 4 * 4
     for i in range(0, whole, 4):
@@ -109,7 +111,7 @@ def both_products_dense(values: Array, w: Array, v: Array, out: Array, sums: Arr
         out[i] = total
 
 
-# --- one weight vector a class ---------------------------------------------------------------------------
+# --- one weight vector per class --------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
@@ -187,7 +189,7 @@ def add_pair_sums_csr(
 def copy_rows_csr(
     values: Array, columns: Array, starts: Array, rows: Array, new_starts: Array, new_values: Array, new_columns: Array
 ) -> None:
-    """The given rows, in their order."""
+    """Copy the given rows, in this order."""
     for m in range(rows.size):
         first, shift = starts[rows[m]], new_starts[m]
         for k in range(new_starts[m + 1] - shift):

@@ -1,4 +1,4 @@
-"""Random numbers inside kernels: splitmix64 on a state that is an argument, so that a seed repeats a run to the bit."""
+"""Random numbers inside kernels: splitmix64. The state is an argument, so a seed makes runs bit-identical."""
 
 import numpy as np
 from numba import njit
@@ -10,7 +10,7 @@ __all__ = ["next_number", "shuffle"]
 
 @njit(cache=True, nogil=True)
 def next_number(random_state: Array) -> np.uint64:
-    """64 random bits; moves the state, an array of one uint64, on."""
+    """Return 64 random bits and advance the state, an array of one uint64."""
     random_state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = random_state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -20,9 +20,9 @@ def next_number(random_state: Array) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def shuffle(order: Array, size: int, together: int, random_state: Array) -> None:
-    """A uniform permutation of the stretches of so many that make up order[:size], but for a shorter one at the end.
+    """Shuffle order[:size] in groups of `together` consecutive elements; a shorter group at the end stays in place.
 
-    Numbers are scaled without division.
+    All permutations of the groups are equally likely. Random numbers are scaled without division.
     """
     stretches = size // together
     for s in range(stretches):

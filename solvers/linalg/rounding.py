@@ -1,7 +1,7 @@
-"""Rounding errors: their size, numbers on the safe side of a result, and sums that hardly round.
+"""Rounding errors: their size, safe upper and lower bounds of results, and sums with hardly any rounding.
 
-With u = 2^-53, a sum of m products, in any order and fused or not, is off by at most gamma(m) times the sum of their
-magnitudes, plus m 2^-1074 if some underflow (Higham 2002, section 3.1). Certificates are built on this.
+With u = 2^-53, the computed sum of m products, in any order and fused or not, has an error of at most gamma(m) times
+the sum of their magnitudes, plus m 2^-1074 for underflow (Higham 2002, section 3.1). Certificates are based on this.
 """
 
 import numpy as np
@@ -25,52 +25,54 @@ __all__ = [
 ]
 
 UNIT = 2.0**-53
-"""The largest relative error of one rounded operation."""
+"""Largest relative error of one rounded operation on doubles."""
 LEAST = 2.0**-1074
-"""The smallest positive double: what an operation that underflows can lose."""
+"""Smallest positive double: the largest error of an operation that underflows."""
 LEAST_COST = 1e-290
-"""A row of a smaller cost gets no share in a dual point that is scaled or divided by its cost: subnormal numbers have
-no relative error, so that the result could leave the domain. What the bound loses is far below 2^-900."""
+"""Least cost of a row whose dual variable can be positive if it is scaled or divided by the cost. With smaller costs,
+subnormal numbers have no bounded relative error, so the result could leave the domain. The bound loses far less than
+2^-900. Larger: weaker bounds for tiny costs. Chosen."""
 BLOCK = 256
-"""Terms that are added plainly before their sum joins a compensated total. Larger blocks cost a wider error term
-(BLOCK * 2^-53 of the sum); smaller ones are slower."""
+"""Number of terms that are added plainly before their sum joins a compensated total. Larger: faster, with a larger
+error term (BLOCK * 2^-53 of the sum). Chosen."""
 SUM_ERROR = (BLOCK + 16) * UNIT
-"""Relative error of a total of non-negative terms, with up to 16 roundings in each term."""
+"""Relative error of a total of non-negative terms with up to 16 roundings in each term."""
 
 
 def gamma(operations: float) -> float:
-    """The largest relative error after this many roundings."""
+    """Return the largest relative error after this many roundings."""
     product = operations * UNIT
     return product / (1.0 - product) if product < 0.5 else np.inf
 
 
 def above(value: float) -> float:
-    """A number that is not below `value`, although up to 8 roundings of non-negative terms led to it."""
+    """Return an upper bound of the exact number, if `value` was computed from non-negative terms by at most 8
+    roundings."""
     return value * (1.0 + 16.0 * UNIT) + LEAST if value != 0.0 else 0.0
 
 
 def below(value: float) -> float:
-    """A number that is not above a non-negative `value`, likewise."""
+    """Return a lower bound of the exact number, under the same condition; at least 0."""
     return max(0.0, value * (1.0 - 16.0 * UNIT) - LEAST)
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def add_total(totals: Array, k: int, value: float) -> None:
-    """totals[k, 0] + totals[k, 1] += value, without a rounding that counts."""
+    """Add value to totals[k, 0] + totals[k, 1], with a negligible rounding error."""
     total, lost = two_sum(totals[k, 0], value)
     totals[k, 0] = total
-    if np.isfinite(lost):  # an infinite total stays one
+    if np.isfinite(lost):  # an infinite total stays infinite
         totals[k, 1] += lost
 
 
 @njit(cache=True, nogil=True, fastmath=False)
 def compensated_sum(values: Array) -> float:
-    """The sum, to a relative error of 2 u for non-negative values."""
+    """Return the sum, with a relative error of at most 2 u for non-negative values."""
     totals = np.zeros((1, 2))
     for i in range(values.size):
         add_total(totals, 0, values[i])
@@ -79,7 +81,7 @@ def compensated_sum(values: Array) -> float:
 
 @njit(cache=True, nogil=True, fastmath=False)
 def squared_lengths(w: Array, high: Array, low: Array) -> tuple[float, float, float]:
-    """|w|^2, |w - u|^2 and |u|^2 with u = high + low, each to a relative error of SUM_ERROR; `low` may be empty."""
+    """Return |w|^2, |w - u|^2 and |u|^2 with u = high + low, to a relative error of SUM_ERROR; `low` can be empty."""
     totals = np.zeros((3, 2))
     for first in range(0, w.size, BLOCK):
         last = min(first + BLOCK, w.size)
@@ -101,7 +103,7 @@ def _squared_lengths_of_block(w: Array, high: Array, low: Array) -> tuple[float,
     return of_w, of_difference, of_u
 
 
-@njit(cache=True, nogil=True, fastmath=False)  # said, or it is compiled with the fastmath of its caller
+@njit(cache=True, nogil=True, fastmath=False)  # explicit, or it is compiled with the fastmath of its caller
 def _difference(w: float, high: float, low: float) -> float:
-    """w - (high + low), to a relative error of 2 u: w - high is exact where low counts."""
+    """Return w - (high + low), to a relative error of 2 u: w - high is exact if low matters."""
     return (w - high) - low

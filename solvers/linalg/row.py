@@ -1,8 +1,8 @@
-"""One row of X: its product with a vector, and its sum with one. The innermost kernels of methods that go row by row.
+"""One row of X: its scalar product with a vector, and adding it to one. The innermost kernels of row-by-row methods.
 
-Sparse rows are not cut out, and their places are unsigned: making a view of each row, and asking of each place whether
-it counts from the end, took up to half of the time. Two sums that take turns wait less for each other. A kernel that
-branched between dense and sparse rows would not be inlined, which costs more than a short row.
+Sparse rows are not sliced, and their indices are unsigned: slices and numba's tests for negative indices took up to
+half of the time. Two sums that alternate have shorter dependency chains than one. Dense and sparse rows have separate
+kernels, because a kernel that branches between them would not be inlined, which costs more than a short row.
 """
 
 from typing import NamedTuple
@@ -16,18 +16,19 @@ __all__ = ["FlatRows", "add_dense", "add_sparse", "dot_dense", "dot_sparse"]
 
 
 class FlatRows(NamedTuple):
-    """All rows of X for kernels that take both kinds. Dense rows have no columns and no starts."""
+    """All rows of X, for kernels that take both dense and sparse data. For dense X, `columns` and `starts` are
+    empty."""
 
     values: Array
     """The stored entries, row by row."""
     columns: Array
-    """The column of each entry."""
+    """The column of each stored entry."""
     starts: Array
-    """Where each row begins among the entries, and where the last one ends."""
+    """Index of each row's first entry, then the total number of entries (as indptr of a CSR matrix)."""
 
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
-_IN_ORDER = {"contract"}  # gathered weights: reordered for vectors the sum takes more than twice as long
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_IN_ORDER = {"contract"}  # not vectorised: gathering the weights into vectors takes more than twice as long
 
 
 @njit(cache=True, nogil=True, fastmath=_IN_ORDER)
@@ -46,7 +47,7 @@ def add_sparse(values: Array, columns: Array, first: np.uint64, past: np.uint64,
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def dot_dense(row: Array, w: Array) -> float:
-    """w may be longer: it may have the bias's weight at its end."""
+    """Return row . w. w can be longer: entries beyond the row, such as the bias's weight, are ignored."""
     total = 0.0
     for j in range(row.size):
         total += row[j] * w[j]

@@ -1,9 +1,9 @@
-"""Products of matrices by tiles: what Gram matrices and factorisations spend their time in.
+"""Matrix products by tiles, in which Gram matrices and factorisations spend their time.
 
-Matrices are stored in panels of `WIDE` columns, element [panel, step, column], and a tile is the sum over the steps of
-the products of `HIGH` columns of one panel with all of another. Written as vectors by hand, because a compiler that
-finds the vectors itself takes them along the steps, and adds up what is in each of them for every number of a tile: a
-Gram matrix of 501 columns then takes 1.6 times as long, and twice as long from few rows.
+Matrices are stored in panels of `WIDE` columns, as [panel, step, column]. A tile is the sum over the steps of the
+products of `HIGH` columns of one panel with all columns of another. The vectors are written by hand. A compiler that
+vectorises the loop itself puts the steps into the vectors and adds up each vector for every number of a tile. A Gram
+matrix of 501 columns then takes 1.6 times as long, and twice as long if there are few rows.
 """
 
 from typing import Any
@@ -15,19 +15,23 @@ from numba.extending import intrinsic
 __all__ = ["HIGH", "WIDE", "multiply_tile", "panels_of"]
 
 LANES = 4
+"""Doubles per vector register (256 bits)."""
 HIGH, WIDE = 4, 12
-"""A tile's twelve vectors, three of a panel's step and a number of the other's fill 16 registers."""
+"""Rows and columns of a tile. The twelve vectors of a tile, three vectors of one panel's step and one number of the
+other's fill the 16 vector registers. Larger: registers would spill to memory."""
 
 
 @njit(cache=True, nogil=True)
 def panels_of(columns: int) -> int:
-    """Return the number of panels that hold this many columns."""
+    """Return the number of panels for this many columns."""
     return (columns + WIDE - 1) // WIDE
 
 
 def _generate_tile(typing_context: Any, left: Any, at: Any, right: Any, at_right: Any, steps: Any, out: Any) -> Any:
-    """out[m, c] = sum over s < steps of left[at + WIDE s + m] right[at_right + WIDE s + c], out being one row after the
-    other; m < HIGH, c < WIDE. All three are contiguous arrays of float64, and none is checked for its end."""
+    """Generate out[m, c] = sum over s < steps of left[at + WIDE s + m] right[at_right + WIDE s + c].
+
+    m < HIGH and c < WIDE; out is stored row by row. All arrays are contiguous float64; bounds are not checked.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         index, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), LANES)

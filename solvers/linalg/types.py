@@ -1,4 +1,4 @@
-"""The array types of every signature in this package."""
+"""The array types that all signatures in this package use."""
 
 from typing import Any
 

@@ -112,11 +112,11 @@ def test_truncated_newton_goes_on_from_the_first_passes_of_descent():
     arguments = {"loss": "squared_hinge", "C": 1e4, "tol": 1e-6}
     result = solvers.train(X, y, **arguments)
     assert result.solver == "tncg"
-    assert result.solver_reason.endswith("; tncg went on after 3 passes, which led it in")
+    assert result.solver_reason.endswith("; tncg took over after 3 passes as planned")
     assert result.certificate.relative_gap <= 1e-6
     again = solvers.train(X, y, **arguments, warm_start=(result.coef, result.intercept))
     assert again.solver == "tncg"
-    assert "led it in" not in again.solver_reason, "weights that are there need no lead"
+    assert "took over" not in again.solver_reason, "given weights need no method that prepares them"
     assert again.passes < result.passes / 3
     alone = solvers.train(X, y, **arguments, solver="tncg")
     assert result.certificate.primal == pytest.approx(alone.certificate.primal, rel=2e-6)
@@ -164,7 +164,7 @@ def test_a_run_that_is_handed_over_repeats_itself_and_resumes():
     states = []
     first = solvers.train(X, signal > 0, **ARGUMENTS, callback=lambda report: states.append(report.snapshot()))
     assert first.converged
-    assert "smooth_newton went on after" in first.solver_reason
+    assert "smooth_newton took over after" in first.solver_reason
     assert {state["solver"] for state in states} == {"dcd", "smooth_newton"}
     again = solvers.train(X, signal > 0, **ARGUMENTS)
     assert np.array_equal(first.coef, again.coef)
@@ -182,7 +182,7 @@ def test_descent_on_targets_is_handed_over_to_newton(monkeypatch):
     result = solvers.train(X, signal, task="regression", C=5.0, tol=1e-6)
     assert result.converged
     assert result.solver == "smooth_newton"
-    assert "smooth_newton went on after" in result.solver_reason
+    assert "smooth_newton took over after" in result.solver_reason
 
 
 @pytest.mark.usefixtures("hopeful_descent")
@@ -191,7 +191,7 @@ def test_a_class_of_several_that_was_handed_over_goes_on_with_the_successor():
     y = np.digitize(signal, [-0.5, 0.5])
     states = []
     whole = solvers.train(X, y, **ARGUMENTS, callback=lambda report: states.append(report.snapshot()))
-    assert "smooth_newton went on after" in whole.solver_reason
+    assert "smooth_newton took over after" in whole.solver_reason
     handed_over = next(state for state in states if state.get("1.solver") == "smooth_newton")
     resumed = solvers.train(X, y, **ARGUMENTS, warm_start=handed_over, resume=True)
     assert resumed.converged

@@ -123,7 +123,7 @@ def test_a_method_that_becomes_slow_hands_its_weights_over():
     _, result = play(falling(1e-1, 0.98, 1000), callback=reports.append, successor=DCD)
     assert result.status == "converged"
     assert result.solver == result.state["solver"] == "dcd"
-    assert result.solver_reason == "a play; dcd went on after 8 passes, which had become slow"
+    assert result.solver_reason == "a play; dcd took over after 8 passes because progress had become slow"
     passes = [report.passes for report in reports]
     assert passes[:8] == list(range(1, 9))
     assert passes == sorted(passes)
@@ -134,7 +134,7 @@ def test_a_method_that_becomes_slow_hands_its_weights_over():
 def test_a_method_that_only_leads_in_hands_over_soon_unless_it_arrives():
     led = DCD._replace(passes=0.0, fair_passes=3)
     _, result = play(falling(1e-1, 0.1, 9), successor=led)
-    assert result.solver_reason == "a play; dcd went on after 3 passes, which led it in"
+    assert result.solver_reason == "a play; dcd took over after 3 passes as planned"
     assert result.converged
     arriving = [*falling(1e-1, 0.1, 2), (1.0, {"gap_estimate": 1e-9})]
     assert play(arriving, successor=led)[1].solver == "scripted"
@@ -145,7 +145,7 @@ def test_a_successor_may_have_one_itself():
     last_resort = DCD._replace(passes=np.inf)
     _, result = play(falling(1e-1, 0.98, 1000), successor=Handover(failing, 60.0, successor=last_resort))
     assert (result.solver, result.converged) == ("dcd", True)
-    assert result.solver_reason.endswith("; dcd went on after 9 passes, where it could get no further")
+    assert result.solver_reason.endswith("; dcd took over after 9 passes because progress had stopped")
 
 
 def _failing(method, problem):
@@ -175,7 +175,7 @@ def test_the_last_resort_is_for_failures_far_from_the_optimum(failure):
     last = DCD._replace(passes=np.inf)
     _, result = play([(0.9, {"finished": failure})], successor=last)
     assert result.converged
-    assert result.solver_reason == "a play; dcd went on after 1 passes, where it could get no further"
+    assert result.solver_reason == "a play; dcd took over after 1 passes because progress had stopped"
     near = [(1.0 + 1e-9, {"finished": Status.STALLED})]
     _, result = play(near, tol=1e-13, successor=last)
     assert (result.status, result.solver) == ("stalled", "scripted")
