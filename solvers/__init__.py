@@ -1,4 +1,4 @@
-"""Linear support vector machines: one problem statement, many methods, every answer certified.
+"""Linear support vector machines: one problem definition, many methods, and a certificate for every result.
 
 result = solvers.train(X, y, loss="squared_hinge", C=1.0, tol=1e-4)
 result.coef, result.intercept, result.certificate.relative_gap

@@ -31,7 +31,7 @@ __all__ = ["Plan", "Verdict", "available", "certify", "check", "estimate", "trai
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 
 DEFAULT_TOL = 1e-3
-"""The relative gap at which a run stops. Smaller values take more passes."""
+"""Relative gap at which a run stops if `tol` is not given. Smaller: more precise results, more passes. Chosen."""
 
 
 class Plan(TypedDict):
@@ -88,10 +88,10 @@ def train(
 
     `problem` are the `Parameters` by name: task, loss, C and so on.
     `warm_start` takes an earlier result, its `state`, a vector of weights, or (weights, intercept). With `resume` it
-    must be a state, and the interrupted run continues: iterations, passes and seconds count on, and all of them count
-    towards the limits. Seconds count solving only: the clock stops while kernels are compiled or loaded.
-    `callback` is called with a `StepReport` after every pass; returning True stops the run, which then
-    returns its best point.
+    must be a state, and the interrupted run continues: its iterations, passes and seconds count, also towards the
+    limits. Only solving counts as time: the clock stops while kernels are compiled or loaded.
+    `callback` is called with a `StepReport` after every step. If it returns True, the run stops and returns its best
+    point.
     """
     started = solving_time()
     data = as_rows(X, compress=True)
@@ -144,7 +144,8 @@ def check(
 ) -> Plan:
     """Return what `train` would run on data of this shape, or raise the error that it would raise.
 
-    `n_classes` is None for real-valued labels. The choice of "auto" also depends on the numbers; here it is a guess.
+    `n_classes` is None for real-valued labels. The choice of "auto" also depends on the values of X; here it is a
+    guess.
     """
     plan = plan_run(
         problem,
@@ -185,7 +186,7 @@ def estimate(
     """Estimate the memory and time that `train` would need on data of this shape. Takes the arguments of `check`.
 
     `entries` is the number of stored entries of X, `value_bytes` the size of each, `nonzeros` the number of non-zero
-    entries of a dense X if known, and `squared_norm` the mean of |x_i|^2. Without that there is no estimate of seconds.
+    entries of a dense X if known, and `squared_norm` the mean of |x_i|^2, without which seconds are not estimated.
     """
     copied = 0
     if not sparse and nonzeros is not None and is_compressible(n_rows, n_features, nonzeros, value_bytes):
@@ -229,11 +230,11 @@ def certify(
     groups: Any = None,
     **problem: Unpack[Parameters],
 ) -> Verdict:
-    """Certify (coef, intercept) on this data. The arguments mean what they mean to `train`.
+    """Certify (coef, intercept) on this data. The arguments are those of `train`.
 
-    Nothing of the run that found the weights is trusted: the problem is built from the data, the primal value computed
-    from the weights, and the dual point made feasible first.
-    `bounding` is the attribute of a `SolveResult`. Without it a weaker bound is found from the weights.
+    The run that found the weights is not trusted: the problem is built from the data, the primal value is computed from
+    the weights, and the dual point is made feasible first.
+    `bounding` is the attribute of a `SolveResult`. Without it a weaker bound is computed from the weights.
     """
     data = as_rows(X)
     labels = _read_labels(y, problem, data)

@@ -1,5 +1,5 @@
-"""Checks of single values given by a user: each returns the value in its one internal type, or raises
-the given `SolverError` with the argument's name and what would have been accepted."""
+"""Checks of single values given by a user. Each check returns the value in its internal type, or raises the given
+`SolverError` with the argument's name and the accepted values."""
 
 import math
 import numbers
@@ -19,7 +19,7 @@ def real_number(
     high: float = math.inf,
     above: float | None = None,
 ) -> float:
-    """A finite float in [low, high], and strictly above `above` when that is given."""
+    """Return the value as a finite float in [low, high], and strictly above `above` if that is given."""
     if above is not None:
         accepted = f"a finite number above {above:g}" + (f", at most {high:g}" if math.isfinite(high) else "")
     elif math.isfinite(high):
@@ -40,7 +40,7 @@ def real_number(
 
 
 def whole_number(value: object, argument: str, error: type[SolverError], *, low: int, high: int | None = None) -> int:
-    """An int in [low, high]."""
+    """Return the value as an int in [low, high]."""
     accepted = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise error(argument, f"must be {accepted}, not {_shown(value)}")
@@ -51,13 +51,13 @@ def whole_number(value: object, argument: str, error: type[SolverError], *, low:
 
 
 def one_of(value: object, argument: str, error: type[SolverError], choices: Sequence[str]) -> str:
-    """A string out of `choices`."""
+    """Return the value if it is one of `choices`."""
     if isinstance(value, str) and value in choices:
         return str(value)
     raise error(argument, f"must be one of {', '.join(choices)}, not {_shown(value)}")
 
 
 def _shown(value: object) -> str:
-    # Messages reach end users: a long or binary value must not be echoed whole.
+    # Messages reach end users: a long or binary value must not appear in full.
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,7 +1,8 @@
-"""Estimates what a run needs: memory by counting a method's arrays, time by a model fitted to measured runs.
+"""Estimates the memory and time of a run: memory by counting a method's arrays, time by a model fitted to measured
+runs.
 
-A method declares the size of its arrays (`Footprint`) and the number and speed of its passes (`Pace`). This module adds
-them up over rows, features, classes and threads.
+A method declares the size of its arrays (`Footprint`) and the number and speed of its passes (`Pace`). This module
+combines them for the given rows, features, classes and threads.
 """
 
 import math
@@ -13,70 +14,76 @@ from solvers.problem.spec import ProblemSpec
 __all__ = ["Estimate", "Footprint", "Pace", "Size", "estimate_run", "is_shorter_by_scores"]
 
 NUMBER = 8
+"""Bytes of a double."""
 LABEL_NUMBERS_A_ROW = 2.0
-"""Numbers a row for each class of one-vs-rest: costs and signs of all classes are made at the start."""
+"""Numbers per row for each class of one-vs-rest: the costs and signs of all classes exist from the start."""
 DUAL_NUMBERS_A_ROW = 1.0
-"""Numbers a row of the dual point that a result keeps in addition to the state."""
+"""Numbers per row of the dual point that a result keeps in addition to the state."""
 USUAL_PLANES = 60
-"""Cutting planes that a long run holds: those in use and those that were in use recently."""
+"""Cutting planes in memory during a long run: those in use and those used recently. Larger: larger memory estimates.
+Chosen."""
 LEAST_PASSES, MOST_PASSES = 2.0, 1e6
+"""Limits of the estimated number of passes."""
 LEAST_DIVIDED = 1 << 21
-"""Fewest stored entries for which several threads save time."""
+"""Least number of stored entries for which several threads save time. Larger: longer estimates for small data.
+Chosen."""
 WORTH_A_READ = 25
-"""Extra stored entries to read that are worth one number less in the vector of a plane. With fifty planes such a number
-is used about a hundred times an iteration, and an entry at a random place costs like four."""
+"""Stored entries of X that can be read additionally to make the vector of a plane shorter by one number. With fifty
+planes such a number is used about a hundred times per iteration, and reading an entry at a random address costs as much
+as four numbers. Larger: planes store scores more often."""
 
 
 class Size(NamedTuple):
-    """The properties of the data that decide time and memory."""
+    """The properties of the data that determine time and memory."""
 
     entries: int
-    """Stored entries of X."""
+    """Number of stored entries of X."""
     value_bytes: int
-    """Bytes of an entry."""
+    """Bytes per entry."""
     squared_norm: float | None = None
-    """The mean of |x_i|^2; None if unknown."""
+    """Mean of |x_i|^2; None if unknown."""
 
 
 class Estimate(NamedTuple):
     peak_bytes: int
-    """The largest number of bytes that the run holds at once, without X and y."""
+    """Peak memory of the run in bytes, without X and y."""
     kept_bytes: int
-    """The bytes that the result still holds."""
+    """Memory of the result in bytes."""
     seconds: float | None
-    """Wall-clock time on the machine that the model was fitted on; None: unknown."""
+    """Wall-clock time on the machine to which the model was fitted; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """The memory of a method at its peak and in its state, in numbers of 8 bytes, certificate and problem included.
+    """The memory of a method, at its peak and in its state, in numbers of 8 bytes. Certificate and problem are
+    included.
 
-    Measured with tracemalloc: peak and state are sums of products of rows, features and classes, with these factors.
+    Both are sums of products of rows, features and classes with these factors, which were measured with tracemalloc.
     """
 
     row: float = 20.0
     squared_row: float = 0.0
-    """Additional numbers a row if the loss is squared."""
+    """Additional numbers per row if the loss is squared."""
     free_row: float = 0.0
-    """Additional numbers a row if the bias is free: the best one is found by sorting."""
+    """Additional numbers per row if the bias is free, because the best bias is found by sorting."""
     feature: float = 8.0
     square: float = 0.0
-    """Numbers for each pair of features."""
+    """Numbers per pair of features."""
     most_squared: float = math.inf
-    """Most features for which there is such a matrix."""
+    """Maximum number of features for which the method forms such a matrix."""
     most_squared_a_row: float = math.inf
-    """The same as features per row. Smaller matrices do not count."""
+    """Maximum ratio of features to rows for which the method forms such a matrix."""
     row_and_class: float = 0.0
-    """Numbers a row for each class beyond the first, if a method trains all classes at once."""
+    """Numbers per row for each class beyond the first, if a method trains all classes at once."""
     feature_and_class: float = 0.0
     copies_entries: bool = False
-    """Whether the method holds a copy of X."""
+    """Whether the method makes a copy of X."""
     plane_vectors: int = 0
-    """Weight vectors of each cutting plane."""
+    """Number of weight vectors stored with each cutting plane."""
     plane_scores: bool = False
-    """Whether a plane holds scores of the rows instead, where those are fewer."""
+    """Whether a plane stores scores of the rows instead, if these are shorter."""
     plane_row_bytes: float = 0.0
-    """Bytes that each cutting plane holds for each row."""
+    """Bytes per row that each cutting plane stores."""
     squared_plane_row_bytes: float = 0.0
     kept_row: float = 2.0
     kept_feature: float = 4.0
@@ -101,7 +108,7 @@ class Footprint:
         k = _joint_classes(spec)
         a_row = self.squared_plane_row_bytes if spec.loss_function.is_squared else self.plane_row_bytes
         if k > 1:
-            a_row = 1.0  # the class that a plane chose
+            a_row = 1.0  # the class that the plane counts for the row
         shorter = self.plane_scores and is_shorter_by_scores(spec.n_rows, spec.n_features, size.entries)
         numbers = self.plane_vectors * k * (spec.n_rows if shorter else spec.n_features)
         return planes * (NUMBER * numbers + a_row * spec.n_rows) if self.plane_vectors else 0.0
@@ -109,35 +116,36 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Pace:
-    """passes = least (1 + C |x|^2)^hardness (0.01 / tol)^precision (rows / features)^tallness (1 / density)^sparsity,
-    times `squared` if the loss is; and the time of a pass.
+    """The time of a method: the number of passes and the time of a pass.
 
-    Fitted to the processor time of runs on real data, scaled and not. An estimate, not a promise.
+    passes = least (1 + C |x|^2)^hardness (0.01 / tol)^precision (rows / features)^tallness (1 / density)^sparsity,
+    times `squared` for a squared loss. The numbers are fitted to the processor time of runs on real data, with and
+    without scaling. The result is an estimate, not a limit.
     """
 
     least: float
     hardness: float
     hardest: float = 500.0
-    """C |x|^2 above which passes no longer grow. Coordinate methods depend on the scale of X, others hardly do."""
+    """C |x|^2 above which the passes no longer grow. Coordinate methods depend on the scale of X, others hardly do."""
     precision: float = 0.0
     tallness: float = 0.0
     sparsity: float = 0.0
     squared: float = 1.0
     entry_seconds: float = 0.0
-    """Seconds a pass for each stored entry of X."""
+    """Seconds per pass and stored entry of X."""
     row_seconds: float = 0.0
     pass_seconds: float = 2e-5
     gram_seconds: float = 0.0
-    """Seconds, once, for each pair of stored entries of a row."""
+    """Seconds per pair of stored entries of a row, once per run."""
     cube_seconds: float = 0.0
-    """Seconds a pass for features^3: a factorisation."""
+    """Seconds per pass and features^3, for a factorisation."""
     divided: float = 0.0
-    """The share of the time that threads divide among them, measured with two threads."""
+    """Fraction of the time that is divided among the threads; measured with two threads."""
 
     def seconds(
         self, spec: ProblemSpec, size: Size, tol: float, most_passes: int | None, threads: int = 1
     ) -> float | None:
-        """Estimate the seconds of one run, wall-clock with several threads; None if the mean |x_i|^2 is unknown."""
+        """Estimate the wall-clock seconds of one run; None if the mean |x_i|^2 is unknown."""
         if size.squared_norm is None:
             return None
         n, d, k = spec.n_rows, spec.n_features, _joint_classes(spec)
@@ -169,7 +177,8 @@ def estimate_run(
     max_passes: int | None,
     threads: int,
 ) -> Estimate:
-    """Add up one run with this many threads, or one run a class with one thread each and as many at once."""
+    """Estimate one run with this many threads or, for one-vs-rest, one single-threaded run per class, several at
+    once."""
     runs = spec.n_classes or 1 if spec.task == "multiclass" and spec.strategy == "ovr" else 1
     if runs > 1:
         spec = spec.of_one_class
@@ -189,9 +198,10 @@ def estimate_run(
 
 
 def is_shorter_by_scores(n_rows: int, n_features: int, entries: int) -> bool:
-    """Whether planes should hold scores of rows: the vectors are shorter, and one more read of X makes the weights.
+    """Return whether planes should store scores of rows: shorter vectors, for one more pass over X to compute the
+    weights.
 
-    With several classes all three figures grow alike.
+    With several classes all three numbers grow by the same factor.
     """
     return entries <= WORTH_A_READ * (n_features - n_rows)
 

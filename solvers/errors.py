@@ -1,11 +1,11 @@
-"""What can be wrong with a request to train, as exceptions an end user can act on.
+"""Exceptions for what can be wrong with a request to train.
 
     ValueError
-      SolverError              .argument names the argument at fault
-        InvalidProblem         the data or the problem's definition makes no sense
-        UnsupportedProblem     it makes sense, but the chosen solver (or any, today) cannot do it
+      SolverError              .argument names the argument that is wrong
+        InvalidProblem         the data or the definition of the problem is invalid
+        UnsupportedProblem     the problem is valid, but the chosen solver (or every solver) does not support it
         UnknownSolver          no solver has that name
-        InvalidOptions         how to run it is wrong: a solver's option, a limit, a starting point
+        InvalidOptions         a solver's option, a limit or a starting point is invalid
 
 Failure to converge is not an error: it is a `Status` of the result.
 """
@@ -14,7 +14,7 @@ __all__ = ["InvalidOptions", "InvalidProblem", "SolverError", "UnknownSolver", "
 
 
 class SolverError(ValueError):
-    """A request that cannot be solved as asked; the message says what would work."""
+    """A request that cannot be solved as it is. The message says what would work."""
 
     def __init__(self, argument: str, message: str) -> None:
         super().__init__(argument, message)

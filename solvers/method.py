@@ -81,7 +81,7 @@ class Option:
 
 
 class Rehearsal(NamedTuple):
-    """A run that warm-up adds for a method, because the usual small problems do not reach all of its kernels."""
+    """An additional run of warm-up, because the usual small problems do not use all kernels of the method."""
 
     n_rows: int
     arguments: Mapping[str, Any]
@@ -89,21 +89,21 @@ class Rehearsal(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where to start from: a method's own earlier state, or any weights."""
+    """A starting point: a method's own earlier state, or any weights."""
 
     state: StoredState | None = None
     coef: Floats | None = None
     intercept: float | Floats = 0.0
     counts: Counts = Counts()
-    """What the interrupted run had used."""
+    """Iterations, passes and seconds of the interrupted run."""
 
 
 class Progress(NamedTuple):
-    """What a method reports after a step: counts, and its own estimates of objective, bound and gap."""
+    """A method's report after a step: counts, and its own estimates of objective, bound and gap."""
 
     iterations: int
     passes: int
-    """Full reads of X so far."""
+    """Number of full passes over X so far."""
     primal: float | None
     dual_bound: float | None
     gap_estimate: float | None
@@ -111,16 +111,16 @@ class Progress(NamedTuple):
     finished: Status | None = None
     """Set if the method cannot continue, or stops by its own rule."""
     is_complete: bool = True
-    """Whether the estimate covers all rows; if not, it is too low to be worth a certificate."""
+    """Whether the estimate covers all rows. If not, it is too low for a certificate to be worth computing."""
 
 
 class Planes(NamedTuple):
-    """A dual point made of cutting planes: the weights at which each was cut, and its multiplier."""
+    """A dual point as a combination of cutting planes: the weights at which each was cut, and its multiplier."""
 
     weights: Floats
-    """One row for each plane."""
+    """One row per plane."""
     multipliers: Floats
-    """>= 0, in all at most 1."""
+    """Numbers >= 0 with a sum of at most 1."""
 
 
 def cut_margin(scores: Floats) -> float:
@@ -133,13 +133,13 @@ def cut_margin(scores: Floats) -> float:
 
 
 class Point(NamedTuple):
-    """An answer, with a dual point that bounds how wrong it is if the method has one."""
+    """A result: weights and, if the method has one, a dual point that bounds their error."""
 
     coef: Floats
-    """One weight for each feature; multi-class: one row for each class."""
+    """One weight per feature; multi-class: one row per class."""
     intercept: float | Floats
     alpha: Floats | None
-    """One number for each row; multi-class: for each row and class."""
+    """One dual variable per row; multi-class: per row and class."""
     planes: Planes | None = None
     """The dual point of an ordinal problem."""
 
@@ -152,40 +152,40 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
     name: ClassVar[str]
     tasks: ClassVar[tuple[str, ...]]
     losses: ClassVar[tuple[str, ...]]
-    """Those for which the method has code of its own."""
+    """The losses for which the method has its own code."""
     takes_any_loss: ClassVar[bool] = False
-    """Whether it takes every loss of two classes, by what the loss object computes."""
+    """Whether the method takes every loss of two classes, through the methods of the loss object."""
     biases: ClassVar[tuple[str, ...]]
     options: ClassVar[tuple[Option, ...]] = ()
     paper: ClassVar[str]
     notes: ClassVar[str]
     exact: ClassVar[bool] = True
-    """Whether the method reaches any tolerance. If not, its certificate says how far it came."""
+    """Whether the method reaches any tolerance. If not, its certificate shows the gap that it reached."""
     reads_in_passes: ClassVar[bool] = False
-    """Whether the method reads all rows in order only, so that they can come in blocks."""
+    """Whether the method reads all rows only in order, so that they can come in blocks."""
     has_estimate: ClassVar[bool] = True
-    """Whether the method estimates its own gap. If not, it is certified at fixed passes."""
+    """Whether the method estimates its own gap. If not, it is certified after fixed numbers of passes."""
     footprint: ClassVar[Footprint] = Footprint()
     """The memory that the method needs."""
     pace: ClassVar[Pace | None] = None
-    """The time that the method needs; None: unknown."""
+    """The time that the method needs; None if unknown."""
     uses_threads: ClassVar[bool] = False
     """Whether a step can use several threads."""
     rehearsals: ClassVar[tuple[Rehearsal, ...]] = ()
     same_bits: ClassVar[bool] = True
-    """Whether any number of threads gives the same bits. If not, one thread does."""
+    """Whether results are bit-identical for any number of threads. If not, they are with one thread."""
 
     def __init__(self, problem: AnyProblem, options: Mapping[str, Any]) -> None:
         self.problem = problem
         self.chosen = options
         self.reads_left = sys.maxsize
-        """Full reads of X that are still allowed, for methods that make several in a step."""
+        """Full passes over X that are still allowed, for methods that make several in a step."""
         self.threads = 1
         """Threads that a step may use. The driver sets it if the method `uses_threads`."""
 
     @classmethod
     def missing(cls, spec: ProblemSpec) -> UnsupportedProblem | None:
-        """Return the error that says what this method does not support; None if it supports the problem."""
+        """Return the error that says which part of the problem the method does not support; None if it supports all."""
         of_task = tuple(loss for loss in losses_of(spec.task) if loss in cls.supported_losses())
         for argument, wanted, offered in (
             ("task", spec.task, cls.tasks),
@@ -200,7 +200,7 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
 
     @classmethod
     def supported_losses(cls) -> tuple[str, ...]:
-        """The names of the losses that the method takes, with those that it takes without a kernel of its own."""
+        """Return the names of all losses that the method takes, including those without a kernel of its own."""
         if not cls.takes_any_loss:
             return cls.losses
         others = (name for name, loss in registered_losses().items() if issubclass(loss, MarginLoss))
@@ -247,21 +247,21 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
         }
 
     def earlier(self, start: Start) -> AnyState | None:
-        """Restore the state in `start`, if there is one. It may belong to another problem: check before using it."""
+        """Restore the state in `start`, if there is one. It can belong to another problem: check it before use."""
         return None if start.state is None else self.state_type.restored(start.state, self.name)
 
     @abstractmethod
     def init(self, seed: int, start: Start) -> AnyState:
-        """Make the state before the first step."""
+        """Return the state before the first step."""
 
     @abstractmethod
     def step(self, state: AnyState, target: float) -> Progress:
-        """Change the state by a bounded amount of work; `target` is the relative gap worth reporting."""
+        """Change the state by a bounded amount of work. `target` is the relative gap to reach."""
 
     @abstractmethod
     def extract(self, state: AnyState) -> Point:
-        """Return the current answer, as copies."""
+        """Return a copy of the current result."""
 
 
 AnyMethod = Method[Any, Any]
-"""A method of any problem with any state, as the engine holds it. `missing` and `earlier` check what fits together."""
+"""A method of any problem with any state, for the engine. `missing` and `earlier` check that they fit together."""

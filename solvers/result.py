@@ -1,6 +1,6 @@
-"""What training returns: why it stopped, how good the answer provably is, and the answer.
+"""The result of training: why it stopped, its certificate, and the model.
 
-Prediction here needs numpy (and scipy for sparse rows) only, never a compiled kernel.
+Prediction here needs only numpy (and scipy for sparse rows), never a compiled kernel.
 """
 
 import enum
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["Certificate", "Counts", "LinearModel", "SolveResult", "Status", "StepReport"]
 
 CELLS_A_BLOCK, ROWS_MULTIPLE = 1 << 16, 64
-"""Numbers that are scored together, which fit into the processor's cache. The rows of a block are a multiple of the
-second number, which gives each row the same bits in any block."""
+"""Maximum numbers of X that are scored together, so that they fit into the processor's cache, and the number of which
+the rows of a block are a multiple, so that a row's score has the same bits in any block. Larger blocks: more cache
+misses. Chosen."""
 
 
 class Status(enum.StrEnum):
     """Why training stopped.
 
     running > converged     the certified relative gap is at most tol
-            > pass_limit    max_passes were read
-            > time_limit    max_seconds are over
-            > stopped       the callback, or the method's own stopping rule, said so
-            > stalled       the method can make no more progress in this precision
-            > nonfinite     numbers overflowed; the answer is the best point before that
+    running > converged     the certified relative gap is at most tol
+            > pass_limit    max_passes were made
+            > time_limit    max_seconds have passed
+            > stopped       the callback or the method's own stopping rule ended the run
+            > stalled       the method makes no more progress in double precision
+            > nonfinite     numbers overflowed; the result is the best point before that
     """
 
     CONVERGED = "converged"
@@ -46,7 +48,7 @@ class Status(enum.StrEnum):
 
 
 class Counts(NamedTuple):
-    """What a run has used. A stored state carries these counts for a run that resumes it."""
+    """Iterations, passes and seconds of a run. A stored state carries them for a run that resumes it."""
 
     iterations: int = 0
     passes: int = 0
@@ -65,9 +67,9 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far from optimal the returned point can be, recomputed by code that is not the solver's own.
+    """A bound on the distance of the returned point from the optimum, computed by code that is not the solver's own.
 
-    For the real numbers that the doubles of X, y and the costs C_i stand for:
+    For the exact real numbers that the doubles of X, y and the costs C_i represent:
     dual_bound <= optimum <= P(w, b) <= primal, and P(w, b) - optimum <= gap.
     """
 
@@ -76,25 +78,25 @@ class Certificate:
     dual_bound: float | None
     """A proven lower bound of the optimum, at least 0; null only if the primal value is not finite."""
     gap: float | None
-    """A proven upper bound of P(w, b) - optimum, at most `primal`; it can be much smaller than the last digit of
+    """A proven upper bound of P(w, b) - optimum, at most `primal`. It can be much smaller than the last digit of
     `primal`, and so smaller than `primal - dual_bound`."""
     relative_gap: float | None
-    """gap / max(primal, 1e-12 sum_i C_i): from 0 to 1."""
+    """gap / max(primal, 1e-12 sum_i C_i), a number from 0 to 1."""
     method: str
-    """The source of the dual point."""
+    """How the dual point was obtained."""
 
     def __post_init__(self) -> None:
         if self.dual_bound is not None and not self.dual_bound <= self.primal:
-            raise ValueError(f"a bound of {self.dual_bound!r} above a primal value of {self.primal!r} is none")
+            raise ValueError(f"the dual bound {self.dual_bound!r} exceeds the primal value {self.primal!r}")
 
     @classmethod
     def of_pair(cls, primal: float, dual_bound: float, gap: float, floor: float, method: str) -> "Certificate":
-        """Make a certificate of a primal value, a bound and a gap that were each proved. `floor` is 1e-12 sum_i C_i."""
+        """Build a certificate from a proven primal value, bound and gap. `floor` is 1e-12 sum_i C_i."""
         return cls(primal, dual_bound, gap, gap / max(primal, floor), method)
 
     @classmethod
     def of_bounds(cls, primal: float, dual_bound: float, floor: float, method: str) -> "Certificate":
-        """Make a certificate of a primal value and a bound. The gap is their difference, rounded up."""
+        """Build a certificate from a primal value and a bound. The gap is their difference, rounded up."""
         gap = min(math.nextafter(primal - dual_bound, math.inf), primal)
         return cls.of_pair(primal, dual_bound, gap, floor, method)
 
@@ -110,14 +112,14 @@ class StepReport:
     dual_bound: float | None
     relative_gap: float | None
     certified: bool = False
-    """True: recomputed independently. False: the method's own estimate, perhaps of some rows only."""
+    """True: recomputed independently. False: the method's own estimate, possibly from a part of the rows."""
     capture: Callable[[bool], StoredState] | None = field(default=None, repr=False, compare=False)
     extract: Callable[[], "LinearModel"] | None = field(default=None, repr=False, compare=False)
 
     def snapshot(self, *, copy: bool = True) -> StoredState:
-        """Return a copy of the method's state for `warm_start`. Only inside the callback.
+        """Return a copy of the method's state for `warm_start`. Works only inside the callback.
 
-        Without a copy it is the state itself, which must not be used after the callback has returned.
+        Without `copy` it is the state itself, which must not be used after the callback has returned.
         """
         if self.capture is None:
             raise RuntimeError("a snapshot can only be taken inside the callback")
@@ -129,33 +131,34 @@ class StepReport:
         return self.extract is not None
 
     def model(self) -> "LinearModel":
-        """Return the current model. It can take a pass over the data. Only if the report `has_model`."""
+        """Return the current model. This can cost a pass over the data. Works only if the report `has_model`."""
         if self.extract is None:
-            raise RuntimeError("there is no model here; look at has_model first")
+            raise RuntimeError("there is no model here; check has_model first")
         return self.extract()
 
     def alone(self) -> "StepReport":
-        """Return the figures without the links into the run."""
+        """Return the figures without references into the run."""
         figures = self.primal, self.dual_bound, self.relative_gap
         return StepReport(self.iterations, self.passes, self.seconds, *figures, self.certified)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinearModel:
-    """Weights, and what turns scores into answers."""
+    """Weights, and the attributes that turn scores into answers."""
 
     coef: NDArray[np.float64]
-    """One weight a feature; multi-class: one row of them a class."""
+    """One weight per feature; multi-class: one row per class."""
     intercept: float | NDArray[np.float64]
     classes: NDArray[Any]
     thresholds: NDArray[np.float64] | None
-    """Ordinal models: a score above the first k of them means `classes[k]`. None for others and for real ranks."""
+    """Ordinal models: `classes[k]` is predicted if the score exceeds exactly k of them. None for others and real
+    ranks."""
     task: str
     strategy: str | None = None
     """The strategy for several classes; None for other tasks."""
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return a score for each row, or row and class. Positive means `classes[1]`; ordinal: larger is higher."""
+        """Return a score per row, or per row and class. Positive means `classes[1]`; ordinal: larger is higher."""
         is_sparse = scipy.sparse.issparse(X)
         rows: Any = X if is_sparse else np.asarray(X)
         if rows.ndim != 2 or rows.shape[1] != self.coef.shape[-1]:
@@ -164,7 +167,7 @@ class LinearModel:
         if is_sparse:
             return np.asarray(rows @ weights, dtype=np.float64) + self.intercept
         scores = np.empty((rows.shape[0], *weights.shape[1:]))
-        # In blocks: a float32 or integer table is widened a block at a time, not whole.
+        # In blocks, so that only a block of a float32 or integer table is widened at a time.
         height = max(1, CELLS_A_BLOCK // max(1, rows.shape[1]) // ROWS_MULTIPLE) * ROWS_MULTIPLE
         for start in range(0, rows.shape[0], height):
             block = slice(start, start + height)
@@ -172,7 +175,7 @@ class LinearModel:
         return scores + self.intercept
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label of each row, as the labels were given; regression: the value."""
+        """Return the label of each row, in the form in which labels were given; regression: the value."""
         scores = self.decision_function(X)
         if self.task == "multiclass":
             return np.asarray(self.classes[scores.argmax(axis=1)])
@@ -194,7 +197,7 @@ class SolveResult(LinearModel):
     status: Status
     certificate: Certificate
     bounding: tuple["Point", ...]
-    """The point whose dual point gave the bound; one-vs-rest: one for each class."""
+    """The point whose dual point gave the bound; one-vs-rest: one per class."""
     iterations: int
     passes: int
     seconds: float
@@ -205,13 +208,13 @@ class SolveResult(LinearModel):
     solver: str
     """The method that ended the run."""
     solver_reason: str
-    """Why this method was chosen, and which ran before it."""
+    """Why this method was chosen, and which methods ran before it."""
     loss: str
     bias: str
     seed: int
     threads: int
     per_class: list[Certificate] | None = None
-    """One-vs-rest: the certificate of each class's own problem."""
+    """One-vs-rest: the certificate of each class's problem."""
 
     @property
     def converged(self) -> bool:

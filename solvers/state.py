@@ -1,8 +1,8 @@
-"""The state of a method: a typed record, with the one codec that stores and restores all of them.
+"""The state of a method: a typed record, and the codec that stores and restores all of them.
 
-A method declares its state as a dataclass below `State`. A field is an array, a number, a truth value, text, or another
-`State`. The stored form is a flat table from field name to value, which checkpoints write to disk and `warm_start`
-takes; fields of a nested state have dotted names (`bias.centre`).
+A method declares its state as a dataclass derived from `State`. A field is an array, a number, a boolean, text, or
+another `State`. The stored form is a flat table from field name to value, which checkpoints write to disk and
+`warm_start` takes. Fields of a nested state have dotted names (`bias.centre`).
 """
 
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ from solvers.errors import InvalidOptions
 __all__ = ["State", "StoredState"]
 
 StoredState = dict[str, Any]
-"""Arrays, numbers and text by name: what `result.state` holds and `warm_start` takes."""
+"""Arrays, numbers and text by name: the content of `result.state` and of `warm_start`."""
 
 SCALARS = (bool, int, float, str)
 
 
 @dataclass(slots=True)
 class State:
-    """Everything that a method changes while it runs. Subclasses are dataclasses with `slots=True`."""
+    """All variables that a method changes while it runs. Subclasses are dataclasses with `slots=True`."""
 
     def stored(self, *, copy: bool) -> StoredState:
-        """The fields by name; with `copy`, arrays that later steps do not change."""
+        """Return the fields by name. With `copy`, arrays are copied, so that later steps do not change them."""
         table: StoredState = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -38,7 +38,7 @@ class State:
 
     @classmethod
     def restored(cls, stored: Mapping[str, Any], solver: str) -> Self:
-        """The state that was stored, with arrays of its own. Raises InvalidOptions if a field is missing."""
+        """Return the stored state, with copies of its arrays. Raises InvalidOptions if a field is missing."""
         return cls._restored(stored, solver, "")
 
     @classmethod
@@ -61,7 +61,7 @@ class State:
 
 
 def _array(value: Any, kind: type[np.generic] | None) -> np.ndarray[Any, Any]:
-    """An array of its own, with elements of that type or, without one, of the type that they have."""
+    """Return a copy as an array with elements of that type or, if it is None, of their own type."""
     array = np.array(value, dtype=kind)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"an array of {array.dtype} is not one of numbers")
@@ -69,7 +69,7 @@ def _array(value: Any, kind: type[np.generic] | None) -> np.ndarray[Any, Any]:
 
 
 def _kinds(state: type[State]) -> dict[str, Any]:
-    """For each field: its class if it is a scalar or a state, else the type of its array's elements, None for any."""
+    """Return for each field: its class for a scalar or a state, else the element type of its array (None: any)."""
     hints = get_type_hints(state)
     return {field.name: _kind(hints[field.name]) for field in fields(state)}
 

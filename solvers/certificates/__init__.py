@@ -1,6 +1,6 @@
-"""The certificate: primal value, dual bound and gap of a returned point, by no solver's own code.
+"""Certificates: the primal value, dual bound and gap of a point, computed without any code of the solvers.
 
-One module a task, each plain enough to be checked by reading against docs/solvers.md.
+There is one module per task. Each is plain enough to be checked by reading it next to docs/solvers.md.
 """
 
 from solvers.certificates.binary import certify_binary, evaluation_of_binary, feasible_dual_point
@@ -18,10 +18,10 @@ __all__ = ["Evaluation", "balanced_dual_point", "certify", "evaluate_pair", "fea
 
 
 def certify(problem: Problem, point: Point, tol: float | None = None) -> Certificate:
-    """What a point is worth; its dual point is made feasible first, so a solver's mistake weakens the bound only.
+    """Certify a point. Its dual point is made feasible first, so a mistake of a solver can only weaken the bound.
 
-    `tol` is the relative gap that would do. Where rounding decides whether it is reached, the data is read again with
-    compensated products; without it, wherever rounding makes up half of the gap.
+    `tol` is the relative gap that suffices. If rounding decides whether it is reached, the data is read again with
+    compensated products. Without `tol` this happens if rounding makes up half of the gap.
     """
     if isinstance(problem, BinaryProblem):
         return certify_binary(problem, point.coef, float(point.intercept), point.alpha, tol)

@@ -1,8 +1,9 @@
-"""Dual points whose sum is exactly zero, as a bias that is not regularised demands.
+"""Dual points whose sum is exactly zero, which a bias without regularisation requires.
 
-A sum that is zero but for rounding proves nothing: the bias is unbounded, and so would be the error. So the numbers are
-rounded down to multiples of one power of two, chosen so that all of them together are at most 2^52 multiples. Sums of
-such numbers are exact in doubles, in any order, and what is too much on one side is taken from it exactly.
+A sum that is zero only up to rounding proves nothing: the bias is unbounded, so the error would be too. Therefore the
+numbers are rounded towards zero to multiples of a power of two, chosen so that all of them together are at most 2^52
+multiples. Sums of such numbers are exact in doubles, in any order. The excess of the heavier side is then subtracted
+exactly.
 """
 
 import math
@@ -15,20 +16,20 @@ __all__ = ["balanced", "on_grid"]
 
 
 def on_grid(values: Floats) -> Floats:
-    """The values rounded towards zero to multiples of a power of two, so that every sum of some of them is exact."""
+    """Round the values towards zero to multiples of a power of two, so that the sum of any of them is exact."""
     total = float(np.abs(values).sum())
     if not np.isfinite(total):
-        return np.zeros_like(values)  # what is infinite proves nothing
-    # Twice the computed total is above the exact one, whatever its rounding.
+        return np.zeros_like(values)  # infinite values prove nothing
+    # Twice the computed total exceeds the exact one, including its rounding error.
     exponent = max(math.frexp(2.0 * total)[1] - 52, -1074)
-    # In two steps where the power of two itself would overflow.
+    # In two steps, because the power of two itself can overflow.
     half = exponent // 2
     scaled = np.trunc(np.ldexp(np.ldexp(values, -half), half - exponent))
     return np.asarray(np.ldexp(np.ldexp(scaled, exponent - half), half))
 
 
 def balanced(signed: Floats) -> Floats:
-    """The signed numbers, less what the heavier of the two sides has too much: their sum is exactly zero."""
+    """Reduce the heavier of the two signs until the sum of the numbers is exactly zero."""
     up, down = float(np.maximum(signed, 0.0).sum()), -float(np.minimum(signed, 0.0).sum())
     if up == 0.0 or down == 0.0 or not np.isfinite(up + down):
         return np.zeros_like(signed)

@@ -1,12 +1,12 @@
 """The certificate of a binary problem.
 
-With s_i = margin - y_i f(x_i) and any dual point alpha (section by section in docs/solvers.md),
+With s_i = margin - y_i f(x_i) and any dual point alpha (docs/solvers.md has the derivation),
 
-    gap = 1/2 |w - w(alpha)|^2 + sum_i [ C_i l(s_i) + conj_i(alpha_i) - alpha_i s_i ]
+    gap = 1/2 |w - w(alpha)|^2 + sum_i [ C_i l(s_i) + conj_i(alpha_i) - alpha_i s_i ].
 
-where every term is >= 0, so nothing cancels. The loss object has l, its conjugate and the sums over the rows, with
-rounding counted. Its kernels are short enough to be checked by reading; whole-array operations of numpy took longer
-than the one read of the data.
+Every term is >= 0, so nothing cancels. The loss object computes l, its conjugate and the sums over the rows, with
+rounding accounted for. Its kernels are short enough to be checked by reading. Whole-array operations of numpy took
+longer than the pass over the data.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def certify_binary(
 ) -> Certificate:
     """Certify (coef, intercept). alpha is made feasible first, or derived if the solver has none.
 
-    `tol` is the relative gap to prove: rounding that does not matter for it is not worth another read.
+    `tol` is the relative gap to prove. Data is read again only if rounding prevents that proof.
     """
     source = "dual point from the margins" if alpha is None else "dual point"
     return certificate_of(problem, evaluation_of_binary(problem, coef, intercept, alpha), source, tol)
@@ -74,13 +74,13 @@ def _evaluate(
 
 
 def _dual_point_of(problem: BinaryProblem, scores: Floats, intercept: float) -> Floats:
-    """Return the dual point that the optimality conditions demand for these scores."""
+    """Return the dual point that the optimality conditions imply for these scores."""
     slack = problem.loss.margin - problem.signs * (scores + intercept)
     rounding = 1e-9 * max(1.0, float(np.abs(slack).max()))
     low, high = problem.loss.dual_bounds(slack, problem.costs, rounding)
     if problem.spec.bias != "free":
         return 0.5 * (low + high)
-    # Rows at a kink, on the lighter side, take the fraction of their room that balances the two sides.
+    # Rows at a kink, on the lighter side, take the fraction of their range that balances the two sides.
     room = high - low
     excess = float((low * problem.signs).sum())
     lighter = problem.signs * excess < 0.0
@@ -91,7 +91,7 @@ def _dual_point_of(problem: BinaryProblem, scores: Floats, intercept: float) -> 
 
 
 def feasible_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
-    """Move alpha into the dual's domain. A solver's own point changes by rounding only."""
+    """Move alpha into the dual's domain. A solver's own dual point changes only by rounding."""
     return np.abs(_signed_dual_point(problem, alpha))
 
 
@@ -113,7 +113,8 @@ def _signed_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
 def _move_into_domain(
     alpha: Array, signs: Array, costs: Array, is_capped: bool, divides_by_cost: bool, out: Array
 ) -> None:
-    """out[i] = y_i alpha_i with alpha_i in [0, top of the row], as `Loss.dual_top` has it, without an array of tops."""
+    """Write y_i alpha_i with alpha_i clipped to [0, dual_top] (see `Loss.dual_top`), without an array of upper
+    bounds."""
     least = LEAST_COST if divides_by_cost else 0.0
     for i in range(alpha.size):
         top = costs[i] if is_capped else np.inf
@@ -122,7 +123,7 @@ def _move_into_domain(
 
 @njit(cache=True, nogil=True)
 def _form_slacks(scores: Array, low: Array, intercept: float, margin: float, signs: Array) -> None:
-    """Turn scores_i + low_i into slacks margin - y_i (scores_i + low_i + intercept), in place; `low` may be empty."""
+    """Replace scores_i by the slack margin - y_i (scores_i + low_i + intercept); `low` can be empty."""
     if low.size == 0:
         for i in range(scores.size):
             scores[i] = margin - signs[i] * (scores[i] + intercept)

@@ -1,10 +1,10 @@
-"""Balancing a dual point of the joint multi-class problem, as a bias that is not regularised demands.
+"""Balances a dual point of the joint multi-class problem, which a bias without regularisation requires.
 
-Call q_im the share of row i's cost that class m takes, and let it flow from the row's class to m. The biases drop out
-of the dual if every class gives as much as it takes: if the flows between classes are a circulation. Any flow is a
-circulation and some paths from classes that give too much to classes that take too much, so that shares only have to
-be taken back along such paths, and what is left stays in the domain. A share that is taken back costs the bound its
-row's violation v_im: paths and rows are chosen by the least of it, and rows at their margin cost nothing.
+Let the share q_im of row i's cost flow from the row's class to class m. The biases drop out of the dual if every class
+gives as much as it receives, that is, if the flows between classes are a circulation. Any flow is the sum of a
+circulation and of paths from classes that give too much to classes that receive too much. So it suffices to take shares
+back along such paths, and the rest stays in the domain. Taking a share back costs the bound the row's violation v_im.
+Paths and rows are chosen by the least cost; rows at their margin cost nothing.
 """
 
 import numpy as np
@@ -19,13 +19,15 @@ __all__ = ["balanced_shares"]
 
 
 _ROUNDS = 4
-"""Maximum attempts to balance the classes. One is enough unless a path exceeds the flow that is left on an edge."""
+"""Maximum attempts to balance the classes. One suffices unless a path exceeds the remaining flow of an edge. Larger:
+fewer dual points are given up. Chosen."""
 _A_STEP = 1e-3
-"""Added to the price of each flow on a path, so that among equally cheap ones a short path is taken."""
+"""Price added for each edge of a path, so that the shortest of equally cheap paths is chosen. Larger: shorter, more
+expensive paths. Chosen."""
 
 
 def balanced_shares(problem: MulticlassProblem, shares: Floats, violations: Floats) -> Floats:
-    """The shares, less what is taken back so that each class gives exactly as much as it takes."""
+    """Take shares back until each class gives exactly as much as it receives; return the rest."""
     k = problem.classes.size
     # On the grid of balance.py every sum and difference below is exact.
     shares = np.ascontiguousarray(on_grid(shares))
@@ -57,7 +59,7 @@ def _taken_back(problem: MulticlassProblem, shares: Floats, violations: Floats, 
 
 @njit(cache=True, nogil=True)
 def _sum_flows(shares: Array, codes: Array, violations: Array, flow: Array, price: Array) -> None:
-    """The flows between classes, and the least violation among the shares of each."""
+    """Add up the flows between classes, and find the least violation among the shares of each flow."""
     for i in range(codes.size):
         y = codes[i]
         for m in range(flow.shape[0]):
@@ -68,7 +70,7 @@ def _sum_flows(shares: Array, codes: Array, violations: Array, flow: Array, pric
 
 @njit(cache=True, nogil=True)
 def _choose_paths(flow: Array, price: Array, surplus: Array, back: Array) -> None:
-    """Cheapest paths (Dijkstra) from classes with a surplus to those with a deficit; flow and surplus are used up."""
+    """Find the cheapest paths (Dijkstra) from classes with a surplus to classes with a deficit; uses up both arrays."""
     k = surplus.size
     far, source = np.empty(k), np.empty(k, np.int64)
     is_settled = np.empty(k, np.bool_)

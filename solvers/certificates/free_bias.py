@@ -1,4 +1,4 @@
-"""Finds the best free bias for given scores. Certificates of points with a free bias start with it."""
+"""Finds the best free bias for given scores. Certificates of points with a free bias use it first."""
 
 from collections.abc import Callable
 
@@ -10,13 +10,14 @@ from solvers.problem.problems import BinaryProblem, RegressionProblem
 __all__ = ["minimising_bias"]
 
 MOST_WIDENINGS = 60
-"""Most doublings of the bracket of a root. 60 reach any bias at which adding the scores still changes a double."""
+"""Maximum doublings of the interval that must contain a root. 60 reach any bias at which adding the scores still
+changes a double. Larger: no effect."""
 
 
 def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, near: float = 0.0) -> float:
-    """Return the b that minimises the losses at scores_i + b; the middle if the minimum is an interval.
+    """Return the b that minimises the losses at scores_i + b; the midpoint if the minimum is an interval.
 
-    A `near` close to it saves Newton steps if the loss has a second derivative.
+    If the loss has a second derivative, a good guess `near` saves Newton steps.
     """
     counts = problem.costs > 0.0
     costs, scores = problem.costs[counts], scores[counts]
@@ -24,7 +25,7 @@ def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, 
         errors = problem.targets[counts] - scores
         return _best_for_targets(problem.loss.is_squared, errors, costs, problem.spec.epsilon, near)
     loss, signs = problem.loss, problem.signs[counts]
-    breakpoints = loss.margin * signs - scores  # where the slack of a row is 0
+    breakpoints = loss.margin * signs - scores  # the b at which the slack of a row is 0
     if loss.is_piecewise_linear:
         return _where_slope_is_zero(breakpoints, costs, -float(costs[signs > 0].sum()))
 
@@ -44,7 +45,7 @@ def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, 
 
 
 def _root(slope: Callable[[float], float], low: float, high: float) -> float:
-    """Return the zero of an increasing slope, between `low` and `high` or beyond them."""
+    """Return the zero of an increasing slope; it can lie outside [low, high]."""
     width = max(high - low, 1.0)
     for _ in range(MOST_WIDENINGS):
         if slope(low) > 0.0:
@@ -58,21 +59,21 @@ def _root(slope: Callable[[float], float], low: float, high: float) -> float:
         return low
     if slope(high) <= 0.0:
         return high
-    from scipy.optimize import brentq  # half a second to import, and only this case needs it
+    from scipy.optimize import brentq  # takes half a second to import, and only this case needs it
 
-    # Where costs span many decades it may need more steps than these; any bias is certified as it is.
+    # If costs span many decades, this can need more steps than allowed. Any bias can be certified.
     eps = float(np.finfo(float).eps)
     return brentq(slope, low, high, xtol=1e-300, rtol=4 * eps, maxiter=500, disp=False)
 
 
 def _best_for_targets(is_squared: bool, errors: Floats, costs: Floats, epsilon: float, near: float) -> float:
-    """errors: of b = 0"""
+    """Return the best bias for targets; `errors` are those at b = 0."""
     if not is_squared:
         breakpoints = np.concatenate([errors - epsilon, errors + epsilon])
         return _where_slope_is_zero(breakpoints, np.tile(costs, 2), -float(costs.sum()))
     low, high = float(errors.max()) - epsilon, float(errors.min()) + epsilon
     if low <= high:
-        return 0.5 * (low + high)  # all of them fit into the tube
+        return 0.5 * (low + high)  # all errors fit into the tube
 
     def derivatives(b: float) -> tuple[float, float]:
         left = errors - b
@@ -83,7 +84,7 @@ def _best_for_targets(is_squared: bool, errors: Floats, costs: Floats, epsilon: 
 
 
 def _where_slope_is_zero(breakpoints: Floats, costs: Floats, slope_before: float) -> float:
-    """Return the zero of a slope that each breakpoint, from left to right, raises by its row's cost."""
+    """Return the zero of a slope that increases at each breakpoint by the cost of its row."""
     order = np.argsort(breakpoints, kind="stable")
     slope = costs[order]
     np.cumsum(slope, out=slope)
@@ -96,7 +97,7 @@ def _where_slope_is_zero(breakpoints: Floats, costs: Floats, slope_before: float
 
 
 def _newton(derivatives: Callable[[float], tuple[float, float]], b: float) -> float:
-    """Return the zero of the first derivative by Newton's method, or by bisection where a step leaves the bracket."""
+    """Return the zero of the first derivative by Newton's method, or by bisection if a step leaves the bracket."""
     low, high = -np.inf, np.inf
     for _ in range(200):
         slope, curvature = derivatives(b)

@@ -1,18 +1,18 @@
 """The certificate of the joint multi-class problem.
 
-With scores f_m(x_i) = w_m . x_i + b_m, the loss of a row l_i = max_m ([m != y_i] + f_m - f_yi), and any dual point A
-with A_i^m <= C_i [m = y_i] and sum_m A_i^m = 0, so that w_m(A) = sum_i A_i^m x_i,
+The scores are f_m(x_i) = w_m . x_i + b_m, and the loss of a row is l_i = max_m ([m != y_i] + f_m - f_yi). For any dual
+point A with A_i^m <= C_i [m = y_i] and sum_m A_i^m = 0, and with w_m(A) = sum_i A_i^m x_i,
 
     gap = 1/2 |W - W(A)|^2 + sum_i [ C_i l_i - sum over m != y_i of -A_i^m (1 + f_m - f_yi) ]
 
-The bracket is a sum of terms >= 0: each of the other classes takes the share -A_i^m of C_i with a loss of at most
-l_i, and what is left of C_i takes a loss of 0.
+The bracket is a sum of terms >= 0: each other class takes the share -A_i^m of C_i at a loss of at most l_i, and the
+rest of C_i takes a loss of 0.
 
-A regularised bias is a feature, in W. A free one asks for sum_i A_i^m = 0 of every class, and A is balanced first,
-exactly (circulation.py).
+A regularised bias is a feature in W. A free bias requires sum_i A_i^m = 0 for every class; A is first balanced exactly
+(circulation.py).
 
-Rounding is counted as in rounding.py: with e_im what a violation v_im can be off by, a loss is at most the largest
-v_im + e_im, and the violations in the bracket are at least v_im - e_im.
+Rounding is accounted for as in rounding.py. If e_im bounds the error of a violation v_im, the loss is at most the
+largest v_im + e_im, and the violations in the bracket are at least v_im - e_im.
 """
 
 import math
@@ -48,9 +48,9 @@ def certify_multiclass(
     alpha: Floats | None,
     tol: float | None = None,
 ) -> Certificate:
-    """Certify (coef, intercept). Without a dual point, the worst class of each row gives one.
+    """Certify (coef, intercept). Without a dual point, one is derived from the worst class of each row.
 
-    `tol` is the relative gap to prove: rounding that does not matter for it is not worth more reads.
+    `tol` is the relative gap to prove. Data is read again only if rounding prevents that proof.
     """
     source = "dual point from the margins" if alpha is None else "dual point"
     return certificate_of(problem, evaluation_of_multiclass(problem, coef, intercept, alpha), source, tol)
@@ -81,13 +81,13 @@ def _evaluate(
 
     of_rows = 2.0 * (precision.scores * (sizes + float(np.abs(bias).max())) + precision.underflow)
     errors = precision.slack * np.abs(violations) + of_rows[:, None]
-    errors[np.arange(problem.codes.size), problem.codes] = 0.0  # 0 of the row's own class is exact
+    errors[np.arange(problem.codes.size), problem.codes] = 0.0  # the violation 0 of the row's own class is exact
     losses, most = violations.max(axis=1), (violations + errors).max(axis=1)
     least = (violations - errors).max(axis=1)
     scaled_bias = bias / spec.bias_scale if spec.bias == "regularized" else np.zeros(k)
 
     lengths = class_lengths(problem, coef, scaled_bias, signed, precision, is_compensated)
-    # Shares add up to at most C_i in exact arithmetic, so what is left of it is not negative.
+    # Shares sum to at most C_i in exact arithmetic, so the unused rest of C_i is not negative.
     unused = np.maximum(costs - shares.sum(axis=1), 0.0) + gamma(k + 16) * costs
     terms = compensated_sum(read_only((shares * (most[:, None] - violations + errors)).sum(axis=1) + unused * most))
     nominal_terms = (shares * (losses[:, None] - violations)).sum() + (unused * losses).sum()
@@ -115,17 +115,17 @@ class ClassLengths(NamedTuple):
     """Sums over the classes, each of non-negative terms."""
 
     distance: float
-    """At least |W - W(A)|^2."""
+    """Upper bound of |W - W(A)|^2."""
     nominal: float
-    """The same as computed, rounding not considered."""
+    """|W - W(A)|^2 as computed, without rounding errors."""
     norm: float
     """1/2 |W|^2 with the biases, as computed."""
     curved: float
-    """At least 1/2 |W(A)|^2."""
+    """Upper bound of 1/2 |W(A)|^2."""
     weights: Floats
-    """W(A) as computed, the weight of the bias feature last."""
+    """W(A) as computed; the last entry is the weight of the bias feature."""
     error: float
-    """At least the distance of `weights` from W(A)."""
+    """Upper bound of the distance of `weights` from W(A)."""
 
 
 def class_lengths(
@@ -136,7 +136,7 @@ def class_lengths(
     precision: Precision,
     is_compensated: bool,
 ) -> ClassLengths:
-    """Read the data once for each class and compare its weights with those of the dual point."""
+    """Compare the weights of each class with those of the dual point. Costs one pass per class."""
     data, k = problem.data, problem.classes.size
     distance = norm = curved = nominal = squared_error = 0.0
     dual_weights = np.empty((k, data.n_features + 1))
@@ -144,7 +144,7 @@ def class_lengths(
         multipliers = np.ascontiguousarray(signed[:, m])
         weights = read_weights(data, multipliers, is_compensated=is_compensated)
         bias_weight = problem.bias_feature * compensated_sum(read_only(multipliers))
-        # The own class's multiplier is itself a sum of k shares.
+        # The multiplier of the row's own class is itself a sum of k shares.
         error = (precision.sums + gamma(k + 8)) * weights.size
         mass = problem.bias_feature * float(np.abs(multipliers).sum())
         error += gamma(k + 16) * (mass + abs(float(scaled_bias[m])))
@@ -166,16 +166,16 @@ def class_lengths(
 
 
 def balanced_dual_point(problem: MulticlassProblem, point: Point) -> Floats | None:
-    """Return the dual point balanced as the certificate of a free bias needs it."""
+    """Return the dual point, balanced as the certificate of a free bias requires."""
     if point.alpha is None:
         return None
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
+    with np.errstate(over="ignore", invalid="ignore"):  # overflowing numbers prove nothing
         violations, _ = violations_and_sizes(problem, point.coef, np.asarray(point.intercept), is_compensated=False)
         return signed_of(problem, balanced_shares(problem, feasible_shares(problem, point.alpha), violations))
 
 
 def signed_of(problem: MulticlassProblem, shares: Floats) -> Floats:
-    """A of the shares."""
+    """Return the dual point A of the shares."""
     signed = -shares
     signed[np.arange(problem.codes.size), problem.codes] = shares.sum(axis=1)
     return np.asarray(signed)
@@ -184,7 +184,8 @@ def signed_of(problem: MulticlassProblem, shares: Floats) -> Floats:
 def violations_and_sizes(
     problem: MulticlassProblem, coef: Floats, bias: Floats, is_compensated: bool, margin: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """v_im = margin [m != y_i] + f_m - f_yi, and at least the magnitudes of each row's products with any class."""
+    """Return v_im = margin [m != y_i] + f_m - f_yi, and bounds on the magnitudes of each row's products with any
+    class."""
     rows, n, k = np.arange(problem.codes.size), problem.codes.size, problem.classes.size
     scores, low = np.empty((n, k)), np.zeros((n, k))
     if is_compensated:
@@ -218,7 +219,7 @@ def _worst_classes(problem: MulticlassProblem, violations: Floats) -> Floats:
 
 
 def feasible_shares(problem: MulticlassProblem, alpha: Floats) -> Floats:
-    """-A_i^m of the classes other than the row's own, moved into the domain: >= 0, in all at most C_i, exactly."""
+    """Move -A_i^m of the classes other than the row's own into the domain: >= 0, with a sum of at most C_i, exactly."""
     shares = np.maximum(-alpha, 0.0)
     shares[np.arange(shares.shape[0]), problem.codes] = 0.0
     shares[problem.costs < LEAST_COST] = 0.0

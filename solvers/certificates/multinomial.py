@@ -1,17 +1,18 @@
 """The certificate of the joint logistic problem of several classes (multinomial).
 
-With v_im = f_m(x_i) - f_yi(x_i), the loss of a row l_i = log sum_m exp(v_im), and probabilities p_i, the dual point
-A_i^m = C_i ([m = y_i] - p_i^m) has the value D = sum_i C_i H(p_i) - 1/2 |W(A)|^2 with the entropy
-H(p) = sum_m -p_m log p_m, and
+With v_im = f_m(x_i) - f_yi(x_i), the loss of a row is l_i = log sum_m exp(v_im). For probabilities p_i, the dual point
+A_i^m = C_i ([m = y_i] - p_i^m) has the value D = sum_i C_i H(p_i) - 1/2 |W(A)|^2, where H(p) = sum_m -p_m log p_m is
+the entropy, and
 
     gap = 1/2 |W - W(A)|^2 + sum_i C_i [ l_i - H(p_i) - sum_m p_i^m v_im ]
 
-The bracket is the divergence of p_i from the probabilities of the scores: it is >= 0, and 0 where these are p_i.
+The bracket is the Kullback-Leibler divergence of p_i from the probabilities that the scores imply. It is >= 0, and 0 if
+both are equal.
 
-The dual point is held as the shares C_i p_i^m of the classes other than the row's own, as in multiclass.py; the share
-of the own class is what is left of C_i. Rounding is counted as there. l_i grows with each v_im: with e_im what v_im can
-be off by, l_i is at most that of v_im + e_im and at least that of v_im - e_im. exp, log and log1p are taken to be right
-to 4 units in the last place (8 u), as in problem/losses/logistic.py.
+The dual point is stored as the shares C_i p_i^m of the classes other than the row's own, as in multiclass.py. The share
+of the own class is the rest of C_i. Rounding is accounted for as there. l_i increases with each v_im: if e_im bounds
+the error of v_im, l_i lies between its values at v_im - e_im and at v_im + e_im. exp, log and log1p are assumed to be
+correct to 4 units in the last place (8 u), as in problem/losses/logistic.py.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,7 @@ from solvers.result import Certificate
 __all__ = ["certify_multinomial", "evaluation_of_multinomial"]
 
 LIBRARY = 8.0 * UNIT
-"""Relative error of exp, log and log1p: 4 units in the last place."""
+"""Assumed relative error of exp, log and log1p: 4 units in the last place. Larger: wider error terms."""
 
 
 def certify_multinomial(
@@ -42,9 +43,9 @@ def certify_multinomial(
     alpha: Floats | None,
     tol: float | None = None,
 ) -> Certificate:
-    """What (coef, intercept) is worth; without a dual point the bound is that of the probabilities of the scores.
+    """Certify (coef, intercept). Without a dual point, one is derived from the probabilities that the scores imply.
 
-    `tol` is the relative gap that would do: rounding that does not matter for it is not worth more reads.
+    `tol` is the relative gap to prove. Data is read again only if rounding prevents that proof.
     """
     source = "dual point from the margins" if alpha is None else "dual point"
     return certificate_of(problem, evaluation_of_multinomial(problem, coef, intercept, alpha), source, tol)
@@ -76,7 +77,7 @@ def _evaluate(
     of_rows = 2.0 * (precision.scores * (sizes + float(np.abs(bias).max())) + precision.underflow)
     # v + e and v - e are rounded, too.
     errors = (precision.slack + 4.0 * UNIT) * np.abs(apart) + of_rows[:, None] * (1.0 + 4.0 * UNIT)
-    errors[np.arange(problem.codes.size), problem.codes] = 0.0  # 0 of the row's own class is exact
+    errors[np.arange(problem.codes.size), problem.codes] = 0.0  # the value 0 of the row's own class is exact
     losses, most, least = _losses(apart), _losses(apart + errors), _losses(apart - errors)
     losses_at_most, losses_at_least = most.value + most.error, np.maximum(least.value - least.error, 0.0)
     entropies = _entropies(problem, shares)
@@ -110,17 +111,17 @@ def _evaluate(
 
 
 class _Rows(NamedTuple):
-    """A number for each row, and at least its error; of the error itself, rounding is not counted."""
+    """One number per row, and an upper bound of its error. The bound itself is not corrected for rounding."""
 
     value: Floats
     error: Floats
 
 
 def _losses(apart: Floats) -> _Rows:
-    """log sum_m exp(v_m), as the largest v plus log(1 + the others' exponentials relative to it).
+    """Return log sum_m exp(v_m), computed as the largest v plus log(1 + the exponentials of the others relative to it).
 
-    The exponent v_m - max v has a relative error of u, which makes one of |v_m - max v| u of its exponential. The sum
-    has k terms, and the slope of log(1 + x) is at most 1.
+    The exponent v_m - max v has a relative error of u, which adds |v_m - max v| u to the relative error of its
+    exponential. The sum has k terms, and the derivative of log(1 + x) is at most 1.
     """
     k, rows = apart.shape[1], np.arange(apart.shape[0])
     first = apart.argmax(axis=1)
@@ -136,12 +137,12 @@ def _losses(apart: Floats) -> _Rows:
 
 
 def _entropies(problem: MulticlassProblem, shares: Floats) -> _Rows:
-    """C_i H(p_i) of each row.
+    """Return C_i H(p_i) of each row.
 
-    A share over its cost has a relative error of 2 u, which makes (1 + |log p|) 2 u p of -p log p. The probability of
-    the own class is 1 less the others', off by at most d = gamma(k + 8). That makes less than
-    3 d (2 + |log max(p, d)|): the slope of -p log p is -1 - log p for p >= 2 d, and below that all of it is less than
-    3 d |log 3 d|.
+    A share divided by its cost has a relative error of 2 u, which changes -p log p by (1 + |log p|) 2 u p. The
+    probability of the own class is 1 minus the others, with an error of at most d = gamma(k + 8). That changes the
+    entropy by less than 3 d (2 + |log max(p, d)|): the derivative of -p log p is -1 - log p for p >= 2 d, and below
+    that its whole value is less than 3 d |log 3 d|.
     """
     k, costs = problem.classes.size, problem.costs
     usable = costs >= LEAST_COST
@@ -155,12 +156,12 @@ def _entropies(problem: MulticlassProblem, shares: Floats) -> _Rows:
     value = -(others * logarithms).sum(axis=1) - own * of_own
     error = (others * (1.0 - logarithms)).sum(axis=1) * (4.0 * UNIT + LIBRARY)
     error += 3.0 * doubt * (2.0 - np.log(np.maximum(own, doubt))) + (LIBRARY + gamma(k + 8)) * np.abs(value)
-    # Of a row without cost there is nothing; its shares are 0.
+    # A row of cost 0 contributes nothing; its shares are 0.
     return _Rows(np.where(usable, costs * np.maximum(value, 0.0), 0.0), np.where(usable, 2.0 * costs * error, 0.0))
 
 
 def _shares_of_scores(problem: MulticlassProblem, apart: Floats) -> Floats:
-    """The dual point of the probabilities that the scores mean: A of the classes other than the row's own."""
+    """Return the dual point of the probabilities that the scores imply: A of the classes other than the row's own."""
     small = np.exp(apart - apart.max(axis=1)[:, None])
     return np.asarray(-problem.costs[:, None] * small / small.sum(axis=1)[:, None])
 

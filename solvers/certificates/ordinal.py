@@ -1,14 +1,15 @@
-"""The certificate of the ordinal problem: what the cutting planes prove.
+"""The certificate of the ordinal problem, from cutting planes.
 
-The pairs' loss R(w) = sum over pairs of C_ij max(0, 1 - w . (x_i - x_j)) lies above each of its planes. The plane cut
-at w_k counts the pairs that w_k violates; with the rows' counts v it is R(w) >= beta_k - a_k . w, a_k = sum_i v_i x_i.
-For multipliers g >= 0 with sum g <= 1 therefore min P >= sum_k g_k beta_k - 1/2 |sum_k g_k a_k|^2.
+The loss of the pairs, R(w) = sum over pairs of C_ij max(0, 1 - w . (x_i - x_j)), lies above each of its planes. The
+plane cut at w_k counts the pairs that w_k violates. With the counts v of the rows it is R(w) >= beta_k - a_k . w, where
+a_k = sum_i v_i x_i. For multipliers g >= 0 with sum g <= 1 it follows that min P >= sum_k g_k beta_k - 1/2 |sum_k g_k
+a_k|^2.
 
-Planes are recomputed here from the w_k that a method kept, so its own counting is not trusted. Any set of pairs gives a
-plane, so a pair that rounding puts on the wrong side of its margin costs nothing but tightness. The weights of the
-counted pairs are sums of non-negative numbers, so that rounding changes them by a known part.
+The planes are recomputed here from the w_k that a method kept, so its own counts are not trusted. Any set of pairs
+gives a valid plane, so a pair that rounding puts on the wrong side of its margin only makes the bound less tight. The
+weights of the counted pairs are sums of non-negative numbers, so rounding changes them by a known fraction.
 
-In the primal value a pair that is put on the wrong side is off by no more than the errors of its two scores.
+In the primal value, the error of a pair on the wrong side is at most the errors of its two scores.
 """
 
 import math
@@ -46,8 +47,9 @@ from solvers.result import Certificate
 __all__ = ["certify_ordinal", "plane_at"]
 
 PAIRWISE_ROWS = 4096
-"""Rows up to which a primal value that rounding has spoilt is summed pair by pair, without cancellation. Larger values
-give correct digits to more rows of extreme scores; the time grows with the square, 50 ms at 4096."""
+"""Maximum number of rows for which the primal value is summed pair by pair, without cancellation, if rounding makes the
+fast sum useless. Larger: correct digits for more rows with extreme scores; time grows with the square (50 ms at 4,096).
+Chosen."""
 
 
 def certify_ordinal(
@@ -55,7 +57,7 @@ def certify_ordinal(
 ) -> Certificate:
     """Certify coef. Without planes, the plane at coef itself gives the bound.
 
-    `tol` is the relative gap to prove: rounding that does not matter for it is not worth more reads.
+    `tol` is the relative gap to prove. Data is read again only if rounding prevents that proof.
     """
     if planes is None or planes.multipliers.size == 0:
         planes = Planes(coef[None, :], np.ones(1))
@@ -79,17 +81,17 @@ def _evaluate(problem: OrdinalProblem, coef: Floats, planes: Planes, is_compensa
         losses = _sum_pairs(*rows, read_only(scores), read_only(low), read_only(errors), precision.slack)
     else:
         own = _plane(problem, scores, 1.0, ranks)
-        # Every pair is off by the errors of its two scores, and the counted ones by the errors of their counts.
+        # Every pair has the errors of its two scores, and counted pairs also the errors of their counts.
         of_scores = float((errors + precision.slack * (np.abs(scores) + 1.0)).max())
         of_counts = count_error * (own.level + float((own.magnitudes * np.abs(scores)).sum()))
         rounding = (4.0 * of_scores * problem.total_cost + of_counts) * (1.0 + gamma(data.n_rows + 8))
-        loss = max(own.loss, 0.0)  # in this order NaN stays NaN
+        loss = max(own.loss, 0.0)  # with the arguments in this order, NaN stays NaN
         losses = loss, loss + rounding, max(0.0, loss - rounding)
     norm = 0.5 * compensated_sum(read_only(coef * coef))
     if not np.isfinite(scores).all():
-        losses = math.inf, math.inf, 0.0  # the order of such scores means nothing
+        losses = math.inf, math.inf, 0.0  # the order of scores that are not finite is meaningless
 
-    # The sum of the multipliers is at most 1 also in exact arithmetic.
+    # The factor keeps the sum of the multipliers at most 1 in exact arithmetic, too.
     multipliers = np.maximum(planes.multipliers, 0.0)
     multipliers = multipliers / max(1.0, float(multipliers.sum())) * (1.0 - gamma(multipliers.size + 8))
     counts, magnitudes, level = np.zeros(data.n_rows), np.zeros(data.n_rows), 0.0
@@ -100,12 +102,12 @@ def _evaluate(problem: OrdinalProblem, coef: Floats, planes: Planes, is_compensa
             magnitudes += multiplier * cut.magnitudes
             level += multiplier * cut.level
     normal = read_weights(data, counts, is_compensated=is_compensated)
-    # The counts are off by a part of their magnitudes, in which nothing cancels.
+    # The errors of the counts are a fraction of their magnitudes, in which nothing cancels.
     of_planes = gamma(2 * multipliers.size + 16) + count_error
     error = (
         precision.sums * normal.size + of_planes * read_weights(data, magnitudes, is_compensated=is_compensated).size
     )
-    error += LEAST * above(float(data.lengths().sum())) + underflow  # of counts that underflow
+    error += LEAST * above(float(data.lengths().sum())) + underflow  # for counts that underflow
     steepness = above(length_at_most(normal.high) * (1.0 + 4.0 * UNIT) + error)
     nominal_bound = level - 0.5 * float((normal.high * normal.high).sum())
     return Evaluation(
@@ -126,19 +128,20 @@ def _evaluate(problem: OrdinalProblem, coef: Floats, planes: Planes, is_compensa
 
 class _Plane(NamedTuple):
     level: float
-    """beta: the cost of the counted pairs."""
+    """beta: the total cost of the counted pairs."""
     counts: Floats
-    """v_i: for each row, the cost of the counted pairs in which it is the higher one, less that of the others."""
+    """v_i of each row: the cost of the counted pairs in which it is the higher row, minus that of the others."""
     magnitudes: Floats
-    """The same with both parts added: what rounding of the counts is measured in."""
+    """The sum of both costs: the unit of the rounding errors of the counts."""
     loss: float
-    """beta - sum_i v_i score_i"""
+    """beta - sum_i v_i score_i: R at the scores where the plane was cut."""
 
 
 def plane_at(
     problem: OrdinalProblem, w: Floats, *, is_cut: bool = False, ranks_known: "_Ranks | None" = None
 ) -> _Plane:
-    """The plane of the pairs that w violates; if `is_cut`, as methods cut it. Its loss is R(w), but for rounding."""
+    """Return the plane of the pairs that w violates; with `is_cut`, as methods cut it. Its loss is R(w) up to
+    rounding."""
     scores = np.empty(problem.data.n_rows)
     problem.data.margins(w, scores)
     margin = cut_margin(scores) if is_cut else 1.0
@@ -147,8 +150,8 @@ def plane_at(
 
 def _plane(problem: OrdinalProblem, scores: Floats, margin: float, ranks: "_Ranks") -> _Plane:
     below, above = np.zeros_like(scores), np.zeros_like(scores)
-    # The higher row of a pair has a 1 where the two ranks' binary numbers first differ: a bit at a time, all pairs
-    # are met once, as rows with a 1 against rows with a 0 among those that agree in the group and all higher bits.
+    # Of two ranks the higher one has a 1 in the first binary digit in which they differ. For each digit, rows with a 1
+    # are paired with rows with a 0 that have the same group and the same higher digits. This covers each pair once.
     for bit in range(int(ranks.within.max()).bit_length()):
         cells, is_higher = ranks.firsts + (ranks.within >> (bit + 1)), (ranks.within >> bit) & 1 == 1
         _count_violations(cells, is_higher, scores, margin, problem.costs, below, above)
@@ -160,9 +163,9 @@ def _plane(problem: OrdinalProblem, scores: Floats, margin: float, ranks: "_Rank
 
 class _Ranks(NamedTuple):
     within: NDArray[np.int64]
-    """Each row's rank, counted within its group."""
+    """The rank of each row, counted within its group."""
     firsts: NDArray[np.int64]
-    """For each row a number of its group; the next group's leaves room for this one's ranks."""
+    """For each row, a number of its group. The next group's number is larger by at least this group's ranks."""
 
 
 def _ranks_within_groups(problem: OrdinalProblem) -> _Ranks:
@@ -181,10 +184,11 @@ def _count_violations(
     below: Floats,
     above: Floats,
 ) -> None:
-    """Adds, for the higher rows, the weight of the lower rows of their cell that come too close or pass them; and back.
+    """Add to `below` of the higher rows the weight of the lower rows that violate them, and to `above` the reverse.
 
-    A pair is violated if score_low > score_high - margin, so in the order of score_low and score_high - margin a higher
-    row's violators are the lower rows after it, and a lower row's are the higher rows before it.
+    Only rows of the same cell form pairs. A pair is violated if score_low > score_high - margin. Sort all rows by
+    score_low or score_high - margin. Then the violators of a higher row are the lower rows after it, and those of a
+    lower row are the higher rows before it.
     """
     order = np.argsort(np.where(is_higher, scores - margin, scores))
     if cells.min() < cells.max():
@@ -202,8 +206,8 @@ def _count_violations(
 
 @njit(cache=True, nogil=True)
 def _sum_along(cells: Array, is_higher: Array, weights: Array, order: Array, sums: Array) -> None:
-    """sums[i] of a lower row: the weight of the higher rows before it in its cell; of a higher row, of the lower rows
-    after it. Compensated, so that each is off by a relative error of 2 u."""
+    """Write the weight of the higher rows before each lower row, and of the lower rows after each higher row, of the
+    same cell. The sums are compensated: their relative error is at most 2 u."""
     for is_backward in (False, True):
         total, lost, cell = 0.0, 0.0, -1
         for place in range(order.size):
@@ -221,7 +225,7 @@ def _sum_along(cells: Array, is_higher: Array, weights: Array, order: Array, sum
 def _sum_pairs(
     scaled: Array, costs: Array, ranks: Array, groups: Array, high: Array, low: Array, errors: Array, of_slack: float
 ) -> tuple[float, float, float]:
-    """The sum of C_ij max(0, 1 - (s_i - s_j)) over the pairs with s = high + low: as computed, at most, at least."""
+    """Return the sum of C_ij max(0, 1 - (s_i - s_j)) over all pairs, s = high + low: computed, at most, at least."""
     totals = np.zeros((3, 2))
     for i in range(high.size):
         for j in range(high.size):

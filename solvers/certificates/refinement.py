@@ -1,12 +1,12 @@
-"""A better dual point for a method that has none of its own: a few passes of ascent on the dual of a binary problem.
+"""Computes a better dual point for a method that has none: a few passes of ascent on the dual of a binary problem.
 
-The dual point that margins suggest proves little unless the weights are nearly optimal, but it is a good start. With
-D_i = 1 / (2 C_i) for squared hinge and 0 for hinge, each pass raises
+The dual point derived from the margins gives a weak bound unless the weights are nearly optimal, but it is a good
+start. With D_i = 1 / (2 C_i) for squared hinge and 0 for hinge, each pass increases
 
     D(alpha) = sum_i (alpha_i - 1/2 D_i alpha_i^2) - 1/2 |w(alpha)|^2,    0 <= alpha_i (<= C_i for hinge),
 
-by one exact step a row (bias none or regularised), or a pair of rows (bias free: sum_i alpha_i y_i = 0 stays as it is).
-The method's weights do not change; only the bound for them does.
+by one exact step per row (bias none or regularised) or per pair of rows (bias free: sum_i alpha_i y_i does not change).
+Only the bound changes, not the method's weights.
 """
 
 import numpy as np
@@ -21,10 +21,14 @@ __all__ = ["DualRefinement"]
 
 
 PASSES = 8
-"""Passes over the data in each refinement. With a free bias, each pass reads the rows twice, to choose pairs first."""
+"""Passes over the data in each refinement. With a free bias each of them reads the rows twice, the first time to choose
+pairs. Larger: tighter bounds, more time. Chosen."""
 TRIAL_PASSES = 2
-"""Passes after which a start from the new margins is given up if the best dual point so far is better."""
+"""Passes after which a start from the new margins is given up if the best dual point so far has a higher value. Larger:
+more time on bad starts. Chosen."""
 WIDTH = 0.1
+"""Half-width, in margins, over which the kink of hinge is smoothed for the first dual point. Larger: more rows start
+between their bounds. Chosen."""
 
 
 class DualRefinement:
@@ -39,17 +43,17 @@ class DualRefinement:
         self._constants = read_only(np.stack([problem.signs, self._upper, diagonal, norms + diagonal], axis=1))
         self._counted = np.flatnonzero(counted)
         self._best = 0.0, np.zeros_like(problem.costs), np.zeros(problem.data.n_features + 1)
-        """D(alpha), alpha, w(alpha)"""
+        """D(alpha), alpha and w(alpha)."""
         self._passes_done = 0
 
     @classmethod
     def fits(cls, problem: BinaryProblem) -> bool:
-        """Whether the dual is quadratic, as it is for hinge and squared hinge, and rows can be read one by one."""
+        """Return whether the dual is quadratic (hinge and squared hinge) and rows can be read one by one."""
         return problem.loss.has_quadratic_dual and isinstance(problem.data, CsrRows | DenseRows)
 
     def refined(self, coef: Floats, intercept: float) -> Floats:
-        """Improve the best dual point by some passes from it or from the margins of these weights, and return it."""
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is never the best
+        """Improve the best dual point, starting from it or from the margins of these weights, and return it."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a value that overflows is never the best
             self._ascend_from(self._suggested(coef, intercept))
             if self._best[0] <= 0.0:
                 # These weights are a worse start than zero.
@@ -69,8 +73,10 @@ class DualRefinement:
             self._best = value, alpha, w
 
     def _suggested(self, coef: Floats, intercept: float) -> Floats:
-        """Return the alpha that optimality demands at these margins; for hinge, as if its kink were WIDTH wide on both
-        sides. Its dual value is low, but ascent from it reaches a higher value than ascent from a scaled alpha.
+        """Return the alpha that the optimality conditions imply for these margins.
+
+        For hinge, the kink is smoothed by WIDTH on both sides. The dual value of this point is low, but ascent from it
+        reaches a higher value than ascent from a scaled alpha.
         """
         problem = self.problem
         scores = np.empty(problem.data.n_rows)
@@ -84,14 +90,15 @@ class DualRefinement:
         return float((alpha * (1.0 - 0.5 * self._constants[:, 2] * alpha)).sum() - 0.5 * (w * w).sum())
 
     def _visit_rows(self, alpha: Floats, w: Floats) -> None:
-        """One pass in random order; like the pairs, it changes alpha and w."""
+        """Make one pass in random order; changes alpha and w."""
         self._passes_done += 1
         order = np.random.default_rng(self._passes_done).permutation(self._counted)
         flat = self.problem.data.flat()
         _step_rows(*flat, self._constants, self.problem.bias_feature, order, alpha, w)
 
     def _visit_pairs(self, alpha: Floats, w: Floats) -> None:
-        """Pairs the row that gains most by a rise of alpha_i y_i with the one that gains most by a fall, and so on."""
+        """Pair the row that gains most by raising alpha_i y_i with the row that gains most by lowering it, and so
+        on."""
         signs, upper, diagonal, _ = self._constants.T
         scores = np.empty(signs.size)
         self.problem.data.margins(w[:-1], scores)
@@ -107,9 +114,9 @@ class DualRefinement:
         _step_pairs(*flat, self._constants, rising[:useful], falling[:useful], alpha, w, work)
 
 
-# --- kernels. constants: y, upper bound, D_i and |x_i|^2 + D_i of each row; a: alpha_i; dense data has no starts ------
+# --- kernels. constants: y, upper bound, D_i and |x_i|^2 + D_i of each row; a: alpha_i; dense data: starts is empty --
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @njit(cache=True, nogil=True)
@@ -123,7 +130,7 @@ def _step_rows(
     alpha: Array,
     w: Array,
 ) -> None:
-    """An exact step for each row in this order."""
+    """Take an exact step for each row, in this order."""
     d = w.size - 1
     for i in order:
         y, upper, D, curvature = constants[i, 0], constants[i, 1], constants[i, 2], constants[i, 3]
@@ -150,9 +157,9 @@ def _step_pairs(
     w: Array,
     work: Array,
 ) -> None:
-    """An exact step for each pair: y_i alpha_i rises for i of `rising` and falls as much for its partner.
+    """Take an exact step for each pair: y_i alpha_i rises for i of `rising` and falls by as much for its partner.
 
-    `work` is all zeros, before and after.
+    `work` contains only zeros, before and after.
     """
     d = w.size - 1
     for k in range(rising.size):

@@ -1,13 +1,13 @@
 """The certificate of a regression problem.
 
-With the error e_i = y_i - f(x_i), its excess xi_i = max(0, |e_i| - epsilon), and any dual point beta (|beta_i| <= C_i
-if p = 1; sum beta_i = 0 if the bias is free), so that w(beta) = sum_i beta_i x_i,
+The error is e_i = y_i - f(x_i), and its excess xi_i = max(0, |e_i| - epsilon). For any dual point beta (|beta_i| <= C_i
+if p = 1; sum beta_i = 0 if the bias is free), with w(beta) = sum_i beta_i x_i,
 
     gap = 1/2 |w - w(beta)|^2 + sum_i [ C_i xi_i^p + conj_i(|beta_i|) + epsilon |beta_i| - beta_i e_i ]
 
-where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0. The loss object adds them up: with the
-slacks e_i - epsilon and -e_i - epsilon of the two sides of the tube, a bracket is the term of hinge.py on the side that
-beta pulls to, and the loss on the other.
+where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0. The loss object adds the brackets. With
+the slacks e_i - epsilon and -e_i - epsilon on the two sides of the tube, a bracket is the term of hinge.py on the side
+that beta pulls to, plus the loss on the other side.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def certify_regression(
 ) -> Certificate:
     """Certify (coef, intercept). beta is made feasible first, or derived if the solver has none.
 
-    `tol` is the relative gap to prove. Products are read again with compensation only if rounding prevents that proof.
+    `tol` is the relative gap to prove. Data is read again only if rounding prevents that proof.
     """
     source = "dual point from the margins" if beta is None else "dual point"
     return certificate_of(problem, evaluation_of_regression(problem, coef, intercept, beta), source, tol)
@@ -84,13 +84,13 @@ def _evaluate(
 
 
 def _dual_point_of(problem: RegressionProblem, errors: Floats) -> Floats:
-    """Return the dual point that the optimality conditions demand for these errors."""
+    """Return the dual point that the optimality conditions imply for these errors."""
     costs, epsilon = problem.costs, problem.spec.epsilon
     rounding = 1e-9 * max(epsilon, float(np.abs(errors).max()))
     low, high = problem.loss.dual_bounds(np.abs(errors) - epsilon, costs, rounding)
     beta = np.sign(errors) * low
     if problem.spec.bias == "free":
-        # Rows at the tube's edge that pull to the lighter side take the fraction of their room that balances the two.
+        # Rows at the tube's edge that pull to the lighter side take the fraction of their range that balances both.
         lighter = -np.sign(beta.sum())
         at_edge, room = np.abs(lighter * errors - epsilon) <= rounding, high - low
         total = float(room[at_edge].sum())
@@ -116,7 +116,7 @@ def _feasible(problem: RegressionProblem, beta: Floats) -> Floats:
 def _form_slacks(
     scores: Array, low: Array, intercept: float, targets: Array, epsilon: float, over: Array, under: Array
 ) -> None:
-    """over[i] = e_i - epsilon and under[i] = -e_i - epsilon, e_i = y_i - scores_i - low_i - b; `low` may be empty."""
+    """Write e_i - epsilon to over and -e_i - epsilon to under; e_i = y_i - scores_i - low_i - b; `low` can be empty."""
     for i in range(scores.size):
         error, lost = two_sum(targets[i], -scores[i])
         error, lost_too = two_sum(error, -intercept)

@@ -36,7 +36,7 @@ def _fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-# --- kernels. They are exact only in this order of operations. `fastmath=False` must be explicit: a function without ---
+# --- kernels. They are exact only in this order of operations. `fastmath=False` must be explicit: a function without --
 # it is compiled, and cached, with the flags of the function that calls it first ---------------------------------------
 
 

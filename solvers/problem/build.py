@@ -1,4 +1,4 @@
-"""Turns what a user gave (labels, class and sample weights, groups) into a problem; rejects what has no meaning."""
+"""Builds a problem from the user's labels, class weights, sample weights and groups; rejects meaningless input."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ def build_problem(
     class_weight: Mapping[object, float] | str | None,
     groups: object = None,
 ) -> Problem:
-    """The problem in the form of problem.py."""
+    """Build the problem (problems.py) from labels and weights."""
     multipliers = _sample_multipliers(sample_weight, data.n_rows)
     if spec.task == "ordinal":
         return _ordinal_problem(spec, data, labels, multipliers, groups)
@@ -50,7 +50,7 @@ def one_against_rest(
     sample_weight: object,
     class_weight: Mapping[object, float] | str | None,
 ) -> list[BinaryProblem]:
-    """One binary problem a class; a class's weight counts for its own rows, in its own problem only."""
+    """Build one binary problem per class. A class's weight applies only to its own rows, in its own problem."""
     multipliers = _sample_multipliers(sample_weight, data.n_rows)
     weight_of_class = _class_multipliers(class_weight, labels)
     problems = []
@@ -63,7 +63,7 @@ def one_against_rest(
 
 
 def _row_costs(spec: ProblemSpec, multipliers: Floats, weights: Floats) -> tuple[Floats, float, float]:
-    """C_i of every row, their sum, and their relative error."""
+    """Return C_i of every row, their sum, and their relative error."""
     scale = spec.C / float(multipliers.sum()) if spec.c_scale == "mean" else spec.C
     with np.errstate(over="ignore"):
         costs = scale * weights
@@ -122,22 +122,22 @@ def _group_codes(groups: object, n_rows: int) -> NDArray[np.intp]:
 
 
 def _weight_of_pairs(ranks: NDArray[np.intp], groups: NDArray[np.intp], multipliers: Floats) -> float:
-    """The sum of s_i s_j over all pairs: half of (a group's weight squared - its ranks' weights squared)."""
+    """Return the sum of s_i s_j over all pairs: half of (a group's weight squared - its ranks' weights squared)."""
     _, cells = np.unique(groups * (int(ranks.max()) + 1) + ranks, return_inverse=True)
     of_cells, of_groups = np.bincount(cells, multipliers), np.bincount(groups, multipliers)
     group_of_cell = np.zeros(of_cells.size, dtype=np.intp)
     group_of_cell[cells] = groups
-    # Each cell against the rest of its group, so that no large squares are subtracted from each other.
+    # Each cell is multiplied with the rest of its group, so that no large squares are subtracted from each other.
     return 0.5 * float((of_cells * (of_groups[group_of_cell] - of_cells)).sum())
 
 
 def _sample_multipliers(sample_weight: object, n_rows: int) -> Floats:
     if sample_weight is None:
-        return np.broadcast_to(1.0, (n_rows,))  # takes no memory, nor the time to fill it
+        return np.broadcast_to(1.0, (n_rows,))  # takes no memory and no time to fill
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidProblem("sample_weight", "must be numbers, one a row") from None
+        raise InvalidProblem("sample_weight", "must be numbers, one per row") from None
     if weights.shape != (n_rows,):
         raise InvalidProblem(
             "sample_weight", f"has shape {weights.shape}; one number for each of the {n_rows} rows is needed"
@@ -154,7 +154,7 @@ def _sample_multipliers(sample_weight: object, n_rows: int) -> Floats:
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not np.isfinite(total):
-        raise InvalidProblem("sample_weight", "adds up to infinity; use smaller weights")
+        raise InvalidProblem("sample_weight", "has an infinite sum; use smaller weights")
     return weights
 
 
@@ -164,7 +164,7 @@ def _class_multipliers(class_weight: Mapping[object, float] | str | None, labels
         return np.ones(classes.size)
     if isinstance(class_weight, str):
         return codes.size / (classes.size * np.bincount(codes, minlength=classes.size))
-    # Tables that came as JSON have text for keys, so a label also answers to its text.
+    # Tables from JSON have text keys, so a label can also be given as its text.
     number_of = {str(label): k for k, label in enumerate(classes.tolist())}
     number_of.update({label: k for k, label in enumerate(classes.tolist())})
     multipliers = np.ones(classes.size)

@@ -1,4 +1,4 @@
-"""Reads labels of any kind: text, numbers and booleans as classes, or real numbers."""
+"""Reads labels of any type: text, numbers and booleans as classes, or real numbers as targets."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["Labels", "read_labels"]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labels as classes (sorted) and each row's number in them, or as real numbers without classes."""
+    """Labels as sorted classes with each row's class number, or as real numbers without classes."""
 
     classes: NDArray[Any]
     codes: NDArray[np.intp]
@@ -30,12 +30,12 @@ class Labels:
 
 
 def read_labels(y: object, task: str) -> Labels:
-    """Labels of any type; floats that are not whole numbers mean regression if the task is left open."""
+    """Read labels of any type. With task auto, floats that are not whole numbers mean regression."""
     array = np.asarray(y)
     if array.ndim != 1:
-        raise InvalidProblem("y", f"has {array.ndim} dimensions; one label a row is needed")
+        raise InvalidProblem("y", f"has {array.ndim} dimensions; one label per row is needed")
     if array.size == 0:
-        raise InvalidProblem("y", "is empty; one label a row is needed")
+        raise InvalidProblem("y", "is empty; one label per row is needed")
     if array.dtype.kind not in "biufUSO":
         raise InvalidProblem("y", f"holds {array.dtype} values; labels are text, numbers or booleans")
     if array.dtype.kind == "U" and isinstance(y, list | tuple) and not set(map(type, y)) <= {str, np.str_}:
@@ -57,7 +57,7 @@ def read_labels(y: object, task: str) -> Labels:
 
 
 def _sorted_classes(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """np.unique, but without sorting the rows if there are two numbers only."""
+    """Do the same as np.unique, but without sorting if there are only two different numbers."""
     if array.dtype.kind in "biuf":
         ends = np.array([array.min(), array.max()])
         is_last = array == ends[1]

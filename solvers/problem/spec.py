@@ -1,10 +1,10 @@
-"""The definition of a training problem apart from its numbers: its parameters, and the spec that they resolve to.
+"""The definition of a training problem without its data: its parameters, and the spec that they resolve to.
 
 `Parameters` declares every parameter once: its name, type, default, range and meaning. `train`, `check`, `estimate` and
-`certify` take them by these names, and the HTTP API makes its fields from them.
+`certify` take them by these names, and the HTTP API derives its fields from them.
 
-`ProblemSpec` is all that is needed to say whether a solver can do the work, so it can be checked before any
-data is read. The mathematical meaning of each choice is in docs/solvers.md.
+`ProblemSpec` contains all that decides whether a solver supports a problem, so this can be checked before any data is
+read. docs/solvers.md defines each choice mathematically.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,19 +32,20 @@ __all__ = [
 TASKS = ("auto", "binary", "multiclass", "ordinal", "regression")
 STRATEGIES = ("ovr", "crammer_singer", "multinomial")
 JOINT_LOGISTIC = "multinomial"
-"""The strategy that trains all classes jointly on the logistic loss; `crammer_singer` does so on the hinge losses."""
+"""The strategy that trains all classes jointly with the logistic loss. `crammer_singer` does so with the hinge
+losses."""
 BIASES = ("none", "regularized", "free")
 C_SCALES = ("sum", "mean")
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of the problem: its default, what it accepts, and what it means."""
+    """One parameter of the problem: its default, its accepted values, and its meaning."""
 
     default: Any
     description: str
     words: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
-    """The accepted words, or the function that lists them; empty for a number or a table."""
+    """The accepted words, or a function that lists them; empty for a number or a table."""
     low: float | None = None
     above: float | None = None
     """The exclusive lower limit."""
@@ -56,7 +57,7 @@ class Parameter:
         return self.words() if callable(self.words) else self.words
 
     def checked(self, name: str, value: Any) -> Any:
-        """The word or number as given, or the error that names what is accepted."""
+        """Return the word or number as given, or raise the error that says what is accepted."""
         if self.choices:
             return one_of(value, name, InvalidProblem, self.choices)
         low = float("-inf") if self.low is None else self.low
@@ -69,25 +70,27 @@ def _loss_names() -> tuple[str, ...]:
 
 
 class Parameters(TypedDict, total=False):
-    """The parameters of a problem, as every function that takes a problem takes them by keyword."""
+    """The parameters of a problem, as keyword arguments of every function that takes a problem."""
 
     task: Annotated[
-        str, Parameter("auto", "what is learned; auto: what the labels suggest, and the result says why", TASKS)
+        str, Parameter("auto", "what to learn; auto: decided from the labels, and the result says why", TASKS)
     ]
-    strategy: Annotated[str, Parameter("ovr", "several classes: one problem each (ovr), or one for all", STRATEGIES)]
-    loss: Annotated[str, Parameter("auto", "what an error costs; auto: the task's first loss", _loss_names)]
+    strategy: Annotated[
+        str, Parameter("ovr", "several classes: one problem per class (ovr), or one joint problem", STRATEGIES)
+    ]
+    loss: Annotated[str, Parameter("auto", "the loss function; auto: the first loss of the task", _loss_names)]
     p: Annotated[float | None, Parameter(None, "the exponent of loss hinge_p; null otherwise", low=1.0, high=2.0)]
     C: Annotated[float, Parameter(1.0, "the weight of the losses against the regulariser", above=0.0)]
-    c_scale: Annotated[str, Parameter("sum", "C weighs the sum of the losses, or their mean", C_SCALES)]
+    c_scale: Annotated[str, Parameter("sum", "whether C weighs the sum of the losses or their mean", C_SCALES)]
     bias: Annotated[
         str, Parameter("regularized", "the intercept: none, penalised like a weight, or not penalised (free)", BIASES)
     ]
     bias_scale: Annotated[
         float,
         # Its square is summed over the rows, which must not overflow.
-        Parameter(1.0, "the value of the constant feature behind a regularised bias", above=0.0, high=1e100),
+        Parameter(1.0, "the value of the constant feature for a regularised bias", above=0.0, high=1e100),
     ]
-    epsilon: Annotated[float, Parameter(0.1, "regression: errors up to this cost nothing", low=0.0)]
+    epsilon: Annotated[float, Parameter(0.1, "regression: errors up to this size cost nothing", low=0.0)]
     class_weight: Annotated[
         Mapping[Any, float] | str | None,
         Parameter(None, "factors of C by class: a table from label to factor, or `balanced`"),
@@ -105,7 +108,7 @@ PARAMETERS = _declared()
 
 @dataclass(frozen=True)
 class ProblemSpec:
-    """One problem statement with every "auto" decided; only the numbers of X, y and the weights are missing."""
+    """A problem definition with every "auto" decided. Only the numbers of X, y and the weights are missing."""
 
     n_rows: int
     n_features: int
@@ -115,7 +118,7 @@ class ProblemSpec:
     strategy: str
     loss: str
     p: float | None
-    """The exponent of a loss that takes one; None for others."""
+    """The exponent of a loss that has one; None for others."""
     C: float
     c_scale: str
     bias: str
@@ -124,20 +127,20 @@ class ProblemSpec:
 
     @cached_property
     def loss_function(self) -> Loss:
-        """The object that the name of the loss stands for."""
+        """The loss object for the name of the loss."""
         loss = registered()[self.loss]
         return loss(self.p) if loss.takes_p else loss()  # type: ignore[call-arg]
 
     @property
     def of_one_class(self) -> "ProblemSpec":
-        """One class against the rest of them."""
+        """The spec of one class against the rest."""
         return replace(self, task="binary", n_classes=2)
 
 
 def resolve_spec(
     *, n_rows: int, n_features: int, n_classes: int | None, sparse: bool, **parameters: Unpack[Parameters]
 ) -> ProblemSpec:
-    """The spec of these parameters on data of this shape, or the first thing that is wrong with them."""
+    """Return the spec of these parameters for data of this shape, or raise the first error in them."""
     if unknown := parameters.keys() - PARAMETERS.keys():
         raise TypeError(f"unexpected keyword argument {min(unknown)!r}; a problem has {', '.join(PARAMETERS)}")
     whole_number(n_rows, "n_rows", InvalidProblem, low=1)
@@ -161,7 +164,7 @@ def resolve_spec(
 
 
 def check_class_weight(class_weight: object) -> Mapping[object, float] | str | None:
-    """The table's weights as floats; whether its labels exist is known only with the data."""
+    """Return the weights of the table as floats. Whether its labels exist is checked later, with the data."""
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
         return class_weight
     if not isinstance(class_weight, Mapping):
@@ -202,5 +205,5 @@ def _resolve_loss(loss: str, p: float | None, task: str) -> tuple[str, float | N
             raise InvalidProblem("p", f"is needed with loss {loss}: a number from 1 to 2")
         return loss, PARAMETERS["p"].checked("p", p)
     if p is not None:
-        raise InvalidProblem("p", f"has a meaning with loss hinge_p only; leave it out with {loss}")
+        raise InvalidProblem("p", f"is only used with loss hinge_p; leave it out with {loss}")
     return loss, None

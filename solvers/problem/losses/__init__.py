@@ -15,7 +15,7 @@ __all__ = ["losses_of", "registered"]
 
 @cache
 def registered() -> MappingProxyType[str, type[Loss]]:
-    """All losses by name; for each task, the one that `auto` means comes first."""
+    """Return all losses by name; for each task, the loss that `auto` means comes first."""
     found: list[type[Loss]] = []
     for module_info in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(module_info.name)
@@ -27,5 +27,5 @@ def registered() -> MappingProxyType[str, type[Loss]]:
 
 
 def losses_of(task: str) -> tuple[str, ...]:
-    """The names of the losses that fit a task, the default first."""
+    """Return the names of the losses of a task, the default first."""
     return tuple(name for name, loss in registered().items() if task in loss.tasks)

@@ -1,7 +1,7 @@
-"""The epsilon-insensitive losses of targets: max(0, |y - f(x)| - epsilon) and its square.
+"""The epsilon-insensitive losses for targets: max(0, |y - f(x)| - epsilon) and its square.
 
-With the slacks e - epsilon and -e - epsilon of the two sides of the tube, e = y - f(x), the loss is that of hinge.py on
-each side. The dual point beta may have either sign, with |beta_i| in the domain of the hinge loss.
+With the error e = y - f(x), the slacks on the two sides of the tube are e - epsilon and -e - epsilon. On each side the
+loss is that of hinge.py. The dual point beta can have either sign; |beta_i| is in the domain of the hinge loss.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ __all__ = ["EpsilonInsensitive", "SquaredEpsilonInsensitive"]
 
 class EpsilonInsensitive(TubeLoss):
     name, rank = "epsilon_insensitive", 0
-    description = "max(0, |y - f(x)| - epsilon): small errors cost nothing, large ones their size"
+    description = "max(0, |y - f(x)| - epsilon): errors up to epsilon cost nothing, larger ones their excess"
 
     def dual_bounds(self, excess: Floats, costs: Floats, rounding: float) -> tuple[Floats, Floats]:
         return np.where(excess > rounding, costs, 0.0), np.where(excess >= -rounding, costs, 0.0)
@@ -41,12 +41,12 @@ class SquaredEpsilonInsensitive(TubeLoss):
 
 # --- kernels. C: cost, a: |beta_i| ------------------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @njit(cache=True, nogil=True)
 def _sum_rows(p: float, epsilon: float, rows: TubeRows, error: SlackError) -> Array:
-    """The compensated sums of RowTotals."""
+    """Return the compensated sums of RowTotals."""
     sums = np.zeros((10, 2))
     over, under, targets, beta, costs, sizes = rows
     for first in range(0, over.size, BLOCK):
@@ -76,7 +76,7 @@ def _sum_block(
         share, conjugate = share_of(p, C, a)
         loss_there = loss_of(p, C, other)
         most_there = most_loss_of(p, C, other + of_other)
-        losses += loss_of(p, C, slack) + loss_there + 0.0 * slack  # a slack that is not finite makes the sum so
+        losses += loss_of(p, C, slack) + loss_there + 0.0 * slack  # a NaN or infinite slack makes the sum NaN
         most += most_loss_of(p, C, slack + off) + most_there
         least += loss_of(p, C, slack - off) + loss_of(p, C, other - of_other)
         terms += term_of(p, C, a, share, conjugate, slack) + loss_there

@@ -1,14 +1,14 @@
-"""The hinge losses max(0, s)^p: hinge (p = 1), squared hinge (p = 2), and all between them.
+"""The hinge losses max(0, s)^p: hinge (p = 1), squared hinge (p = 2), and all p in between.
 
-Their conjugate is conj(a) = (p - 1) C (a / (p C))^q with q = p / (p - 1): a^2 / (4 C) for p = 2; for p = 1 it is 0 on
-[0, C], the dual's domain. It grows at least with t^2 from t a to a.
+Their conjugate is conj(a) = (p - 1) C (a / (p C))^q with q = p / (p - 1). For p = 2 it is a^2 / (4 C); for p = 1 it is
+0 on [0, C], the dual's domain. conj(t a) <= t^2 conj(a) for 0 <= t <= 1.
 
-The kernels count rounding. The slack s of a row is known up to an error e. Its term of the gap,
+The kernels account for rounding. The slack s of a row is known up to an error e. The row's term of the gap,
 
     T(s) = C max(0, s)^p + conj(a) - a s  >=  0,
 
-is convex in s, so that the larger of T(s - e) and T(s + e) is an upper bound of the exact term. Every value has a
-relative error of at most 16 u, which SUM_ERROR includes; where a difference could lose more, its error is added.
+is convex in s, so the larger of T(s - e) and T(s + e) is an upper bound of the exact term. Every value has a relative
+error of at most 16 u, which SUM_ERROR includes. Where a difference could lose more, its error is added.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ __all__ = ["Hinge", "HingeP", "PowerLoss", "SquaredHinge", "loss_of", "most_loss
 
 
 class PowerLoss(MarginLoss):
-    """max(0, s)^p with 1 <= p <= 2."""
+    """The loss max(0, s)^p with 1 <= p <= 2."""
 
     def __init__(self, p: float) -> None:
         self.p = p
@@ -81,12 +81,12 @@ class HingeP(PowerLoss):
 
 # --- kernels. C: cost, a: |alpha_i|, share: a / (p C), q: p / (p - 1) -------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # lets a sum be vectorised and still carries NaN and infinity
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def loss_of(p: float, C: float, slack: float) -> float:
-    """C max(0, slack)^p"""
+    """Return C max(0, slack)^p."""
     over = max(slack, 0.0)
     if p == 1.0:
         return C * over
@@ -95,19 +95,19 @@ def loss_of(p: float, C: float, slack: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def most_loss_of(p: float, C: float, slack: float) -> float:
-    """loss_of with what underflow can lose: only no violation costs exactly 0."""
+    """Return an upper bound of `loss_of` that allows for underflow; it is exactly 0 only without a violation."""
     return loss_of(p, C, slack) + (LEAST if slack > 0.0 else 0.0)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def share_of(p: float, C: float, a: float) -> tuple[float, float]:
-    """(a / (p C), conj(a) with its rounding)"""
+    """Return a / (p C), and an upper bound of conj(a) that allows for rounding."""
     if p == 1.0 or a == 0.0 or not C > 0.0:
         return 0.0, 0.0
     share = a / (p * C)
     if p == 2.0:
         return share, C * (share * share) + LEAST
-    # Through logarithms: the exponent q has no bound as p approaches 1, and multiplies the errors of share and log.
+    # By logarithms. The exponent q grows without limit as p approaches 1, and multiplies the errors of share and log.
     q, logarithm = p / (p - 1.0), np.log(share)
     error = UNIT * (16.0 + 8.0 * q * (1.0 + abs(logarithm)))
     return share, (p - 1.0) * C * np.exp(q * logarithm) * (1.0 + 2.0 * error) + LEAST
@@ -115,13 +115,13 @@ def share_of(p: float, C: float, a: float) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def term_of(p: float, C: float, a: float, share: float, conjugate: float, slack: float) -> float:
-    """T(slack), at least."""
+    """Return an upper bound of T(slack)."""
     over = max(slack, 0.0)
     of_under = a * (over - slack)
     if p == 1.0:
         return (C - a) * over + of_under
     if p == 2.0:
-        # The square is completed: C (over - a / (2 C))^2, where over = 0 leaves a |slack| beside it.
+        # The square is completed: C (over - a / (2 C))^2. If over = 0, the term a |slack| is added to it.
         difference = abs(over - share) + 4.0 * UNIT * share + (LEAST if share > 0.0 else 0.0)
         return C * (difference * difference) + of_under
     loss, product = loss_of(p, C, slack), a * over
@@ -130,13 +130,13 @@ def term_of(p: float, C: float, a: float, share: float, conjugate: float, slack:
 
 @njit(cache=True, nogil=True)
 def _sum_rows(p: float, rows: SlackRows, error: SlackError) -> Array:
-    """The compensated sums of RowTotals."""
+    """Return the compensated sums of RowTotals."""
     sums = np.zeros((10, 2))
     slacks, signed, costs, sizes = rows
     for first in range(0, slacks.size, BLOCK):
         last = min(first + BLOCK, slacks.size)
         block = SlackRows(slacks[first:last], signed[first:last], costs[first:last], sizes[first:last])
-        # With a constant exponent the loop over a block is one of plain arithmetic.
+        # With a constant exponent the compiler reduces the loop over a block to plain arithmetic.
         if p == 1.0:
             parts = _sum_block(1.0, block, error)
         elif p == 2.0:
@@ -160,7 +160,7 @@ def _sum_block(
         size = np.sqrt(sizes[i]) if error.are_squares else sizes[i]
         off = error.of_size * size + (error.of_all + error.of_slack * abs(slack))
         share, conjugate = share_of(p, C, a)
-        losses += loss_of(p, C, slack) + 0.0 * slack  # a slack that is not finite makes the sum so
+        losses += loss_of(p, C, slack) + 0.0 * slack  # a NaN or infinite slack makes the sum NaN
         most += most_loss_of(p, C, slack + off)
         least += loss_of(p, C, slack - off)
         terms += term_of(p, C, a, share, conjugate, slack)

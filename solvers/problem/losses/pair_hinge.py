@@ -1,4 +1,4 @@
-"""The hinge loss of a pair of rows whose order is to be learned."""
+"""The hinge loss of pairs of rows whose order is to be learned."""
 
 from solvers.problem.losses.loss import Loss
 
