@@ -11,9 +11,8 @@ Kind = Literal["ds", "up", "job", "mdl", "evt", "key", "wrk", "req", "wh", "dlv"
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
-_PAIRS = [
-    high + low for high in _ALPHABET for low in _ALPHABET
-]  # two digits at a time, because every request gets an id
+_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
+"""All pairs of base-32 digits, so that an id is built two digits at a time: every request gets one."""
 _LOOKS_LIKE_ID = re.compile(rf"[a-z]+_[{_ALPHABET}]{{{_LENGTH}}}")
 
 _lock = threading.Lock()
@@ -42,7 +41,7 @@ def following_id(text: str) -> str:
 
 
 def lowest_id(kind: Kind, seconds: float) -> str:
-    """Sorts before every id made from this moment (seconds since 1970) on."""
+    """Return an id that sorts before every id created at this time (seconds since 1970) or later."""
     return f"{kind}_{_digits(int(seconds * 1000) << 80)}"
 
 

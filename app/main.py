@@ -158,7 +158,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def serve_from(context: Context, model_cache: ModelCache) -> None:
-    """Serve predictions from this model cache, with shadow requests of their own queue."""
+    """Serve predictions from this model cache, with its own queue of shadow requests."""
     shadows = Shadows(model_cache)
     for part in (model_cache, shadows, Serving(model_cache.forget, model_cache.forget_reference, shadows.stats)):
         context.add(part)

@@ -19,7 +19,7 @@ from app.runtime.launcher import START_SECONDS, base_url, server_answers
 
 SAMPLE = Path(__file__).parents[1] / "examples" / "ionosphere.csv"
 TEST_SHARE = 0.2
-"""Share of the rows that the demo tests on."""
+"""Fraction of the rows that the demo holds out as a test set. Larger: a more precise test error, less training data."""
 
 
 def run_demo(url: str | None, api_key: str | None, settings: Settings) -> int:

@@ -23,7 +23,7 @@ from app.storage.identity import StoreAway, open_store
 
 SCRATCH = ("staging", "uploads", "backups")
 BLOCK_BYTES = 1 << 20
-"""Bytes per read when a copy is hashed."""
+"""Bytes per read when a copy is hashed. Larger: fewer calls, more memory."""
 
 
 def repair_storage(settings: Settings, backup: Path | None = None) -> Iterator[str]:

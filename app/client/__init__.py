@@ -24,9 +24,9 @@ from app.web.media_types import CSV, ENCODING_SUFFIXES, NPY, NPZ, SUFFIXES, gues
 __all__ = ["ApiError", "Client"]
 
 POLL_SECONDS = 0.25
-"""Seconds between two polls of a job while its progress is shown."""
+"""Seconds between two polls of a job while its progress is shown. Larger: fewer requests, coarser progress."""
 LONG_POLL_SECONDS = 30.0
-"""Seconds of one long poll. Larger: fewer requests."""
+"""Seconds that one request waits for the end of a job. Larger: fewer requests; proxies may cut it off."""
 RESUMABLE_BYTES = 64 << 20
 """Bytes above which a file is sent as a resumable upload. Smaller: more requests for files of medium size."""
 

@@ -12,7 +12,7 @@ from app.client.retries import PASSING, Patience
 PART_BYTES = 256 << 20
 """Bytes per request of a resumable upload. Larger: fewer requests, more to repeat after an error of the server."""
 READ_BYTES = 1 << 20
-"""Bytes per read of the file."""
+"""Bytes per read of the file. Larger: fewer calls, more memory."""
 
 
 def upload_in_parts(http: httpx.Client, path: Path, headers: dict[str, str], options: Json) -> Json:

@@ -3,9 +3,9 @@
 import time
 
 MOST_FAILURES = 8
-"""Consecutive failures without progress after which the client gives up."""
+"""Consecutive failures without progress after which the client gives up. Larger: it survives longer outages."""
 LONGEST_PAUSE_SECONDS = 10.0
-"""Maximum seconds between two attempts."""
+"""Maximum seconds between two attempts. Larger: less load on a failing service, a later restart."""
 PASSING = (408, 409, 423, 429, 503)
 
 

@@ -31,11 +31,12 @@ from app.storage.ownership import own, reclaim
 
 KEEP_INVALID = timedelta(hours=24)
 MAX_READER_DEATHS = 3
-"""Kills of the process that reads a file after which the file is held responsible, and invalid."""
+"""Number of kills of the parsing process after which the file is marked invalid. Larger: more attempts for a file that
+is killed for other reasons."""
 MAX_ATTEMPTS = 10
-"""Times that reading a file is begun after deaths of API processes before it is given up, if it was also tried for
-HYPERPLANE_STORAGE_PATIENCE_SECONDS. Those processes read no files themselves: a file is not the likely cause, and its
-upload was acknowledged. More: a file that does kill them has longer to do so."""
+"""Attempts to parse a file whose API process died, before it is given up. It is given up only if
+HYPERPLANE_STORAGE_PATIENCE_SECONDS have passed, too. API processes parse in child processes, so the file is rarely the
+cause. Larger: a file that does kill them has more chances to do so."""
 
 # Further work in the transaction that inserts a dataset.
 OnInsert = Callable[[Session, DatasetRow], None]

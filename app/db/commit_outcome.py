@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 15.0
 """Maximum seconds to look for the outcome of a broken commit. Larger: longer failovers are resolved, and the request
 waits as long. A restart of PostgreSQL with crash recovery takes 1 to 5 s."""
 LOOK_SECONDS = 0.1
-"""Seconds between two queries for the outcome."""
+"""Seconds between two queries for the outcome. Larger: less load, later answers."""
 WITNESS = "witness"
 
 

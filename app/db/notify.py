@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 CHANNEL = "hyperplane_work"
 ANNOUNCED = "announced"
 RECONNECT_SECONDS = 1.0
-"""Seconds between two attempts to reconnect."""
+"""Seconds between two attempts to reconnect. Larger: less load on a failing server, later notifications."""
 CONNECT_SECONDS = 2
-"""Seconds after which an attempt to connect fails."""
+"""Seconds after which an attempt to connect fails. Larger: slow servers are reached, dead ones are noticed later."""
 
 
 def announce(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""`GET /v1/system`: counts, workers, memory, storage and readiness in one look, for an operator's page."""
+"""`GET /v1/system`: counts, workers, memory, storage and readiness in one response, for an operator's page."""
 
 import shutil
 
@@ -29,7 +29,7 @@ class JobCounts(BaseModel):
 
 
 class Training(BaseModel):
-    """What trains, and the memory it may use."""
+    """The training processes and the memory that they may use."""
 
     workers: int = Field(description="Training processes of this service; 0: workers run elsewhere.")
     memory_budget_bytes: int = Field(description="What the training processes of a machine may need together.")
@@ -46,7 +46,7 @@ class Storage(BaseModel):
 
 
 class System(BaseModel):
-    """One look at the whole service."""
+    """The state of the whole service."""
 
     version: str = Field(description="Of the software.")
     database: str = Field(description="`sqlite` or `postgresql`.")
@@ -60,7 +60,7 @@ class System(BaseModel):
 
 @router.get("", operation_id="get_system", responses=problems())
 def get_system(context: InContext) -> System:
-    """Counts, workers, memory, storage, readiness and the version, in one answer."""
+    """Get counts, workers, memory, storage, readiness and the version in one response."""
     with context.database.read() as session:
         return _look(context, session)
 

@@ -1,1 +1,1 @@
-"""Jobs: what clients ask for, the queue that holds it, and how it went."""
+"""Jobs: the requests of clients, their queue, their progress and their results."""

@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 router = APIRouter(prefix="/v1/events", tags=["jobs"])
 
 LATE_SECONDS = 10.0
-"""Seconds that an event may become visible after its id was made: a slow commit, or a clock of another machine that is
-behind. Larger: more rows are read again with every look."""
+"""Maximum seconds between the creation of an event's id and its visibility, because of slow commits and clocks that
+differ between machines. Larger: more rows are read again with every query."""
 EVENTS_A_READ = 1_000
 """Maximum events of one query. Larger: fewer queries for a long replay, more memory."""
 MOST_WAITING = 5_000
@@ -37,13 +37,13 @@ MOST_WAITING = 5_000
 
 
 class JobEvent(Event):
-    """What happened to one of the jobs."""
+    """An event of one of the jobs."""
 
     job_id: str = Field(description="The job that it happened to.")
 
 
 class AllEvents:
-    """The streams of all events of one API process: one look at the database serves all of them."""
+    """The streams of all events in one API process. One query serves all of them."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
@@ -74,7 +74,7 @@ class AllEvents:
             self._lookout = asyncio.create_task(self._look_out())
 
     async def started(self) -> None:
-        """Wait until every later event is going to be seen."""
+        """Wait until the first query has run, so that no later event is missed."""
         await self._started.wait()
 
     def discard(self, stream: "AllEventsStream") -> None:
@@ -87,7 +87,7 @@ class AllEvents:
             stream.end()
 
     async def read(self, after_id: str) -> AsyncIterator[JobEvent]:
-        """The stored events behind this one, oldest first, read page by page."""
+        """Yield the stored events after this one, oldest first, read page by page."""
         while True:
             page = await run_in_threadpool(self._read_page, after_id)
             for event in page:
@@ -117,7 +117,7 @@ class AllEvents:
 
 
 class AllEventsStream(PatientStream):
-    """One client's stream of all events, behind the one that it names or from now on."""
+    """One client's stream of all events: after the event that it names, or from now on."""
 
     def __init__(self, feed: AllEvents, after_id: str | None, patience_seconds: float) -> None:
         super().__init__(self._messages(), patience_seconds, "all jobs")
@@ -133,7 +133,7 @@ class AllEventsStream(PatientStream):
             self._feed.discard(self)
 
     def put(self, events: Sequence[JobEvent]) -> None:
-        """Send these too; a client that reads far too slowly is left."""
+        """Queue these events for the client. The stream of a client that reads far too slowly ends."""
         try:
             for event in events:
                 self._queue.put_nowait(event)
@@ -183,9 +183,10 @@ async def stream_events(
     context: InContext,
     last_event_id: LastEventId = None,
 ) -> AllEventsStream:
-    """Server-sent events of all jobs, from now on or behind `Last-Event-ID`, each with its `job_id`.
+    """Stream the events of all jobs as server-sent events, each with its `job_id`.
 
-    Events of one job come in their order. The stream does not end by itself; a comment every 15 s says that it is open.
+    The stream starts with the next event, or after `Last-Event-ID`. Events of one job are in order. The stream does not
+    end by itself; a comment every 15 s shows that it is open.
     """
     if last_event_id and not is_id("evt", last_event_id):
         raise invalid_field("Last-Event-ID", "invalid_event_id", "is not the id of an event")

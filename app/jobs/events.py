@@ -36,7 +36,8 @@ EVENTS_A_READ = 200
 RECONNECT_MS = 1000
 """Milliseconds that clients are asked to wait before they reconnect (the field `retry` of server-sent events)."""
 BEFORE_ALL = ""
-HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # proxies must neither cache nor buffer events
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""Response headers that keep proxies from caching and buffering events."""
 EVENTS_ANSWER = {
     "description": "A page of events, or a stream of events that ends with an event `done`.",
     "content": {EventSourceResponse.media_type: {"schema": {"type": "string"}}},

@@ -24,7 +24,7 @@ TrainedDataset = Annotated[Text, Field(description="Id of the dataset to work on
 
 
 def _no_number(value: Any) -> Any:
-    """Refuse 0 and 1 where false and true are meant: Python takes them for the same."""
+    """Refuse 0 and 1 where false and true are expected: Python treats them as equal."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise PydanticCustomError("not_a_truth_value", "must be true, false, 'platt' or 'isotonic'")
     return value

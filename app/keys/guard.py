@@ -33,7 +33,8 @@ from app.web.thread_rooms import KEYS
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
 OPEN_PAGES = ("/ui/",)
-"""Files of the dashboard: nothing in them is secret, and a browser has to load them before it can sign in."""
+"""Paths that need no key: the files of the dashboard. They contain no secrets, and a browser loads them before
+sign-in."""
 OPEN_REDIRECTS = frozenset({"/", "/ui"})
 SESSION_PATH = "/v1/session"
 UPLOADS = {"POST": re.compile(r"/v1/datasets"), "PATCH": re.compile(r"/v1/uploads/[^/]+")}
@@ -157,7 +158,7 @@ def _needs_no_key(scope: Scope) -> bool:
 
 
 def _session_cookie(headers: Headers) -> str:
-    """The session of a browser that is signed in; empty: it sends none."""
+    """Return the session token of a signed-in browser; empty if the request has none."""
     for pair in _text(headers.get(b"cookie", b"")).split(";"):
         name, _, value = pair.strip().partition("=")
         if name == session_store.COOKIE:

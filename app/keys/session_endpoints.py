@@ -40,7 +40,7 @@ class BrowserSession(BaseModel):
 
 @router.post("", status_code=201, operation_id="create_session", responses=problems(400, 413, 415))
 def create_session(body: SignIn, request: Request, response: Response, context: InContext) -> BrowserSession:
-    """Sign in: the answer sets an HttpOnly cookie and has the CSRF token that changes must carry."""
+    """Sign in. The response sets an HttpOnly cookie and contains the CSRF token that changes must send."""
     with context.database.write() as session:
         token = session_store.open_session(session, body.key.strip())
         if token is None:
@@ -60,7 +60,7 @@ def create_session(body: SignIn, request: Request, response: Response, context: 
 
 @router.get("", operation_id="get_session", responses=problems())
 def get_session(request: Request, response: Response, context: InContext) -> BrowserSession:
-    """What the caller may do. It needs no key, so that a page can ask whether to sign in."""
+    """Get what the caller may do. Needs no key, so that a page can find out whether to sign in."""
     response.headers["Cache-Control"] = "no-store"
     token = request.cookies.get(COOKIE, "")
     bearer = request.headers.get("authorization", "").partition(" ")[2].strip()

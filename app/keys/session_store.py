@@ -34,7 +34,7 @@ class SignedIn:
 
 
 def can_be_session(token: str) -> bool:
-    """Whether it has the form of a session: what has not is rejected without a look at the database."""
+    """Whether the token has the form of a session. Others are rejected without a query."""
     return len(token) <= service.MAX_TOKEN_LENGTH and is_id("ses", token.partition(".")[0])
 
 
@@ -58,13 +58,13 @@ def open_session(session: Session, key_token: str) -> str | None:
 
 
 def close_session(session: Session, token: str) -> None:
-    """End a session for every process; one that is not valid changes nothing."""
+    """End a session in every process. An invalid session is ignored."""
     if find(session, token) is not None:
         session.execute(delete(SessionRow).where(SessionRow.id == token.partition(".")[0]))
 
 
 def find(session: Session, token: str) -> SignedIn | None:
-    """What a session token grants: the scopes of its key, while neither is over."""
+    """Return what a session token grants: the scopes of its key, while session and key are valid."""
     session_id, _, secret = token.partition(".")
     if not can_be_session(token):
         return None
@@ -81,7 +81,7 @@ def find(session: Session, token: str) -> SignedIn | None:
 
 
 def authenticate(session: Session, token: str) -> frozenset[str] | None:
-    """The scopes that a key or a session grants, or None if it is neither."""
+    """Return the scopes that a key or a session grants, or None if the token is neither."""
     if not can_be_session(token):
         return service.authenticate(session, token)
     signed_in = find(session, token)
@@ -89,7 +89,7 @@ def authenticate(session: Session, token: str) -> frozenset[str] | None:
 
 
 def csrf_token(token: str) -> str:
-    """What a page must send with every change that the session's cookie authorizes."""
+    """Return the token that a page must send with every change that the session's cookie authorizes."""
     return hmac.new(token.encode("utf-8", "surrogatepass"), b"csrf", hashlib.sha256).hexdigest()
 
 

@@ -23,7 +23,8 @@ from app.errors import CorruptModel
 from app.tabular.types import Array
 
 MAGIC = b"HYPRPLN1"
-PREFIX = struct.Struct("<8sQ32s")  # magic, length of the header, SHA-256 of the rest
+PREFIX = struct.Struct("<8sQ32s")
+"""Layout of the first bytes: magic, length of the header, SHA-256 of the rest."""
 ALIGNMENT = 64
 """Arrays start at multiples of this many bytes, a cache line."""
 MAX_HEADER_BYTES = 1 << 30

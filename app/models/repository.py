@@ -105,7 +105,8 @@ def list_newest(
 
 
 def figures(session: Session, model_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What a list says of each model beside its columns, taken out of the cards by the database: cards can be large."""
+    """Return the figures that a list shows for each model. The database extracts them from the cards, which are
+    large."""
     paths = {"relative_gap": ModelRow.card[("certificate", "relative_gap")].as_float()}
     for rows in ("test", "train"):
         for name in set(HEADLINES.values()):

@@ -21,7 +21,7 @@ from app.storage import BlobStore, ownership
 from app.storage.ownership import Rewrites
 
 MOST_LOOKS = 5
-"""Attempts to resolve an alias that is moved at the same time."""
+"""Maximum attempts to resolve an alias that another request moves at the same time. Larger: fewer spurious errors."""
 MAX_VERSION_DIGITS = 15
 """Maximum digits of a version in a reference; they fit the column."""
 
@@ -91,7 +91,7 @@ def list_newest(session: Session, limit: int, before_id: str | None, filters: Fi
 
 
 def figures(session: Session, models: Sequence[ModelRow]) -> dict[str, dict[str, Any]]:
-    """The certified gap and the headline metric of each model, by id."""
+    """Return the certified gap and the headline metric of each model, by id."""
     return repository.figures(session, [model.id for model in models])
 
 

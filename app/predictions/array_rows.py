@@ -26,7 +26,8 @@ MAX_HEADER_BYTES = 10_000
 MAX_EXTRA_BYTES = 1000
 """Maximum bytes of an auxiliary array, such as the name of the format."""
 CSR_MEMBERS = {"data", "indices", "indptr", "shape"}
-EXTRA_MEMBERS = {"format", "_is_array"}  # scipy.sparse.save_npz writes them too
+EXTRA_MEMBERS = {"format", "_is_array"}
+"""Further arrays that scipy.sparse.save_npz writes. They are ignored."""
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Compression methods that numpy writes and zipfile unpacks in bounded steps."""
 DAMAGES = (

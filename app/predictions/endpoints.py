@@ -55,7 +55,7 @@ async def predict(ref: ModelInPath, request: Request) -> Response:
     responses={200: schemas.json_reply("Predictions", schemas.INVOCATIONS_RESPONSE), **problems(400, 404, 413, 415)},
 )
 async def invoke_model(ref: ModelInPath, request: Request) -> Response:
-    """Predict with the protocol of MLflow's scoring server: its four JSON forms or CSV in, one label a row out."""
+    """Predict with the protocol of MLflow's scoring server: its four JSON forms or CSV in, one label per row out."""
     asked = ModelRequest(request)
     content_type = asked.content_type
     known_type(content_type)

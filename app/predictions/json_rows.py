@@ -113,7 +113,7 @@ def read_ndjson(body: bytes, features: Features) -> Rows:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise _first_bad_line(body) from None
     if len(instances) != n_lines:
-        raise Unparsable("Every line must hold one row, whole.")
+        raise Unparsable("Every line must contain one complete row.")
     return rows_of(instances, features, places)
 
 
@@ -246,4 +246,4 @@ def _first_bad_line(body: bytes) -> Unparsable | Invalid:
             msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return Unparsable(f"line {number}: the line is not JSON.")
-    return Unparsable("Every line must hold one row, whole.")
+    return Unparsable("Every line must contain one complete row.")

@@ -28,11 +28,11 @@ ID_TRUST_SECONDS = 1.0
 """Seconds that the result of a lookup by id is used again. An id can only be deleted meanwhile. Larger: fewer queries,
 and a deletion by another process takes effect later."""
 NAME_TRUST_SECONDS = 0.1
-"""Seconds that the result of a lookup by name or alias is used again. Shorter, because a name can get a new version,
-and an alias can be moved."""
+"""Seconds that the result of a lookup by name or alias is used again. It is shorter than ID_TRUST_SECONDS, because a
+name can get a new version and an alias can be moved. Larger: fewer queries, later changes."""
 LAST_PART = 0.5
-"""Last part of that time in which a request renews the lookup in the background, so that no request of a steady load
-waits for a query."""
+"""Last fraction of the two times above in which a request renews the lookup in the background. Under steady load no
+request then waits for a query. Larger: more queries."""
 LATE_LOOK_SECONDS = 30.0
 """Extra seconds that a lookup is used while its renewal is running: a locked database does not delay predictions.
 Larger: a change by another process can take effect later. Equal to the lock timeout of SQLite, after which the renewal
@@ -40,9 +40,9 @@ fails."""
 MAX_TRUSTED = 10_000
 """Maximum cached lookups. Larger: more memory, fewer queries with many references."""
 MOST_LOOKS = 5
-"""Attempts to open a model that is purged or replaced at the same time."""
+"""Maximum attempts to open a model that is purged or replaced at the same time. Larger: fewer spurious errors."""
 CONFIRMING_THREADS = 2
-"""Threads that renew lookups in the background."""
+"""Threads that renew lookups in the background. Larger: more simultaneous renewals, more database connections."""
 
 
 @dataclass(frozen=True)

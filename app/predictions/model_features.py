@@ -30,7 +30,8 @@ from app.predictions.rows import (
 from app.preprocess.norms import row_norms
 from app.tabular.types import Array
 
-NUMBERS = "biuf"  # numpy's kinds of type
+NUMBERS = "biuf"
+"""Numpy's kind codes of boolean, integer and float types."""
 NUMBER_BYTES = 8
 """Bytes of a number."""
 ENTRY_BYTES = 16

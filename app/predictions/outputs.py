@@ -22,7 +22,8 @@ EVERY_OUTPUT = (
     *("score_error_bound", "label_certain", "contributions"),
 )
 DEFAULT_OUTPUTS = ("label", "score")
-NEED_CLASSES = frozenset({"probabilities", "scores"})  # the response must state the order of the classes
+NEED_CLASSES = frozenset({"probabilities", "scores"})
+"""Outputs whose order of values is that of the classes, so the response must list the classes."""
 
 
 def offered(header: Header) -> tuple[str, ...]:

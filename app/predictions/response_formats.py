@@ -21,7 +21,8 @@ COMMA, LINE_FEED = b",\n"
 NEEDS_QUOTES = re.compile('[,"\r\n]')
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters that make spreadsheets treat a cell as a formula (OWASP, CSV injection)."""
-PLAIN = frozenset((int, float, bool, type(None)))  # as JSON they contain no comma and need no quotes
+PLAIN = frozenset((int, float, bool, type(None)))
+"""Types whose JSON text contains no comma and needs no quotes in CSV."""
 
 _encoder = msgspec.json.Encoder()
 

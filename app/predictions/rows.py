@@ -101,7 +101,7 @@ def check_bytes(needed: int, most: int) -> None:
     if needed > most:
         raise PayloadTooLarge(
             f"The rows would take {needed} bytes as numbers; the limit is {most} (HYPERPLANE_MAX_PREDICT_BYTES). "
-            "Send fewer rows a request, or use a batch job."
+            "Send fewer rows per request, or use a batch job."
         )
 
 

@@ -38,11 +38,11 @@ from app.tabular.types import Array
 UNIT = 2.0**-53
 """u, the largest relative error of one operation in float64."""
 UP = 1.0 + 16 * UNIT
-"""Factor that covers the rounding of the few operations on a figure."""
+"""Factor on a computed bound that covers the rounding errors of its own few operations."""
 SMALLEST = 2.0**-1000
-"""Bound of what the underflow of 2^70 operations can lose (2^-1074 each)."""
+"""Upper bound of the total error of 2^70 operations that underflow, 2^-1074 each."""
 LOST_WEIGHT = 2.0**-1021
-"""Times u it is 2^-1074: the loss of a weight whose quotient underflowed."""
+"""Bound of the error of a weight whose quotient underflowed, in multiples of u: u times this is 2^-1074."""
 
 
 class RowErrors(NamedTuple):

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 MOST_WAITING = 256
 """Maximum requests in the queue. Larger: fewer dropped requests in bursts, more memory."""
 MOST_WAITING_BYTES = 64 << 20
-"""Maximum bytes of the bodies in the queue."""
+"""Maximum bytes of the bodies in the queue. Larger: fewer dropped requests, more memory."""
 
 
 class Outcome(NamedTuple):

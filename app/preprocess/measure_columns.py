@@ -18,7 +18,7 @@ ENTRIES_AT_ONCE = 1 << 20
 
 
 def warm() -> None:
-    """Load the kernels, or compile them, and mend a damaged cache of them."""
+    """Load or compile the kernels, and repair their cache if it is damaged."""
     kernel_cache.warm(kernel_cache.kernels_of(sys.modules[__name__]), _use_every_kernel)
 
 
@@ -28,7 +28,7 @@ def _use_every_kernel() -> None:
 
 
 def measure(X: Any, columns: Array) -> Figures:
-    """The figures of the chosen columns of a dense table or a CSR matrix."""
+    """Return the statistics of the chosen columns of a dense table or a CSR matrix."""
     return _measure_sparse(X, columns) if is_sparse(X) else _measure_dense(X, columns)
 
 
@@ -83,13 +83,14 @@ def _figures(
 
 
 def _unit(low: Floats, high: Floats) -> Floats:
-    """A power of two near the largest value: dividing by it is exact, and no square of the quotient overflows."""
+    """Return a power of two near the largest value. Dividing by it is exact, and squares of quotients do not
+    overflow."""
     largest = np.maximum(np.abs(low), np.abs(high))
     return np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] - 1), 1.0)
 
 
 def _blocks(X: Array, columns: Array) -> Iterator[tuple[int, Array]]:
-    """In single or in double precision, as the rows are stored."""
+    """Yield blocks of the chosen columns, in the precision in which the rows are stored."""
     whole = len(columns) == X.shape[1]
     dtype = np.float32 if X.dtype == np.float32 else np.float64
     for start, block in blocks_of(X, rows_at_once(len(columns))):
@@ -110,7 +111,7 @@ def _entries(X: Any) -> Iterator[tuple[Array, Floats]]:
 
 @njit(cache=True, nogil=True)
 def _look_at(block: Array, low: Floats, high: Floats) -> Floats:
-    """Ranges of some more rows; returns their sums, NaN where a number is missing."""
+    """Extend the ranges by a block of rows; return its column sums, NaN for columns with a missing number."""
     n_rows, width = block.shape
     sums = np.zeros(width)
     for i in range(n_rows):

@@ -19,7 +19,7 @@ BLOCKS_AT_ONCE = 8
 
 
 def warm() -> None:
-    """Load the kernel, or compile it, and mend a damaged cache of it."""
+    """Load or compile the kernel, and repair its cache if it is damaged."""
     kernel_cache.warm(kernel_cache.kernels_of(sys.modules[__name__]), _use_every_kernel)
 
 
@@ -62,7 +62,7 @@ def _scaled(features: Array, shift: Floats, scale: Floats, out: Array) -> Array:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _scale(raw: Array, shift: Floats, scale: Floats, out: Array) -> None:
-    """In double precision, whatever the rows and the result are in. The two may be the same array."""
+    """Write (raw - shift) / scale to out, computed in double precision. `raw` and `out` can be the same array."""
     for i in range(raw.shape[0]):
         for j in range(raw.shape[1]):
             out[i, j] = (raw[i, j] - shift[j]) / scale[j]

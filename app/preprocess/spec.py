@@ -20,14 +20,14 @@ MAX_NGRAM = 5
 
 
 def _no_truth_value(value: Any) -> Any:
-    """Refuse true and false where a number is meant: Python would take them for 1 and 0."""
+    """Refuse true and false where a number is expected: Python would treat them as 1 and 0."""
     if isinstance(value, bool):
         raise PydanticCustomError("not_a_number", "must be a number, not true or false")
     return value
 
 
 def _no_zero(value: Any) -> Any:
-    """Refuse 0 where false is meant."""
+    """Refuse 0 where false is expected."""
     if value == 0 and not isinstance(value, bool):
         raise PydanticCustomError("not_a_size", "must be false, or a number from 2")
     return value

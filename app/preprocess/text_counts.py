@@ -38,7 +38,7 @@ MAX_TERMS = 1 << 22
 """Maximum different terms while a vocabulary is learnt; beyond it the rarest are dropped. Larger: more memory, about
 100 bytes per term."""
 BLOCK_BYTES = 1 << 20
-"""Bytes of texts per call of the kernel."""
+"""Bytes of texts per call of the kernel. Larger: fewer calls, more memory."""
 BLOCK_TEXTS = 1 << ROW_BITS
 """Maximum texts per call: the row number must fit the packed entry."""
 
@@ -169,7 +169,7 @@ def count_terms(encoder: Terms, texts: Strings) -> Iterator[Counts]:
 
 @cache
 def warm() -> None:
-    """Compile the kernels, or load them compiled, and mend a damaged cache of them; once a process."""
+    """Load or compile the kernels, and repair their cache if it is damaged. Called once per process."""
     kernel_cache.warm(kernel_cache.kernels_of(text_kernels), _use_every_kernel)
 
 
@@ -235,7 +235,7 @@ def _alphabet(lowercase: bool) -> Alphabet:
 
 
 def _read_only(array: Bytes) -> Bytes:
-    """Mapped files are read-only, and numba compiles for that apart: all texts are made so."""
+    """Make the array read-only. Mapped files are, and numba would otherwise compile a second version for others."""
     view = array[:]
     view.flags.writeable = False
     return view

@@ -25,16 +25,16 @@ Scratch = tuple[Ints, Ints, Bytes, Ints]  # of one text: terms of its words, pac
 Table = tuple[Ints, npt.NDArray[np.int32], Ints, Bytes]  # of a text_counts.TermTable
 
 # Fields of a term, adjacent in memory: most of the time is spent on loading them.
-KEY = 0  # letters of a short word, hash of a longer one, both parts of a pair
-AT, END = 1, 2  # position of its letters
-IN_TEXTS, TIMES, SEEN_IN = 3, 4, 5  # while a vocabulary is learnt: number of texts, of occurrences, last text
-COLUMN = 3  # of a known vocabulary: its feature, -1: none
+KEY = 0  # the letters of a short word, the hash of a longer one, or both parts of a pair of terms
+AT, END = 1, 2  # start and end of the term's letters; in a pair of terms AT is PAIR
+IN_TEXTS, TIMES, SEEN_IN = 3, 4, 5  # while a vocabulary is learnt: number of texts, number of occurrences, last text
+COLUMN = 3  # in a finished vocabulary: the term's feature number, or -1 if it has none
 FIELDS = 6
 # Bits of an entry, 63 in total: row within the block, column, count.
 ROW_BITS, COLUMN_BITS, TIMES_BITS = 14, 24, 25
 MOST_TIMES = (1 << TIMES_BITS) - 1
 
-PAIR = -1  # in place of the letters' position: a term of several words has none
+PAIR = -1  # value of AT for a term of several words, whose letters are stored with its parts
 
 _LOW = np.uint64(0xFFFFFFFF)
 

@@ -29,7 +29,8 @@ from app.system.readiness import WorkersReady
 from app.system.stop_signals import StopSignals, forget_handlers
 
 START_SECONDS = 60.0
-"""Seconds to wait for `/readyz` after the start before a message is printed and the launcher carries on."""
+"""Seconds to wait for `/readyz` after the start. After them the launcher prints a message and continues to wait for its
+children."""
 CALM_SECONDS = 10.0
 """Seconds after which the death of a child no longer counts as early. Early deaths delay the restart, up to 5 s."""
 LOOK_SECONDS = 0.1
@@ -97,7 +98,7 @@ class Child:
             time.sleep(END_LOOK_SECONDS)
 
     def revive(self) -> None:
-        """Start again after an unexpected death, later each time it dies young. Called again and again; never waits."""
+        """Restart the process after an unexpected death, with a growing delay if it died early. Never waits itself."""
         if (code := self.poll()) is None:
             return
         if self.restart_at is None:

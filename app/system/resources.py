@@ -23,8 +23,9 @@ MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ *(.*)")
 NAME_LENGTH = 8
 """Characters of the hash in the name of a machine's memory."""
 MOST_FILES = 1 << 20
-"""Number of open files to use where the system has no limit."""
-PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
+"""Number of open files to assume if the system sets no limit."""
+PR_SET_PDEATHSIG = 1
+"""Option of prctl that sends a signal to a child when its parent dies (from <linux/prctl.h>)."""
 GROUP_TRIES = 5
 """Attempts to change the priority of a session's group. Linux limits such changes to ten per second for all users."""
 KILL_FIRST = 500

@@ -16,7 +16,8 @@ DECIMAL = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 """Grammar of a number in text, for all text formats. Python's `re` and RE2 both accept it."""
 NUMBER = re.compile(rf"[ \t]*+(?>{DECIMAL})[ \t]*+")
 NOT_FINITE = re.compile(r"[ \t]*[+-]?(?:nan|inf|infinity)[ \t]*", re.IGNORECASE)
-MARKS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})  # in a numeric column these mean a missing value
+MARKS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
+"""Texts that mean a missing value in a numeric column."""
 DAY, TIME, ZONE = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?", r"(?:Z|[+-]\d\d:?\d\d)"
 DATE = re.compile(f"{DAY}(?:[T ]{TIME}{ZONE}?)?", re.ASCII)
 TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "t": 1.0, "f": 0.0}

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from app.tabular.types import Array
 
 LET_GO_BYTES = 2 << 20
-"""Bytes of mapped rows that are released at once. Smaller: the system calls cost more than they save."""
+"""Bytes of mapped rows whose pages are released at once. Smaller: more system calls. Larger: more memory."""
 
 Kind = Literal["numeric", "boolean", "date", "categorical", "text"]
 

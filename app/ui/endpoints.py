@@ -23,7 +23,8 @@ STATIC = Path(str(files("app.ui") / "static"))
 SAMPLE = Path(str(files("app") / "examples" / "ionosphere.csv"))
 PAGE = "index.html"
 FOLDER = "assets/"
-"""How the page's source names the folder of its files; it is served as the version."""
+"""Path of the page's files in its source. The server replaces it by one with the version, so that files can be
+cached."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -34,7 +35,7 @@ HEADERS = {
 }
 FOR_GOOD = "public, max-age=31536000, immutable"
 COMPRESSED_FROM = 512
-"""Bytes from which a file is sent compressed; below, the headers cost more."""
+"""Least bytes of a file that is sent compressed. Below it, the additional headers cost more than compression saves."""
 MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 
 
@@ -49,7 +50,7 @@ class Asset(NamedTuple):
 
 @router.api_route("/", methods=["GET", "HEAD"])
 async def root(request: Request) -> Response:
-    """A browser gets the dashboard, any other client the documentation."""
+    """Redirect a browser to the dashboard, and any other client to the documentation."""
     wants_page = "text/html" in request.headers.get("accept", "")
     return RedirectResponse("ui/" if wants_page else "docs")
 
@@ -66,7 +67,7 @@ async def page(request: Request) -> Response:
 
 @router.api_route("/ui/sample.csv", methods=["GET", "HEAD"])
 async def sample(request: Request) -> Response:
-    """The data set of the first steps: 351 radar returns."""
+    """Get the example dataset of the first steps: 351 radar returns."""
     return _answer(request, _asset(SAMPLE, SAMPLE.stat().st_mtime_ns), "no-cache")
 
 
@@ -91,7 +92,7 @@ def _answer(request: Request, found: Asset, caching: str) -> Response:
 
 
 def _newest_change() -> int:
-    """When a file of the dashboard was last written: what is remembered of them holds until then."""
+    """Return the time of the last change of any file of the dashboard. A newer time invalidates the cached files."""
     return max(path.stat().st_mtime_ns for path in STATIC.rglob("*"))
 
 
@@ -110,7 +111,7 @@ def _version(changed: int) -> str:
 
 @lru_cache(maxsize=1)
 def _page(changed: int) -> Asset:
-    """The page, with its version and a hint for every module: they are loaded at once, not one after another."""
+    """Return the page with its version, and a preload hint for every module, so that all load at the same time."""
     modules = sorted(name for name in _names(changed) if name.endswith(".js") and not name.startswith("vendor/uPlot"))
     hints = "\n".join(f'<link rel="modulepreload" href="{FOLDER}{name}">' for name in modules)
     source = (STATIC / PAGE).read_text().replace("<!-- modules -->", hints)

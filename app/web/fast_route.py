@@ -10,7 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.web.validation import known_query_only
 
-REFUSAL = "hyperplane.refusal"  # key in a request's scope: the error that its direct route raised
+REFUSAL = "hyperplane.refusal"
+"""Key in a request's scope under which a direct route stores the error that it raised."""
 
 
 class DirectRoute(APIRoute):

@@ -35,7 +35,7 @@ from app.web.thread_rooms import WRITES
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 24 * 3600.0
-"""Seconds that the response of an idempotency key is stored."""
+"""Seconds that the response of an idempotency key is stored. Larger: later repetitions are recognised, more rows."""
 REPLAYED = "Idempotent-Replayed"
 # Headers that change the meaning of a body. Their parameters are ignored, because multipart boundaries are random.
 MEANING_HEADERS = ("content-type", "content-encoding", "upload-length", "upload-metadata", "if-match")
@@ -109,7 +109,7 @@ class Once:
                 self.finish(session, self._answer)
 
     def answer(self, document: Answer) -> Answer:
-        """What the route answers, with the status and headers that its response has by now."""
+        """Keep the route's answer, with the current status and headers of its response, and return it."""
         self._answer = document
         return document
 

@@ -117,7 +117,7 @@ def _in_utc(moment: datetime | None) -> datetime | None:
 
 
 def _written_as_date(value: Any) -> Any:
-    """Refuse plain numbers: the library would take them for seconds since 1970."""
+    """Refuse plain numbers: the library would read them as seconds since 1970."""
     if isinstance(value, str) and "-" not in value[1:]:
         raise PydanticCustomError("not_a_date", "must be a date as in RFC 3339, for example 2030-01-31T12:00:00Z")
     return value

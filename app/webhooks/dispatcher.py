@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 """Seconds between two looks at the outbox. Larger: later deliveries, fewer queries."""
 CLEAR_SECONDS = 60.0
-"""Seconds between two deletions of old deliveries."""
+"""Seconds between two deletions of old deliveries. Larger: fewer queries, more rows."""
 MAX_ADDRESSES = 16
 """Maximum addresses that a process sends to at the same time. Larger: one slow receiver delays others less."""
 READ_AHEAD = 50

@@ -23,11 +23,12 @@ from app.webhooks.signing import new_secret
 GROWTH = 3.0
 """Factor between two retry intervals. Larger: fewer attempts in total."""
 LONGEST_PAUSE_SECONDS = 6 * 3600.0
-"""Maximum seconds between two attempts of a delivery that the receiver refuses."""
+"""Maximum seconds between two attempts of a delivery that the receiver refuses. Larger: fewer attempts, later
+success."""
 LONGEST_REST_SECONDS = 600.0
-"""Maximum seconds between two attempts at an address that does not respond."""
+"""Maximum seconds between two attempts at an address that does not respond. Larger: fewer attempts, later success."""
 JITTER = 0.2
-"""Random share of a retry interval. Larger: retries of many deliveries are spread more."""
+"""Random fraction added to a retry interval. Larger: retries of many deliveries are spread out more."""
 FORGET_AFTER = timedelta(days=7)
 
 

@@ -25,7 +25,8 @@ from solvers.linalg.clock import watch_compilation
 log = logging.getLogger(__name__)
 
 ADDRESS_SLACK_BYTES = 512 * MIB
-"""Bytes added to the memory limit for memory that is reserved but never written."""
+"""Bytes added to the address-space limit for memory that libraries reserve but never write. Larger: a job can exceed
+its memory by more before it fails."""
 
 
 def serve(pipe: Connection, settings: Settings, threads: int) -> None:

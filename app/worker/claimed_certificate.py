@@ -1,17 +1,19 @@
-"""Compares a claimed certificate with the recomputed one: what is contradicted, and what is confirmed.
+"""Compares a claimed certificate with the recomputed one: which claims are contradicted, and which are confirmed.
 
-A certificate claims of weights (w, b), for the whole and for each class that was trained on its own,
+For weights (w, b), a certificate claims in total, and for each class that was trained separately,
 
     P(w, b) <= primal,    dual_bound <= optimum,    P(w, b) - optimum <= gap,    relative_gap = gap / max(primal, floor)
 
-and a model that has converged claims relative_gap <= tol of the whole. The recomputed figures are proven, so
+A model that has converged also claims relative_gap <= tol in total. The recomputed figures are proven. So:
 
-- a claim of too low a primal value is false; one that is too high is of other weights. Both contradict.
-- a claimed bound above the one that the same dual point gives is not proven, and one above the primal value is false.
-  Both contradict. One below it claims less than is true, and is confirmed.
-- gap, relative_gap, the sums over classes and `converged` follow from primal and dual_bound. Others contradict.
+- A primal value that is too low is false; one that is too high belongs to other weights. Both are contradicted.
+- A bound above the recomputed bound of the same dual point is not proven, and one above the primal value is false. Both
+  are contradicted. A lower bound claims less than was proven, and is confirmed.
+- gap, relative_gap, the sums over classes and `converged` follow from primal and dual_bound. Other values are
+  contradicted.
 
-Where the bound had to be found from another dual point, a higher claim may still be true: it is neither.
+If the bound had to be computed from another dual point, a higher claim can still be true: it is neither contradicted
+nor confirmed.
 """
 
 from typing import Any

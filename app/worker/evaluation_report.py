@@ -13,7 +13,7 @@ from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 
 HISTOGRAM_BINS = 20
-"""Ranges of the score histogram."""
+"""Number of bars of the score histogram. Larger: a finer histogram, larger reports."""
 
 
 def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from app.worker.failures import PermanentFailure, Stopped
 from app.worker.worker_context import StopAsked, WorkerContext
 
 WRITE_EVERY_SECONDS = 0.5
-"""Seconds between two writes of the progress."""
+"""Seconds between two writes of the progress. Larger: less load, later progress."""
 
 
 class Subject(NamedTuple):

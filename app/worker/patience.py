@@ -20,7 +20,7 @@ when the fault has passed."""
 LONGEST_DATABASE_PAUSE_SECONDS = 4.0
 """Longest pause in seconds for the database: a failover takes seconds, and the lease expires meanwhile."""
 LOOK_SECONDS = 0.2
-"""Seconds between two checks for a stop request while waiting."""
+"""Seconds between two checks for a stop request while waiting. Larger: later stops."""
 
 
 def insist(claim: Claim, patience_seconds: float, stop_reason: StopAsked, act: Callable[[], Answer]) -> Answer:

@@ -3,10 +3,10 @@
     solver.coef, solver.intercept   the weights in the units of the solver; absent if the model's own are the same
                                     (there is no preprocessing), or if the file would be too large with them
 
-For each of the problems that were solved (one, or one a class) one of
+For each solved problem (one, or one per class) the file contains one of:
     alpha      one number per row (jointly trained classes: per row and class); if most are zero, only the others
     planes     the weights at which planes were cut, and their multipliers
-    weights    the bound is what the margins of these weights suggest; the model's own, if none are there
+    weights    the weights whose margins give the dual point; if absent, the model's own weights
 """
 
 import math

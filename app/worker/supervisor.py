@@ -37,17 +37,18 @@ from app.worker.wakeup import Doorbell
 log = logging.getLogger(__name__)
 
 KILL_AFTER_SECONDS = 5.0
-"""Seconds after which a process that ignores a stop request is killed."""
+"""Seconds after which a process that ignores a stop request is killed. Larger: slower stops, more time for a
+checkpoint."""
 SWEEP_EVERY_SECONDS = 600.0
 """Seconds between two sweeps of files without an owner. Larger: deleted data uses disk space for longer."""
 REQUEST_LOOK_SECONDS = 0.3
 """Seconds between two queries for requests of clients (pause, finish, cancel). Larger: later reaction."""
 DATABASE_PAUSE_SECONDS = 1.0
-"""Seconds before a retry when the database does not respond."""
+"""Seconds before a retry when the database does not respond. Larger: less load, a later restart."""
 STORAGE_LOOK_SECONDS = 1.0
-"""Seconds between two checks of a store that is away: the longest delay of jobs after it has come back."""
+"""Seconds between two checks of an unavailable store. Larger: jobs start later once it is available again."""
 BLIND_LOOK_SECONDS = 5.0
-"""Seconds between two queries for work without a notification."""
+"""Seconds between two queries for work while notifications do not work. Larger: less load, later starts."""
 
 Outcome = Callable[[Any, Claim], None]
 

@@ -13,7 +13,7 @@ from app.db import Database
 from app.db.notify import Listener
 
 READ_BYTES = 4096
-"""Bytes per read of the pipe."""
+"""Maximum bytes per read of the pipe. One read empties it."""
 RELIABLE_SECONDS = 5.0
 """Seconds between two queries for work while notifications work. Larger: a lost notification costs more time."""
 SQLITE_SUFFIXES = ("", "-wal", "-journal")

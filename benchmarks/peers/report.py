@@ -17,27 +17,32 @@ from benchmarks.peers.reference import GOOD_ENOUGH
 __all__ = ["FOLDER", "fastest_methods", "line", "summary", "write"]
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
-HOW = """# Beside the peers, measured
+HOW = """# Comparison with other solvers
 
 Written by `make bench ARGS=peers` ({when}, {cores} cores, {machine}, load {load} at the end; seconds {clock}).
 
-Each cell is a set, a loss, C (as in LIBLINEAR: a sum over rows), and a relative gap that weights must reach; the bias
-is the weight of a feature 1. The gap of any weights is (P - bound) / P with P recomputed in float64 and the best dual
-bound that is proven. **Ours** is `solver="auto"`, stopped by itself, at its own certificate, which is part of its
-seconds. **A peer's** seconds are those of its fastest run that reached the gap, out of runs with ever tighter
-tolerances, as if an oracle had told it where to stop; svmocas prints its objective in every iteration, so one run shows
-all. A ratio is our seconds over the fastest peer's; below 1 we are faster. `<`: no peer reached the gap within the
-seconds it had (five times ours, at least 2 s; quick: twice, 0.5 s; where that is more than 20 s, twice ours), and
-these seconds stand for its time, so the true ratio is smaller; `>`: ours did not arrive.
+A cell is a dataset, a loss, a C (as in LIBLINEAR: a factor of the sum over rows) and a relative gap to reach. The
+bias is the weight of a constant feature of 1. The gap of any weights is (P - bound) / P, where P is recomputed in
+float64 and `bound` is the best proven dual bound.
 
-All start from arrays in memory. LIBLINEAR's conversion to its own structure is not in its seconds (see the last table);
-scikit-learn and Snap ML convert inside `fit`, which cannot be taken apart. Dense data of which less than half is
-non-zero is handed to them as CSR. In each round ours and the peers run once to every gap; the least of 3 rounds counts
-(7 if they are shorter than 0.05 s, 2 if longer than a second, 1 if longer than five). Once a peer has reached a gap,
-others have twice its seconds, and are not repeated if they need more: they are not the fastest. LinearSVC is tried at
-the tolerances that were right for LIBLINEAR, whose code it contains, and at tighter ones. A set with a date behind it
-was not run again since that day: its row is of a run of its own, ours and the peers in turn like the others, by the
-code of then.
+- **Ours** is `solver="auto"`. It stops at its own certificate, whose time is included.
+- **A peer's** time is that of its fastest run that reached the gap. Its runs use tighter and tighter tolerances, so
+  it stops as if it knew in advance which tolerance suffices. svmocas prints its objective in every iteration, so one
+  run serves for all gaps.
+- A ratio is our time divided by the time of the fastest peer. Below 1 we are faster.
+- `<` means that no peer reached the gap within its time limit: five times our time and at least 2 s (with `--quick`
+  twice and 0.5 s; twice if five times is more than 20 s). The limit then counts as its time, so the true ratio is
+  smaller.
+- `>` means that ours did not reach the gap.
+
+All runs start from arrays in memory. LIBLINEAR's time does not include the conversion to its own data structure (see
+the last table). scikit-learn and Snap ML convert inside `fit`, so their conversion cannot be separated. They get
+dense data as CSR if less than half of it is non-zero. In each round, ours and the peers run once to every gap. The
+shortest of 3 rounds counts (of 7 for runs below 0.05 s, of 2 above one second, of 1 above five seconds). Once a peer
+has reached a gap, the others get twice its time and are not repeated if they need more, because they are not the
+fastest. LinearSVC, which contains LIBLINEAR's code, is run with the tolerances that sufficed for LIBLINEAR, and with
+tighter ones. A dataset with a date was last run on that day: its row comes from a separate run of the code of that
+day, with ours and the peers in turn.
 """
 
 
@@ -90,7 +95,7 @@ def write(folder: Path, records: list[Record], clock: str) -> None:
     )
     conversions = _conversions(records, path)
     when = datetime.now(UTC).strftime("%d %B %Y")
-    named_clock = "of the processor" if clock == "cpu" else "by the clock"
+    named_clock = "of processor time" if clock == "cpu" else "of wall-clock time"
     head = HOW.format(
         when=when,
         cores=os.cpu_count(),
@@ -108,11 +113,11 @@ def write(folder: Path, records: list[Record], clock: str) -> None:
     if two:
         parts += [
             "",
-            "## Two threads: beside liblinear-multicore and Snap ML with two, by the clock",
+            "## Two threads, compared with liblinear-multicore and Snap ML with two threads (wall-clock time)",
             "",
             *_section(two),
         ]
-    parts += ["", "## Conversion of the data, seconds, not in the above", "", *_table(conversions)]
+    parts += ["", "## Time to convert the data, in seconds, not included above", "", *_table(conversions)]
     (folder / "peers.md").write_text("\n".join(parts).rstrip() + "\n")
     cells = {
         name: [cell.as_json() for group in found for cell in group.cells]
@@ -154,7 +159,7 @@ def _section(found: list[Group]) -> Iterator[str]:
     loose = [group for group in found if group.known_to > GOOD_ENOUGH]
     if loose:
         yield ""
-        yield "Optimum known less exactly than 1e-7, so that a peer may have been nearer than it could be seen:"
+        yield "The optimum of these problems is known less precisely than 1e-7, so a peer can be closer than measured:"
         yield ", ".join(f"{g.data} {g.loss} C = {g.C:g} ({g.known_to:.0e})" for g in loose) + "."
 
 

@@ -16,12 +16,12 @@ from app.storage.free_space import require_free_space
 __all__ = ["Ceiling", "expanded", "is_of_the_disk"]
 
 COPY_BYTES = 1 << 20
-"""Bytes per read while a file is decompressed."""
+"""Bytes per read while a file is decompressed. Larger: fewer calls, more memory."""
 MAX_RATIO = 100
 """Maximum expansion of a compressed file. Larger: a small upload can fill more of the disk. Text of numbers compresses
 3 to 20 times; long runs of zeros up to 1000 times, for which a sparse format is better."""
 ANY_RATIO_BYTES = 64 << 20
-"""Bytes below which any expansion is allowed."""
+"""Bytes of decompressed data up to which MAX_RATIO does not apply. Larger: a small upload can fill more of the disk."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The compiled half of the CSV reader: lines of plain numbers, which is what most large tables are."""
+"""The compiled part of the CSV reader: it parses lines of plain numbers. Most large tables contain nothing else."""
 
 from typing import Any
 
@@ -17,14 +17,15 @@ TARGET, WEIGHT = -1, -2
 REFUSED, TOO_PRECISE = -1, -2
 
 _LF, _CR, _MINUS, _ZERO, _NINE = b"\n\r-09"
-_SURE_DIGITS = 15  # an integer of at most 15 digits is exact in float64
+_SURE_DIGITS = 15
+"""Maximum digits of an integer that float64 surely represents exactly."""
 
 
 @njit(cache=True, nogil=True)
 def parse_numbers(
     text: Bytes, delimiter: int, places: Ints, X: npt.NDArray[np.floating[Any]], target: Floats, weight: Floats
 ) -> int:
-    """Read lines, the last of which ends with a line feed, into arrays that have a row for each; returns the rows.
+    """Parse lines, the last of which ends with a line feed, into arrays with one row per line; return the rows.
 
     `places`: position of each column in X, or TARGET or WEIGHT. REFUSED: a cell is not a number that begins with a
     digit or a minus and whose rounding is certain, or a line has another number of cells; another reader is needed.

@@ -1,12 +1,12 @@
-"""Decimals in text to floats, for the compiled readers of text files.
+"""Converts decimal numbers in text to floats, for the compiled readers of text files.
 
-A decimal is rounded here when that is provably right: in one floating-point operation for short ones, by a
-128-bit product for most others (after Eisel and Lemire). Of what is left the status says so, and the caller lets
-Python's float decide. Every loop stops at a line feed, so the text must have one behind the place where a walk begins.
+A number is converted here if its rounding is provably correct: short ones by one floating-point operation, most others
+by a 128-bit product (Eisel and Lemire, see Lemire 2021). For the rest the status is UNSURE, and the caller uses
+Python's float. Every loop stops at a line feed, so the text must contain one after the position where a scan starts.
 
-numba's cache does not see what is imported: who changes this file touches the kernels that use it.
+numba's cache does not check imported modules: after a change of this file, touch the kernels that use it.
 
-Letters: a decimal is w * 10^q; 10^q = T * 2^(B - 127) with T of 128 bits, rounded down.
+Symbols: a decimal is w * 10^q; 10^q = T * 2^(B - 127) with T of 128 bits, rounded down.
 """
 
 import numpy as np
@@ -18,17 +18,21 @@ __all__ = ["LARGEST_INTEGER", "MALFORMED", "ROUNDED", "UNSURE", "scan_integer", 
 Bytes = npt.NDArray[np.uint8]
 
 ROUNDED, UNSURE, MALFORMED = range(3)
-LARGEST_INTEGER = 10**18  # what is longer counts as this
+LARGEST_INTEGER = 10**18
+"""Value that stands for every integer of this size or larger."""
 
 _SPACE, _PLUS, _MINUS, _DOT, _ZERO, _NINE, _UPPER_E, _LOWER_E = b" +-.09Ee"
-_ROOM = 10**17  # below it one more digit keeps an integer under 10^18
-_EXACT_INTEGER = 2**53  # up to it every integer is a float
+_ROOM = 10**17
+"""An integer below this stays below 10^18 when one more digit is appended."""
+_EXACT_INTEGER = 2**53
+"""float64 represents every integer up to this exactly."""
 _LARGEST_EXPONENT = 10**5
-_Q_MIN, _Q_MAX = -307, 290  # w * 10^q is a normal number for every 1 <= w <= 10^18
+_Q_MIN, _Q_MAX = -307, 290
+"""Range of q in which w * 10^q is a normal float64 for every 1 <= w <= 10^18."""
 
 
 def _tabulate_powers() -> tuple[list[int], list[int]]:
-    """T and B of the module's legend for every q."""
+    """Return T and B (see the module's docstring) for every q."""
     tops, exponents = [], []
     for q in range(_Q_MIN, _Q_MAX + 1):
         above, below = 10 ** max(q, 0), 10 ** max(-q, 0)
@@ -51,7 +55,7 @@ _TWOS = np.array([2.0**k for k in range(_TWO_MIN, 1024)])
 
 @njit(cache=True, nogil=True, forceinline=True)
 def scan_integer(text: Bytes, p: int) -> tuple[int, int]:
-    """Digits from p on: (their value, or 10^18 where it is that or more; the place behind them)."""
+    """Parse the digits at offset p; return (value, at most 10^18; offset after the digits)."""
     value = 0
     while _ZERO <= text[p] <= _NINE:
         value = value * 10 + (int(text[p]) - _ZERO) if value < _ROOM else LARGEST_INTEGER
@@ -110,7 +114,7 @@ def scan_number(text: Bytes, p: int) -> tuple[int, float, int]:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _round_decimal(w: int, q: int, cut: bool) -> tuple[int, float]:
-    """The float nearest to w * 10^q, or to what lies between it and (w + 1) * 10^q if digits were cut."""
+    """Return the float nearest to w * 10^q. If digits were cut, the number lies between that and (w + 1) * 10^q."""
     if not cut and w <= _EXACT_INTEGER and -22 <= q <= 22:
         return ROUNDED, w / _TENS[-q] if q < 0 else w * _TENS[q]
     if w == 0 and not cut:
@@ -125,7 +129,7 @@ def _round_decimal(w: int, q: int, cut: bool) -> tuple[int, float]:
 
 @njit(cache=True, nogil=True)
 def _round_product(w: np.uint64, q: int) -> tuple[int, float]:
-    """Round w * 10^q by the upper 128 bits of w * T; unsure if what they leave out could decide."""
+    """Round w * 10^q by the upper 128 bits of w * T; the status is UNSURE if the lower bits could decide."""
     lead = 0
     for step in (32, 16, 8, 4, 2, 1):
         if w >> np.uint64(64 - step) == 0:
@@ -151,7 +155,7 @@ def _round_product(w: np.uint64, q: int) -> tuple[int, float]:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _multiply(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """The 128-bit product of two unsigned words as (high, low)."""
+    """Return the 128-bit product of two unsigned words as (high, low)."""
     mask, word = np.uint64(2**32 - 1), np.uint64(32)
     a0, a1, b0, b1 = a & mask, a >> word, b & mask, b >> word
     low = a0 * b0

@@ -14,12 +14,13 @@ errors."""
 SENTENCE_WORDS = 5.0
 """Average words per cell from which a column is text. Larger: more columns are categorical."""
 PHRASE_WORDS = 1.5
-"""Average words per cell from which mostly different cells are text."""
+"""Average words per cell from which a column is text if its cells mostly differ. Larger: more columns are
+categorical."""
 MANY_PHRASES = 20
 """Different values that a column of phrases (PHRASE_WORDS) must exceed to be text. Larger: more columns are
 categorical."""
 IDENTIFIERS = 20
-"""Minimum different values of a column that is reported as an identifier."""
+"""Minimum different values of a column that is reported as an identifier. Larger: fewer reports."""
 
 Pair = tuple[str, str] | tuple[()] | None
 

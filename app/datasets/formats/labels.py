@@ -12,7 +12,7 @@ from app.tabular.types import Array
 __all__ = ["Codes", "Encoded", "NumberCounts", "WordCounts", "check_storable", "encode_integers", "encode_list"]
 
 MAX_NUMERIC_CLASSES = 100
-"""Maximum different values of integer labels that are classes; more are regression."""
+"""Maximum different integer labels that count as classes; with more, the task is regression."""
 MAX_CLASSES = 65_536
 """Maximum different text labels. Larger: larger rows in the database, and one model per class."""
 MAX_LABEL_CHARACTERS = 16 << 20

@@ -1,9 +1,8 @@
-"""The compiled half of the libsvm reader: bytes to CSR arrays, faults by number and place.
+"""The compiled part of the libsvm reader: it parses bytes into CSR arrays, and returns errors as numbers with places.
 
-One kernel walks the text line by line into arrays that the caller has allocated. A decimal that cannot be
-rounded here for sure (`decimal_kernels`), and only that, is parked: its slot holds a NaN that carries the token's
-byte offset, and the caller lets Python's float decide. Every loop over bytes stops at a line feed, so the text
-must end with one; nothing else bounds it.
+One kernel parses the text line by line into arrays that the caller has allocated. A number whose rounding is not
+certain (`decimal_kernels`) is parked: its slot holds a NaN that contains the byte offset of the token, and the caller
+converts it with Python's float. Every loop over bytes stops only at a line feed, so the text must end with one.
 """
 
 from enum import IntEnum
@@ -20,11 +19,11 @@ __all__ = ["PARKED_OFFSET", "Arrays", "Fault", "Limits", "Slot", "parse_lines"]
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int32]
 Arrays = tuple[Floats, Ints, Ints, Ints, Indices, Floats, Ints]  # as _parse_row unpacks them; bits: views
-Limits = tuple[int, int, int]  # lowest and highest index allowed; what an index is stored less
+Limits = tuple[int, int, int]  # lowest and highest index allowed; the number subtracted from each index
 
 
 class Slot(IntEnum):
-    """What the places of the state array mean."""
+    """The elements of the state array."""
 
     ROWS = 0
     NNZ = 1
@@ -35,7 +34,8 @@ class Slot(IntEnum):
     UNSORTED_ROWS = 6
     FIRST_UNSORTED = 7
     PARKED = 8
-    HAS_QID = 9  # -1 until the first row decides
+    HAS_QID = 9
+    """Whether rows have a qid: 1, 0, or -1 until the first row has been read."""
 
 
 class Fault(IntEnum):
@@ -67,9 +67,9 @@ _ROW_ROOM = 2**32
 def parse_lines(
     text: Bytes, offset: int, limits: Limits, most_errors: int, state: Ints, arrays: Arrays, errors: Ints
 ) -> None:
-    """Parse `text`, whose place in the file is `offset`, going on from where `state` stands.
+    """Parse `text`, which begins at byte `offset` of the file, and continue the counts in `state`.
 
-    Stops after `most_errors` faults; `errors` takes the first: line, column, fault, byte offset of each.
+    Stops after `most_errors` errors. The first ones are written to `errors`: line, column, fault, byte offset.
     """
     p = 0
     while p < text.size and state[Slot.ERRORS] < most_errors:
@@ -99,7 +99,7 @@ def parse_lines(
 
 @njit(cache=True, nogil=True)
 def _parse_row(text: Bytes, p: int, offset: int, limits: Limits, state: Ints, arrays: Arrays) -> tuple[Fault, int, int]:
-    """One row up to the end of its line or its comment: (fault, its place, where the walk stands)."""
+    """Parse one row up to its line end or comment; return (fault, its offset, offset after the parsed text)."""
     lowest, highest, shift = limits
     y, y_bits, group, indptr, indices, data, data_bits = arrays
     row = state[Slot.ROWS]
@@ -216,13 +216,13 @@ def _judge_index(text: Bytes, p: int) -> Fault:
 
 @njit(cache=True, nogil=True)
 def _sort_row(indices: Indices, data: Floats, first: int, last: int) -> int:
-    """Sort one row by index; returns which entry of the line repeats an earlier index, or -1."""
+    """Sort one row by index; return the number of the first entry that repeats an index, or -1."""
     n = last - first
     values = data[first:last].copy()
     keys = np.empty(n, dtype=np.int64)
     for k in range(n):
         keys[k] = indices[first + k] * _ROW_ROOM + k
-    for root in range(n // 2 - 1, -1, -1):  # a heap sort, which no line can make slow
+    for root in range(n // 2 - 1, -1, -1):  # a heap sort: O(n log n) for every line
         _sift_down(keys, root, n)
     for end in range(n - 1, 0, -1):
         keys[0], keys[end] = keys[end], keys[0]
@@ -251,7 +251,7 @@ def _sift_down(keys: Ints, root: int, end: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _find_entry(text: Bytes, p: int, k: int) -> int:
-    """The place of the k-th entry (from 0) of a row whose entries begin at p and are well formed."""
+    """Return the offset of the k-th entry (from 0) of a row whose entries begin at p and are well formed."""
     for _ in range(k):
         while not _ends_token(text[p]):
             p += 1

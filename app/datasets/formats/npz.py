@@ -22,7 +22,8 @@ __all__ = ["read_npz"]
 DENSE = {"X", "y"}
 SPARSE = {"data", "indices", "indptr", "shape", "y"}
 OPTIONAL = {"weight", "group"}
-SCIPY_FORMAT = "format"  # an array that scipy's save_npz adds: csr, csc, ...
+SCIPY_FORMAT = "format"
+"""Name of an array that scipy's save_npz adds. It contains the matrix format: csr, csc, ..."""
 NUMBERS, INTEGERS, WORDS = "fiub", "iu", "US"
 MAX_FEATURES = 2**31 - 1
 """Largest number of features: indices are 32-bit integers."""

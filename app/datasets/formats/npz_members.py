@@ -24,7 +24,7 @@ from app.tabular.types import Array
 __all__ = ["Member", "open_members", "refuse"]
 
 COPY_BYTES = 1 << 20
-"""Bytes per read while an array in Fortran order is copied."""
+"""Bytes per read while an array in Fortran order is copied. Larger: fewer calls, more memory."""
 MAX_HEADER_BYTES = 10_000
 """Maximum bytes of an .npy header, the limit of numpy."""
 DAMAGES = (

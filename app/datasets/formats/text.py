@@ -39,17 +39,17 @@ __all__ = [
 ]
 
 BLOCK_BYTES = 4 << 20
-"""Bytes per read when lines are searched."""
+"""Bytes per read when line ends are searched. Larger: fewer calls, more memory."""
 MAX_LINE_BYTES = 64 << 20
 """Maximum bytes of a line. Larger: a file without line ends needs more memory."""
 PIECE_BYTES = 2 << 20
 """Usual bytes of a piece. Larger: fewer calls, more memory."""
 LARGEST_PIECE_BYTES = 32 << 20
-"""Maximum bytes of a piece of wide records."""
+"""Maximum bytes of a piece if records are wide. Larger: more memory."""
 PIECE_RECORDS = 128
-"""Records that a piece of wide records should have."""
+"""Records that a piece should contain even if they are wide. Larger: fewer pieces, more memory."""
 KEPT_BYTES = 8 << 20
-"""Bytes before the current piece whose pages stay in memory."""
+"""Bytes before the current piece whose pages stay in memory. Larger: more memory, fewer pages are read twice."""
 THREADS = min(2, os.cpu_count() or 1)
 QUOTE = ord('"')
 COMPLAINTS = {

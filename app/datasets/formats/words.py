@@ -24,18 +24,19 @@ from app.tabular.types import Array
 __all__ = ["LevelBudget", "WordCells", "WordColumn", "encode_cells", "text_chunks"]
 
 MAX_LEVELS = 1 << 18
-"""Maximum different values of a categorical column; more are text."""
+"""Maximum different values of a categorical column; with more it becomes text. Larger: more memory and features."""
 MAX_LEVEL_BYTES = 32 << 20
-"""Maximum bytes of the different values of a column; more are text."""
+"""Maximum bytes of the different values of a categorical column; with more it becomes text."""
 MAX_BUDGET = 128 << 20
-"""Maximum memory for different values of all columns of a file, in bytes."""
+"""Maximum memory for the different values of all columns of a file, in bytes. Larger: more columns stay categorical."""
 ENTRY_BYTES = 128
-"""Memory of a different value besides its text, in bytes."""
+"""Assumed memory of a different value in addition to its text, in bytes."""
 CHUNK_BYTES = 8 << 20
-"""Bytes of texts that are stored at once."""
+"""Bytes of texts that are written to the disk together. Larger: fewer writes, more memory."""
 LONGEST_MARK = 15
 """Maximum characters of a marker for a missing value."""
-NOT_FINITE = r"[ \t]*(?i:[+-]?inf|[+-]?infinity|[+-]nan)[ \t]*"  # without a sign "nan" is a mark
+NOT_FINITE = r"[ \t]*(?i:[+-]?inf|[+-]?infinity|[+-]nan)[ \t]*"
+"""Pattern of cells that mean infinity or NaN. Without a sign, "nan" is a marker for a missing value instead."""
 LIKE_NUMBER = rf"^(?:[ \t]*{DECIMAL}[ \t]*|{NOT_FINITE})$"
 
 

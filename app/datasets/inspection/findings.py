@@ -12,7 +12,7 @@ from app.datasets.inspection.stored_blocks import Integers
 LISTED = 20
 """Maximum rows or columns that an issue lists."""
 TINY_CLASS = 5
-"""Rows below which a class is reported as too small."""
+"""A class with fewer rows than this is reported as too small. Larger: more reports."""
 
 Finding = dict[str, Any]
 

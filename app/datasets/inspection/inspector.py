@@ -34,11 +34,11 @@ from app.web.pagination import INVALID_CURSOR, MAX_PAGE, Page
 from app.web.thread_rooms import WRITES
 
 SHOWN_COLUMNS = 1000
-"""Maximum columns in a dataset response and a preview."""
+"""Maximum columns in a dataset response and a preview. Larger: larger responses."""
 MAX_COLUMN = 2**31 - 1 - 2 * MAX_PAGE
 """Largest column number of a cursor: with a page added it still fits 32 bits."""
 SHOWN_CHARACTERS = 1000
-"""Maximum characters of a text in a preview."""
+"""Maximum characters of a text in a preview. Larger: larger responses."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Result = TypeVar("Result")
@@ -197,7 +197,7 @@ class Inspector:
             reason = await run_in_threadpool(self._blobs.explain, error)
             if reason is not error:
                 raise reason from error
-            raise Unavailable("Files of this dataset were deleted at this moment; look again.") from error
+            raise Unavailable("Files of this dataset were deleted during the request; retry.") from error
 
     def _get_ready(self, dataset_id: str, read: Callable[[Session, str], DatasetRow] = service.get) -> DatasetRow:
         with self._database.read() as session:

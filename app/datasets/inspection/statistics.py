@@ -22,18 +22,18 @@ from app.storage import BlobStore
 from app.tabular.types import Array, Floats
 
 TOP = 10
-"""Number of most frequent categories per column."""
+"""Number of most frequent categories that are stored per column. Larger: larger statistics files."""
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS = 10
-"""Ranges of a histogram."""
+"""Number of bars in a histogram. Larger: finer histograms, larger statistics files."""
 SAMPLE_ROWS = 20_000
 """Rows of the sample for quantiles. Larger: more exact quantiles, more time."""
 SAMPLE_ENTRIES = 1 << 22
-"""Maximum entries of the sample of a sparse dataset."""
+"""Maximum stored entries in the sample of a sparse dataset. Larger: more exact quantiles, more memory."""
 SEED = 0
 
 MOST_BYTES = 64 << 20
-"""Bytes of stored statistics that are always allowed; see MOST_RATIO."""
+"""Bytes of stored statistics that are allowed for any dataset; above them MOST_RATIO applies."""
 MOST_RATIO = 8
 """Maximum size of the stored statistics: the larger of 64 MiB and 8 times the bytes of the dataset's arrays. Larger: a
 client with read access can fill more of the disk. Files with fewer than 23 rows exceed the ratio."""

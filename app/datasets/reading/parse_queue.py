@@ -1,12 +1,12 @@
 """Reads received files: while the request waits, and then in the background, by any API process.
 
 A dataset in the state `processing` belongs to one API process by lease and attempt number. A background task of that
-process renews the lease; that of any process takes over a dataset whose lease has expired. A process never takes over
-a dataset that it reads itself, because after a pause longer than the lease its own readers are still running. In the
-first round after such a pause it takes over nothing, so that other processes that were paused can renew their leases.
+process renews the lease. Any process can take over a dataset whose lease has expired, except one that it reads itself:
+after a pause longer than the lease its own readers still run. In the first round after such a pause a process takes
+over nothing, so that other paused processes can renew their leases first.
 
-While the storage or the database fails, a file that was acknowledged is read again and again, with back-off: it is not
-invalid. A file whose reader was killed is read again too, up to MAX_READER_DEATHS times.
+While the storage or the database fails, reading is retried with back-off, because the file is not invalid. A file whose
+reader was killed is read again, up to MAX_READER_DEATHS times.
 """
 
 import asyncio
@@ -173,7 +173,7 @@ class ParseQueue:
         self._reading[claim] = asyncio.create_task(finish())
 
     async def _finish(self, claim: Claim, received: Received, reading: asyncio.Task[Parsed]) -> None:
-        """Write down what came of reading a claimed dataset. Read it again while storage or database fail."""
+        """Store the result of reading a claimed dataset; retry while the storage or the database fails."""
         waited, pause, deaths = 0.0, FIRST_PAUSE_SECONDS, 0
         while True:
             reason: Exception
@@ -227,7 +227,8 @@ class ParseQueue:
             self._finish_later(claim, received, asyncio.create_task(self._read(received)))
 
     def _is_old(self, claim: Claim) -> bool:
-        """Whether reading it has been tried for long enough: many attempts in a short time are a busy machine."""
+        """Whether the file was retried for long enough to give it up. Many attempts in a short time mean a busy
+        machine."""
         with self._database.read() as session:
             return service.age_seconds(session, claim) >= self._settings.storage_patience_seconds
 

@@ -31,7 +31,8 @@ SECONDS_A_MIB = 1
 EXPANSION = 10
 """Assumed expansion of a compressed file, for its CPU time."""
 WARM_UP_PAUSE_SECONDS = 0.5
-"""Between two tries to get a first child. Longer: an API whose forkserver was killed is ready later."""
+"""Seconds between two attempts to start the first child process. Larger: an API whose forkserver was killed is ready
+later."""
 
 Result = TypeVar("Result")
 
@@ -62,7 +63,8 @@ class ParserPool:
         self._processes = start_forkserver(FOR_READING)
 
     def warm_up(self) -> None:
-        """Wait until the forkserver has compiled its kernels and can give us a child; if it is killed, for the next."""
+        """Wait until the forkserver has compiled its kernels and can start a child. If it is killed, wait for the
+        next."""
         while not self.warm:
             process = self._processes.Process(target=sandbox.do_nothing, daemon=True)
             try:

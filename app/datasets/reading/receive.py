@@ -26,7 +26,8 @@ down to 64 KiB. The blocks that are being written come on top."""
 FORM = "multipart/form-data"
 MEDIA_TYPES = {one.media_type: one.name for one in file_formats().values()}
 SUFFIXES = {suffix: one.media_type for one in file_formats().values() for suffix in one.suffixes}
-UNTOLD = ("", "application/octet-stream")  # media types of clients that do not know the type of their file
+UNKNOWN_TYPES = ("", "application/octet-stream")
+"""Media types that do not say what a file contains. The suffix of the file's name then decides."""
 
 FILE_BODY = {
     "required": True,
@@ -59,7 +60,7 @@ def media_type_of(request: Request) -> str:
 
 def file_kind(media_type: str, encoding: str, file_name: str = "") -> FileKind:
     """Determine the kind of a file by its media type or, if that is unspecific, by its name."""
-    if media_type in UNTOLD and file_name:
+    if media_type in UNKNOWN_TYPES and file_name:
         guessed, by_name = guess_type(file_name, SUFFIXES)
         media_type = guessed or media_type
         encoding = by_name if encoding == "identity" else encoding

@@ -1,4 +1,4 @@
-"""One module a job type: the body of its request, how it is checked and queued, what its result holds.
+"""One module per job type: the body of its request, its checks, its queueing and its result.
 
-Each module declares a `JobType`; app/jobs/job_types.py finds them. What a worker does is in app/worker/types.
+Each module declares a `JobType`; app/jobs/job_types.py finds them. app/worker/types has the worker's part.
 """

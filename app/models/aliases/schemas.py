@@ -9,7 +9,7 @@ from app.web.fields import CreatedAt
 from app.web.validation import Body
 
 MOST_TARGETS = 16
-"""Maximum number of versions that share the requests of an alias."""
+"""Maximum number of versions that share the requests of an alias. Larger: larger rows and responses."""
 MOST_VERSION = 10**15
 """Upper limit of version and revision numbers: 15 digits fit a cursor and an integer of either database."""
 

@@ -25,9 +25,9 @@ JOINT_STRATEGIES = ("crammer_singer", "multinomial")
 NEWTON_STEPS = 100
 """Maximum Newton steps of the fit of Platt's sigmoid."""
 SMALLEST_STEP = 1e-10
-"""Smallest step of the line search."""
+"""Smallest step of the line search, as a fraction of the Newton step. With a smaller one the fit ends."""
 RIDGE = 1e-12
-"""Added to the diagonal of the Hessian, which can be singular."""
+"""Number added to the diagonal of the Hessian, which can be singular. Larger: shorter Newton steps."""
 
 
 class Calibrated(NamedTuple):
@@ -57,7 +57,7 @@ def calibrated(
 
 
 def of_logistic_loss(strategy: str | None, n_classes: int) -> Calibrated:
-    """The probabilities that the scores of logistic loss stand for: nothing is fitted."""
+    """Return the calibration of logistic loss, whose scores imply probabilities without a fit."""
     if strategy == "multinomial":
         calibration = Calibration("softmax", "score", {})
     else:

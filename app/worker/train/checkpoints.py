@@ -29,7 +29,8 @@ from app.worker.worker_context import WorkerContext
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 1.0
-"""Seconds until the first checkpoint."""
+"""Seconds of training before the first checkpoint. Larger: short jobs write none, and more work is lost after a
+crash."""
 MOST_COST = 0.05
 """Maximum share of the time for checkpoints. Larger: more frequent checkpoints, slower training."""
 

@@ -14,7 +14,7 @@ from app.worker.train.load import Work
 from app.worker.train.result_metrics import score
 
 LOOK_EVERY_SECONDS = 0.5
-"""Minimum seconds between two measurements."""
+"""Minimum seconds between two measurements of the test error. Larger: fewer points of its curve, less time."""
 MOST_COST = 0.05
 """Maximum share of the time for these measurements. Larger: more points of the test error, slower training."""
 

@@ -94,7 +94,7 @@ class Progress:
         return {**figures, "trace": [*thinned(self._points), {**last, "test_error": test_error}]}
 
     def _advance(self, gap: float | None) -> None:
-        """Return the progress from the first gap to `tol` on a logarithmic scale. It never decreases."""
+        """Update the progress from the first gap to `tol`, on a logarithmic scale. It never decreases."""
         if gap is None or gap <= 0:
             return
         if self._first_gap is None:

@@ -2,10 +2,11 @@
 
     python verify_model.py model.npz data.npz
 
-Needs Python 3.9 and numpy, and nothing of the service that trained the model. model.npz holds the weights and the dual
-point in the units of the solver, and what the model claims. data.npz holds the training rows as the solver saw them: X,
-or data, indices, indptr of CSR; y; weight and group where there are such. The program computes an upper bound of the
-objective P of the weights, and by weak duality a lower bound D of the optimum of P. It prints both and exits with
+Needs only Python 3.9 and numpy, and no code of the service that trained the model. model.npz contains the weights and
+the dual point in the units of the solver, and the claims of the model. data.npz contains the training rows as the
+solver saw them: X, or data, indices, indptr of CSR; y; weight and group if there are any. The program computes an upper
+bound of the objective P of the weights and, by weak duality, a lower bound D of the optimum of P. It prints both and
+exits with
 
     0   proved: the claims hold, up to SLACK of the objective
     1   not proved: the reasons are printed
@@ -18,12 +19,13 @@ P = 1/2 |w|^2 + sum_i C_i loss_i. A regularised bias is the weight of a constant
     crammer_singer   loss_i = max_m [m != y_i] + f_m - f_yi    D = sum q_im - 1/2 |W(q)|^2, q >= 0, sum_m q_im <= C_i
     multinomial      loss_i = log sum_m exp(f_m - f_yi)        D = sum C_i H(q_i / C_i) - 1/2 |W(q)|^2
     ordinal          loss of a pair = max(0, 1 - f_i + f_j)    D from planes: sets of pairs, each with a multiplier
-conj(a) = (p - 1) C (a / (p C))^(p / (p - 1)); for p = 1 it is 0 and a <= C. A free bias asks for sum a_i y_i = 0.
+conj(a) = (p - 1) C (a / (p C))^(p / (p - 1)); for p = 1 it is 0 and a <= C. A free bias requires sum a_i y_i = 0.
 
-Every point in the domain of the dual gives a true bound, so a given point is first moved into it. Every sum comes with
-a bound of its rounding error: n operations on terms of total size S lose at most n EPS S, where EPS is twice the unit
-roundoff (Higham 2002). It is added to P and subtracted from D. Powers, exp and log are trusted to 1e-13, squares not.
-H(s) = -sum_m s_m log s_m is the entropy of shares that add up to 1; for two classes they are a_i / C_i and the rest.
+Every point in the domain of the dual gives a valid bound, so a given point is first moved into it. Every sum has a
+bound of its rounding error: n operations on terms of total size S lose at most n EPS S, where EPS is twice the unit
+roundoff (Higham 2002). It is added to P and subtracted from D. Powers, exp and log are assumed correct to 1e-13,
+squares are not. H(s) = -sum_m s_m log s_m is the entropy of shares that sum to 1; for two classes they are a_i / C_i
+and the rest.
 """
 
 import json
@@ -34,21 +36,21 @@ import zipfile
 
 import numpy as np
 
-SLACK = 1e-9  # of the objective: by so much the service may have rounded in its own favour
-MOST_EXPANSION = 200  # unpacked bytes of a file for each packed one; more are refused
+SLACK = 1e-9  # accepted rounding error of the claims, as a fraction of the objective
+MOST_EXPANSION = 200  # maximum unpacked bytes per packed byte of a file; more are refused
 REAL = np.longdouble if np.finfo(np.longdouble).nmant in (63, 112) else np.float64
-BITS = min(61, np.finfo(REAL).nmant)  # whole numbers below 2^BITS are exact, and so are their sums
+BITS = min(61, np.finfo(REAL).nmant)  # integers below 2^BITS, and their sums, are exact
 EPS, TINY = REAL(np.finfo(REAL).eps), REAL(np.finfo(REAL).tiny)
 TRUSTED = REAL(1 + 1e-13)
-BLOCK = 1 << 20  # entries that are multiplied together
+BLOCK = 1 << 20  # entries that are multiplied at a time; larger: more memory
 
 
 class Unusable(Exception):
-    """The files do not hold what they should; the message says what."""
+    """The files cannot be used; the message says why."""
 
 
 def up(total, count):
-    """A sum of `count` numbers >= 0, rounded up."""
+    """Round the sum of `count` numbers >= 0 up."""
     return total * (1 + EPS * (count + 8)) + TINY
 
 
@@ -62,19 +64,19 @@ def squares_up(values, errors=0):
 
 
 def power_up(base, exponent):
-    """base^exponent for a base >= 0, rounded up."""
+    """Return base^exponent for a base >= 0, rounded up."""
     if exponent == 1.0:
         return base
     return base * base * (1 + EPS) + TINY if exponent == 2.0 else np.power(base, REAL(exponent)) * TRUSTED + TINY
 
 
 def softplus_up(s):
-    """log(1 + exp(s)), rounded up."""
+    """Return log(1 + exp(s)), rounded up."""
     return (np.maximum(s, 0) + np.log1p(np.exp(-np.abs(s)))) * TRUSTED + TINY
 
 
 def entropies_down(shares, costs):
-    """The sum of C_i H of each row's shares and what they leave of 1, rounded down."""
+    """Return the sum of C_i H over the rows, rounded down. A row's shares and the rest to 1 are the arguments of H."""
     rest = np.maximum(1 - np.sum(shares, axis=1), 0)
     terms = [-s * np.log(np.where(s > 0, s, 1)) for s in (*shares.T, rest)]
     lost = 64 * EPS * len(terms) + 2e-13 * np.sum(terms, axis=0)  # the rest is rounded, and logarithms are trusted
@@ -82,14 +84,14 @@ def entropies_down(shares, costs):
 
 
 class Rows:
-    """The training rows, dense or CSR (data, indices, indptr), with a constant feature behind them if it is not 0."""
+    """The training rows, dense or CSR (data, indices, indptr), followed by a constant feature if it is not 0."""
 
     def __init__(self, shape, constant, dense=None, sparse=None):
         self.n, self.d, self.constant = shape[0], shape[1] + (constant > 0), constant
         self.dense, self.sparse = dense, sparse
 
     def blocks(self):
-        """(row numbers, column numbers, values) of the entries, some at a time."""
+        """Yield (row numbers, column numbers, values) of the entries, in blocks."""
         if self.constant:
             yield np.arange(self.n), np.full(self.n, self.d - 1), np.full(self.n, self.constant, REAL)
         if self.sparse is None:
@@ -106,11 +108,12 @@ class Rows:
             yield row_of[part], indices[part], data[part].astype(REAL)
 
     def scores(self, w):
-        """w . x of every row, and a bound of its error."""
+        """Return w . x of every row, and bounds of the errors."""
         return self._sums(self.n, lambda rows, columns, v: (rows, v * w[columns], np.abs(v * w[columns])))
 
     def combined(self, a, sizes=None, roundings=0):
-        """sum_i a_i x_i, and a bound of its error; each a_i has this many roundings, of terms of these total sizes."""
+        """Return sum_i a_i x_i and bounds of its errors. Each a_i has `roundings` roundings of terms of total
+        `sizes`."""
         sizes = np.abs(a) if sizes is None else sizes
         return self._sums(self.d, lambda rows, columns, v: (columns, a[rows] * v, sizes[rows] * np.abs(v)), roundings)
 
@@ -125,10 +128,10 @@ class Rows:
 
 
 def circulation(q, codes):
-    """Shares q_im >= 0 that flow from class codes_i to m, made smaller so that each class gives exactly what it takes.
+    """Reduce the shares q_im >= 0, which flow from class codes_i to m, until each class gives exactly what it receives.
 
-    They become multiples of a unit whose sums are exact. Any flow is a circulation and some paths from classes that
-    give too much to classes that take too much: what flows along such paths is taken back.
+    They become multiples of a unit whose sums are exact. Any flow is a circulation plus paths from classes that give
+    too much to classes that receive too much. The flow along such paths is taken back.
     """
     total = float(np.sum(q))
     if not 0.0 < total < math.inf:
@@ -162,7 +165,7 @@ def circulation(q, codes):
 
 
 def conjugates_up(a, costs, p):
-    """The sum of conj(a_i), rounded up."""
+    """Return the sum of conj(a_i), rounded up."""
     if p == 1.0:
         return REAL(0)
     a, costs = a[a > 0], costs[a > 0].astype(REAL)
@@ -173,7 +176,7 @@ def conjugates_up(a, costs, p):
 
 
 def best_bound(linear, conjugate, square, p):
-    """The largest t linear - t^e conjugate - t^2 square / 2 for t in [0, 1], rounded down; 0 is a bound too."""
+    """Return the largest t linear - t^e conjugate - t^2 square / 2 for t in [0, 1], rounded down; at least 0."""
     if not np.isfinite(linear + conjugate + square):
         return REAL(0)
     e = 2.0 if p in (1.0, 2.0) else p / (p - 1.0) * (1 - 1e-15)  # a smaller exponent: a larger power of t <= 1
@@ -191,7 +194,7 @@ def best_bound(linear, conjugate, square, p):
 
 
 def signed_task(X, said, costs, w, b, point, targets):
-    """(P rounded up, D rounded down) of two classes (targets are signs) or regression (numbers); b is a free bias."""
+    """Return (P rounded up, D rounded down) of two classes (targets: signs) or regression; b is a free bias."""
     p, is_regression, is_logistic = said["p"], said["task"] == "regression", said.get("loss") == "logistic"
     epsilon = REAL(said["epsilon"] if is_regression else 0)
     f, errors = X.scores(w)
@@ -226,7 +229,7 @@ def signed_task(X, said, costs, w, b, point, targets):
 
 
 def joint_task(X, said, costs, W, b, point, codes):
-    """All classes jointly (Crammer and Singer, or multinomial logistic); b are free biases."""
+    """Return (P rounded up, D rounded down) of jointly trained classes; b are free biases."""
     k, own, is_logistic = len(W), np.arange(X.n), said["strategy"] == "multinomial"
     scored = [X.scores(w) for w in W]
     f = np.stack([sums for sums, _ in scored], axis=1) + b
@@ -260,11 +263,11 @@ def joint_task(X, said, costs, W, b, point, codes):
 
 
 def ordinal_task(X, said, weights, w, planes, ranks, groups):
-    """Pairs of rows of one group with different ranks. Each is looked at: the time grows with their number."""
+    """Return (P rounded up, D rounded down) of ranking. Visits each pair, so the time grows with their number."""
     members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
 
     def pairs():
-        """(some rows, all rows of their group, which of these rank lower than those)"""
+        """Yield (some rows, all rows of their group, whether each of these ranks below each of those)."""
         for rows in members:
             step = max(1, BLOCK // len(rows))
             for some in (rows[first : first + step] for first in range(0, len(rows), step)):
@@ -320,7 +323,7 @@ def as_rows(data, d, constant):
 
 
 def codes_of(y, classes):
-    """The place of each label among the classes; a number and its text are the same label."""
+    """Return the index of each label in the classes; a number and its text are the same label."""
 
     def text(label):
         return str(int(label)) if not isinstance(label, str) and label == int(label) else str(label)
@@ -328,12 +331,12 @@ def codes_of(y, classes):
     place = {text(label): number for number, label in enumerate(classes)}
     codes = np.array([place.get(text(label), -1) for label in y.tolist()])
     if (codes < 0).any():
-        raise Unusable(f"the label of row {np.argmin(codes)} is none of the model's classes")
+        raise Unusable(f"the label of row {np.argmin(codes)} is not a class of the model")
     return codes
 
 
 def solved_problems(said, model, data):
-    """For each problem that was solved: (its claims, P rounded up, D rounded down, the sum of its costs)."""
+    """Return (claims, P rounded up, D rounded down, sum of the costs) for each problem that was solved."""
     task, classes, coef, claims = said["task"], said["classes"], model["coef"].astype(REAL), said["certificate"]
     shape, beta = coef.shape[:-1], said["bias_scale"] if said["bias"] == "regularized" else 0.0
     X, b = as_rows(data, coef.shape[-1], beta), model["intercept"].astype(REAL)
@@ -347,7 +350,7 @@ def solved_problems(said, model, data):
     if not labels.shape == weights.shape == groups.shape == (X.n,) or not np.isfinite(weights + labels).all():
         raise Unusable(f"one label, weight and group are needed for each of the {X.n} rows")
     scale = said["C"] / weights.sum() if said["c_scale"] == "mean" else said["C"]
-    factors = said["class_factors"]  # one a class
+    factors = said["class_factors"]  # one per class
     if factors == "balanced":
         factors = X.n / (len(classes) * np.bincount(labels, minlength=len(classes)))
     factors = np.array(factors, float)
@@ -355,7 +358,7 @@ def solved_problems(said, model, data):
     is_known = is_known and 1 <= said["p"] <= 2 and 0 < said["C"] < math.inf and 0 <= said["epsilon"] < math.inf
     is_known = is_known and 0 <= beta < math.inf and (weights >= 0).all() and (factors >= 0).all()
     if not (is_known and np.isfinite(factors).all()):
-        raise Unusable("p, C, epsilon, the bias, or a weight of a row or a class are not those of such a problem")
+        raise Unusable("p, C, epsilon, the bias, or a weight of a row or a class is out of range")
 
     def point(number, shape):
         if f"{number}.places" not in model:
@@ -375,7 +378,7 @@ def solved_problems(said, model, data):
     if said["strategy"] in ("crammer_singer", "multinomial"):
         return [(claims, *joint_task(X, said, costs, coef, b, point(0, (X.n, len(coef))), labels), costs.sum())]
     if len(claims["per_class"]) != len(classes):
-        raise Unusable("one certificate a class is needed")
+        raise Unusable("one certificate per class is needed")
     solved = []
     for k, part in enumerate(claims["per_class"]):
         costs, signs = scale * np.where(labels == k, factors[k], 1.0) * weights, np.where(labels == k, 1, -1)
@@ -385,7 +388,7 @@ def solved_problems(said, model, data):
 
 
 def objections(claims, primal, bound, costs, tol):
-    """What of the claims is not proved."""
+    """Return the reasons why claims are not proved."""
     gap = up(primal - bound, 4)
     relative = gap / max(primal, REAL(1e-12 * costs), TINY)
     print(f"objective at most {primal:.17g}, optimum at least {bound:.17g}, gap {gap:.6g} (relative {relative:.6g})")
@@ -402,7 +405,7 @@ def objections(claims, primal, bound, costs, tol):
         ]
     if tol is not None:
         is_reached = claims["relative_gap"] is not None and claims["relative_gap"] <= tol
-        checks.append((is_reached, "it says that it has converged, and its relative gap is above tol"))
+        checks.append((is_reached, "it claims to have converged, but its relative gap is above tol"))
     return [reason for holds, reason in checks if not holds]
 
 
@@ -418,7 +421,7 @@ def main(paths):
         with np.errstate(all="ignore"):
             solved = solved_problems(said, model, data)
             failed = [reason for one in solved for reason in objections(*one, said["tol"])]
-    except Exception as error:  # whatever a damaged or hostile file leads to proves nothing
+    except Exception as error:  # any error that a damaged or hostile file causes means that nothing is proved
         print(f"UNUSABLE: {type(error).__name__}: {error}")
         return 2
     print("NOT PROVED: " + "; ".join(dict.fromkeys(failed)) if failed else f"PROVED, up to {SLACK} of the objective")

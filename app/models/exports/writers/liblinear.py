@@ -21,9 +21,9 @@ OTHERS = "use json, npz, safetensors, onnx, mlflow or sql"
 LABEL_LIMIT = 2**31
 """Upper limit of labels: LIBLINEAR stores them as 32-bit integers."""
 MAX_LINE = 1 << 20
-"""Maximum bytes of a header line that is read."""
+"""Maximum bytes of a header line. Longer lines are refused."""
 MAX_DIGITS = 12
-"""Maximum digits of an integer that is read."""
+"""Maximum digits of an integer in the file. Longer numbers are refused."""
 
 CLASSIFIERS = {
     ("hinge", "ovr"): "L2R_L1LOSS_SVC_DUAL",
