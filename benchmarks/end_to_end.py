@@ -153,7 +153,7 @@ def warm_up(service: Service) -> None:
 
 
 def of_service(service: Service, path: Path, memory: "Memory | None" = None) -> tuple[dict[str, float], dict[str, Any]]:
-    """Seconds by phase, and the training job. The data is forgotten at the end: the next round sends it anew."""
+    """Seconds by phase, and the training job. The data is deleted at the end, so that the next round sends it again."""
     clock = _Clock(memory)
     with path.open("rb") as file:
         headers = {"Content-Type": "text/csv", "Prefer": f"wait={WAIT_SECONDS}"}

@@ -1,10 +1,10 @@
-"""What a job was thought to need beside what it needed: seconds, and private bytes of the process that trained it.
+"""The estimated and the measured cost of jobs: seconds, and private bytes of the process that trained.
 
-Every job goes through a real service with one training process, whose private dirty memory is looked at many times a
-second. Seconds are the processor's, so that other work on the machine does not count. `HYPERPLANE_ESTIMATE_SETS`
+Every job goes through a real service with one training process, whose private dirty memory is sampled many times a
+second. Seconds are processor time, so that other work on the machine does not count. `HYPERPLANE_ESTIMATE_SETS`
 names sets, separated by commas; the default is all that are there, and generated ones that are large. The jobs, each
-set with each plan, come in a random order that is the same in every run, and as many as fit into
-`HYPERPLANE_ESTIMATE_SECONDS` (300): a sample that favours no set and no plan. `inf` measures all of them.
+set with each plan, come in a random order that is the same in every run, until
+`HYPERPLANE_ESTIMATE_SECONDS` (300) are over: a sample that favours no set and no plan. `inf` measures all of them.
 """
 
 import io
@@ -70,8 +70,8 @@ def run() -> None:
     pairs = [(name, plan) for name in sets for plan in PLANS]
     random.Random(0).shuffle(pairs)
     outcomes = []
-    page = Page("estimates", "What jobs were thought to need, and what they needed", HOW)
-    page.table("data", "job", "seconds thought", "took", "MB thought", "held", "ended", "misses")
+    page = Page("estimates", "Estimated and measured cost of jobs", HOW)
+    page.table("data", "job", "seconds estimated", "seconds used", "MB estimated", "MB used", "status", "misses")
     with tempfile.TemporaryDirectory() as folder, running_service(Path(folder), workers=1) as service:
         _load_kernels(service)
         deadline = time.monotonic() + float(os.environ.get("HYPERPLANE_ESTIMATE_SECONDS", SECONDS))

@@ -15,7 +15,7 @@ def with_growth(call: Callable[[], Result]) -> tuple[Result, int]:
     """The result, and by how many bytes this process was larger at most than before the call (Linux)."""
     ctypes.CDLL(None).malloc_trim(0)  # what was freed and kept would be used first, and not be seen
     before = _memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     return call(), _memory("VmHWM") - before
 
 

@@ -109,7 +109,7 @@ def _measure(run_case: Callable[[], object]) -> Cost:
 
 
 def _report_cost(reply: Connection, run_case: Callable[[], object]) -> None:
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before, began = _status("VmRSS"), time.process_time()
     outcome = "taken"
     try:

@@ -21,9 +21,9 @@ from benchmarks.peers.process import installed
 SETS = ("a9a", "w8a", "news20_text", "mnist", "covtype")
 COSTS = (1.0, 0.01, 100.0)
 LIMITS = (0.5, 6.0)
-"""Seconds that a peer always has, and those that it has for each of ours."""
+"""Time limit of a peer: least seconds, and seconds per second that ours took."""
 MINUTES = 10.0
-"""No match begins after these; the next run goes on from there."""
+"""No match begins after this many minutes; the next run continues from there."""
 HOW = """\
 Each cell is a set, C (as in LIBLINEAR: a sum over rows), and a relative gap that weights must reach; the bias is the
 weight of a feature 1. The gap of any weights is (P - bound) / P, with P recomputed in float64 and the best dual bound
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
                 data = problems.opened(name)
                 for C in COSTS:
                     if time.perf_counter() - started > 60.0 * minutes:
-                        print(f"{minutes:g} minutes are over; the same command goes on from here", flush=True)
+                        print(f"{minutes:g} minutes are over; the same command continues from here", flush=True)
                         break
                     match = Match(data, "logistic", C, 1, clock, ledger, peers, *LIMITS)
                     match.play()

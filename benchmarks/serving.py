@@ -26,8 +26,8 @@ BATCH_ROWS, BATCH_FEATURES = 1000, 50
 WIDE_FEATURES, NARROW_FEATURES, ENTRIES = 1_000_000, 1_000, 100
 SECONDS = 12.0  # of each route: of a thousandth of a second's requests, the latest hundredth is then a hundred
 TURNS, PAUSED_TURNS = 240, 20
-"""A route's seconds are taken in so many parts, by turns with the others: whatever else the machine does meets all."""
-SETTLE_SECONDS = 0.5  # after trainings were paused or let go on
+"""Parts into which a route's time is divided. The routes take turns, so that other load on the machine affects all."""
+SETTLE_SECONDS = 0.5  # seconds to wait after trainings were paused or resumed
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 TICKS = os.sysconf("SC_CLK_TCK")
 HEADER = "Inference-Header-Content-Length"

@@ -135,7 +135,7 @@ def _run_liblinear(contest: _Contest, kind: int, tolerance: float) -> tuple[floa
 
 
 def _cells(seconds: dict[str, float], peers: tuple[str, ...], ours: tuple[str, ...]) -> str:
-    """The fastest peer with its seconds, then each of ours over it; plain seconds if no peer arrived."""
+    """Return the fastest peer with its seconds, and each solver's time divided by it, or in seconds without a peer."""
     arrived = [name for name in peers if name in seconds]
     best = min(arrived, key=seconds.__getitem__, default=None)
     cells = [f"{best} {seconds[best]:.3g} s" if best else "none arrives"]

@@ -134,7 +134,7 @@ def _dimension_table(name: str, least: int) -> str:
 
 
 def _seconds_of(solver: str, iterations: int, X: NDArray[np.float64], y: NDArray[Any]) -> tuple[float, float]:
-    """(seconds of the set-up, seconds of so many iterations)"""
+    """Return (seconds of the set-up, seconds of this many iterations)."""
     began = time.perf_counter()
     method = _method(solver, X, y)
     state = method.init(0, Start())

@@ -26,7 +26,7 @@ SECONDS_A_MATCH |= {"NDC 7M": 120.0}
 OTHER_SECONDS = 8.0
 """For the first guess of the time left; later ones go by what the last run took."""
 FULL_LIMITS, QUICK_LIMITS = (2.0, 5.0), (0.5, 2.0)
-"""The seconds that a peer always has, and those it may take for each of ours; in the quick comparison."""
+"""Time limit of a peer in the quick comparison: least seconds, and seconds per second that ours took."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
         with threadpool_limits(options.threads):  # as a worker has it; of objectives, threads would spin on in our runs
             _play_all(matches, ledger, took, clock, options)
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here. What there is:")
+        print("interrupted; the same command continues from here. Results so far:")
     found = [group for group in groups(ledger, options.threads, clock) if group.data in wanted]
     print(report.summary(found))
     if options.methods:
@@ -69,7 +69,7 @@ def _play_all(
             for number, (_, loss, C) in of_set:
                 began, known = time.perf_counter(), len(ledger)
                 if options.minutes is not None and began - started > 60.0 * options.minutes:
-                    print(f"{options.minutes:g} minutes are over; the same command goes on from here", flush=True)
+                    print(f"{options.minutes:g} minutes are over; the same command continues from here", flush=True)
                     return
                 match = Match(data, loss, C, options.threads, clock, ledger, peers, *limits)
                 match.play()

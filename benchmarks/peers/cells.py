@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """Ours over the fastest peer's; None if nobody arrives."""
+        """Our time divided by the fastest peer's; None if no solver reaches the gap."""
         if self.ours is None and not self.peers:
             return None
         theirs = min(self.peers.values(), default=self.limit)
@@ -64,7 +64,7 @@ class Group(NamedTuple):
     methods: dict[str, list[float | None]]
     """Seconds of each of our methods that was tried alone, for each gap."""
     known_to: float
-    """How near the bound is to the best objective that anybody reached."""
+    """The relative distance between the bound and the best objective of all solvers."""
     when: str | None = None
     """The day, of a match that was played before and is shown as it was published."""
 

@@ -1,4 +1,4 @@
-"""What was measured so far, a line of JSON a run: a measurement that was interrupted goes on where it stopped."""
+"""The measurements so far, one line of JSON per run, so that an interrupted benchmark continues where it stopped."""
 
 import json
 from collections.abc import Callable, Iterator

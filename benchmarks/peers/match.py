@@ -26,24 +26,24 @@ GAPS = (1e-2, 1e-3, 1e-6)
 OUR_SECONDS, OUR_NANOSECONDS = 60.0, 200.0
 """After which ours has not arrived; the second one for each non-zero entry, if that is more."""
 LIMIT_ALONE = 5.0
-"""A peer's seconds where ours did not arrive: that it arrives at all says enough."""
+"""Time limit of a peer in seconds if ours did not reach the gap. It only matters whether the peer reaches it."""
 LONG_LIMIT, LONG_FACTOR = 20.0, 2.0
-"""Where what a peer may take is long, twice our seconds have to do."""
+"""If the time limit of a peer would exceed LONG_LIMIT seconds, it is LONG_FACTOR times our time instead."""
 SHORT_SECONDS, SHORT_ROUNDS = 0.05, 7
 LONG_SECONDS, ROUNDS, LONG_ROUNDS = 1.0, 3, 2
 ENOUGH_SECONDS = 5.0
-"""The least of so many runs counts: more of short ones, and one that takes longer than the last is not repeated."""
+"""Number of runs of which the shortest counts, by their duration: more for short runs; one for the longest."""
 CLOSE, CLOSE_SECONDS = 2.0, 0.05
-"""A peer that takes more than so many times the fastest one's seconds, and so many more, will not become the fastest:
-it is stopped then, and is not repeated."""
+"""A peer that takes more than CLOSE times the fastest peer's time plus CLOSE_SECONDS cannot become the fastest: it is
+stopped then and not repeated."""
 JUDGED_TWICE = 0.2
-"""Seconds of a run up to which the faster of two says whether it is close: one alone may have been disturbed."""
+"""Runs shorter than this many seconds are repeated before a peer is excluded: other load can disturb a single one."""
 FAR = 100.0
-"""A run that misses the gap by this factor is not followed by the next tolerance, but by the one after it."""
+"""After a run that misses the gap by more than this factor, the next tolerance is skipped."""
 METHOD_FACTOR, METHOD_SECONDS = 1.5, 0.2
-"""A single method may take so many times the seconds of `auto`, and so many more."""
+"""Time limit of a single method: METHOD_FACTOR times the time of `auto` plus METHOD_SECONDS."""
 MOST_OCAS_NONZEROS = 20_000_000
-"""Of more it would read the text of for minutes in each run."""
+"""Maximum non-zeros for svmocas. With more, reading its text file takes minutes in each run."""
 TRACE_POINTS = 40
 NEARER = 0.97
 SAME_BOUND = 1e-9
@@ -83,9 +83,9 @@ class Match(NamedTuple):
     ledger: Ledger
     peers: Peers
     least_limit: float = 2.0
-    """The seconds that a peer always has."""
+    """Least time limit of a peer in seconds."""
     limit_factor: float = 5.0
-    """Seconds that a peer may take for each of ours."""
+    """Seconds that a peer may take per second that ours took."""
 
     def play(self) -> None:
         ours = self._each_gap()
@@ -329,7 +329,7 @@ def _arrivals(svmocas: Record | None, bound: float) -> dict[float, float]:
 
 
 def _shorten(limits: dict[float, float], arrivals: dict[float, float]) -> None:
-    """Once a peer has arrived, others need not go on for long."""
+    """Lower the time limits of the other peers once one has reached a gap."""
     for gap, seconds in arrivals.items():
         limits[gap] = min(limits[gap], CLOSE * seconds + CLOSE_SECONDS)
 

@@ -70,7 +70,7 @@ def summary(found: list[Group]) -> str:
 
 
 def fastest_methods(found: list[Group]) -> str:
-    """Which of ours is the fastest in each cell, where that is not what `auto` took."""
+    """List the cells in which a single solver is faster than `auto`, and that solver."""
     lines = ["Faster alone than `auto`:"]
     for group in found:
         for number, cell in enumerate(group.cells):

@@ -95,7 +95,7 @@ def run_planned(
         able = " or ".join(name for name, method in registered().items() if method.reads_in_passes)
         raise UnsupportedProblem("solver", f"{method.name} needs row access, and X comes in blocks; use {able}")
     if groups is not None and spec.task != "ordinal":
-        raise InvalidProblem("groups", "have a meaning with task ordinal only; leave them out")
+        raise InvalidProblem("groups", "are only used with task ordinal; leave them out")
     k = labels.classes.size if spec.task == "multiclass" else None
     start = read_start(warm_start, method, data, k, resume=resume)
     common: dict[str, Any] = {

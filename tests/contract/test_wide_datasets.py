@@ -30,7 +30,7 @@ def http(database: Database, tmp_path: Path) -> Iterator[InProcess]:
 
 
 def stored(database: Database, folder: Path, width: int) -> str:
-    """A dataset with a target and so many features."""
+    """A dataset with a target and this many features."""
     store = BlobStore(folder)
     X = np.arange(2.0 * width).reshape(2, width)
     arrays = {"X": store.put_array(X), "y": store.put_array(np.array([0.0, 1.0]))}

@@ -15,7 +15,7 @@ TOL = 1e-5
 
 
 def check_interruption(case, method, storage, after):
-    """Interrupts the run after so many steps, if it has as many."""
+    """Interrupts the run after this many steps, if it takes that many."""
     limits = {"tol": TOL, "max_seconds": HANG_SECONDS, "max_passes": None if method.exact else INEXACT_PASSES}
     arguments = {"solver": method.name, **case.definition, **limits}
     X = case.stored(storage, np.float64)

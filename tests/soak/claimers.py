@@ -21,7 +21,7 @@ LEASE_SECONDS = 600.0
 
 
 def claims_a_second(kind: str, jobs: int) -> float:
-    """How fast sixteen claimers empty a queue of so many jobs, on a database of this kind."""
+    """Measure how fast sixteen claimers empty a queue of this many jobs, on a database of this kind."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hyperplane-claims-")))
         url = f"sqlite:///{folder / 'claims.sqlite3'}"
@@ -85,7 +85,7 @@ def _claimed(database: Database, owner: str) -> Iterator[str]:
         try:
             with database.write() as session:
                 claim = lease.claim_next(session, owner, LEASE_SECONDS)
-        except DatabaseUnavailable:  # SQLite had no turn for it among so many: like a supervisor, it tries again
+        except DatabaseUnavailable:  # it did not get SQLite's write lock in time: like a supervisor, it tries again
             continue
         if claim is None:
             return

@@ -13,7 +13,7 @@ OPEN_JOBS = 40
 NAMES = 5
 """Names of trained models."""
 RECENT = 5
-"""Batch predictions take one of so many newest datasets: then equal files are written, owned and deleted at once."""
+"""Batch predictions use one of this many newest datasets, so that equal files are written and deleted at once."""
 
 
 class JobActs(Talker):

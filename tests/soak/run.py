@@ -55,7 +55,7 @@ CALM_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to happen: for so many seconds, or until there were so many faults or kills."""
+    """How long the soak runs: for this many seconds, or until this many faults or kills."""
 
     seed: int
     seconds: float

@@ -38,7 +38,7 @@ class HostileProblem:
 
 
 def spread(random, size, decades):
-    """Numbers of either sign over so many decades."""
+    """Return numbers of either sign over this many decades."""
     return random.choice([-1.0, 1.0], size) * 10.0 ** random.uniform(-decades / 2, decades / 2, size)
 
 

@@ -301,8 +301,8 @@ def mark_changes(
 ) -> tuple[int, bool]:
     """Find the rows of a sample whose weight in the Gram matrix changes; write them and the change to rows, changes.
 
-    `summed` marks the rows of the sample that are in the matrix; it is updated. The matrix must be summed from zero if
-    `anew` is set or if more rows change than are curved. Returns the number of rows, and whether to sum from zero.
+    `summed` marks the rows of the sample that are in the matrix; it is updated. The matrix is summed from zero if the
+    last argument says so or if more rows change than are curved. Returns the number of rows, and whether it is.
     """
     h, low, top, tube, before = smoothing.h, smoothing.low, smoothing.top, smoothing.tube, smoothing.before
     has_before, steep = before.size > 0, 1.0 / h

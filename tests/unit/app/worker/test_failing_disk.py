@@ -33,7 +33,7 @@ def submitted(bench: Bench, patience_seconds: float) -> str:
 
 
 class FailingDisk:
-    """From now on files cannot be written, so many times."""
+    """Make the next writes of files fail, this many times."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int, number: int) -> None:
         self.left = times

@@ -15,7 +15,7 @@ every_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["f
 
 
 def mostly_zeros(n, d, density, dtype=np.float64, seed=0):
-    """With exactly so many numbers that are not zero, wherever they are."""
+    """Return a table with exactly this many non-zeros, at random positions."""
     random = np.random.default_rng(seed)
     flat = np.zeros(n * d, dtype)
     places = random.permutation(n * d)[: int(density * n * d)]

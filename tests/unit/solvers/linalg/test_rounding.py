@@ -123,7 +123,7 @@ def test_squared_lengths_are_off_by_the_error_of_a_sum(size):
 
 
 def test_blocks_are_summed_without_an_error_that_grows():
-    """So many equal numbers, added one by one, are off by more than SUM_ERROR."""
+    """The plain sum of this many equal numbers has an error of more than SUM_ERROR."""
     w = np.full(1000 * BLOCK, 0.1)
     square, _, _ = squared_lengths(read_only(w), read_only(w), read_only(w[:0]))
     true, plain = exact(0.1) ** 2 * w.size, float(np.cumsum(w * w)[-1])
