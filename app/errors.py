@@ -46,8 +46,8 @@ FULL_STORAGE = frozenset({errno.ENOSPC, errno.EDQUOT})
 FAILING_STORAGE = frozenset(
     {errno.EIO, errno.EROFS, errno.EACCES, errno.ENOTCONN, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT}
 )
-"""Errors of the storage that can pass: a volume is mounted again, a disk or a network recovers. A request gets 503, and
-a job waits. StoreAway (app/storage/identity.py) has one of them."""
+"""Error numbers of temporary storage failures: the volume can be mounted again, the disk or the network can recover. A
+request gets 503, and a job waits. StoreAway (app/storage/identity.py) uses one of them."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 HTTP_CODES = {
     400: "unparsable",

@@ -2,8 +2,8 @@
 
 app/worker/train/calibrate.py fits the curves. Here are their definition and their form in a model file:
 
-    platt      p = 1 / (1 + exp(-(slope f + shift))), slope >= 0       arrays: slope, shift, one number a curve
-    isotonic   straight lines between points that never fall           arrays: scores, values, and starts of the curves
+    platt      p = 1 / (1 + exp(-(slope f + shift))), slope >= 0       arrays: slope, shift, one number per curve
+    isotonic   piecewise linear and non-decreasing in f                arrays: scores, values, and starts of the curves
     softmax    p_k = exp(f_k) / sum_m exp(f_m)                         no arrays; several classes only
 
 A model of logistic loss has its probabilities without a fit: platt with slope 1 and shift 0, or softmax if its classes

@@ -98,7 +98,7 @@ def _try(model: file.ModelFile) -> None:
     if pipeline is not None and model.header.feature_names is not None:
         names = pipeline.names if pipeline.is_plain else None
         if names is None or list(names) != model.header.feature_names:
-            raise invalid_field("feature_names", "contradiction", "preprocess has other column names")
+            raise invalid_field("feature_names", "contradiction", "must equal the column names of preprocess")
     with np.errstate(over="ignore", invalid="ignore"):
         scores = probe_of(subject).expected
     if not np.isfinite(scores).all():

@@ -370,7 +370,7 @@ def copy_letters(source: Bytes, at: Ints, sizes: Ints, target: Bytes) -> None:
 
 @njit(cache=True, nogil=True)
 def measure_terms(chosen: Ints, terms: Ints, sizes: Ints) -> None:
-    """Return the number of letters of each chosen term, including spaces."""
+    """Write the number of letters of each chosen term, including spaces, to sizes."""
     for i in range(len(chosen)):
         term = chosen[i]
         sizes[i] = 0

@@ -188,7 +188,7 @@ class LagrangianSupportVectorMachine(Method[BinaryProblem, LsvmState]):
         vectors = earlier.z, earlier.evaluated, earlier.before
         if any(vector.shape != state.z.shape for vector in vectors):
             features = self.problem.data.n_features
-            raise InvalidOptions("warm_start", f"is not a state of lsvm on {features} features")
+            raise InvalidOptions("warm_start", f"is not a state of lsvm on data with {features} features")
         if not all(np.isfinite(vector).all() for vector in vectors):
             raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
         state.z, state.evaluated, state.before = vectors

@@ -189,7 +189,7 @@ class Pegasos(Method[BinaryProblem, PegasosState]):
         vectors = earlier.u, earlier.rest, earlier.best
         if any(vector.shape != state.u.shape for vector in vectors):
             features = self.problem.data.n_features
-            raise InvalidOptions("warm_start", f"is not a state of pegasos on {features} features")
+            raise InvalidOptions("warm_start", f"is not a state of pegasos on data with {features} features")
         if any(not np.isfinite(vector).all() for vector in vectors):
             raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
         before = earlier.best_primal

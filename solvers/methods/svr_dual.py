@@ -200,7 +200,9 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
         """Continue an earlier state, bit-identical if the problem is the same; otherwise start from its dual point."""
         if earlier.alpha.shape != state.alpha.shape or earlier.w.shape != state.w.shape:
             rows, features = self.problem.data.n_rows, self.problem.data.n_features
-            raise InvalidOptions("warm_start", f"is not a state of svr_dual on {rows} rows x {features} features")
+            raise InvalidOptions(
+                "warm_start", f"is not a state of svr_dual on data with {rows} rows x {features} features"
+            )
         if not np.isfinite(earlier.alpha).all():
             raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
         beta = np.clip(earlier.alpha, -self.upper, self.upper)

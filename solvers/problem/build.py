@@ -85,7 +85,7 @@ def _ordinal_problem(
         raise InvalidProblem("groups", "have no two rows of different rank (and weight above zero) in any one group")
     pair_scale = spec.C / weight if spec.c_scale == "mean" else spec.C
     total_cost = pair_scale * weight
-    _reject_useless_costs(total_cost, "C", "times the weight of all pairs is too small; use a larger C")
+    _reject_useless_costs(total_cost, "C", "multiplied by the weight of all pairs is too small; use a larger C")
     return OrdinalProblem(
         spec=spec,
         data=data,
@@ -101,7 +101,7 @@ def _ordinal_problem(
 
 def _reject_useless_costs(total_cost: float, argument: str, why_zero: str) -> None:
     if not np.isfinite(total_cost):
-        raise InvalidProblem("C", "times the weights overflows; use smaller weights or a smaller C")
+        raise InvalidProblem("C", "multiplied by the weights overflows; use smaller weights or a smaller C")
     if total_cost <= 0.0:
         raise InvalidProblem(argument, why_zero)
 

@@ -29,7 +29,7 @@ CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.
 SECONDS_A_MIB = 1
 """Maximum CPU seconds per MiB of a file. The slowest reader needs a tenth of it."""
 EXPANSION = 10
-"""Assumed expansion of a compressed file, for its CPU time."""
+"""Assumed expansion of a compressed file, from which its CPU limit is computed. Larger: more CPU time is allowed."""
 WARM_UP_PAUSE_SECONDS = 0.5
 """Seconds between two attempts to start the first child process. Larger: an API whose forkserver was killed is ready
 later."""

@@ -300,7 +300,7 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
         fitting = {name for name in arrays if stored[name].shape == expected[name].shape}
         if not {"weights", "evaluated"} <= fitting:
             features = self.problem.data.n_features
-            raise InvalidOptions("warm_start", f"is not a state of {self.name} on {features} features")
+            raise InvalidOptions("warm_start", f"is not a state of {self.name} on data with {features} features")
         if any(not np.isfinite(stored[name]).all() for name in fitting):
             raise InvalidOptions("warm_start", "has numbers that are NaN or infinite")
         if len(fitting) < len(arrays):

@@ -302,7 +302,7 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
         expected, stored = state.stored(copy=False), earlier.stored(copy=False)
         arrays = [name for name, value in expected.items() if isinstance(value, np.ndarray)]
         if any(stored[name].shape != expected[name].shape for name in arrays):
-            raise InvalidOptions("warm_start", "is not a state of asvm on the same number of rows and features")
+            raise InvalidOptions("warm_start", "is not a state of asvm on data with these rows and features")
         if any(not np.isfinite(stored[name]).all() for name in arrays):
             raise InvalidOptions("warm_start", "has numbers that are NaN or infinite")
         w = self.problem.weights_of(earlier.iterate.alpha)

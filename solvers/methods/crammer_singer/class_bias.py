@@ -47,7 +47,7 @@ is exact. Chosen near the precision of a double."""
 
 
 class FreeBias:
-    """Moves the bias of one problem after its dual point. The bias is `W[-1]` times the feature."""
+    """Updates the bias of one problem as its dual point changes. The bias is `W[-1]` times the feature."""
 
     def __init__(self, problem: MulticlassProblem, squared_norms: Floats) -> None:
         counted = problem.costs > 0.0

@@ -195,7 +195,7 @@ class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
         """Continue an earlier state, bit-identical if the problem is the same; otherwise start from its dual point."""
         if earlier.alpha.shape != state.alpha.shape or earlier.W.shape != state.W.shape:
             shape = f"{self.shape[0]} rows x {self.problem.data.n_features} features and {self.shape[1]} classes"
-            raise InvalidOptions("warm_start", f"is not a state of crammer_singer on {shape}")
+            raise InvalidOptions("warm_start", f"is not a state of crammer_singer on data with {shape}")
         given = earlier.alpha.copy()
         if not np.isfinite(given).all():
             raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")

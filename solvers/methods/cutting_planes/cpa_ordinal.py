@@ -188,7 +188,7 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem, OrdinalState]):
         """Return whether an earlier state has the planes of this problem, up to C; refuse one with other features."""
         n, d = self.problem.data.n_rows, self.problem.data.n_features
         if earlier.w.shape != (d,):
-            raise InvalidOptions("warm_start", f"is not a state of cpa_ordinal on {d} features")
+            raise InvalidOptions("warm_start", f"is not a state of cpa_ordinal on data with {d} features")
         if not np.isfinite(earlier.w).all():
             raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
         if earlier.scores.shape != (n,) or earlier.counts.shape != (n,) or earlier.origin.shape != (d,):

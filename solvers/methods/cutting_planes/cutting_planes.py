@@ -204,7 +204,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
     def _is_of_this_problem(self, earlier: AnyPlanesState, at_zero: Cut) -> bool:
         """Return whether an earlier state has planes of this problem; refuse a state with other features or classes."""
         if earlier.weights.shape != at_zero.normal.shape or not np.isfinite(earlier.weights).all():
-            raise InvalidOptions("warm_start", f"is not a state of {self.name} on these features and classes")
+            raise InvalidOptions("warm_start", f"is not a state of {self.name} on data with these features and classes")
         return (
             np.array_equal(earlier.origin, at_zero.normal)
             and earlier.bundle.vectors.shape[1:] == (self._vector_size(),)

@@ -227,7 +227,7 @@ def resume(dual: BinaryDual, state: DcdState, earlier: DcdState, solver: str) ->
     problem = dual.problem
     if earlier.alpha.shape != state.alpha.shape or earlier.w.shape != state.w.shape:
         rows, features = problem.data.n_rows, problem.data.n_features
-        raise InvalidOptions("warm_start", f"is not a state of {solver} on {rows} rows x {features} features")
+        raise InvalidOptions("warm_start", f"is not a state of {solver} on data with {rows} rows x {features} features")
     if not np.isfinite(earlier.alpha).all():
         raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
     alpha = np.clip(earlier.alpha, 0.0, dual.upper)

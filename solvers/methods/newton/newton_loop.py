@@ -228,7 +228,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         gram.peak = max(gram.peak, trace)
 
     def _search(self, state: NewtonState, direction: Floats) -> None:
-        """Make the minimum along the line through w and the trial the new trial."""
+        """Set the trial to the minimum along the line through w and the current trial."""
         w, costs = state.w, self._sample(state).costs
         lengths = self._dot(w, direction), self._dot(direction, direction), state.slope
         line = Line(self._scale(state.stride), *lengths)
@@ -317,7 +317,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         """Return the earlier state, to continue bit-identically, or on another problem a start from its weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             raise InvalidOptions(
-                "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"
+                "warm_start", f"is not a state of {self.name} on data with {self.problem.data.n_features} features"
             )
         n = self.problem.data.n_rows
         if np.array_equal(earlier.seen, state.seen) and earlier.slack.shape == (n // max(1, earlier.stride),):

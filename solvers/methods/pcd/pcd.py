@@ -207,7 +207,7 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
         """Continue from an earlier state with bit-identical results. If rows or costs changed, start from its
         weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
-            raise InvalidOptions("warm_start", f"is not a state of pcd on {state.w.size - 1} features")
+            raise InvalidOptions("warm_start", f"is not a state of pcd on data with {state.w.size - 1} features")
         self._start_at(state, earlier.w)
         counted = self.problem.costs > 0.0
         same_order = np.array_equal(np.sort(earlier.order), state.order)

@@ -218,7 +218,7 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
         weights."""
         w, z, counted = earlier.w, earlier.z, self.counted
         if w.shape != state.w.shape or not (np.isfinite(w).all() and np.isfinite(earlier.w_scale)):
-            raise InvalidOptions("warm_start", f"is not a state of local on {state.w.size} features")
+            raise InvalidOptions("warm_start", f"is not a state of local on data with {state.w.size} features")
         self._start_at(state, (earlier.w_scale or 1.0) * w)
         same_rows = z.shape == counted.shape and np.allclose(z[counted], state.z[counted], rtol=1e-9, atol=1e-9)
         if same_rows and earlier.total_cost == state.total_cost:

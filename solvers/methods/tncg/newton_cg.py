@@ -289,7 +289,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             raise InvalidOptions(
-                "warm_start", f"is not a state of {self.name} on {self.problem.data.n_features} features"
+                "warm_start", f"is not a state of {self.name} on data with {self.problem.data.n_features} features"
             )
         is_alike = earlier.scores.shape == state.scores.shape and earlier.total_cost == state.total_cost
         if is_alike and self._repeats(earlier):

@@ -278,7 +278,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
     def _checked_weights(self, w: Floats) -> Floats:
         size = self.problem.data.n_features + 1
         if w.shape != (size,) or not np.isfinite(w).all():
-            raise InvalidOptions("warm_start", f"is not a state of tron on {size - 1} features")
+            raise InvalidOptions("warm_start", f"is not a state of tron on data with {size - 1} features")
         if not self.problem.bias_feature:
             w[-1] = 0.0
         return w

@@ -318,7 +318,7 @@ def as_rows(data, d, constant):
         is_sound = len(columns) == len(values) == starts[-1] and starts[0] == 0 and (np.diff(starts) >= 0).all()
         is_sound = is_sound and (not len(columns) or 0 <= columns.min() <= columns.max() < d)
     if not is_sound or not X.n or not np.isfinite(values).all():
-        raise Unusable(f"the rows must be finite numbers in {d} columns, as the model's weights are")
+        raise Unusable(f"the rows must be finite numbers in {d} columns, one for each weight of the model")
     return X
 
 

@@ -216,7 +216,7 @@ def test_a_state_starts_other_costs_and_other_rows(solver):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_state_of_other_features_is_refused(solver):
     X, y, _ = problem()
-    with pytest.raises(solvers.InvalidOptions, match=f"not a state of {solver} on 5 features"):
+    with pytest.raises(solvers.InvalidOptions, match=f"not a state of {solver} on data with 5 features"):
         train(X[:, :5], y, solver, warm_start=train(X, y, solver, tol=1e-2).state)
 
 

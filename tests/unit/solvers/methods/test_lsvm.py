@@ -78,5 +78,5 @@ def test_an_alpha_for_which_it_does_not_converge_is_refused(alpha):
 
 def test_a_state_of_other_features_is_refused():
     X, y, _ = problem()
-    with pytest.raises(solvers.InvalidOptions, match="not a state of lsvm on 5 features"):
+    with pytest.raises(solvers.InvalidOptions, match="not a state of lsvm on data with 5 features"):
         train(X[:, :5], y, warm_start=train(X, y).state)

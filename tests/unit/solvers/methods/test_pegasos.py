@@ -100,7 +100,7 @@ def test_a_state_starts_another_problem_from_its_best_point():
     other = train(X, y, C=2.0 * C, warm_start=first, max_passes=40)
     honest = train(X, y, C=2.0 * C, warm_start=(first.coef, first.intercept), max_passes=3)
     assert other.certificate.primal <= honest.certificate.primal * (1.0 + 1e-12)
-    with pytest.raises(solvers.InvalidOptions, match="not a state of pegasos on 4 features"):
+    with pytest.raises(solvers.InvalidOptions, match="not a state of pegasos on data with 4 features"):
         train(X[:, :4], y, warm_start=first.state)
 
 

@@ -111,7 +111,7 @@ def test_a_state_starts_other_costs(loss):
 def test_what_is_no_state_of_this_problem_is_refused():
     X, y = problem()
     state = train(X, y).state
-    with pytest.raises(solvers.InvalidOptions, match="not a state of svr_dual on 190 rows x 6 features"):
+    with pytest.raises(solvers.InvalidOptions, match="not a state of svr_dual on data with 190 rows x 6 features"):
         train(X[:190], y[:190], warm_start=state)
     state["alpha"][3] = np.nan
     with pytest.raises(solvers.InvalidOptions, match="NaN or infinite"):

@@ -54,7 +54,7 @@ def test_a_class_without_weight_is_no_class_to_begin_with() -> None:
 def test_a_state_of_other_rows_or_with_a_broken_dual_point_is_refused() -> None:
     X, y = _rows(0.5)
     state = solvers.train(X, y, solver="dcd", tol=1e-2).state
-    with pytest.raises(solvers.InvalidOptions, match="is not a state of dcd on 2900 rows x 40 features"):
+    with pytest.raises(solvers.InvalidOptions, match="is not a state of dcd on data with 2900 rows x 40 features"):
         solvers.train(X[:2900], y[:2900], solver="dcd", warm_start=state)
     broken = {**state, "alpha": np.full(N, np.nan)}
     with pytest.raises(solvers.InvalidOptions, match="NaN or infinite"):

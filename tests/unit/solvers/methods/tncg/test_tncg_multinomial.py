@@ -67,7 +67,7 @@ def test_weights_and_states_start_a_run():
     cold = train(X, y)
     for start in (cold, cold.state, (cold.coef, cold.intercept)):
         assert train(X, y, warm_start=start).passes < cold.passes
-    with pytest.raises(solvers.InvalidOptions, match="not a state of tncg_multinomial on 14 features"):
+    with pytest.raises(solvers.InvalidOptions, match="not a state of tncg_multinomial on data with 14 features"):
         train(X[:, :-1], y, warm_start=cold.state, solver="tncg_multinomial")
 
 
