@@ -40,21 +40,21 @@ class ThreadRoom:
 READ_THREADS = 24
 """Default threads, for routes that read. More do not raise the throughput: Python runs one thread at a time."""
 MODELS = ThreadRoom("models", 4)
-"""Look up models that are not in the cache."""
+"""Threads that look up models that are not in the cache."""
 PREDICTIONS = ThreadRoom("predictions", 8)
-"""Parse and score bodies that would block the event loop for too long."""
+"""Threads that parse and score bodies that would block the event loop for too long."""
 HEALTH = ThreadRoom("health", 2)
-"""`/readyz`."""
+"""Threads of `/readyz`."""
 KEYS = ThreadRoom("keys", 4)
-"""Look up API keys that are not in the cache."""
+"""Threads that look up API keys that are not in the cache."""
 KNOWN_KEYS = ThreadRoom("known keys", 2)
-"""Renew API keys of the cache. Separate, so that a flood of unknown keys does not delay valid ones."""
+"""Threads that renew API keys of the cache. Separate, so that a flood of unknown keys does not delay valid ones."""
 POLLS = ThreadRoom("polls", 1)
-"""Query the database for all long polls at once."""
+"""The thread that queries the database for all long polls."""
 WRITES = ThreadRoom("writes", 16)
-"""Write to the database. On SQLite one write runs at a time, and all wait while another process writes."""
+"""Threads that write to the database. On SQLite one write runs at a time, and all wait while another process writes."""
 FILES = ThreadRoom("files", 8)
-"""Write bodies of uploads to the disk."""
+"""Threads that write bodies of uploads to the disk."""
 
 
 class RoomRoute(APIRoute):

@@ -116,7 +116,7 @@ class DualRefinement:
 
 # --- kernels. constants: y, upper bound, D_i and |x_i|^2 + D_i of each row; a: alpha_i; dense data: starts is empty --
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 @njit(cache=True, nogil=True)

@@ -37,7 +37,7 @@ def cholesky_solve(factor: Floats, rhs: Floats) -> Floats:
 
 # --- kernels. L: the matrix, overwritten by its factor panel of columns by panel of columns ---------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 _STEPS = 120  # columns of two panels that are multiplied at a time, so that they stay in the first-level cache
 
 

@@ -35,7 +35,7 @@ __all__ = [
 
 # --- kernels. w: weights, v: row multipliers, out: written by the kernel ----------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

@@ -58,7 +58,7 @@ def below(value: float) -> float:
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 @njit(cache=True, nogil=True, fastmath=False)

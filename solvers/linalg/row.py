@@ -27,7 +27,7 @@ class FlatRows(NamedTuple):
     """Index of each row's first entry, then the total number of entries (as indptr of a CSR matrix)."""
 
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 _IN_ORDER = {"contract"}  # not vectorised: gathering the weights into vectors takes more than twice as long
 
 

@@ -42,7 +42,7 @@ FACE_READS, FACE_ENTRIES = 80, 20_000_000
 """Maximum passes over X, and maximum entries read, in one joint solve. The solve is part of one step, so FACE_ENTRIES
 limits the time of a step. Larger: more precise, longer solves. Chosen."""
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 @dataclass(slots=True)

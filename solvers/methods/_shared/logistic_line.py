@@ -7,7 +7,7 @@ from solvers.linalg.types import Array
 
 __all__ = ["logistic_change", "logistic_derivatives"]
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM, error_model="numpy")

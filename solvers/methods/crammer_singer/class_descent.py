@@ -17,7 +17,7 @@ from solvers.linalg.types import Array
 __all__ = ["ACTIVE_SHARE", "ClassPoint", "ClassTerms", "ClassVisits", "Goal", "PassReport", "move_shares", "run_pass"]
 
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 ACTIVE_SHARE = 0.1
 """An epoch over all rows follows once the gap of the active rows is below this fraction of the gap that the last epoch
 over all rows had. Larger: shrunk rows are visited more often. Chosen."""

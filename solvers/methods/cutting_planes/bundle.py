@@ -162,7 +162,7 @@ def _enlarged(array: Array, rows: int) -> Array:
 
 # --- kernels of long vectors -----------------------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 _STRETCH = 1024  # columns that are combined at a time, so that they stay in the cache
 _LEAST_RIDGE = 1e-200  # too small to change a result, but large enough to divide by
 _DEPENDENT = 1e-13  # fraction of a diagonal entry below which a plane counts as linearly dependent on the others

@@ -137,7 +137,7 @@ def three_point_search(line: Line, mu: float) -> float:
 
 # --- kernels. A row's line is p + mu q; A and B are `square` and `slope` of the parabola ------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 _FEW = 16  # breakpoints at or below this number are sorted instead of split again
 
 

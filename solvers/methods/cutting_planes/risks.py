@@ -257,7 +257,7 @@ class ClassRisk(Risk):
 
 # --- kernels. before, out: the choices of the last plane and of the new one -------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

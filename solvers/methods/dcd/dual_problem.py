@@ -14,7 +14,7 @@ from solvers.linalg.types import Array
 
 __all__ = ["DualPoint", "DualTerms", "dual_value", "gap_term"]
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 class DualTerms(NamedTuple):

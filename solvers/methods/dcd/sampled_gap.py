@@ -17,7 +17,7 @@ from solvers.methods.dcd.dual_problem import DualPoint, DualTerms, gap_term
 __all__ = ["are_even", "best_bias", "gap_of", "likely_gap", "sample_size", "sampled_gap"]
 
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 _FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's numbers, then of its entries
 _BISECTIONS = 20
 """Bisections of the interval that contains the best bias: they narrow it to 1e-6 of its length. Larger: a more precise

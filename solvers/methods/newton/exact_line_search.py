@@ -14,7 +14,7 @@ from solvers.methods.newton.row_terms import Smoothing
 __all__ = ["Line", "search_line"]
 
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 class Line(NamedTuple):

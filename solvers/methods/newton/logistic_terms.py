@@ -20,7 +20,7 @@ from solvers.methods.newton.row_terms import SampledRows, add_rows, add_squares,
 __all__ = ["LogisticLine", "add_curved_rows", "curvatures_of", "evaluate_logistic", "search_logistic_line"]
 __all__ += ["shares_of_slacks", "tangent_shares"]
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 _LEAST_SHARE = 1e-290  # the entropy of smaller shares is taken as 0
 _AT_ONCE = 256  # rows per block: with 200 entries per row a block fits into the second-level cache
 

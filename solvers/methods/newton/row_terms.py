@@ -69,7 +69,7 @@ class Sums(NamedTuple):
 
 # --- kernels. m: row of the sample; i: row of X; s: slack; q, r: share before and now; a: alpha; y: label -------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 _AT_ONCE = 256  # rows per block: with 200 entries per row a block fits into the second-level cache
 
 

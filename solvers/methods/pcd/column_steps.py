@@ -61,7 +61,7 @@ def curvatures(columns: WeightedColumns) -> Floats:
 # --- kernels. e: an entry of a column, i: its row. Entry indices are unsigned, because numba tests signed ones for ----
 # --- negative values at each use --------------------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 @njit(cache=True, nogil=True)

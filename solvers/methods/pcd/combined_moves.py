@@ -61,7 +61,7 @@ def combine_moves(w: Floats, b: Floats, w_moves: Floats, b_moves: Floats, u: Flo
 
 # --- kernel. u_i = 2 C_i; K: number of moves --------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 @njit(cache=True, nogil=True, fastmath=_SUM)

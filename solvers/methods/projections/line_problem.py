@@ -104,7 +104,7 @@ class Line:
 
 # --- kernels. P, Q: keys of the positive and negative rows, the most violating row first; N: |L|^2; c: costs ----------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 _SHORT = 16  # parts of at most this length are sorted by insertion
 _STEPS = 100  # maximum Newton steps, and maximum shortenings of each
 

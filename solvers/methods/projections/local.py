@@ -230,7 +230,7 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
 
 # --- kernels. N: |w|^2 ------------------------------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 class _Best(NamedTuple):

@@ -41,7 +41,7 @@ class SquaredEpsilonInsensitive(TubeLoss):
 
 # --- kernels. C: cost, a: |beta_i| ------------------------------------------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 @njit(cache=True, nogil=True)

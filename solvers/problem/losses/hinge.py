@@ -81,7 +81,7 @@ class HingeP(PowerLoss):
 
 # --- kernels. C: cost, a: |alpha_i|, share: a / (p C), q: p / (p - 1) -------------------------------------------------
 
-_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity still spread
+_SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
