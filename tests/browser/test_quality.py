@@ -82,7 +82,7 @@ def test_a_read_only_key_sees_no_action(browser: Any, tmp_path: Path) -> None:
         database.close()
         context = browser.new_context()
         page = context.new_page()
-        page.wait_for_timeout(2500)  # an open service is believed to be open for two seconds
+        page.wait_for_timeout(2500)  # the page caches for two seconds that the service needs no key
         page.goto(f"{service.url}/ui/")
         page.get_by_label("API key").fill(key)
         page.keyboard.press("Enter")

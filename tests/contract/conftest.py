@@ -1,4 +1,4 @@
-"""One migrated database of each kind for a module, and a registry of models on it; each test finds them anew."""
+"""One migrated database of each kind for a module, and a registry of models on it; both are fresh for each test."""
 
 from collections.abc import Iterator
 

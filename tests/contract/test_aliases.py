@@ -82,7 +82,7 @@ def test_setting_what_is_set_is_no_change(registry: Registry) -> None:
     registry.put("m/aliases/prod", 412, {"If-Match": '"1"'}, targets=shared, shadow=4)
     assert registry.post("m/aliases/prod/rollback").json()["version"] == 1, "what was sent twice is one step"
     registry.delete("m/aliases/prod")
-    assert registry.put("m/aliases/prod", 201, version=1).json()["revision"] == 5, "it is made anew"
+    assert registry.put("m/aliases/prod", 201, version=1).json()["revision"] == 5, "the alias is created again"
     registry.put("m/aliases/prod", 200, version=1)
 
 

@@ -1,4 +1,4 @@
-"""Whoever waits for work hears of it when it is committed, and not before; a broken connection mends itself."""
+"""A waiting worker is notified of work when it is committed, and not before; it reconnects by itself."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whoever follows a job's events by their ids misses none and sees none twice, on every database."""
+"""A client that follows a job's events by their ids misses none and sees none twice, on every database."""
 
 import asyncio
 import random

@@ -34,7 +34,7 @@ def test_an_upload_that_cannot_be_stored_may_be_tried_again(
 
 
 def test_a_change_that_a_full_database_cannot_store_may_be_tried_again(tmp_path: Path) -> None:
-    """SQLite is limited to the pages that it has; reads go on."""
+    """SQLite cannot grow beyond its current pages; reads still work."""
     settings = temporary_settings(tmp_path)
     with migrated_database(settings.resolved_database_url):
         app = create_app(settings)

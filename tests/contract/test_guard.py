@@ -382,7 +382,7 @@ def test_a_crash_is_told_without_its_inside(http: InProcess, monkeypatch: pytest
 
 
 def test_a_database_that_is_away_is_a_reason_to_try_again(tmp_path: Path) -> None:
-    settings = temporary_settings(tmp_path, database_url="postgresql://nobody@127.0.0.1:1/nowhere")
+    settings = temporary_settings(tmp_path, database_url="postgresql://user@127.0.0.1:1/nowhere")
     http = InProcess(create_app(settings))
     problem = checked_problem(http.get("/v1/jobs"), 503)
     assert problem["code"] == "unavailable"

@@ -99,7 +99,7 @@ def test_a_job_that_is_to_be_paused_is_paused_when_its_worker_is_gone(
 
 
 def test_who_resumes_before_the_pause_is_heard(database: Database) -> None:
-    """The worker was told to pause; when it has stopped, nobody wants that any more."""
+    """The request to pause is withdrawn before the worker has stopped."""
     (job_id,) = queued_jobs(database, [0])
     claimed = claim(database)
     ask(database, control.pause, job_id)

@@ -338,7 +338,7 @@ def test_what_cannot_be_exported_is_refused(http: InProcess, name: str, query: d
 
 
 def test_an_unknown_model_is_not_found(http: InProcess) -> None:
-    checked_problem(http.get("/v1/models/nobody/export", params={"format": "json"}), 404)
+    checked_problem(http.get("/v1/models/missing/export", params={"format": "json"}), 404)
 
 
 def test_sql_of_more_columns_than_a_table_has_is_refused(http: InProcess) -> None:

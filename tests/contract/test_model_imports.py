@@ -1,6 +1,6 @@
-"""Models from elsewhere: back bit for bit, honest about what is only claimed, strict with what is hostile.
+"""Imported models: bit-identical after a round trip, with claims marked as claims, and strict checks of hostile files.
 
-References are ids: what a name meant in the test before is believed for a moment.
+References are ids, because the lookup of a name is cached for a moment, even across tests.
 """
 
 import base64

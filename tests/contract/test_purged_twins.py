@@ -34,7 +34,7 @@ def bench(settings: Settings) -> Iterator[Bench]:
 
 @pytest.fixture
 def deletions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """From now on each blob is deleted once, right after it is written: nobody owns it yet."""
+    """From now on each blob is deleted once, right after it is written, when no row owns it yet."""
     deleted: list[str] = []
     name_file = BlobStore.name_file
 

@@ -1,6 +1,6 @@
-"""The queue's contract on every database: who gets which job, and that nobody writes to a job that is not his.
+"""The queue's contract on every database: who gets which job, and that only the owner of a job writes to it.
 
-A lease of -1 seconds has run out the moment it is given, so no test waits for a clock.
+A lease of -1 seconds has expired when it is granted, so no test waits for a clock.
 """
 
 from concurrent.futures import ThreadPoolExecutor

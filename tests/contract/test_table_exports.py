@@ -32,7 +32,7 @@ N = 60
 
 
 def frame(*, text: bool = False, date: bool = False, gaps: bool = True) -> Frame:
-    """Numbers with gaps, truth values, words (one rare, some missing), numbers taken for levels; ignored ones."""
+    """Numbers with gaps, booleans, words (one rare, some missing), numbers as categories, and ignored columns."""
     age = np.where(generator.random(N) < 0.2, np.nan, generator.normal(40, 10, N))
     member = (generator.random(N) < 0.5).astype(float)
     color = generator.integers(0, 3, N).astype(float)

@@ -118,5 +118,5 @@ def test_a_body_that_is_no_job_is_refused_as_ever(api: Api) -> None:
 
 
 def test_a_model_that_is_not_there_cannot_be_verified(api: Api) -> None:
-    judged = api.ask(type="verify", model="nobody")
+    judged = api.ask(type="verify", model="missing")
     assert [item["field"] for item in judged["errors"]] == ["model"]

@@ -1,4 +1,4 @@
-"""Webhooks and their outbox on every database: who is told of what, who sends it, and what an outcome means."""
+"""Webhooks and their outbox on every database: who receives which event, who sends it, and what an outcome means."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -216,7 +216,7 @@ def test_a_message_that_is_too_old_is_given_up(database: Database, settings: Set
         session.execute(update(DeliveryRow).where(DeliveryRow.id.in_([first, second])).values(created_at=old))
     settle(database, settings, webhook_id, claim(database, webhook_id), Outcome("unreachable", "away"))
     assert [row.status for row in outbox(database, webhook_id)] == ["given_up", "waiting", "waiting"]
-    with database.write() as session:  # the second one had no turn, because nobody answered
+    with database.write() as session:  # the second one was not tried, because the receiver did not respond
         service.clear(session, settings)
     given_up = outbox(database, webhook_id)
     assert [row.status for row in given_up] == ["given_up", "given_up", "waiting"]
@@ -267,7 +267,7 @@ def test_what_was_settled_long_ago_is_forgotten(database: Database, settings: Se
 
 
 def test_a_job_does_not_wait_for_who_sends(database: Database) -> None:
-    """On SQLite everybody who writes waits; on PostgreSQL a claim must not lock out who tells of a job."""
+    """On SQLite every writer waits; on PostgreSQL a claim must not block writers of job events."""
     if database.engine.dialect.name == "sqlite":
         return
     (job_id,) = queued_jobs(database, [0])

@@ -38,7 +38,7 @@ def trained(service: Service) -> dict[int, float]:
 
 
 class Callers:
-    """Threads that call predict until they are told to stop; every answer is kept."""
+    """Threads that call predict until they are stopped; every answer is kept."""
 
     def __init__(self, service: Service) -> None:
         self.answers: list[tuple[int, Any]] = []

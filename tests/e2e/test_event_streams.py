@@ -195,7 +195,7 @@ def test_the_client_watches_through_the_death_of_the_server(service: Service, da
 
 
 def test_a_stop_ends_the_streams_at_once(service: Service, dataset: str) -> None:
-    """It may take 100 seconds to drain; a stream must not hold it up for as long."""
+    """The drain time is 100 seconds; an open stream must not delay the stop for that long."""
     job_id = start_endless_job(service, dataset)
     told = []
     opened = threading.Event()

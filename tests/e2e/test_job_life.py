@@ -56,7 +56,7 @@ def test_a_job_is_watched_paused_resumed_and_finished(service: Service, dataset:
     assert service.job(slow)["queue_position"] is None
 
     assert client.resume(slow)["status"] == "queued"
-    wait_until(lambda: predict(service, slow)["passes"] > paused["passes"], 30, "the job to go on")
+    wait_until(lambda: predict(service, slow)["passes"] > paused["passes"], 30, "the job to continue")
     running = service.job(slow)
     assert running["attempt"] == 2
     (resumed,) = [event["data"] for event in events(service, slow) if event["type"] == "job.resumed"]

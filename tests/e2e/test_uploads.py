@@ -1,4 +1,4 @@
-"""Resumable uploads over HTTP: broken off, gone on with, completed, refused."""
+"""Resumable uploads over HTTP: interrupted, continued, completed, refused."""
 
 import base64
 import hashlib

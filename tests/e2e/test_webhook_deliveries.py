@@ -75,7 +75,7 @@ def test_a_job_tells_its_own_receiver_everything_in_order(service: Service, rece
     service.wait(job["id"])
     service.wait(other["id"])
     secret = job["webhook"]["secret"]
-    wait_until(lambda: "job.succeeded" in kinds(receiver.messages, secret), 30, "the end of the job to be told")
+    wait_until(lambda: "job.succeeded" in kinds(receiver.messages, secret), 30, "the end of the job to be delivered")
     events = service.get(f"/v1/jobs/{job['id']}/events", limit=200)["data"]
     assert [message.id for message in receiver.messages] == [event["id"] for event in events]
     last = receiver.messages[-1].verified(secret)["data"]
@@ -118,7 +118,7 @@ def test_a_receiver_that_hangs_holds_up_neither_jobs_nor_others(
     try:
         job = service.submit(dataset, webhook={"url": f"{receiver.url}/quick"})
         assert service.wait(job["id"])["status"] == "succeeded"
-        wait_until(lambda: receiver.on("/quick"), 20, "the other receiver to be told")
+        wait_until(lambda: receiver.on("/quick"), 20, "the other receiver to get its message")
         assert receiver.on("/quick")[0].verified(job["webhook"]["secret"])["type"] == "job.succeeded"
         assert "delivered" not in [one["status"] for one in deliveries(service, webhook["id"])]
     finally:

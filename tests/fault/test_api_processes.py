@@ -1,4 +1,4 @@
-"""Several API processes behind one port: each can answer, none is missed when it dies, and nobody is refused."""
+"""Several API processes behind one port: each can answer, the others serve when one dies, and no client is refused."""
 
 import os
 import signal
@@ -85,7 +85,7 @@ def test_a_process_that_dies_is_not_missed(service: Service) -> None:
     wait_until(
         lambda: len(api_processes(service)) == PROCESSES and victim not in api_processes(service), 30, "a new process"
     )
-    wait_until(lambda: answered > before + 10, 30, "requests to go on")
+    wait_until(lambda: answered > before + 10, 30, "requests to continue")
     ended.set()
     for thread in threads:
         thread.join()

@@ -113,7 +113,7 @@ def test_a_commit_that_happened_before_the_connection_broke_is_acknowledged(
     server: PrivateServer, database: Database
 ) -> None:
     """The server has committed and waits for a standby that is not there; then its process is ended."""
-    server.configure("synchronous_standby_names", "nobody")
+    server.configure("synchronous_standby_names", "absent")
     row = job_row()
     try:
         in_broken_commit(server, IN_SYNC_WAIT, lambda: insert_job(database, row))

@@ -167,14 +167,14 @@ def is_told_to_end(pid: int) -> bool:
 
 
 def test_a_stop_while_a_file_is_read_gives_it_to_the_next_service_at_once(service: Service, large: bytes) -> None:
-    """The reader sleeps until it is told to end, so that it cannot be done before."""
+    """The reader sleeps until it gets the signal to end, so that it cannot finish before."""
     dataset_id = begin_reading(service, large, name="stopped")
     wait_until(lambda: readers(service), 5, "the reader to run")
     (reader,) = readers(service)
     os.kill(reader, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as threads:
         stopping = threads.submit(service.stop)
-        wait_until(lambda: is_told_to_end(reader), 10, "the reader to be told")
+        wait_until(lambda: is_told_to_end(reader), 10, "the reader to get the signal")
         os.kill(reader, signal.SIGCONT)
         assert stopping.result() < 10
     database = Database(temporary_settings(service.data_dir).resolved_database_url)

@@ -35,7 +35,7 @@ def dataset(service: Service) -> str:
 
 
 def start_slow_job(service: Service, dataset: str, seconds: float = 300.0) -> str:
-    """A job that computes for so long, if nobody ends it, and then succeeds with the best model so far; it runs now."""
+    """A running job that computes for this long, unless it is ended, and then succeeds with the best model so far."""
     job_id: str = service.submit(dataset, solver="dcd", C=1000.0, tol=1e-12, stop={"seconds": seconds})["id"]
     wait_for_attempt(service, job_id, 1)
     return job_id

@@ -130,7 +130,7 @@ class NoPipe:
 def test_a_process_killed_for_memory_is_tried_once_more_alone(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel's count of such kills is what tells them from others; here it is made up, the rest is real."""
+    """The kernel's counter distinguishes such kills from others; here the counter is faked, the rest is real."""
     kills = [0]
     monkeypatch.setattr(supervisor.resources, "out_of_memory_kills", lambda: kills[0])
     settings = temporary_settings(tmp_path, database_url=database_url, memory_budget_bytes=BUDGET)

@@ -1,4 +1,4 @@
-"""Clients that trickle: they are turned away by the deadline, and nobody else waits for them."""
+"""Clients that trickle: they are refused at the deadline, and no other client waits for them."""
 
 import socket
 from collections.abc import Iterator

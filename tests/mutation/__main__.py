@@ -64,7 +64,7 @@ def main() -> int:
             print(f"{place} {outcome.verdict} {outcome.seconds:.1f} s, mutant {numbers[outcome.mutant]}")
             print(report.diff_of(outcome.mutant), flush=True)
 
-    left = random.Random(wanted.seed).sample(chosen, len(chosen))  # mixed, so that the time that is left can be told
+    left = random.Random(wanted.seed).sample(chosen, len(chosen))  # in random order, for estimates of time
     outcomes: list[Outcome] = []
     if on_service:
         tests = dict.fromkeys(test for part in parts for test in part.tests)

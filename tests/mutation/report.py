@@ -113,7 +113,7 @@ class Result:
         return found
 
     def write(self, parts: Sequence[Part]) -> None:
-        """The document, which nobody writes by hand."""
+        """Return the document. It is generated, not written by hand."""
         target, mutants, seed, processes = self.order
         date = datetime.datetime.now(datetime.UTC)
         command = f"python -m tests.mutation --target {target} --mutants {mutants} --seed {seed}"

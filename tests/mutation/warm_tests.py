@@ -3,7 +3,7 @@
 A fork gives the functions whose source the mutant changes their new code, wherever they are referred to, and runs the
 tests. This is sound for a killed mutant. It says nothing about a mutant of a module's or a class's own statements, of
 a default value, of code that ran at import, or of what a test starts as a new process: those, and every survivor, are
-run again by runner.py, which writes the file and imports everything anew.
+run again by runner.py, which writes the file and imports everything in a new process.
 """
 
 import gc

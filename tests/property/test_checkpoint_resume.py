@@ -63,7 +63,7 @@ def check_interruption(case, method, storage, after):
     else:
         common = met.keys() & met_again.keys()
         assert common or len(met) <= after
-        assert all(met[number] == met_again[number] for number in common), "it goes on to the same bits"
+        assert all(met[number] == met_again[number] for number in common), "it continues with the same bits"
 
 
 def meet(report, met):

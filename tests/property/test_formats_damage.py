@@ -1,4 +1,4 @@
-"""Damaged binary files, each parsed in a child of its own: read, or refused with a sentence, and no failure of ours."""
+"""Damaged binary files, each parsed in a child of its own: read, or refused with a sentence, and no internal error."""
 
 import io
 import random

@@ -80,7 +80,7 @@ def test_stored_rows_raw_rows_and_a_restored_model_agree(case: tuple[Table, Tabl
     training, others, spec = case
     try:
         pipeline = fit(spec, frame_of(training)).pipeline
-    except PreprocessError:  # texts without a word leave nothing to learn from
+    except PreprocessError:  # texts that contain no words leave nothing to learn from
         assert {kind for kind, _ in training.values()} == {"text"}
         return
     stored = dense(transform(pipeline, frame_of(others)))

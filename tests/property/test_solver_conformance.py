@@ -136,7 +136,7 @@ def test_a_table_of_mostly_zeros_is_trained_on_like_its_sparse_rows(choice, dtyp
     resumed = [
         solvers.train(one, labels, warm_start=taken[0], resume=True, **arguments) for one in (X, sp.csr_array(X))
     ]
-    assert resumed[0].coef.tobytes() == resumed[1].coef.tobytes(), "a checkpoint of either goes on with either"
+    assert resumed[0].coef.tobytes() == resumed[1].coef.tobytes(), "a checkpoint of either continues with either"
 
 
 @every_choice
@@ -178,7 +178,7 @@ def test_a_state_resumes_the_run_it_came_from(choice):
         X, labels, warm_start=taken[0], callback=lambda report: report.iterations >= remaining, **arguments
     )
     assert resumed.iterations == remaining
-    assert resumed.coef.tobytes() == whole.coef.tobytes(), "a checkpoint goes on to the same bits"
+    assert resumed.coef.tobytes() == whole.coef.tobytes(), "a checkpoint continues with the same bits"
 
 
 @every_choice_of_many_steps

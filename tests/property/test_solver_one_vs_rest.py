@@ -93,7 +93,7 @@ def test_a_stopped_run_has_weights_for_classes_that_had_not_begun(threads):
 
     result = ovr(X, labels, tol=1e-9, threads=threads, callback=stop)
     assert result.status is solvers.Status.STOPPED
-    assert sum(report.iterations >= 2 for report in heard) == 1, "nobody is asked again after saying stop"
+    assert sum(report.iterations >= 2 for report in heard) == 1, "the callback is not called after it returned True"
     assert result.coef.any(axis=1).all()
     assert result.certificate.primal == pytest.approx(sum(one.primal for one in result.per_class))
     assert 0.0 < result.certificate.relative_gap <= 1.0
@@ -157,7 +157,7 @@ def test_the_time_that_easy_classes_leave_is_for_those_that_need_it(ticks, threa
     assert max(part.relative_gap for part in limited.per_class) <= 1e-6
     assert limited.seconds == ticks.now == len(ticks.reports) < 300.0
     assert limited.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-6)
-    # It goes on from its state: nothing is done or counted twice.
+    # It continues from its state: nothing is done or counted twice.
     assert [report.passes for report in ticks.reports] == sorted(report.passes for report in ticks.reports)
     assert limited.passes == sum(limited.state[f"{k}.run.passes"] for k in range(4)) <= 1.1 * whole.passes
     assert limited.iterations == sum(limited.state[f"{k}.run.iterations"] for k in range(4))

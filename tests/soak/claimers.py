@@ -56,7 +56,7 @@ def empty_queue(url: str, jobs: int) -> float:
     seconds = time.perf_counter() - began
     for claimer in claimers:
         claimer.join()
-    assert sorted(taken) == sorted(row.id for row in rows), "a job was claimed twice, or by nobody"
+    assert sorted(taken) == sorted(row.id for row in rows), "a job was claimed twice, or not at all"
     return jobs / seconds
 
 
@@ -76,7 +76,7 @@ def _claim_all(url: str, owner: str, start: Any, answers: Any) -> None:
         taken = list(_claimed(database, owner))
         database.close()
         answers.put(taken)
-    except Exception as error:  # or whoever waits for the answer would wait for ever
+    except Exception as error:  # otherwise the thread that waits for the answer would wait for ever
         answers.put(RuntimeError(f"{owner}: {error}"))
 
 

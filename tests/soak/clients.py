@@ -1,4 +1,4 @@
-"""Clients of a soak: each works the whole API until it is told to stop, and writes down what it was promised."""
+"""Clients of a soak: each uses the whole API until it is stopped, and records every acknowledged request."""
 
 import threading
 
@@ -10,7 +10,7 @@ from tests.support.receiver import Receiver
 
 
 class Client(DataActs, JobActs, ModelActs):
-    """Works in a thread of its own. Once it is told to stop, it still gets an answer to what it has begun."""
+    """Works in its own thread. When it is stopped, it still waits for the answer to its current request."""
 
     def __init__(
         self, url: str, ledger: Ledger, seed: str, number: int, stopping: threading.Event, receiver: Receiver
@@ -35,7 +35,7 @@ class Client(DataActs, JobActs, ModelActs):
                 (act,) = self.random.choices(list(acts), weights=list(acts.values()))
                 act()
                 self._stopping.wait(self.random.uniform(0.0, 0.1))
-        except Exception as error:  # or nobody would notice that it has ended
+        except Exception as error:  # otherwise its end would go unnoticed
             self.ledger.blame(f"client {self.number} ended: {error!r}")
             raise
         finally:

@@ -24,7 +24,7 @@ FINAL_EVENTS = ("job.succeeded", "job.failed", "job.cancelled")
 
 
 def stuck_jobs(database: Database, lease_seconds: float) -> list[str]:
-    """Running jobs whose lease ran out more than a lease ago: somebody should have taken them back."""
+    """Running jobs whose lease expired more than a lease time ago: a supervisor should have taken them back."""
     with database.read() as session:
         now = current_time(session)
         rows = session.execute(select(JobRow.id, JobRow.lease_expires_at).where(JobRow.status == "running")).all()
@@ -74,7 +74,7 @@ def _jobs(ledger: Ledger, database: Database, jobs: dict[str, JobRow]) -> Iterat
         models = session.execute(select(ModelRow.id, ModelRow.job_id).where(ModelRow.job_id.is_not(None))).all()
     asked = {job.id: job for job in ledger.jobs.values()}
     yield from (f"{job_id}: acknowledged, and lost" for job_id in asked.keys() - jobs.keys())
-    yield from (f"{job_id}: exists, and nobody asked for it" for job_id in jobs.keys() - asked.keys())
+    yield from (f"{job_id}: exists, and no client asked for it" for job_id in jobs.keys() - asked.keys())
     yield from (f"{job_id}: {n} models" for job_id, n in Counter(row.job_id for row in models).items() if n > 1)
     model_of_job = {row.job_id: row.id for row in models}
     for job in jobs.values():
@@ -101,7 +101,7 @@ def _job(job: JobRow, model_id: str | None, ledger: Ledger) -> Iterator[str]:
         if not _may_fail(job, code, ledger):
             yield f"{job.id}: failed with {job.error}"
     elif job.status == "cancelled" and job.id not in ledger.cancel_asked:
-        yield f"{job.id}: cancelled, and nobody asked for it"
+        yield f"{job.id}: cancelled, and no client asked for it"
     if job.status in ("succeeded", "cancelled"):
         ledger.count(f"jobs {job.status}")
     if job.attempt > 1:
@@ -136,7 +136,7 @@ def _datasets(ledger: Ledger, database: Database) -> Iterator[str]:
     if DEATHS * died > 2 * kills:  # a forkserver takes both of its readers with it
         yield f"{died} files were given up after {kills} kills"
     for dataset_id in datasets.keys() - ledger.datasets.keys():
-        yield f"{dataset_id}: exists, and nobody was answered with it"
+        yield f"{dataset_id}: exists, and no client was answered with it"
 
 
 def _imports(ledger: Ledger, database: Database) -> Iterator[str]:
@@ -144,15 +144,15 @@ def _imports(ledger: Ledger, database: Database) -> Iterator[str]:
         found = {row.id: row for row in session.scalars(select(ModelRow).where(ModelRow.job_id.is_(None)))}
     asked: dict[str, Imported] = {model.id: model for model in ledger.imports.values()}
     yield from (f"{model_id}: acknowledged, and lost" for model_id in asked.keys() - found.keys())
-    yield from (f"{model_id}: exists, and nobody was answered with it" for model_id in found.keys() - asked.keys())
+    yield from (f"{model_id}: exists, and no client was answered with it" for model_id in found.keys() - asked.keys())
     for model_id in asked.keys() & found.keys():
         row = found[model_id]
         if row.purged_at is not None and model_id not in ledger.purge_asked:
-            yield f"{model_id}: purged, and nobody asked for it"
+            yield f"{model_id}: purged, and no client asked for it"
         if row.purged_at is None and model_id in ledger.purged:
             yield f"{model_id}: its purge was acknowledged, and its bytes are here"
         if row.deleted_at is not None and model_id not in ledger.purge_asked:
-            yield f"{model_id}: deleted; it was restored, or nobody asked for it"
+            yield f"{model_id}: deleted; it was restored, or no client asked for it"
     if len(asked) != len(ledger.imports):
         yield f"{len(ledger.imports)} imports were acknowledged as {len(asked)} models"
 

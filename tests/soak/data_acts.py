@@ -22,7 +22,7 @@ class DataActs(Talker):
             self.ledger.count("uploaded")
 
     def upload_in_parts(self) -> None:
-        """A file in two to five parts. After a failure it goes on from where the service says that it is."""
+        """Upload a file in two to five parts. After a failure, continue at the offset that the service reports."""
         file = self._file()
         content = file.content()
         headers = {**CSV, "Upload-Length": str(len(content))} if self.chance(0.5) else CSV

@@ -94,7 +94,7 @@ class Faults:
             time.sleep(0.002)
 
     def kill_all(self) -> None:
-        """The parent dies, and its children with it, each in its own time; then somebody starts the service again."""
+        """Kill the parent; its children end by themselves. Then start the service again."""
         assert self._service.process is not None
         children = children_of(self._service.process.pid)
         self._service.process.kill()

@@ -82,7 +82,7 @@ class JobActs(Talker):
             self.ledger.count("deleted outputs")
 
     def replace_webhook(self) -> None:
-        """Have an address that is told of the end of all jobs; the one before it is deleted."""
+        """Register an address for the ends of all jobs; delete the one before it."""
         path = f"/all/{self.number}/{self.key()}"
         body = {"url": self.receiver.url + path}
         answer = self.insist("POST", "/v1/webhooks", self.key(), json=body)

@@ -63,7 +63,7 @@ class AliasChange:
 
 @dataclass(frozen=True)
 class Subscription:
-    """A webhook: the path that it was given, and of which job it is told; None: of all."""
+    """A webhook: the path of its address, and the job that it subscribes to; None: all jobs."""
 
     path: str
     id: str
@@ -162,7 +162,7 @@ class Ledger:
             return [job for job in self.jobs.values() if job.id not in self.done]
 
     def usable_models(self) -> list[str]:
-        """Ids of the newest models that nobody asked to purge."""
+        """Return the ids of the newest models that no client asked to purge."""
         with self._lock:
             trained = [job["model_id"] for job in list(self.done.values())[-USABLE_MODELS:] if job["type"] == "train"]
             imported = [one.id for one in list(self.imports.values())[-USABLE_MODELS:]]

@@ -37,7 +37,7 @@ class ModelActs(Talker):
             self.ledger.blame(f"import: {answer.status_code} {answer.text[:300]}")
 
     def predict(self) -> None:
-        """By a name that is trained, or by an alias of ours, which must answer as long as it is set."""
+        """Predict by a trained name, or by an alias of this client, which must answer as long as it is set."""
         rows = [[self.random.gauss(0, 1) for _ in range(FEATURES)]]
         current = self.ledger.alias_now(self.name, self.alias)
         is_set = current is not None and current.targets is not None
@@ -50,7 +50,7 @@ class ModelActs(Talker):
             self.ledger.blame(f"{reference} is {current}, and predict answers {answer.status_code} {answer.text[:200]}")
 
     def purge_model(self) -> None:
-        """Free the bytes of a model of ours, or delete it and take that back."""
+        """Purge a model of this client, or delete and restore it."""
         own = [one for one in self._own_models() if one.version not in self._used_versions()]
         if len(own) <= LEAST_MODELS:
             return

@@ -74,7 +74,7 @@ def filter_failure(context: HookContext, failure: Any, case: Case, response: Res
 
 
 def _said(answer: dict[str, Any]) -> list[str]:
-    """The code of the problem; of `invalid`, that of each field; of a value that a rule of ours refuses, the rule."""
+    """Return the code of the problem; for `invalid`, the code of each field or the rule that refused it."""
     if "code" not in answer:
         return ["valid: false"] if answer.get("valid") is False else ["accepted"]
     if answer["code"] != "invalid":

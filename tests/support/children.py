@@ -28,7 +28,7 @@ def never_end() -> None:
 
 
 def raise_anything() -> None:
-    raise KeyError("a mistake of ours")
+    raise KeyError("an internal mistake")
 
 
 def peak_growth(root: Path, path: Path, file_format: Format, max_levels: int = words.MAX_LEVELS) -> int:

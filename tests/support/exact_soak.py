@@ -76,7 +76,7 @@ def judge_solution(seed, judged):
 
 
 def judge_made_up(seed, judged):
-    """The certificate of weights and a dual point that nobody solved for, near each other or not."""
+    """Certify random weights with a random dual point, near each other or not."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -129,7 +129,7 @@ for name in glob.glob(os.path.join(sys.argv[1], "*", "postmaster.pid")):
         pass
 shutil.rmtree(sys.argv[1], ignore_errors=True)
 """
-"""Stops the servers in a folder and deletes the folder. SIGQUIT: at once, nobody needs the data any more."""
+"""Stops the servers in a folder and deletes the folder. SIGQUIT: at once, because the data is not needed any more."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A real HTTP server that receives webhooks: it remembers what came and answers as a test tells it."""
+"""A real HTTP server that receives webhooks: it records the messages and answers as the test configures it."""
 
 import ssl
 import threading

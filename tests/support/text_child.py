@@ -1,4 +1,4 @@
-"""Learns from many short texts, in a child whose memory can be told from the test's."""
+"""Learns from many short texts, in a child process whose memory is measured separately."""
 
 from pathlib import Path
 

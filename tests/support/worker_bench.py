@@ -115,7 +115,7 @@ class Bench:
             return jobs.show(session, jobs.get(session, job_id))
 
     def events(self, job_id: str, *kinds: str) -> list[Json]:
-        """What was told of a job, of these kinds."""
+        """Return the events of a job of these kinds."""
         with self.database.read() as session:
             return [event.data for event in list_events(session, job_id, 10_000, None) if event.type in kinds]
 

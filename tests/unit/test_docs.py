@@ -58,5 +58,5 @@ def test_the_changelog_has_the_usual_sections_and_one_line_an_entry() -> None:
     assert any(line == "## [Unreleased]" for line in lines)
     first_section = next(number for number, line in enumerate(lines) if line.startswith("### "))
     assert [line for line in lines[:first_section] if line.startswith("- ")] == []  # an entry outside of a section
-    assert [line for line in lines if line.startswith(" ")] == []  # an entry that goes on in a second line
+    assert [line for line in lines if line.startswith(" ")] == []  # an entry that continues on a second line
     assert [line for line in lines if len(line) > LONGEST_ENTRY] == []

@@ -26,7 +26,7 @@ PLUG_INS = (
     "app/jobs/types/",
     "app/worker/types/",
 )
-"""Found by their registry: nobody imports them by name, or only the package that lists them."""
+"""Found by their registry: no module imports them by name, except the package that lists them."""
 SMALL_ON_PURPOSE = {
     "app/db/write_queue.py": "a lock of its own, tested by itself",
     "app/client/part_upload.py": "leaves with the client's own distribution",

@@ -82,7 +82,7 @@ print(json.dumps({
     "content": http.get(f"/v1/datasets/{dataset['id']}/content").headers["content-type"],
     "form": form.json(),
     "option": http.post("/v1/datasets?header=true", content=body, headers={"Content-Type": "text/x-points"}).json(),
-    "refusal": http.post("/v1/datasets", content=body, headers={"Content-Type": "text/x-nobody"}).json(),
+    "refusal": http.post("/v1/datasets", content=body, headers={"Content-Type": "text/x-unknown"}).json(),
     "openapi": http.get("/openapi.json").json()["paths"]["/v1/datasets"]["post"]["requestBody"]["content"],
 }))
 """

@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmark against peers, and that a killed one goes on where it was."""
+"""The arithmetic of the benchmark against peers, and that an interrupted run continues where it stopped."""
 
 import json
 import math

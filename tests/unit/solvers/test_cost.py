@@ -1,4 +1,4 @@
-"""What a run is thought to need: close to what tracemalloc sees of it, and growing with what makes it grow."""
+"""Estimates of a run: close to the memory that tracemalloc measures, and growing with the size of the problem."""
 
 import gc
 import tracemalloc
@@ -108,7 +108,7 @@ def test_more_of_anything_never_needs_less() -> None:
 
 
 def test_a_matrix_of_features_is_counted_where_there_is_one() -> None:
-    """A free bias on texts was refused for a matrix that nobody would have made."""
+    """A free bias on texts was refused because of a matrix that would never be formed."""
     texts = {"n_rows": 11_314, "n_features": 130_107, "sparse": True, "entries": 1_787_565, "bias": "free"}
     assert told(**texts).peak_bytes < 50 << 20
     assert told(**texts, solver="alm_exact", options={"least_squares": "factor"}).peak_bytes > 8 * 130_107**2

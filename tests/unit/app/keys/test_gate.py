@@ -151,7 +151,7 @@ def test_the_announced_length_is_limited_by_what_the_route_takes(
     assert announced(b"%d" % limit) == 204
     assert announced(b"%d" % (limit + 1)) == 413
     assert announced(b"9" * 5000) == 413, "digits without end are no reason to fail"
-    assert announced(b"none") == 204, "the server has its own opinion of what is no number"
+    assert announced(b"none") == 204, "the server itself refuses values that are not numbers"
 
 
 def test_the_limit_is_told(gate: Gate) -> None:

@@ -292,7 +292,7 @@ def test_preparing_tells_whether_a_key_exists(settings: Settings, capsys: pytest
     (settings.data_dir / "store.id").unlink()
     assert launcher._prepare_database(settings) is True
     assert "not ready" in capsys.readouterr().err, "the store is away: this is said, and waited for"
-    away = settings.model_copy(update={"database_url": "postgresql://nobody@127.0.0.1:1/nowhere"})
+    away = settings.model_copy(update={"database_url": "postgresql://user@127.0.0.1:1/nowhere"})
     with pytest.raises(SystemExit, match="cannot use the database"):
         launcher._prepare_database(away)
 

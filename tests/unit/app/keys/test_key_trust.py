@@ -1,4 +1,4 @@
-"""How long an answer about a key is believed, by a clock of the test, and what a token must look like."""
+"""How long a cached lookup of a key is used, by a clock of the test, and the form of a token."""
 
 import asyncio
 from collections.abc import Iterator

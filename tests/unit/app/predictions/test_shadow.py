@@ -97,7 +97,7 @@ def test_a_failing_shadow_is_counted_and_harms_nobody(served: Served, answering:
         return judge(model)
 
     def crash(model: ServedModel) -> Outcome:
-        raise RuntimeError("a fault of ours")
+        raise RuntimeError("an internal fault")
 
     shadows = Shadows(served)  # type: ignore[arg-type]
     for one in (refuse, crash, judge):

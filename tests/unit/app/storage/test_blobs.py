@@ -1,4 +1,4 @@
-"""Blobs are named by their content, are there whole or not at all, and are swept only when nobody needs them."""
+"""Blobs are named by their content, exist complete or not at all, and are deleted only when no row owns them."""
 
 import errno
 import hashlib
@@ -243,7 +243,7 @@ def test_readiness_is_a_real_write_that_leaves_nothing(store: BlobStore) -> None
 
 
 def test_nobody_sees_what_readiness_writes(store: BlobStore) -> None:
-    """The launcher asks for readiness while the first uploads come in: a file with a name would be taken for one."""
+    """The launcher asks for readiness while the first uploads come in: a file with a name would be mistaken for one."""
     try:
         os.close(os.open(store.staging, os.O_TMPFILE | os.O_RDWR))
     except OSError:

@@ -1,4 +1,4 @@
-"""A store has an id that its database knows: another folder, or an empty one, is not taken for it."""
+"""A store has an id that its database knows: another folder, or an empty one, is refused."""
 
 import threading
 from collections.abc import Iterator

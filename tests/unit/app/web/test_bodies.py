@@ -46,7 +46,7 @@ async def drain(body: Body) -> int:
 
 def test_a_burst_buys_no_time(tmp_path: Path) -> None:
     settings = temporary_settings(tmp_path, body_patience_seconds=0.2, body_bytes_per_second=1000)
-    slow = [(0.05, b"x")] * 100  # 20 bytes a second: at the average rate of the whole body it could go on for 100 s
+    slow = [(0.05, b"x")] * 100  # 20 bytes a second: at the average rate of the whole body it could last for 100 s
     body = body_of(Client((0.0, b"x" * 100_000), *slow), settings)
     with pytest.raises(HTTPException) as refusal:
         asyncio.run(asyncio.wait_for(drain(body), 3))

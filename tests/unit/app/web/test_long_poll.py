@@ -38,7 +38,7 @@ def test_many_polls_share_their_looks_and_end_when_the_row_is_done(tmp_path: Pat
         other = asyncio.create_task(watch.wait("job_2", 60))
         while not rows.questions:
             await asyncio.sleep(0.005)
-        assert max(rows.questions) <= 2  # both rows at once, whoever waits for them
+        assert max(rows.questions) <= 2  # both rows at once, for any number of waiting polls
         assert not any(poll.done() for poll in polls)
         asked = len(rows.questions)
         rows.unfinished.clear()

@@ -172,10 +172,10 @@ def test_a_name_that_leads_here_is_refused(receiver: Receiver, found: str | list
 
 
 def test_a_name_that_leads_elsewhere_the_next_time_is_judged_each_time(receiver: Receiver) -> None:
-    """DNS rebinding: public when it is first looked at (and nobody answers), here afterwards."""
+    """DNS rebinding: a public address at first (without a response), a local one afterwards."""
     port = receiver.url.rpartition(":")[2]
     url = f"http://rebinding.example.org:{port}/x"
-    outcome = send(url, private=False, by=resolver(OSError("as if nobody answered there"), "127.0.0.1"), times=2)
+    outcome = send(url, private=False, by=resolver(OSError("as if there were no response"), "127.0.0.1"), times=2)
     assert outcome.error == "the address does not lead to the public internet"
     assert receiver.messages == []
 

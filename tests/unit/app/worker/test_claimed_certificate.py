@@ -155,7 +155,7 @@ def test_converged_is_claimed_of_the_whole_and_not_of_every_class() -> None:
 
 
 def test_a_primal_value_below_one_is_its_own_unit() -> None:
-    """Where the floor of the problem is unknown, it must not be taken for 1."""
+    """If the floor of the problem is unknown, it must not be assumed to be 1."""
     small = figures(primal=0.25, bound=0.125)
     assert small["relative_gap"] == 0.5
     assert fields_of(small, small) == []

@@ -1,4 +1,4 @@
-"""Kernels are compiled while a slot is idle, by one process that gives way to jobs; jobs that wait are told of."""
+"""Kernels are compiled while a slot is idle, by one process that yields to jobs; waiting jobs are reported."""
 
 import multiprocessing
 import os
@@ -34,7 +34,7 @@ sys.exit(int(kind))
 
 
 class Compilers:
-    """Processes in place of the real one: they note what they are to compile, and end as they are told."""
+    """Processes in place of the real one: they record what they are to compile, and end as the test says."""
 
     def __init__(self, folder: Path) -> None:
         self.log, self._end = folder / "log", folder / "end"
@@ -95,7 +95,7 @@ def test_it_is_not_tried_again_where_it_fails(compilers: Compilers) -> None:
     compilers.end_with("3")
     compilers.until(lambda: not compilers.ahead._parts)
     assert compilers.started == ["first"]
-    assert not compilers.ahead.lacks_first, "jobs compile what they need: nobody waits for it"
+    assert not compilers.ahead.lacks_first, "jobs compile what they need, so no other job waits for it"
 
 
 def test_it_waits_until_a_slot_has_been_idle_for_a_while() -> None:

@@ -89,7 +89,7 @@ def test_a_process_that_must_stop_at_once_and_does_not_is_deaf(one: Slot, clock:
     assert not one.is_deaf(5.0)
     one.start(CLAIM)
     clock.now += 1000.0
-    assert not one.is_deaf(5.0), "nobody asked"
+    assert not one.is_deaf(5.0), "no stop was requested"
     one.stop(reason)
     clock.now += 5.0
     assert not one.is_deaf(5.0)

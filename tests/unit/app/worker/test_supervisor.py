@@ -89,7 +89,7 @@ def test_a_supervisor_without_jobs_sees_that_nobody_can_write(
 def test_a_job_that_was_claimed_unknowingly_goes_back_without_a_death(
     supervisor: Supervisor, database: Database
 ) -> None:
-    """The commit of the claim happened, and nobody learned of it."""
+    """The claim was committed, but its supervisor did not get the answer."""
     job_id = expire(database, supervisor._id)
     supervisor._keep_leases()
     assert seen(database, job_id) == ("queued", 0)

@@ -231,7 +231,7 @@ def test_another_method_begins_with_nothing_known_of_its_estimates(script):
     assert not judge.is_worth_certifying(progress(0, None))
     script.answers += [proved(10.0, 9.0)]
     judge.certify(point(), progress(5, TOL))
-    assert judge.is_worth_certifying(progress(7, 0.0)), "failures are counted anew"
+    assert judge.is_worth_certifying(progress(7, 0.0)), "failures are counted from zero again"
     assert judge.best()[1].dual_bound == 9.0
 
 

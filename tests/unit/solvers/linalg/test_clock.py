@@ -98,7 +98,7 @@ def test_a_compilation_does_not_count_and_can_be_watched(wall):
     assert seen == ["began", "ended"], "callees are compiled within their caller"
     assert solving_time() == began
     quadruple(2.0)
-    assert len(seen) == 2, "nobody watches any more"
+    assert len(seen) == 2, "the watch has ended"
 
 
 def test_only_cached_kernels_can_be_asked_for():

@@ -1,4 +1,4 @@
-"""npz archives, dense and CSR: what is accepted and given, and what is refused; nothing is believed unseen."""
+"""npz archives, dense and CSR: what is accepted, what it becomes, what is refused; declared sizes are checked."""
 
 import io
 import pickle

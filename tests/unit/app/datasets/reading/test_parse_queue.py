@@ -1,4 +1,4 @@
-"""Reading in the background, with a reader that does as the test says: every way it can end, and who goes on."""
+"""Reading in the background, with a reader that does as the test says: every way it can end, and who continues."""
 
 import asyncio
 import errno
@@ -194,7 +194,7 @@ def test_a_file_that_kills_every_reader_is_given_up(house: House) -> None:
     ended = cared_for(house, house.parsed)
     assert ended.error is not None
     assert (ended.status, ended.error["code"]) == ("invalid", "reader_died")
-    wait_until(lambda: not list(house.blobs), 20, "the bytes to be freed, which is after the row tells of it")
+    wait_until(lambda: not list(house.blobs), 20, "the bytes to be freed, which happens after the row is written")
 
 
 def test_a_reader_that_lost_its_claim_changes_nothing(house: House) -> None:

@@ -1,4 +1,4 @@
-"""The files of uploads: what a disk may have lost is not acknowledged, and what nobody goes on with is forgotten."""
+"""The files of uploads: bytes that a disk can have lost are not acknowledged, and abandoned uploads are deleted."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Resumable uploads over HTTP: what a client is told, and what becomes of the file."""
+"""Resumable uploads over HTTP: the responses to the client, and what becomes of the file."""
 
 import base64
 import errno
@@ -196,7 +196,7 @@ def test_bytes_are_written_in_large_pieces_and_made_durable_now_and_then(
     ("error", "status", "is_kept"),
     [
         (Invalid("no rows"), 422, False),
-        (AppError("a fault of ours"), 500, True),
+        (AppError("an internal fault"), 500, True),
         (Unavailable("later"), 503, True),
         (UntrustedBytes(errno.EIO, "lost"), 503, True),
     ],
@@ -288,7 +288,7 @@ def test_a_store_that_is_away_is_seen_before_anything_is_written(
 def test_a_store_that_goes_away_in_the_middle_is_waited_for(
     server: Server, monkeypatch: pytest.MonkeyPatch, is_away: bool
 ) -> None:
-    """Its files are missing then. A file that is missing from a store that is there is a fault of ours."""
+    """Its files are missing then. A file that is missing from an available store is an internal fault."""
     location = server.begin(**{"Upload-Length": "5"})
     folder = server.context.settings.data_dir
     seal = Part.seal

@@ -1,4 +1,4 @@
-"""Training with `calibrate`: probabilities that are true on rows that nobody has seen."""
+"""Training with `calibrate`: probabilities that are correct on unseen rows."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Jobs that are interrupted go on: from where, with which curve and limits, and what they leave behind."""
+"""Interrupted jobs continue: from which state, with which curve and limits, and what they leave behind."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def eager(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint and a report at every step; otherwise these short jobs have one only when they are told to stop."""
+    """A checkpoint and a report at every step; otherwise these short jobs have one only when they are stopped."""
     bench.context = replace(bench.context, checkpoint_seconds=1e-9)
     monkeypatch.setattr(progress, "WRITE_EVERY_SECONDS", 0.0)
 
@@ -102,7 +102,7 @@ def test_a_drained_job_goes_on_where_it_was(bench: Bench, task: str) -> None:
     whole = trace(bench, job_id)
     earlier = [point for point in whole if point["seconds"] <= curve[-1]["seconds"]]
     assert earlier
-    assert all(point in curve for point in earlier), "the curve goes on"
+    assert all(point in curve for point in earlier), "the curve continues"
     for figure in ("seconds", "passes", "iterations"):
         values = [point[figure] for point in whole]
         assert values == sorted(values)

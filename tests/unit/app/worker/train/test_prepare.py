@@ -1,4 +1,4 @@
-"""Preprocessing inside a training job: learnt from the training rows alone, in each fold anew, kept in the file."""
+"""Preprocessing in a training job: learnt from the training rows alone, separately in each fold, stored in the file."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -53,7 +53,7 @@ def test_ranks_are_compared_within_groups(bench: Bench) -> None:
     random = np.random.default_rng(1)
     X, signal = noisy(200, 1)
     group = random.permutation(np.arange(200) % 20)
-    level = random.normal(size=20) * 10  # of a group: larger than what its rows differ by, and no feature tells it
+    level = random.normal(size=20) * 10  # of a group: larger than the differences within it, and in no feature
     ranks = np.digitize(signal, [-1.5, 0.0, 1.5]).astype(float)
     data = bench.store(X, np.round(ranks + level[group]), group=group)
     card, stored = bench.model(bench.run(data, task="ordinal", tol=1e-2))

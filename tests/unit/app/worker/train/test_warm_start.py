@@ -52,7 +52,7 @@ def test_scaled_weights_start_a_training_in_its_own_units(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("start", "code"),
     [
-        ("nobody", "unknown_model"),
+        ("missing", "unknown_model"),
         ("m:7", "unknown_model"),
         ("binary", "class_mismatch"),
         ("wide", "feature_mismatch"),

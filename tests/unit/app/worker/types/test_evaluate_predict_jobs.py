@@ -155,7 +155,7 @@ def test_a_file_has_every_row_with_its_number(bench: Bench, format: str) -> None
     scores = X @ model.coef + model.intercept
     np.testing.assert_allclose(np.array(found["score"], dtype=np.float64), scores, rtol=1e-12)
     assert found["label"] == ["up, or so" if score > 0 else "down" for score in scores]
-    assert count_rows(bench.database, BlobOwnerRow) >= 2, "nobody owns the file"
+    assert count_rows(bench.database, BlobOwnerRow) >= 2, "no row owns the file"
 
 
 @pytest.mark.parametrize("format", ["csv", "ndjson", "parquet", "arrow"])
@@ -226,7 +226,7 @@ def test_cancel_between_blocks_leaves_no_file(bench: Bench) -> None:
 
 
 def test_a_file_without_labels_is_predicted(bench: Bench) -> None:
-    """Its last column was taken for the target, and is a feature of the model."""
+    """Its last column was read as the target, although it is a feature of the model."""
     X, signal = noisy(50)
     columns = [{"name": name, "role": "feature", "kind": "numeric"} for name in "abcd"]
     dataset_id = bench.store(X, (signal > 0).astype(float), columns)
@@ -240,7 +240,7 @@ def test_a_file_without_labels_is_predicted(bench: Bench) -> None:
 
 @pytest.mark.parametrize("labels", [["true", "False"], ["t", "f"], ["2024-05-31", "2024-06-01T12:00"], ["1.5", "NA"]])
 def test_a_file_without_labels_is_predicted_whatever_its_last_column_holds(bench: Bench, labels: list[str]) -> None:
-    """A feature is read as it was for training, also where its cells were taken for the names of classes."""
+    """A feature is read as it was for training, even if its cells were read as names of classes."""
     read = read_boolean if read_boolean(labels[0]) is not None else read_date
     kind: Kind = "numeric" if labels[1] == "NA" else "boolean" if read is read_boolean else "date"
     X, signal = noisy(50)

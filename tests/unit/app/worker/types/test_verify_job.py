@@ -84,7 +84,7 @@ def test_without_a_dual_point_a_bound_is_found_anew(bench: Bench, monkeypatch: p
     _, job = trained(bench)
     result = verify(bench, job)
     claimed = job["result"]["certificate"]
-    # a bound that is found anew confirms the claim only if it is as high; if it is lower, nothing is said
+    # a recomputed bound confirms the claim only if it is at least as high; a lower one proves nothing
     is_as_high = result["dual_bound"] >= claimed["dual_bound"] - 1e-9 * claimed["primal"]
     assert result["matches"] is (True if is_as_high else None)
     assert result["differences"] == []

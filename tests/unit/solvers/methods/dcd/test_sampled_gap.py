@@ -38,7 +38,7 @@ def test_where_nearly_all_alphas_end_at_their_bounds_no_epoch_may_be_needed() ->
 
 
 def test_an_epoch_ends_early_where_few_rows_have_most_of_the_gap() -> None:
-    """No sample tells of these; were the rows that it has visited not asked, it would be 2.97 passes."""
+    """No sample contains these rows. Without the gap of the visited rows the run would take 2.97 passes."""
     random = np.random.default_rng(0)
     X = (random.random((20_000, 60)) < 0.1).astype(np.float64)
     scores = X @ random.standard_normal(60) + random.standard_normal(20_000)
