@@ -31,19 +31,18 @@ _TWO_52_BITS, _TWO_52 = 0x4330000000000000, 2.0**52
 """2^52 and its bits: with a whole number below it in the mantissa, the double is 2^52 plus that number."""
 
 
-def _generate_cast(to: Any) -> Any:
-    def generate_cast(typing_context: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = ir.DoubleType() if signature.return_type == types.float64 else ir.IntType(64)
-            return builder.bitcast(arguments[0], kind)
-
-        return to(value), generate
-
-    return generate_cast
+def _generate_bits(typing_context: Any, value: Any) -> Any:
+    """The bits of a double, as a whole number."""
+    return types.int64(value), lambda context, builder, signature, given: builder.bitcast(given[0], ir.IntType(64))
 
 
-_as_bits: Any = intrinsic(_generate_cast(types.int64))
-_as_float: Any = intrinsic(_generate_cast(types.float64))
+def _generate_float(typing_context: Any, value: Any) -> Any:
+    """The double of these bits."""
+    return types.float64(value), lambda context, builder, signature, given: builder.bitcast(given[0], ir.DoubleType())
+
+
+_as_bits: Any = intrinsic(_generate_bits)
+_as_float: Any = intrinsic(_generate_float)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy", forceinline=True)

@@ -4,6 +4,7 @@
 """
 
 import math
+import struct
 from fractions import Fraction
 from typing import Any
 
@@ -35,10 +36,23 @@ def prefetch(array: Any, index: int) -> None:
     """A hint to the processor; nothing to do."""
 
 
+def bits_of(value: float) -> int:
+    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    return int(bits)
+
+
+def float_of(bits: int) -> float:
+    """Of the lowest 64 bits: shifted numbers are longer in Python."""
+    (value,) = struct.unpack("<d", struct.pack("<Q", bits & (2**64 - 1)))
+    return float(value)
+
+
 PYTHON_VERSIONS = {
     "_fused_multiply_add": fused_multiply_add,
     "_generate_tile": multiply_tile,
     "_generate_prefetch": prefetch,
+    "_generate_bits": bits_of,
+    "_generate_float": float_of,
 }
 
 

@@ -297,3 +297,17 @@ def test_slacks_of_compensated_scores_lose_nothing_to_cancellation(seed):
                 assert abs(exact(value) - true) <= 8 * unit * abs(true) + exact(1e-22)
         regression._form_slacks(scores, low[:0], -scores[i], targets, 0.25, over, under)
         assert (over[i], under[i]) == (0.0, -0.5)
+
+
+def test_what_the_bias_loses_in_a_score_is_in_the_slack():
+    scores = np.array([1.0, -1.0, 1.0])
+    binary._form_slacks(scores, read_only(np.zeros(3)), 1e-20, 1.0, read_only(np.array([1.0, -1.0, 1.0])))
+    assert scores.tolist() == [-1e-20, 1e-20, -1e-20]
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 1.5])
+def test_a_dual_point_of_small_costs_is_feasible_as_it_is(p):
+    costs = np.full(N, 0.3)
+    alpha = np.linspace(0.0, 0.29, N)
+    problem = built("binary", p, "none", costs=costs)
+    assert np.array_equal(binary.feasible_dual_point(problem, alpha), alpha)

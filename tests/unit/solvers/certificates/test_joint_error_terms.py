@@ -184,6 +184,13 @@ def test_violations_keep_what_cancellation_loses():
     assert missed > N, "the case is too easy"
 
 
+def test_what_a_difference_of_scores_loses_is_in_the_violation():
+    found, _ = multiclass.violations_and_sizes(
+        built("multiclass", "free"), np.zeros((K, D)), np.array([1.0, -1e-20, 0.3]), is_compensated=True
+    )
+    assert (found[CODES == 0, 1] == -1e-20).all()
+
+
 def test_a_kept_dual_point_is_balanced_by_the_prices_of_its_weights():
     problem = built("multiclass", "free")
     shares, own = shares_within(problem.costs), (np.arange(N), CODES)
