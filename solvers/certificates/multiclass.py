@@ -158,8 +158,11 @@ def class_lengths(
         reach = above(math.hypot(length_at_most(weights.high) * (1.0 + 4.0 * UNIT), bias_weight) + error)
         curved += 0.5 * reach * reach
         dual_weights[m, :-1], dual_weights[m, -1] = weights.high, bias_weight
-        squared_error += (error + 4.0 * UNIT * reach) ** 2
-        norm += 0.5 * compensated_sum(read_only(coef[m] * coef[m])) + 0.5 * float(scaled_bias[m]) ** 2
+        of_weights = error + 4.0 * UNIT * reach
+        squared_error += of_weights * of_weights  # not ** 2, which raises an error where the square overflows
+        norm += 0.5 * compensated_sum(read_only(coef[m] * coef[m])) + 0.5 * float(scaled_bias[m]) * float(
+            scaled_bias[m]
+        )
     return ClassLengths(
         distance, nominal, norm, curved, dual_weights, above(math.sqrt(squared_error)) * (1.0 + gamma(k))
     )

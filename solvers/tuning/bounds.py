@@ -206,6 +206,7 @@ def _centred_lengths(rows: Rows) -> Floats:
     mean, along = np.empty(rows.n_features), np.empty(rows.n_rows)
     rows.weighted_column_sums(np.full(rows.n_rows, 1.0 / rows.n_rows), mean)
     rows.margins(mean, along)
-    squares, of_mean = rows.lengths() ** 2, length_at_most(mean) ** 2
+    squares, length = rows.lengths() ** 2, length_at_most(mean)
+    of_mean = length * length
     doubt = gamma(rows.n_features + 64) * 4.0 * (squares + of_mean)
     return np.asarray(np.sqrt(np.maximum(squares - 2.0 * along + of_mean, 0.0) + doubt) * (1.0 + 8.0 * UNIT))

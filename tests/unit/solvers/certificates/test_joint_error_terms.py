@@ -204,6 +204,16 @@ def test_a_kept_dual_point_is_balanced_by_the_prices_of_its_weights():
     assert multiclass.balanced_dual_point(problem, Point(COEF, BIAS, None)) is None
 
 
+@pytest.mark.parametrize("size", [1e160, 1e300])
+@pytest.mark.parametrize("bias", ["regularized", "none"])
+def test_joint_classes_whose_squares_overflow_prove_nothing(bias, size):
+    problem = built("multiclass", bias)
+    intercept = size * BIAS if bias == "regularized" else np.zeros(K)
+    for coef, alpha in ((size * COEF, None), (COEF, None), (np.zeros((K, D)), -shares_within(problem.costs))):
+        found = certify_multiclass(problem, coef, intercept, alpha)
+        assert found.dual_bound is None or found.dual_bound <= found.primal
+
+
 def test_the_primal_value_of_nothing_is_exactly_zero():
     """All costs but two are zero, and weights are zero: no error term is added to what is exactly known."""
     problem = built("multiclass")
