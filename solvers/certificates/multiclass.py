@@ -140,18 +140,18 @@ def class_lengths(
     data, k = problem.data, problem.classes.size
     distance = norm = curved = nominal = squared_error = 0.0
     dual_weights = np.empty((k, data.n_features + 1))
-    for m in range(k):
+    for m, own_bias in enumerate(scaled_bias.tolist()):
         multipliers = np.ascontiguousarray(signed[:, m])
         weights = read_weights(data, multipliers, is_compensated=is_compensated)
         bias_weight = problem.bias_feature * compensated_sum(read_only(multipliers))
         # The multiplier of the row's own class is itself a sum of k shares.
         error = (precision.sums + gamma(k + 8)) * weights.size
         mass = problem.bias_feature * float(np.abs(multipliers).sum())
-        error += gamma(k + 16) * (mass + abs(float(scaled_bias[m])))
+        error += gamma(k + 16) * (mass + abs(own_bias))
         difference = coef[m] - weights.high
         if is_compensated:
             difference -= weights.low
-        of_bias = float(scaled_bias[m]) - bias_weight
+        of_bias = own_bias - bias_weight
         apart = above(math.hypot(length_at_most(difference) * (1.0 + 4.0 * UNIT), of_bias) + error)
         distance += apart * apart
         nominal += float((difference * difference).sum()) + of_bias * of_bias
@@ -160,9 +160,7 @@ def class_lengths(
         dual_weights[m, :-1], dual_weights[m, -1] = weights.high, bias_weight
         of_weights = error + 4.0 * UNIT * reach
         squared_error += of_weights * of_weights  # not ** 2, which raises an error where the square overflows
-        norm += 0.5 * compensated_sum(read_only(coef[m] * coef[m])) + 0.5 * float(scaled_bias[m]) * float(
-            scaled_bias[m]
-        )
+        norm += 0.5 * compensated_sum(read_only(coef[m] * coef[m])) + 0.5 * own_bias * float(scaled_bias[m])
     return ClassLengths(
         distance, nominal, norm, curved, dual_weights, above(math.sqrt(squared_error)) * (1.0 + gamma(k))
     )
