@@ -160,7 +160,7 @@ def class_lengths(
         dual_weights[m, :-1], dual_weights[m, -1] = weights.high, bias_weight
         of_weights = error + 4.0 * UNIT * reach
         squared_error += of_weights * of_weights  # not ** 2, which raises an error where the square overflows
-        norm += 0.5 * compensated_sum(read_only(coef[m] * coef[m])) + 0.5 * own_bias * float(scaled_bias[m])
+        norm += 0.5 * compensated_sum(read_only(coef[m] * coef[m])) + 0.5 * own_bias * own_bias
     return ClassLengths(
         distance, nominal, norm, curved, dual_weights, above(math.sqrt(squared_error)) * (1.0 + gamma(k))
     )
