@@ -1,14 +1,15 @@
-"""From the sums of a task to its certificate: what all tasks share.
+"""Computes certificates from the sums of a task. This is the code that all tasks share.
 
-For a dual point alpha and t in [0, 1] the multiple t alpha is feasible too, and
+If alpha is a feasible dual point, so is t alpha for t in [0, 1], and
 
-    D(t alpha)  >=  t linear - t^2 curved
+    D(t alpha)  >=  t linear - t^2 curved.
 
-where `curved` is 1/2 |w(alpha)|^2 and the part of the conjugates that grows at least with t^2, and `linear` is the rest
-(hinge losses: sum alpha; regression: sum beta_i y_i - epsilon |beta_i|; logistic: the entropies). The best t is known
-in closed form, and t = 0 proves that the optimum is at least 0: a gap never exceeds the primal value.
+`curved` is 1/2 |w(alpha)|^2 plus the part of the conjugates that falls at least with t^2 from alpha to t alpha.
+`linear` is the rest of the dual value (hinge losses: sum alpha; regression: sum beta_i y_i - epsilon |beta_i|;
+logistic: the entropies). The best t has a closed form. t = 0 proves that the optimum is at least 0, so a gap never
+exceeds the primal value.
 
-What a certificate promises, for the real numbers that the doubles of X, y and the costs stand for:
+A certificate guarantees, for the exact real numbers that the doubles of X, y and the costs represent:
 
     dual_bound <= optimum <= P(w, b) <= primal        and        P(w, b) - optimum <= gap
 """
@@ -40,31 +41,32 @@ __all__ = ["Evaluation", "Precision", "Products", "Weights", "certificate_of", "
 __all__ += ["length_at_most", "read_products", "read_scores", "read_weights", "slack_error"]
 
 CLEAR_PRIMAL = 1e-9
-"""Width of the interval of the primal value, relative to it, above which the products are computed again, compensated.
-Larger values save passes on long rows and badly scaled data, and leave fewer correct digits. The
-published value is too high by at most half of it, which is within the 1e-9 to which it can be recomputed. With 1e-10,
-the shortest runs on news20, whose rows have up to thousands of entries, took a third longer."""
+"""Relative width of the interval that contains the primal value, above which products are computed again with
+compensated sums. Larger: fewer passes on long rows and badly scaled data, fewer correct digits. The published value is
+too high by at most half of this, which is within the 1e-9 to which it can be recomputed. With 1e-10, the shortest runs
+on news20, whose rows have up to thousands of entries, took a third longer."""
 CLEAR_GAP = 2.0
-"""Where no tolerance is given: the gap with rounding over the gap without it, above which products are compensated."""
+"""Largest ratio of the gap with rounding errors to the gap without them, if no tolerance is given. Above it products
+are computed again with compensated sums. Larger: fewer passes, looser gaps. Chosen."""
 
 
 class Evaluation(NamedTuple):
-    """The figures of a point, rounding included."""
+    """The figures of a point, with bounds that include rounding errors."""
 
     primal: float
-    """At least P(w, b)."""
+    """Upper bound of P(w, b)."""
     least_primal: float
-    """At most P(w, b)."""
+    """Lower bound of P(w, b)."""
     nominal_primal: float
-    """As computed, rounding not considered."""
+    """P(w, b) as computed, without rounding errors."""
     gap: float
-    """At least P(w, b) - D(alpha); infinite if only the difference of the two is known."""
+    """Upper bound of P(w, b) - D(alpha); infinite if only the difference of both values is known."""
     nominal_gap: float
-    """As computed, rounding not considered."""
+    """The gap as computed, without rounding errors."""
     linear: float
-    """At most the part of the dual that grows with t."""
+    """Lower bound of the part of the dual value that is linear in t."""
     curved: float
-    """At least the part that grows with t^2."""
+    """Upper bound of the part that is quadratic in t."""
     losses_at_most: float
     """At least sum_i C_i l_i."""
     losses_at_least: float
@@ -80,23 +82,23 @@ class Evaluation(NamedTuple):
 class Precision(NamedTuple):
     """Error terms of the products with the data, for plain products and for compensated ones.
 
-    With the Cauchy-Schwarz inequality, from the error of a sum in rounding.py:
+    They follow from the error of a sum in rounding.py and the Cauchy-Schwarz inequality:
 
         score of a row       |computed x_i . w  - exact|  <=  scores * |x_i| |w|
         weights of a dual    |computed w(alpha) - exact|  <=  sums * sum_i |alpha_i| |x_i|
 
-    Compensated products (linalg/compensated.py) have the magnitudes too: sum_j |x_ij w_j| takes the place of |x_i| |w|,
-    and the length of sum_i |alpha_i x_i| that of the sum.
+    Compensated products (linalg/compensated.py) also return magnitudes. Then sum_j |x_ij w_j| replaces |x_i| |w|, and
+    the norm of sum_i |alpha_i x_i| replaces sum_i |alpha_i| |x_i|.
     """
 
     scores: float
-    """Error of a row's slack, for each unit of |x_i| |w| + |b| (or magnitudes); forming the slack is included."""
+    """Error of a row's slack, per unit of |x_i| |w| + |b| (or of the magnitudes)."""
     slack: float
-    """Error of the slack, relative to it."""
+    """Error of the slack, per unit of the slack."""
     underflow: float
-    """Error of the slack, absolute."""
+    """Absolute error of the slack by underflow."""
     sums: float
-    """Error of w(alpha), for each unit of sum_i |alpha_i| |x_i| (or magnitudes)."""
+    """Error of w(alpha), per unit of sum_i |alpha_i| |x_i| (or of the magnitudes)."""
 
     @classmethod
     def of(cls, data: Rows, *, is_compensated: bool) -> "Precision":
@@ -113,23 +115,24 @@ class Weights(NamedTuple):
     high: Floats
     low: Floats
     size: float
-    """At least the length of the vector of magnitudes sum_i |alpha_i x_ij|."""
+    """Upper bound of the norm of the vector of magnitudes sum_i |alpha_i x_ij|."""
 
 
 class Products(NamedTuple):
-    """Both products of a certificate, with what their errors are measured in. `low` parts are empty if the products are
-    not compensated."""
+    """Both products of a certificate, and the units of their errors. The `low` parts are empty if the products are not
+    compensated."""
 
     scores: Floats
     scores_low: Floats
     sizes: Floats
-    """Compensated: the sum of the magnitudes |x_ij w_j| of each row. Else |x_i|^2, whose root a kernel takes."""
+    """Compensated: the sum of the magnitudes |x_ij w_j| of each row. Otherwise |x_i|^2, of which a kernel takes the
+    root."""
     dual: Floats
     """Signed multipliers of the rows, in the dual's domain."""
     weights: Floats
     weights_low: Floats
     dual_size: float | None
-    """What the error of the weights is measured in; None: sum_i |alpha_i| |x_i|, which a kernel adds up."""
+    """The unit of the error of the weights; None: sum_i |alpha_i| |x_i|, which a kernel computes."""
 
     @property
     def are_squares(self) -> bool:
@@ -139,7 +142,7 @@ class Products(NamedTuple):
 def read_products(
     data: Rows, coef: Floats, dual: Floats | Callable[[Floats], Floats], *, is_compensated: bool
 ) -> Products:
-    """Compute both products. If `dual` is a function that makes the multipliers from the scores, X is read twice."""
+    """Compute both products. If `dual` is a function that computes the multipliers from the scores, X is read twice."""
     if is_compensated:
         scores, low, sizes = read_scores(data, coef, is_compensated=True)
         multipliers = dual(scores) if callable(dual) else dual
@@ -156,7 +159,8 @@ def read_products(
 
 
 def slack_error(data: Rows, coef: Floats, offset: float, read: Products, precision: Precision) -> SlackError:
-    """Return the error of the slacks. `offset`: the magnitudes that are added to a score to form a slack."""
+    """Return the error of the slacks. `offset` is the sum of the magnitudes that are added to a score to form a
+    slack."""
     of_all = precision.scores * offset + precision.underflow
     if not read.are_squares:
         return SlackError(precision.scores, of_all, precision.slack, False)
@@ -170,7 +174,7 @@ def _length_factor(data: Rows) -> float:
 
 
 def _least_length(data: Rows) -> float:
-    """Return the largest loss of a length by underflow of squares."""
+    """Return the largest error of a norm by underflow of squares."""
     return math.sqrt((data.longest_row + 1) * LEAST)
 
 
@@ -209,7 +213,7 @@ def evaluation_of(
     """Evaluate one weight vector from its products with the data and the sums over the rows."""
     spec, n = problem.spec, problem.data.n_rows
     scaled_bias = intercept / spec.bias_scale if spec.bias == "regularized" else 0.0
-    # The weight of the bias feature; with a free bias the dual point is balanced, so that there is none.
+    # The weight of the bias feature. With a free bias the dual point is balanced, so it is 0.
     bias_weight = problem.bias_feature * _sum_of_dual(read) if spec.bias == "regularized" else 0.0
     weights = read_only(read.weights), read_only(read.weights_low)
     of_coef, of_difference, of_weights = squared_lengths(read_only(np.ascontiguousarray(coef)), *weights)
@@ -254,8 +258,8 @@ def _sum_of_dual(read: Products) -> float:
 def certificate_of(
     problem: Problem, evaluate: Callable[[bool], Evaluation], source: str, tol: float | None
 ) -> Certificate:
-    """Make the certificate of an evaluation, with compensated products where rounding would decide."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
+    """Build the certificate of an evaluation; use compensated products if rounding would decide."""
+    with np.errstate(over="ignore", invalid="ignore"):  # overflowing numbers prove nothing
         found = evaluate(False)
         certificate = _certificate(problem, found, source)
         if _is_unclear(problem, found, certificate, tol):
@@ -292,7 +296,7 @@ def _certificate(problem: Problem, found: Evaluation, source: str) -> Certificat
     bounds = [0.0]
     if found.linear > 0.0 and math.isfinite(found.linear):
         t = min(1.0, 0.5 * found.linear / found.curved) if found.curved > 0.0 else 1.0
-        # Not t * t: it can underflow to 0 where the product does not.
+        # Not t * t, which can underflow to 0 although the product does not.
         gained, lost = t * found.linear, t * (t * found.curved)
         bounds.append(gained - lost - 16.0 * UNIT * (gained + lost) - 4.0 * LEAST)
     bounds.append(found.least_primal - found.gap - 16.0 * UNIT * (found.least_primal + found.gap))

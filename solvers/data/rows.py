@@ -1,10 +1,10 @@
-"""The data views: the rows of X as every pass over the data sees them.
+"""The data views: the rows of X, for every pass over the data.
 
-A view holds X as it came (float32 or float64, CSR or dense C-ordered, in memory or memory-mapped)
-without a copy, and offers the two products that any method needs, in float64. Methods that work row by
-row use the arrays of `CsrRows` and `DenseRows` directly. Arrays that enter kernels are read-only views:
-numba types a read-only array differently, so ordinary and memory-mapped data share one compiled version.
-Column numbers are unsigned, which spares kernels the test for negative indices.
+A view holds X as it was given (float32 or float64, CSR or dense C-ordered, in memory or memory-mapped) without a copy.
+It provides the two products that any method needs, in float64. Methods that work row by row use the arrays of `CsrRows`
+and `DenseRows` directly. Arrays that are passed to kernels are read-only views: numba compiles separate versions for
+read-only and writable arrays, so ordinary and memory-mapped data share one version. Column numbers are unsigned, so
+kernels need no test for negative indices.
 """
 
 from abc import ABC, abstractmethod
@@ -55,7 +55,7 @@ _EPS, _LEAST = 2.0**-52, 2.0**-1074
 
 
 class Rows(ABC):
-    """n_rows x n_features numbers that can be read in row order."""
+    """A table of n_rows x n_features numbers that can be read in row order."""
 
     n_rows: int
     n_features: int
@@ -64,32 +64,33 @@ class Rows(ABC):
 
     @abstractmethod
     def flat(self) -> FlatRows:
-        """All rows as one record, for kernels that take dense and sparse rows."""
+        """Return all rows as one record, for kernels that take dense and sparse rows."""
 
     @abstractmethod
     def margins(self, w: Floats, out: Floats) -> None:
-        """out[i] = x_i . w"""
+        """Write x_i . w to out[i]."""
 
     @abstractmethod
     def add_weighted_column_sums(self, v: Floats, out: Floats) -> None:
-        """out += sum_i v_i x_i"""
+        """Add sum_i v_i x_i to out."""
 
     def weighted_column_sums(self, v: Floats, out: Floats) -> None:
-        """out = sum_i v_i x_i"""
+        """Write sum_i v_i x_i to out."""
         out[:] = 0.0
         self.add_weighted_column_sums(v, out)
 
     @abstractmethod
     def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
-        """margins[i] = x_i . w, and sums += sum_i v_i x_i, in one read."""
+        """Write x_i . w to margins[i] and add sum_i v_i x_i to sums, in one pass."""
 
     @abstractmethod
     def compensated_margins(self, w: Floats, high: Floats, low: Floats, size: Floats) -> None:
-        """high[i] + low[i] = x_i . w, in about twice the precision of a double, and size[i] = sum_j |x_ij w_j|."""
+        """Write x_i . w to high[i] + low[i], in about twice the precision of a double, and sum_j |x_ij w_j| to
+        size[i]."""
 
     @abstractmethod
     def add_compensated_column_sums(self, v: Floats, high: Floats, low: Floats, size: Floats) -> None:
-        """high + low += sum_i v_i x_i, likewise, and size += sum_i |v_i x_i|."""
+        """Add sum_i v_i x_i to high + low, in the same precision, and sum_i |v_i x_i| to size."""
 
     @abstractmethod
     def taken(self, rows: Array) -> "Rows":
@@ -102,16 +103,16 @@ class Rows(ABC):
 
     @abstractmethod
     def squared_norms(self) -> Floats:
-        """|x_i|^2 for every row."""
+        """Return |x_i|^2 of every row."""
 
     def lengths(self) -> Floats:
-        """Upper bounds of |x_i|, rounding and underflow included, above by at most 2^-40 of them."""
+        """Return upper bounds of |x_i| that include rounding and underflow. Their relative excess is at most 2^-40."""
         entries = self.longest_row
         with np.errstate(over="ignore"):
             lengths: Floats = np.sqrt(self.squared_norms() * (1.0 + (entries + 4) * _EPS) + (entries + 1) * _LEAST)
             lengths *= 1.0 + 2.0 * _EPS
             (overflowed,) = np.nonzero(~np.isfinite(lengths))
-            if overflowed.size:  # of the square, not necessarily of the length
+            if overflowed.size:  # the square overflows, but the norm need not
                 largest = float(np.abs(self.taken(overflowed).flat()[0]).max())
                 lengths[overflowed] = largest * np.sqrt(entries) * (1.0 + 4.0 * _EPS)
         return lengths
@@ -130,19 +131,19 @@ class Rows(ABC):
 
     @abstractmethod
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
-        """out += sum_i v_i h_i h_i' with h_i = (x_i, constant), upper triangle only; rows of v_i = 0 are not read."""
+        """Add the upper triangle of sum_i v_i h_i h_i' to out, h_i = (x_i, constant); rows of v_i = 0 are not read."""
 
     @abstractmethod
     def class_scores(self, W: Floats, constant: float, out: Floats) -> None:
-        """out[i, m] = h_i . W[m] with h_i = (x_i, constant)"""
+        """Write h_i . W[m] to out[i, m], with h_i = (x_i, constant)."""
 
     @abstractmethod
     def add_pair_sums(self, v: Floats, plus: Array, minus: Array, constant: float, out: Floats) -> None:
-        """out[plus_i] += v_i h_i and out[minus_i] -= v_i h_i; rows where the two are equal or v_i = 0 are not read."""
+        """Add v_i h_i to out[plus_i] and subtract it from out[minus_i]; skip rows with v_i = 0 or plus_i = minus_i."""
 
     def _first_nonfinite_entry(self) -> int:
-        """Return its position among the stored entries, -1 if there is none."""
-        # Certificates and most methods need the norms, and where these are finite all entries are.
+        """Return the index of the first NaN or infinity among the stored entries; -1 if there is none."""
+        # Certificates and most methods need the norms anyway. If these are finite, all entries are.
         if np.isfinite(self.squared_norms()).all():
             return -1
         return int(first_nonfinite_entry(self.flat()[0]))
@@ -185,7 +186,7 @@ class CsrRows(Rows):
         add_column_sums_csr(self.values, self.columns, self.starts, read_only(v), out)
 
     def margins_and_column_sums(self, w: Floats, v: Floats, margins: Floats, sums: Floats) -> None:
-        # Weight and sum of a column are adjacent, so that an entry touches one cache line.
+        # The weight and the sum of a column are adjacent, so that an entry needs one cache line.
         pairs = np.zeros((self.n_features, 2))
         pairs[:, 0] = w
         both_products_csr(self.values, self.columns, self.starts, read_only(v), pairs, margins)
@@ -309,9 +310,9 @@ def read_only(array: Array) -> Array:
 
 
 def as_rows(X: object, *, compress: bool = False) -> Rows:
-    """Make a view of a numpy array or a scipy sparse matrix, and check every value. A view is returned as it is.
+    """Make a view of a numpy array or a scipy sparse matrix, and check every value. A view is returned unchanged.
 
-    With `compress`, a table that is mostly zeros is copied without them, which pays for repeated reads.
+    With `compress`, a table that is mostly zeros is copied without them, which makes repeated passes faster.
     """
     if isinstance(X, Rows):
         rows = X
@@ -367,7 +368,7 @@ def _csr_rows(X: Any) -> CsrRows:
             "X", f"is not a valid CSR matrix: row {row} has a column number outside 0..{n_features - 1}"
         )
     if fault == DUPLICATE_COLUMN:
-        # Squared norms need each column once; adding duplicates up means one copy, of such input only.
+        # Squared norms need each column once. Only such input is copied, to add duplicates up.
         matrix = matrix.copy()
         matrix.sum_duplicates()
         rows = _csr_arrays(matrix, n_rows, n_features)
@@ -376,7 +377,7 @@ def _csr_rows(X: Any) -> CsrRows:
 
 def _csr_arrays(matrix: Any, n_rows: int, n_features: int) -> CsrRows:
     index_dtype = np.int32 if n_features <= np.iinfo(np.int32).max else np.int64
-    # The slice drops spare room past the last entry, which scipy allows.
+    # The slice drops unused capacity after the last entry, which scipy allows.
     stored = max(0, min(int(matrix.indptr[-1]), matrix.data.size, matrix.indices.size))
     return CsrRows(
         np.require(matrix.data, dtype=_kept_dtype(matrix.dtype), requirements=["C", "A"])[:stored],

@@ -1,11 +1,11 @@
-"""What "auto" means: the method that is likely to be the fastest for a problem of this shape, and why.
+"""Chooses the method for "auto": the one that is probably the fastest for a problem of this shape, with a reason.
 
 The hinge losses and regression have several good methods, each for some shapes of data. Their paces (cost.py), fitted
-to measured runs, predict which is the fastest. The time of coordinate descent is the hardest to predict. It hands over
-to the next method once that would be faster; the decision counts passes, not seconds, so that a run can be repeated.
-Truncated Newton starts from a few passes of coordinate descent, which get further than its own first steps.
-Where rounding stops a method far from the optimum (large C on separable data), a slower and more robust method starts
-again from zero. Every other task has one method of its own.
+to measured runs, predict the fastest one. The time of coordinate descent is the hardest to predict, so it hands over to
+the next method once that would be faster. The decision counts passes, not seconds, so that runs are repeatable.
+Truncated Newton starts from a few passes of coordinate descent, which make more progress than its own first steps. If
+rounding stops a method far from the optimum (large C on separable data), a slower and more robust method starts again
+from zero. Every other task has one method.
 """
 
 import math
@@ -26,21 +26,27 @@ CANDIDATES = (*RIVALS, *OTHERS)
 """Every method that `auto` can choose, also as a successor."""
 LAST_RESORT = "alm_exact"
 LAST_RESORT_BYTES = 64 << 20
-"""Most bytes that the last resort may need where the first method needs less. Admission did not count them."""
+"""Maximum memory of the last resort in bytes, if the first method needs less. Admission does not include it. Larger:
+the last resort is available for larger data, and a job can exceed its estimate by more. Chosen."""
 DOUBTS = {"dcd": 1.15, "dcd_logistic": 1.15, "svr_dual": 1.15}
-"""Factor on the predicted time of coordinate descent, the least certain prediction."""
+"""Factor on the predicted time of coordinate descent, which is the least certain prediction. Larger: coordinate descent
+is chosen less often. Chosen."""
 WIDE = "svr_dual"
-"""Chosen for regression with fewer rows than features, where it takes few passes for any C, which its pace ignores: 300
-dense rows of 1,000 features took it 2 to 8 ms for C from 0.01 to 100, and Newton's methods 66 to 840 ms."""
+"""The method for regression with fewer rows than features. It takes few passes there for any C, which its pace does not
+predict: 300 dense rows of 1,000 features took 2 to 8 ms for C from 0.01 to 100, and 66 to 840 ms with Newton's
+methods."""
 LEAST_TRUNCATED = 1000
-"""Fewest features for truncated Newton. With fewer, factoring a matrix of features x features is faster."""
+"""Least number of features for truncated Newton. With fewer, factoring a matrix of features x features is faster.
+Larger: truncated Newton is used less often. Chosen."""
 LEADER, LED, LEAD_PASSES = "dcd", "tncg", 3
-"""Passes of coordinate descent before truncated Newton. Together they read X less often: rcv1-like 46 times in
-place of 51 to a gap of 1e-2, 49 in place of 56 to 1e-3 and 68 in place of 80 to 1e-6 (200k rows, C = 100)."""
+"""The method that makes the first LEAD_PASSES passes for truncated Newton. Together they need fewer passes: on
+rcv1-like data (200,000 rows, C = 100) 46 instead of 51 to a gap of 1e-2, 49 instead of 56 to 1e-3 and 68 instead of 80
+to 1e-6."""
 LEAST_WIDE = 256
-"""Features up to which Newton's method is the fastest also with fewer rows than features."""
+"""Number of features up to which Newton's method is the fastest even with fewer rows than features. Larger: it is used
+for wider data. Chosen."""
 USUAL_ENTRIES = 100
-"""Assumed entries of a sparse row if they were not counted."""
+"""Assumed number of entries of a sparse row if it is unknown. Larger: longer estimates. Chosen."""
 
 
 class Choice(NamedTuple):
@@ -56,7 +62,7 @@ class Choice(NamedTuple):
 
     @property
     def from_weights(self) -> "Choice":
-        """The choice for a run that starts from given weights: it needs no lead-in."""
+        """The choice for a run that starts from given weights: it skips the first passes by another method."""
         if self.successor is None or self.successor.passes > 0.0:
             return self
         return Choice(self.successor.method, self.reason, self.successor.successor)
@@ -104,11 +110,11 @@ def _last_resort(able: dict[str, type[AnyMethod]], first: str, spec: ProblemSpec
 
 
 def _is_rival(name: str, spec: ProblemSpec) -> bool:
-    """Whether a candidate is worth comparing by pace. Truncated Newton is not on hinge, nor with n <= 2 d.
+    """Return whether a candidate is worth comparing by pace.
 
-    Neither is Newton's matrix of features x features with more features than rows. With a free bias, which coordinate
-    descent does not support, `alm_exact` took a third of Newton's time for 300 rows x 400 features, and a hundredth
-    for 200 rows x 3,500.
+    Truncated Newton is compared only for squared losses with n > 2 d and many features. With a free bias, Newton's
+    method is compared only if there are at least as many rows as features: `alm_exact` took a third of its time for 300
+    rows x 400 features, and a hundredth for 200 rows x 3,500.
     """
     if name == "tncg_logistic":
         return spec.n_features > LEAST_TRUNCATED
@@ -131,7 +137,7 @@ def _seconds(
 
 
 def _completed(size: Size | None, spec: ProblemSpec) -> Size:
-    """Fill in what is unknown: dense columns count as scaled, sparse rows as rows of length 1."""
+    """Fill in unknown figures: dense columns are assumed to be scaled, and sparse rows to have norm 1."""
     if size is None:
         a_row = min(spec.n_features, USUAL_ENTRIES) if spec.sparse else spec.n_features
         size = Size(spec.n_rows * a_row, 8)

@@ -1,7 +1,8 @@
-"""Plans a run and runs it: from the parameters of a problem to a method, and from a method to a result.
+"""Plans a run and executes it: from the parameters of a problem to a method, and from a method to a result.
 
-`plan_run` decides everything that does not need the numbers: `check` and `estimate` stop there. `run_planned` builds
-the problem and solves it. Called by the package's entry points and, for every fold and C, by tuning.
+`plan_run` decides everything that does not depend on the values of X and y; `check` and `estimate` need no more.
+`run_planned` builds the problem and solves it. The package's entry points call both, and so does tuning for every fold
+and C.
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ __all__ = ["Planned", "is_split", "plan_run", "problems_of", "run_planned", "sha
 
 
 class Planned(NamedTuple):
-    """What a run does, apart from the numbers of X and y."""
+    """The plan of a run, without the values of X and y."""
 
     spec: ProblemSpec
     choice: Choice
@@ -116,7 +117,7 @@ def run_planned(
 
 
 def is_split(spec: ProblemSpec) -> bool:
-    """Whether each class is a problem of its own."""
+    """Return whether each class is a separate problem."""
     return spec.task == "multiclass" and spec.strategy == "ovr"
 
 
@@ -129,7 +130,7 @@ def problems_of(
     class_weight: Mapping[object, float] | str | None,
     groups: Any = None,
 ) -> list[Any]:
-    """Return the problem, or with one-vs-rest that of each class."""
+    """Return the problem or, for one-vs-rest, the problem of each class."""
     weights: dict[str, Any] = {"sample_weight": sample_weight, "class_weight": class_weight}
     if is_split(spec):
         return list(one_against_rest(spec.of_one_class, data, labels, **weights))
@@ -137,7 +138,7 @@ def problems_of(
 
 
 def shape_of(data: Rows, labels: Labels) -> dict[str, Any]:
-    """Return the figures that `resolve_spec` needs of the data."""
+    """Return the properties of the data that `resolve_spec` needs."""
     return {
         "n_rows": data.n_rows,
         "n_features": data.n_features,
@@ -147,5 +148,5 @@ def shape_of(data: Rows, labels: Labels) -> dict[str, Any]:
 
 
 def size_of(data: Rows) -> Size:
-    """Return the figures that decide time and memory."""
+    """Return the properties of the data that determine time and memory."""
     return Size(data.stored_entries, 8, data.mean_squared_norm())

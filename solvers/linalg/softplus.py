@@ -1,8 +1,8 @@
 """exp(-x), log(1 + y) and the entropy in plain arithmetic, for loops over the rows of a logistic loss.
 
-The compiler vectorises a loop over these functions; a call of the C library for each row took longer than reading a
-sparse row. The results are right to 4 units in the last place (tests/unit/solvers/linalg/test_softplus.py measures
-them against long doubles).
+The compiler vectorises loops over these functions. A call of the C library for each row took longer than reading a
+sparse row. The results are correct to 4 units in the last place; tests/unit/solvers/linalg/test_softplus.py compares
+them with long doubles.
 """
 
 from typing import Any
@@ -16,14 +16,14 @@ from solvers.linalg.types import Array
 __all__ = ["CUT_OFF", "entropy_of_share", "exp_of_minus", "log1p_of_unit", "log_of_share", "sigmoid_and_softplus"]
 
 LOWEST = 708.0
-"""exp(-x) is computed as exp(-LOWEST), 3e-308, for larger x: without subnormal numbers."""
+"""For larger x, exp(-x) is computed as exp(-LOWEST) = 3e-308, so that no subnormal numbers occur."""
 CUT_OFF = 4e-308
 """Absolute error that this makes, at most."""
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""log(2) in two parts. The first has 32 bits, so that its multiples are exact."""
+"""log(2) in two parts. The first has 32 significant bits, so its multiples are exact."""
 _TO_WHOLE = 1.5 * 2.0**52
-"""Added to a number below 2^51, rounds it to a whole one, whose bits are then the lowest of the sum."""
+"""Adding this to a number below 2^51 rounds it to an integer, which the lowest bits of the sum then contain."""
 _MANTISSA_BITS, _EXPONENT_BIAS = 52, 1023
 _ROOT_HALF_BITS = 0x3FE6A09E667F3BCD
 """The bits of sqrt(1/2). A number's bits, less these, have the exponent k of 2^k m with sqrt(1/2) <= m < sqrt(2)."""
@@ -47,7 +47,7 @@ _as_float: Any = intrinsic(_generate_float)
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy", forceinline=True)
 def exp_of_minus(x: float) -> float:
-    """exp(-x) for x >= 0: 2^m times a polynomial, with the whole number m nearest to -x / log(2)."""
+    """Return exp(-x) for x >= 0, as 2^m times a polynomial; m is the integer nearest to -x / log(2)."""
     x = -min(x, LOWEST)
     shifted = x * _LOG2_E + _TO_WHOLE
     m = shifted - _TO_WHOLE
@@ -68,7 +68,7 @@ def log1p_of_unit(y: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy", forceinline=True)
 def log_of_share(x: float) -> float:
-    """log(x) for normal x up to 1/2: k log(2) + 2 artanh((m - 1) / (m + 1)), with x = 2^k m."""
+    """Return log(x) for normal x up to 1/2, as k log(2) + 2 artanh((m - 1) / (m + 1)) with x = 2^k m."""
     bits = _as_bits(x)
     shifted = (bits - _ROOT_HALF_BITS + (_EXPONENT_BIAS << _MANTISSA_BITS)) >> _MANTISSA_BITS  # k + 1023, not negative
     k: float = _as_float(shifted | _TWO_52_BITS) - (_TWO_52 + _EXPONENT_BIAS)
@@ -78,14 +78,14 @@ def log_of_share(x: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy", forceinline=True)
 def entropy_of_share(x: float) -> float:
-    """-x log(x) - (1 - x) log(1 - x) for normal x up to 1/2, where neither logarithm is near 0 by rounding."""
+    """Return -x log(x) - (1 - x) log(1 - x) for normal x up to 1/2."""
     rest = 1.0 - x
     return rest * log1p_of_unit(x / rest) - x * log_of_share(x)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy", forceinline=True)
 def _twice_artanh(f: float) -> float:
-    """2 artanh(f) for |f| <= 1/3, by its series in f^2."""
+    """Return 2 artanh(f) for |f| <= 1/3, by its series in f^2."""
     z = f * f
     total = 1.0 / 35.0
     total = 1.0 / 33.0 + z * total
@@ -109,7 +109,7 @@ def _twice_artanh(f: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def sigmoid_and_softplus(slack: Array, sigmoid: Array, softplus: Array) -> None:
-    """sigmoid = 1 / (1 + exp(-slack)) and softplus = log(1 + exp(slack)), number by number."""
+    """Write 1 / (1 + exp(-slack)) to sigmoid and log(1 + exp(slack)) to softplus, for each slack."""
     for k in range(slack.size):
         s = slack[k]
         e = exp_of_minus(abs(s))

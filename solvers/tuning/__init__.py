@@ -1,1 +1,1 @@
-"""Searches for C: cross-validation along a path of C, and the proof that the search is over."""
+"""Searches for C: cross-validation along a path of values, and the proof that no other C is better."""

@@ -1,4 +1,4 @@
-"""What two trainings prove about every C between them.
+"""Bounds on the models at every C between two trainings.
 
 P_C(w) = 1/2 |w|^2 + C L(w). With pairs (w_a, alpha_a) at a and (w_b, alpha_b) at b > a, gaps g_a and g_b, and
 v = w(alpha), the minimiser at c = t a + (1 - t) b lies in a ball (docs/explanation/tuning.md has the proof):
@@ -6,12 +6,12 @@ v = w(alpha), the minimiser at c = t a + (1 - t) b lies in a ball (docs/explanat
     |w_c - m|^2  <=  t (1 - t) H + t g_a + (1 - t) g_b,        m = t (w_a + v_a) / 2 + (1 - t) (w_b + v_b) / 2
     H = max(0, (b - a) (L_a - L_b) - 1/2 |w_a - w_b|^2 - 1/2 |v_a - v_b|^2)
 
-So the score of a row h = (x, bias feature) lies within |h| times the radius of m . h. The range is cut into parts, each
-with the largest radius in it; in a part the middle is linear in t, so that its ends have the extreme scores.
+So the score of a row h = (x, bias feature) differs from m . h by at most |h| times the radius. The range is cut into
+parts, and each part uses its largest radius. Within a part m is linear in t, so the extreme scores are at its ends.
 
-Rounding: gaps, losses and the distance of v from its computed value come with their errors from the certificates; the
-errors of scores are added to the radius. A cost C_i = C s_i is itself rounded, by at most `cost_error`: the dual point
-(1 - cost_error) alpha is feasible for the exact costs, and its value is at least that share of the computed one.
+Rounding errors: those of gaps, losses and v come from the certificates; those of scores are added to the radius. A cost
+C_i = C s_i has a relative error of at most `cost_error`: the dual point (1 - cost_error) alpha is feasible for the
+exact costs, and its value is at least (1 - cost_error) times the computed one.
 """
 
 import math
@@ -33,12 +33,14 @@ __all__ = ["Ends", "HeldOut", "edges_of", "ends_of", "no_ends", "score_bounds", 
 __all__ += ["weights_with_bias"]
 
 PARTS = 16
-"""Parts of a range of C between two trainings. More parts give slightly tighter bounds for the same trainings, and cost
-a comparison for each held-out row and part."""
+"""Parts of a range of C between two trainings. Larger: slightly tighter bounds from the same trainings, one more
+comparison per held-out row and part. Chosen."""
 SLACK = 1e-14
-"""Part of H and the gaps that is added to a squared radius for the rounding of its own computation."""
+"""Fraction of H and of the gaps that is added to a squared radius, for the rounding errors of its own computation.
+Larger: looser bounds."""
 UNDERFLOW = 1e-300
-"""Added to the reach of every score: more than underflow can lose in a row of less than 10^20 entries."""
+"""Number added to the error bound of every score: an upper bound of the loss by underflow in a row of less than 10^20
+entries."""
 
 
 class HeldOut(NamedTuple):
@@ -62,7 +64,8 @@ class HeldOut(NamedTuple):
         return cls(rows, truth, lengths, reach, bias_feature)
 
     def scores(self, weights: Floats) -> Floats:
-        """Return the scores of weights with that of the bias feature last; several classes: one row of weights each."""
+        """Return the scores of weights that end with the weight of the bias feature; several classes: one row per
+        class."""
         scores: Floats = np.empty((self.rows.n_rows, *weights.shape[:-1]))
         if weights.ndim == 2:
             self.rows.class_scores(np.ascontiguousarray(weights), self.bias_feature, scores)
@@ -74,7 +77,7 @@ class HeldOut(NamedTuple):
 
 @dataclass(slots=True)
 class Ends(State):
-    """What one training of a fold contributes to bounds; one-vs-rest: one part for each class, otherwise one."""
+    """The figures of one training of a fold that bounds need; one-vs-rest: one part per class, otherwise one part."""
 
     weights: Floats  # (parts, size): w with the weight of the bias feature; classes trained jointly follow each other
     dual_weights: Floats  # (parts, size): v
@@ -87,13 +90,14 @@ class Ends(State):
 
 
 def no_ends() -> Ends:
-    """Return the ends of a training that is not used for bounds."""
+    """Return the empty figures of a training that is not used for bounds."""
     nothing = np.empty(0)
     return Ends(nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
 
 
 def ends_of(problems: list[Problem], points: list[Point], C: float, held_out: HeldOut, wanted: Floats | None) -> Ends:
-    """Evaluate the pairs of one training. `wanted`: for each part, a gap below which rounding does not matter."""
+    """Evaluate the weights and dual points of one training. `wanted`: gap of each part below which rounding is
+    ignored."""
     parts, middles = [], []
     for number, (problem, point) in enumerate(zip(problems, points, strict=True)):
         found = evaluate_pair(problem, point, 0.0 if wanted is None else float(wanted[number]))
@@ -117,7 +121,7 @@ def ends_of(problems: list[Problem], points: list[Point], C: float, held_out: He
 
 
 def weights_with_bias(problem: Problem, point: Point) -> Floats:
-    """Return the weights with that of the bias feature last."""
+    """Return the weights, followed by the weight of the bias feature."""
     beta = problem.bias_feature
     intercept = np.broadcast_to(np.asarray(point.intercept, dtype=np.float64), point.coef.shape[:-1])
     bias = intercept / beta if beta > 0.0 else np.zeros(intercept.shape)
@@ -136,7 +140,7 @@ def spread_of(a: Ends, b: Ends, low: float, high: float) -> Floats:
 
 
 def edges_of(low: float, high: float) -> Floats:
-    """Return the C at which a range is cut into parts, both ends included."""
+    """Return the values of C that separate the parts of a range, both ends included."""
     edges = low + (high - low) * (np.arange(PARTS + 1) / PARTS)
     edges[0], edges[-1] = low, high
     return np.clip(edges, low, high)
@@ -145,9 +149,9 @@ def edges_of(low: float, high: float) -> Floats:
 def score_bounds(
     a: Ends, b: Ends, spread: Floats, edges: Floats, held_out: HeldOut, *, are_joint: bool
 ) -> tuple[Floats, Floats]:
-    """Return bounds of every held-out score in each part of the range that the edges cut. `spread`: H.
+    """Return bounds of every held-out score in each part of the range. `spread`: H.
 
-    `are_joint`: the classes share one ball. The bounds are then those of differences between classes only.
+    `are_joint`: the classes share one ball. The bounds then hold only for differences between classes.
     """
     low, high = float(edges[0]), float(edges[-1])
     t = (high - edges) / (high - low)
@@ -169,7 +173,8 @@ def score_bounds_at(ends: Ends, held_out: HeldOut, *, are_joint: bool) -> tuple[
 def _boxes(
     least: Floats, most: Floats, radius: Floats, doubt: Floats, held_out: HeldOut, are_joint: bool
 ) -> tuple[Floats, Floats]:
-    """Widen the middles by the radius. radius: (ranges, parts); doubt: (parts,)"""
+    """Return the intervals of the scores: the centre plus and minus the radius. radius: (ranges, parts); doubt:
+    (parts,)"""
     if are_joint:
         radius = radius * (math.sqrt(0.5) * (1.0 + 4.0 * UNIT))
     if least.ndim == 2:
@@ -194,7 +199,7 @@ def _largest_radii(t: Floats, spread: float, gap_a: float, gap_b: float) -> Floa
 
 
 def _empty_rows(rows: Rows) -> Array:
-    """Return the rows without an entry other than 0. A square can underflow, so that the entries decide."""
+    """Return the rows whose entries are all 0. The entries decide, because squares can underflow."""
     empty = np.flatnonzero(rows.squared_norms() == 0.0)
     if empty.size and rows.taken(empty).flat().values.any():
         return np.array([i for i in empty if not rows.taken(np.array([i])).flat().values.any()], dtype=np.int64)
@@ -202,7 +207,8 @@ def _empty_rows(rows: Rows) -> Array:
 
 
 def _centred_lengths(rows: Rows) -> Floats:
-    """Return at least |x_i - x'| of each row, x' the mean row: two rows' scores differ by at most the sum of theirs."""
+    """Return upper bounds of |x_i - x'|, x' the mean row. The scores of two rows differ by at most |w| times their
+    sum."""
     mean, along = np.empty(rows.n_features), np.empty(rows.n_rows)
     rows.weighted_column_sums(np.full(rows.n_rows, 1.0 / rows.n_rows), mean)
     rows.margins(mean, along)

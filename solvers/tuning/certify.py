@@ -1,8 +1,8 @@
-"""Proves that a search over a range of C is over: bisection with the bounds of bounds.py.
+"""Proves that no C of a range is better than the best one found, by bisection with the bounds of bounds.py.
 
-Every training cuts the range. Between two of them the metric of the exact models is bounded; where the bound allows a
-figure better than best - epsilon, the range is cut again. Trainings are as exact as their bounds need: their gaps are
-held at a small part of H.
+Every training cuts the range at its C. Between two neighbouring trainings the metric of the exact models is bounded. If
+the bound allows a value better than best - epsilon, the interval is cut again. Trainings are as precise as their bounds
+require: their gaps are kept at a small fraction of H.
 """
 
 import math
@@ -21,27 +21,30 @@ from solvers.tuning.path import FoldSolve
 __all__ = ["Certifier", "Interval", "TuningCertificate"]
 
 FIRST_TOL = 1e-5
-"""Relative gap of the first trainings. Smaller: fewer of them are repeated once H is known."""
+"""Relative gap of the first trainings. Smaller: longer first trainings, of which fewer are repeated once H is known.
+Chosen."""
 LEAST_TOL = 1e-13
-"""Smallest relative gap to ask for. Rounding prevents smaller ones from being proved."""
+"""Smallest relative gap that is requested. Rounding errors prevent the proof of smaller ones."""
 GAP_SHARE, WANTED_SHARE = 0.3, 0.1
-"""A training is repeated if its gap exceeds GAP_SHARE of H / 4, the largest squared radius between exact trainings. New
-ones get WANTED_SHARE of it. Smaller: tighter bounds, longer trainings."""
+"""A training is repeated if its gap exceeds GAP_SHARE times H / 4, the largest squared radius between exact trainings.
+New trainings aim at WANTED_SHARE times it. Smaller: tighter bounds, longer trainings. Chosen."""
 PIECES = (2, 3, 4)
-"""Pieces that an interval may be cut into at once. If none is likely to be enough, the first."""
+"""Numbers of pieces into which an interval can be cut at once. The smallest that is probably enough is used, or the
+first if none is. Chosen."""
 LEAST_RATIO = 1e-9
-"""A range from C to (1 + LEAST_RATIO) C is not cut again: rows whose score is nearly 0 for all C are never decided."""
+"""A range from C to (1 + LEAST_RATIO) C is not cut again: rows whose score is nearly 0 for all C would be cut for ever.
+Larger: the proof gives up earlier. Chosen."""
 DECADE_STEPS = 1
-"""First trainings for each factor of 10 in C."""
+"""Number of first trainings for each factor of 10 in C. Larger: more trainings at the start, fewer later. Chosen."""
 MARGIN = 1e-12
-"""Slack in comparisons of means, which are rounded."""
+"""Tolerance in comparisons of means, which have rounding errors."""
 
 
 @dataclass(frozen=True)
 class TuningCertificate:
-    """What is proved about the metric of the exact models at every C of a range, as a mean over the folds.
+    """A proof about the metric of the exact models at every C of a range, as a mean over the folds.
 
-    No C of the range has a figure better than `best` by more than `epsilon_reached`.
+    No C of the range has a metric better than `best` by more than `epsilon_reached`.
     """
 
     range: tuple[float, float]
@@ -106,13 +109,13 @@ class Certifier:
 
     @property
     def best(self) -> tuple[float, float]:
-        """The C with the best proven figure, and that figure (as a loss: smaller is better)."""
+        """The C with the best proven metric, and that metric (as a loss: smaller is better)."""
         C = min(self._figures, key=lambda one: (self._figures[one][1], one))
         return C, self._figures[C][1]
 
     @property
     def figures(self) -> dict[float, tuple[float, float]]:
-        """Bounds of the figure at every C that all folds were trained at."""
+        """Bounds of the metric at every C at which all folds were trained."""
         if self._sign > 0.0:
             return dict(self._figures)
         return {C: (-high, -low) for C, (low, high) in self._figures.items()}
@@ -145,7 +148,7 @@ class Certifier:
                 work.forget_vectors(ends | {self.best[0]})
 
     def certificate(self) -> TuningCertificate | None:
-        """Return what is proved; None if not two values of C were trained on all folds."""
+        """Return the proof; None if fewer than two values of C were trained on all folds."""
         if not self._intervals:
             return None
         C, best = self.best
@@ -179,7 +182,7 @@ class Certifier:
         return self.best[1] - self.epsilon - MARGIN
 
     def _open(self) -> list[Interval]:
-        """Return the intervals that may hold a better figure, the weakest bound first."""
+        """Return the intervals that can contain a better metric, the weakest bound first."""
         target = self._target()
         found = [
             one for one in self._intervals if one.lower.min() < target and one.high > one.low * (1.0 + LEAST_RATIO)
@@ -211,7 +214,7 @@ class Certifier:
         yield from (one for (fold, C), one in asked.items() if one.tol < self._work.of_fold(fold)[C].tol)
 
     def _cuts(self, intervals: list[Interval]) -> Iterator[tuple[float, list[Request]]]:
-        """Return where to cut each interval, with the trainings that this takes."""
+        """Return the values of C at which to cut each interval, and the trainings needed for it."""
         target = self._target()
         for one in intervals:
             (weak,) = np.nonzero(one.lower < target)
@@ -223,7 +226,7 @@ class Certifier:
                     yield C, [self._cut(one, fold, C, pieces) for fold in range(len(one.spreads))]
 
     def _pieces(self, interval: Interval, target: float) -> int:
-        """Return the number of pieces that are likely to be narrow enough: H falls with the square of their width."""
+        """Return the number of pieces that are probably narrow enough. H falls with the square of their width."""
         for pieces in PIECES:
             lower, _ = self._figures_between(interval, [spread / pieces**2 for spread in interval.spreads])
             if lower.min() >= target:
@@ -251,7 +254,7 @@ class Certifier:
     # --- bounds -------------------------------------------------------------------------------------------------------
 
     def _refresh(self, changed: set[float]) -> None:
-        """Bound the figures at these C, and the intervals that end there unless they are closed for good."""
+        """Bound the metric at these values of C, and in the adjacent intervals that are not closed."""
         for C in changed:
             self._figures[C] = self._figure_at(C)
         known = {(one.low, one.high): one for one in self._intervals}
@@ -263,7 +266,7 @@ class Certifier:
         ]
 
     def _is_closed(self, interval: Interval) -> bool:
-        """Whether the bound is good enough. It stays so, because the best figure only improves."""
+        """Whether the bound is good enough. It stays good enough, because the best metric only improves."""
         return not isinstance(self._wanted, str) and bool(interval.lower.min() >= self._target())
 
     def _figure_at(self, C: float) -> tuple[float, float]:
@@ -282,7 +285,7 @@ class Certifier:
         return interval
 
     def _figures_between(self, interval: Interval, spreads: list[Floats]) -> tuple[Floats, Floats]:
-        """Return bounds of the figure in each part of the interval, with these H."""
+        """Return bounds of the metric in each part of the interval, given H."""
         parts = []
         for (a, b), spread in zip(self._pairs(interval.low, interval.high), spreads, strict=True):
             held_out = self._work.path(a.fold).held_out

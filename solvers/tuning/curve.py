@@ -1,9 +1,10 @@
-"""The metrics that a search can follow: the figure of one fold from its scores, and bounds of it from bounds of scores.
+"""The metrics of a search for C: their value on one fold, computed from scores, and bounds computed from bounds of
+scores.
 
-Scores are (rows,), or (rows, classes) with several classes. Bounds come as two arrays with one more axis in front: one
-entry for each part of a range of C. `low <= score <= high` holds for the exact scores, so the bounds of a metric hold
-for its exact value. With several classes only differences between the classes of a row count, and the two arrays may
-be bounds of these alone: low_m - high_k <= f_m - f_k.
+Scores have the shape (rows,), or (rows, classes) for several classes. Bounds are two arrays with one more axis in
+front, for the parts of a range of C. `low <= score <= high` holds for the exact scores, so the bounds of a metric hold
+for its exact value. With several classes only differences between the classes of a row matter. The two arrays can then
+be bounds of the differences alone: low_m - high_k <= f_m - f_k.
 """
 
 from abc import ABC, abstractmethod
@@ -19,11 +20,12 @@ from solvers.linalg.types import Array, Floats
 __all__ = ["METRICS", "Metric", "read_metric"]
 
 ROUNDING = 1e-12
-"""Relative slack of the bounds of a mean. A pairwise sum of 10^9 non-negative terms is right to 1e-14 of it."""
+"""Relative tolerance of the bounds of a mean. A pairwise sum of 10^9 non-negative terms has a relative error below
+1e-14."""
 
 
 class Metric(ABC):
-    """One figure of the held-out rows of a fold."""
+    """A metric of the held-out rows of a fold."""
 
     name: ClassVar[str]
     tasks: ClassVar[tuple[str, ...]]
@@ -33,11 +35,11 @@ class Metric(ABC):
 
     @abstractmethod
     def value(self, scores: Floats, truth: Array) -> float:
-        """Return the figure. `truth`: the position of each row's class, or its target."""
+        """Return the metric. `truth`: the index of each row's class, or its target."""
 
     @abstractmethod
     def bounds(self, low: Floats, high: Floats, truth: Array) -> tuple[Floats, Floats]:
-        """Return lower and upper bounds of the figure, one for each entry of the first axis."""
+        """Return lower and upper bounds of the metric, one for each entry of the first axis."""
 
     def decided_rows(self, low: Floats, high: Floats) -> int | None:
         """Return how many rows have one possible prediction on all entries of the first axis; None: not classes."""
@@ -66,11 +68,11 @@ class ClassMetric(Metric):
 
     @abstractmethod
     def of_predictions(self, surely: Array, possibly: Array, truth: Array) -> tuple[Floats, Floats]:
-        """Bounds from (parts, rows, classes): whether a class is surely and whether it is possibly predicted."""
+        """Return bounds from two arrays (parts, rows, classes): is a class certainly, and is it possibly predicted."""
 
 
 class Error(ClassMetric):
-    """The share of rows whose class is not predicted."""
+    """The fraction of rows for which another class is predicted."""
 
     name = "error"
 
@@ -118,7 +120,7 @@ class F1(ClassMetric):
 
 
 class RocArea(Metric):
-    """The share of pairs of rows of both classes that the scores order rightly; a tie counts half."""
+    """The fraction of pairs of rows of different classes that the scores order correctly; a tie counts half."""
 
     name = "roc_auc"
     tasks = ("binary",)
@@ -187,7 +189,7 @@ def read_metric(name: object, task: str) -> Metric:
 
 
 def _predictions(low: Floats, high: Floats) -> tuple[Array, Array]:
-    """Return whether each class is surely, and whether it is possibly, the prediction of each row.
+    """Return two arrays for each row and class: whether the class is certainly, and whether it is possibly predicted.
 
     Two classes: a score above 0 means the second one. Several: the first of the largest scores.
     """

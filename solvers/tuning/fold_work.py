@@ -1,7 +1,7 @@
-"""Runs the trainings of a search, fold by fold, and keeps what they found.
+"""Runs the trainings of a search, fold by fold, and keeps their results.
 
-A training that an earlier run finished is looked up instead: with the same arguments the search asks for the same
-trainings in the same order, so a search that was killed loses the training that was running and no other.
+A training that an earlier run finished is looked up instead. With the same arguments the search requests the same
+trainings in the same order, so a killed search loses only the training that was running.
 """
 
 import time
@@ -26,7 +26,7 @@ KEPT_BYTES = 64 << 20
 """Bytes of copied rows of folds that are kept besides those in use. Larger: fewer copies for searches that visit the
 folds in turn, more memory."""
 REPORT_SECONDS = 0.5
-"""Seconds between two reports within a training."""
+"""Seconds between two reports within a training. Larger: less load, coarser progress. Chosen."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class TuneProgress:
     """The progress within the training that is running."""
 
     def stored(self) -> StoredState | None:
-        """Return the finished training as a flat table to keep; `resume_from` takes all of them."""
+        """Return the finished training as a flat table. `resume_from` takes the tables of all finished trainings."""
         return None if self.finished is None else self.finished.stored(copy=False)
 
 
@@ -102,7 +102,9 @@ class FoldWork:
         self._earlier = {_key(one): one for one in map(FoldSolve.read, resume_from or ())}
         for one in self._earlier.values():
             if not 0 <= one.fold < len(folds) or one.scores.shape[0] != folds[one.fold].held_out.size:
-                raise InvalidOptions("resume_from", "holds a training of other folds; give those of the same search")
+                raise InvalidOptions(
+                    "resume_from", "contains a training of other folds; give the tables of the same search"
+                )
 
     @property
     def seconds(self) -> float:
@@ -125,7 +127,7 @@ class FoldWork:
         return all(C in found for found in self._by_fold)
 
     def path(self, fold: int) -> FoldPath:
-        """Return the rows of a fold; those of others are kept only if all of them are small."""
+        """Return the rows of a fold. The rows of other folds stay in memory only if they are small."""
         if fold not in self._paths:
             if sum(path.nbytes for path in self._paths.values()) > KEPT_BYTES:
                 self._paths.clear()
@@ -134,7 +136,8 @@ class FoldWork:
         return self._paths[fold]
 
     def run(self, requests: Iterable[Request]) -> bool:
-        """Do these trainings, fold by fold and upwards in C; return False if the search ended before all were done."""
+        """Run these trainings, fold by fold and with rising C; return False if the search ended before all were
+        done."""
         for request in sorted(requests, key=lambda one: (one.fold, one.C)):
             if self.is_over and self.trainings > 0:
                 return False
@@ -165,7 +168,7 @@ class FoldWork:
         self._report()
 
     def hear(self, step: StepReport) -> bool:
-        """Report a step of a training that is running; return whether to stop it."""
+        """Report a step of the running training; return whether to stop it."""
         now = time.monotonic()
         if now - self._reported >= REPORT_SECONDS:
             self._report(step=step)
@@ -217,7 +220,7 @@ class FoldWork:
         self.is_stopped = self.is_stopped or (isinstance(answer, bool | np.bool_) and bool(answer))
 
     def best_so_far(self) -> tuple[float, float] | None:
-        """Return the C with the best mean over the folds that all of them have, and that mean."""
+        """Return the C with the best mean metric, and that mean; see `means`."""
         means = self.means()
         if not means:
             return None
@@ -226,10 +229,10 @@ class FoldWork:
         return best, means[best]
 
     def means(self) -> dict[float, float]:
-        """Return the mean of the metric by C, over the folds that every one of these C has.
+        """Return the mean of the metric for each C.
 
-        A search that ends early may have trained some C on fewer folds than others. Means over different folds do not
-        compare, so C with the most folds count.
+        A search that ended early can have trained some C on fewer folds than others. Means over different folds are not
+        comparable, so only the C with the most folds are included.
         """
         counts: dict[float, int] = {}
         for found in self._by_fold:

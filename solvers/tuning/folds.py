@@ -1,4 +1,5 @@
-"""Folds: which rows are held out together. Drawn by class, by group or plainly, several times over, or given."""
+"""Folds: which rows are held out together. They are given, or drawn once or several times, by class, by group or
+freely."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,11 +15,12 @@ from solvers.problem.labels import Labels
 __all__ = ["Fold", "read_folds"]
 
 MOST_FOLDS = 1000
-"""Folds of one repeat. More would be leave-one-out, which has bounds of its own (leave_one_out.py)."""
+"""Maximum number of folds of one repeat. More folds are nearly leave-one-out, which has its own bounds
+(leave_one_out.py). Chosen."""
 
 
 class Fold(NamedTuple):
-    """One training: the rows it learns from and the rows it is judged by, both ascending."""
+    """One split: the training rows and the held-out rows, both ascending."""
 
     number: int
     training: NDArray[np.int64]
@@ -26,10 +28,10 @@ class Fold(NamedTuple):
 
 
 def read_folds(folds: Any, labels: Labels, *, groups: Any, repeats: Any, seed: int) -> list[Fold]:
-    """Return the folds that `folds` means: a number, or a fold for each row.
+    """Return the folds. `folds` is their number, or the fold of each row.
 
-    With a number, `groups` stay together if there are any, else classes are spread evenly. Each of the `repeats` draws
-    again.
+    With a number, rows of one group stay together; without `groups`, classes are spread evenly. Each of the `repeats`
+    draws new folds.
     """
     n_rows = labels.n_rows
     repeats = whole_number(repeats, "repeats", InvalidProblem, low=1, high=100)
@@ -40,9 +42,9 @@ def read_folds(folds: Any, labels: Labels, *, groups: Any, repeats: Any, seed: i
         drawn = [_draw(labels, count, kept, np.random.default_rng([seed, repeat])) for repeat in range(repeats)]
     else:
         if repeats != 1:
-            raise InvalidProblem("repeats", "has a meaning only if folds is a number; leave it out")
+            raise InvalidProblem("repeats", "is only used if folds is a number; leave it out")
         if groups is not None:
-            raise InvalidProblem("groups", "has a meaning only if folds is a number; leave it out")
+            raise InvalidProblem("groups", "is only used if folds is a number; leave it out")
         drawn = [_codes(folds, "folds", n_rows)]
         if not 2 <= int(drawn[0].max()) + 1 <= MOST_FOLDS:
             raise InvalidProblem("folds", f"has {int(drawn[0].max()) + 1} values; 2 to {MOST_FOLDS} are allowed")

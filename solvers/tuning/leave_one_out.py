@@ -1,15 +1,16 @@
-"""Leave-one-out from one training: bounds of each row's score by the exact model of all other rows.
+"""Leave-one-out bounds from one training: bounds of each row's score under the exact model of all other rows.
 
-Without row i the dual point alpha with alpha_i = 0 stays feasible, and w(alpha) loses v = sigma_i h_i, where sigma_i is
-the row's signed multiplier. The pair (w, that dual point) has the gap 1/2 |d + v|^2 + G with d = w - w(alpha) and
-G = gap - 1/2 |d|^2, less the row's own term. As in bounds.py, the exact model without the row lies in a ball:
+Without row i, the dual point alpha with alpha_i = 0 is still feasible, and v = sigma_i h_i is subtracted from w(alpha),
+where sigma_i is the row's signed multiplier. The gap between w and that dual point is 1/2 |d + v|^2 + G, with d = w -
+w(alpha) and G = gap - 1/2 |d|^2, minus the row's own term. As in bounds.py, the exact model without the row lies in a
+ball:
 
     centre (w + w(alpha) - v) / 2,        radius^2 <= 1/4 |d + v|^2 + G <= 1/4 (|d| + |sigma_i| |h_i|)^2 + G
 
-so that its score of the row is within |h_i| times the radius of the centre's, which is m . h_i - 1/2 sigma_i |h_i|^2.
-For an exact pair these are the bounds [f(x_i) - sigma_i |h_i|^2, f(x_i)], or the other way round.
+So its score of the row differs from that of the centre, m . h_i - 1/2 sigma_i |h_i|^2, by at most |h_i| times the
+radius. For an exact solution the bounds are f(x_i) - sigma_i |h_i|^2 and f(x_i), in either order.
 
-The costs of the other rows must not change when a row leaves: `c_scale` mean and balanced classes have no bounds.
+The costs of the other rows must not depend on the row, so there are no bounds for `c_scale` mean and balanced classes.
 """
 
 import math
@@ -36,13 +37,14 @@ from solvers.tuning.search import read_subject
 __all__ = ["LeaveOneOut", "leave_one_out"]
 
 REFIT_TOL = 1e-6
-"""Relative gap of the first training without a row. If the row's label is open then, 1e-3 of it, and again."""
+"""Relative gap of the first training without a row. While the row's label is undecided, the next one uses 1e-3 of it.
+Smaller: longer first trainings. Chosen."""
 LEAST_TOL = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class LeaveOneOut:
-    """Bounds of the leave-one-out error of the exact models: each row judged by the model of all others."""
+    """Bounds of the leave-one-out error of the exact models: each row is predicted by the model of all others."""
 
     metric: str
     """error, or mae for regression"""
@@ -75,10 +77,11 @@ def leave_one_out(
     options: Mapping[str, Any] | None = None,
     **problem: Any,
 ) -> LeaveOneOut:
-    """Bound the leave-one-out error at C from one training, then by at most `refits` trainings without a row each.
+    """Bound the leave-one-out error at C from one training, and then by at most `refits` trainings without one row
+    each.
 
-    Rows whose label stays open are those whose own multiplier could carry their score across 0. Preprocessing counts as
-    fixed. `problem` are the `Parameters` by name, as for `train`.
+    A row's label is undecided if removing its own multiplier could move its score across 0. Preprocessing is assumed to
+    be fixed. `problem` are the `Parameters` by name, as for `train`.
     """
     subject, spec = read_subject(X, y, sample_weight, solver, problem)
     C = PARAMETERS["C"].checked("C", C)
@@ -124,7 +127,7 @@ def _why_not(spec: ProblemSpec, problem: Mapping[str, Any]) -> str | None:
 
 
 def _without_itself(problem: Any, point: Any, rows: HeldOut, are_joint: bool) -> tuple[Floats, Floats]:
-    """Return bounds of every row's score by the model without it."""
+    """Return bounds of every row's score under the model without that row."""
     found = evaluate_pair(problem, point, 0.0)
     w, v, inexact = weights_with_bias(problem, point), found.dual_weights, problem.cost_error
     middle, sigma, q = 0.5 * (w + v), found.multipliers, rows.lengths * rows.lengths
@@ -163,7 +166,7 @@ def _undecided(metric: Metric, low: Floats, high: Floats) -> NDArray[np.int64]:
 def _refitted(
     training: Training, subject: Subject, row: int, start: FoldSolve, are_joint: bool, metric: Metric
 ) -> tuple[Array, Array]:
-    """Return bounds of a row's score from a training without it, exact enough to decide its label if that can be."""
+    """Return bounds of a row's score from a training without it, precise enough to decide its label if possible."""
     others = np.delete(np.arange(subject.data.n_rows), row)
     path = FoldPath(training, subject, Fold(row, others, np.array([row])), uses_differences=False)
     tol = REFIT_TOL

@@ -1,4 +1,4 @@
-"""Trainings of one fold along C: neighbours start each other, and each training becomes a record that can be stored."""
+"""Trainings of one fold along C. Each starts from its neighbours' weights and becomes a record that can be stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ __all__ = ["FoldPath", "FoldSolve", "Subject", "Training"]
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """How every training of a search runs."""
+    """The settings of every training of a search."""
 
     problem: Parameters
     solver: str
@@ -64,7 +64,7 @@ class Training:
         )
 
     def pairs(self, subject: "Subject", C: float, result: SolveResult) -> tuple[list[Problem], list[Point]]:
-        """Return the problem of a training, or that of each class, and its weights with the dual point it kept."""
+        """Return the problem of a training, or that of each class, and its weights with the stored dual point."""
         problems = problems_of(
             replace(self.spec(subject), C=C),
             subject.data,
@@ -80,7 +80,7 @@ class Training:
         ]
 
     def spec(self, subject: "Subject") -> ProblemSpec:
-        """Return the problem on these rows, apart from its C."""
+        """Return the definition of the problem on these rows, without its C."""
         problem: Parameters = {**self.problem, "C": 1.0}
         return with_implied_strategy(self.solver, resolve_spec(**shape_of(subject.data, subject.labels), **problem))
 
@@ -103,7 +103,7 @@ class Subject:
 
     @property
     def truth(self) -> Array:
-        """The position of each row's class, or its target."""
+        """The index of each row's class, or its target."""
         return self.labels.codes if self.labels.values is None else self.labels.values
 
     @property
@@ -113,7 +113,7 @@ class Subject:
 
 @dataclass(slots=True)
 class FoldSolve(State):
-    """One training of a fold, as far as a search needs it again."""
+    """One finished training of a fold: the part that the search needs later."""
 
     fold: int
     C: float
@@ -137,7 +137,7 @@ class FoldSolve(State):
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Self:
-        """Restore what `stored` made; raise an error that names `resume_from` if it cannot be read."""
+        """Restore a training from its stored table; raise an error that names `resume_from` if it cannot be read."""
         try:
             return cls.restored(stored, "tune")
         except (InvalidOptions, TypeError) as error:
@@ -173,7 +173,8 @@ class FoldPath:
         max_seconds: float | None = None,
         callback: Callback | None = None,
     ) -> FoldSolve:
-        """Train at C, from what its neighbours suggest. `wanted`: the gap of each part that bounds can use."""
+        """Train at C, starting from its neighbours' weights. `wanted`: the largest gap of each part that bounds can
+        use."""
         start = None if not neighbours else start_between(C, neighbours)
         result = self.training.run(self.subject, C, tol, start=start, max_seconds=max_seconds, callback=callback)
         gap = result.certificate.relative_gap
@@ -206,7 +207,7 @@ class FoldPath:
 
 
 def start_between(C: float, neighbours: Sequence[FoldSolve]) -> tuple[Floats, Floats]:
-    """Return weights to start from: those of one neighbour, or on the line between two."""
+    """Return starting weights: those of one neighbour, or interpolated between two."""
     if len(neighbours) == 1:
         return neighbours[0].start
     a, b = neighbours

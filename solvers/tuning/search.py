@@ -23,11 +23,12 @@ from solvers.tuning.path import Subject, Training
 __all__ = ["Best", "PathResult", "Trial", "TuneResult", "path", "read_subject", "tune"]
 
 AUTO_RANGE = (1e-3, 1e3)
-"""The range that C = "auto" means, in units of 1 / mean |x_i|^2."""
+"""The range of C for C = "auto", in units of 1 / mean |x_i|^2. Wider: more trainings. Chosen."""
 COARSE_STEPS, FINE_STEPS = 2, 8
-"""Values of C for each factor of 10: first over the range, then between the neighbours of the best."""
+"""Values of C per factor of 10: first over the whole range, then between the neighbours of the best. Larger: a finer
+search, more trainings. Chosen."""
 MOST_VALUES = 1000
-"""Values of C at which a proof gives up. The answer then says which epsilon was reached."""
+"""Maximum number of values of C in a proof. Beyond it the result states the epsilon that was reached. Chosen."""
 RULES = ("best", "1se")
 
 
@@ -61,7 +62,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class TuneResult:
-    """What a search found."""
+    """The result of a search."""
 
     best: Best
     trials: tuple[Trial, ...]
@@ -104,15 +105,14 @@ def tune(
 ) -> TuneResult:
     """Choose C by cross-validation; see docs/how-to/choose-c.md.
 
-    `C` is a range (low, high), a list of values, or "auto": a range that suits the scale of X. `folds` is their number
-    or a fold for each row; rows of one of the `groups` stay together. `metric`: error, balanced_error, f1, roc_auc, mae
-    or mse; None: error or mae.
-    `certify`: an epsilon, or "1se". The search then goes on until it is proved that no C of the range is better than
-    the best by more than epsilon; `max_values` and `max_seconds` bound it.
-    `rule`: "best", or "1se" for the smallest C within one standard error of the best.
-    `on_progress` is called after every training with a `TuneProgress`; returning True ends the search, which keeps the
-    best so far. The tables of `TuneProgress.stored()`, given as `resume_from`, continue an interrupted search.
-    `problem` are the `Parameters` by name, as for `train`, without C.
+    `C` is a range (low, high), a list of values, or "auto": a range that suits the scale of X. `folds` is the number of
+    folds or the fold of each row; rows of one group (`groups`) stay together. `metric`: error, balanced_error, f1,
+    roc_auc, mae or mse; None: error or mae. `certify`: an epsilon, or "1se". The search then continues until it is
+    proved that no C of the range is better than the best by more than epsilon; `max_values` and `max_seconds` limit it.
+    `rule`: "best", or "1se" for the smallest C within one standard error of the best. `on_progress` is called after
+    every training with a `TuneProgress`; returning True ends the search, which keeps the best so far. The tables of
+    `TuneProgress.stored()`, given as `resume_from`, continue an interrupted search. `problem` are the `Parameters` by
+    name, as for `train`, without C.
     """
     subject, spec = read_subject(X, y, sample_weight, solver, problem)
     chosen = read_metric(metric, spec.task)
@@ -171,7 +171,7 @@ class PathResult:
 
     @property
     def coef(self) -> Floats:
-        """The weights of all models: the first axis is that of C."""
+        """The weights of all models; the first axis is C."""
         return np.stack([model.coef for model in self.models])
 
     @property
@@ -193,7 +193,8 @@ def path(
     options: Mapping[str, Any] | None = None,
     **problem: Any,
 ) -> PathResult:
-    """Train a model for each C, upwards: each starts from the one before it. `max_seconds` counts for each of them."""
+    """Train a model for each C, in ascending order; each starts from the one before. `max_seconds` limits each of
+    them."""
     subject, _ = read_subject(X, y, sample_weight, solver, problem)
     values, is_range = _read_costs(C, subject)
     if is_range:
@@ -209,7 +210,7 @@ def path(
 def read_subject(
     X: Any, y: Any, sample_weight: Any, solver: str, problem: Mapping[str, Any]
 ) -> tuple[Subject, ProblemSpec]:
-    """Read the rows and resolve the problem, apart from its C."""
+    """Read the rows and resolve the problem, except its C."""
     data = as_rows(X, compress=True)
     labels = read_labels(y, problem.get("task", "auto"))
     if labels.n_rows != data.n_rows:
@@ -225,7 +226,7 @@ def read_subject(
 
 
 def _read_costs(C: Any, subject: Subject) -> tuple[list[float], bool]:
-    """Return the values, or the two ends of a range and True."""
+    """Return the values of C and False, or the two ends of a range and True."""
     if isinstance(C, str):
         one_of(C, "C", InvalidProblem, ("auto",))
         unit = subject.data.mean_squared_norm() or 1.0
@@ -309,7 +310,7 @@ def _trials(work: FoldWork, figures: Mapping[float, tuple[float, float]]) -> tup
 def _choose(
     trials: Sequence[Trial], rule: str, *, is_higher_better: bool, certificate: TuningCertificate | None
 ) -> Best:
-    """Choose by the rule. A proof counts what is proved at each C, so that `best` is the C of the certificate."""
+    """Choose C by the rule. With a proof, the proven metrics decide, so that `best` is the C of the certificate."""
     sign = -1.0 if is_higher_better else 1.0
     best = min(trials, key=lambda trial: (sign * trial.mean, trial.C))
     if certificate is not None:

@@ -1,13 +1,13 @@
 """`dcd_logistic`: dual coordinate descent for logistic regression (Yu, Huang, Lin 2011).
 
-It maximises the dual
+The method maximises the dual
 
     D(alpha) = sum_i C_i H(alpha_i / C_i) - 1/2 |w(alpha)|^2,    w(alpha) = sum_i alpha_i y_i x_i,    0 < alpha_i < C_i,
 
-with the entropy H(p) = -p log p - (1 - p) log(1 - p), in one alpha_i at a time, in random order, and keeps w up to
-date, so that a step costs one row. A row's step is a few safeguarded Newton iterations (logistic_epoch.py). The bias is
-that of `dcd`, kept near a moving centre (proximal_bias.py). No row is ever at a bound, so there is no shrinking. Where
-the gap falls slowly, all alphas take a conjugate-gradient step together (logistic_cg_step.py).
+with the entropy H(p) = -p log p - (1 - p) log(1 - p), in one alpha_i at a time, in random order. It keeps w up to date,
+so a step reads only one row. The step of a row is a few safeguarded Newton iterations (logistic_epoch.py). As in `dcd`,
+the bias stays near a moving centre (proximal_bias.py). No alpha is ever at a bound, so there is no shrinking. If the
+gap falls slowly, all alphas take a conjugate-gradient step together (logistic_cg_step.py).
 """
 
 from collections.abc import Mapping
@@ -33,30 +33,31 @@ from solvers.state import State
 __all__ = ["LogisticDualDescent"]
 
 LESS_PULL = 0.99
-"""Factor on the pull of the bias each epoch: about a third is left after a hundred."""
+"""Factor on the pull of the bias per epoch: a third remains after about a hundred epochs. Smaller: the method becomes
+that of the paper sooner. Chosen."""
 CG_EPOCHS, FALL = 4, 0.25
-"""Every CG_EPOCHS epochs a conjugate-gradient step is taken if they left more than FALL of the gap. Larger: fewer
-steps, longer slow phases."""
+"""Every CG_EPOCHS epochs a conjugate-gradient step is taken if these epochs left more than FALL of the gap. Larger:
+fewer such steps, longer slow phases. Chosen."""
 LATER = 0.35
 """Gap after an epoch, relative to what the rows' terms at their visits predict (measured on a9a, w8a, news20 and mnist:
 0.28 to 0.5): each row was seen before its own step. Smaller values try certificates that fail."""
 _BISECTIONS = 60
-"""Halvings of the interval that holds the first intercept."""
+"""Bisections of the interval that contains the first intercept, enough for the precision of a double."""
 
 
 @dataclass(slots=True)
 class LogisticDualState(State):
     alpha: Floats  # dual variables, one per row
-    logits: Floats  # log(alpha_i / (C_i - alpha_i)); without meaning where alpha_i = 0
-    w: Floats  # sum_i alpha_i y_i x_i; the weight of the bias feature is last
+    logits: Floats  # log-odds log(alpha_i / (C_i - alpha_i)); undefined where alpha_i = 0
+    w: Floats  # sum_i alpha_i y_i x_i; the last entry is the weight of the bias feature
     bias: ProximalBias
     entropy: float  # sum_i C_i H(alpha_i / C_i)
-    order: NDArray[np.int64]  # the rows with a cost, as the last epoch visited them
+    order: NDArray[np.int64]  # the rows with a positive cost, in the order of the last epoch
     random_state: NDArray[np.uint64]
-    last_gap: float  # rows' gap as the last epoch saw it; infinite after other steps
-    until_cg_step: int  # epochs until a conjugate-gradient step is considered
-    gap_at_cg_step: float  # gap when it was considered last
-    total_cost: float  # of the problem that this state belongs to
+    last_gap: float  # sum of the rows' terms of the gap in the last epoch; infinite after other steps
+    until_cg_step: int  # epochs until the next conjugate-gradient step is considered
+    gap_at_cg_step: float  # gap when such a step was last considered
+    total_cost: float  # total cost of the problem, by which a warm start recognises the same problem
     epochs: int
     passes: int
 
@@ -78,7 +79,7 @@ class LogisticDualDescent(Method[BinaryProblem, LogisticDualState]):
         row_seconds=5.0e-8,
     )
     paper = "Yu, Huang, Lin (2011): Dual coordinate descent methods for logistic regression and maximum entropy models"
-    notes = "Fast for sparse data and moderate C; slows down as C grows or features are badly scaled."
+    notes = "Fast for sparse data and moderate C; slower as C grows or if features are badly scaled."
 
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
@@ -135,7 +136,7 @@ class LogisticDualDescent(Method[BinaryProblem, LogisticDualState]):
         return Point(state.w[:-1].copy(), intercept, state.alpha.copy())
 
     def _estimated_gap(self, state: LogisticDualState, seen: LogisticSweep) -> float:
-        """The gap after an epoch, from the rows' terms at their visits, and the mismatch of the bias."""
+        """Estimate the gap after an epoch from the rows' terms at their visits and the mismatch of the bias."""
         bias = state.bias
         pull, mismatch = adapt_pull(self.problem.bias_feature, bias.pull, bias.balance, seen.gap, seen.updates)
         bias.pull = LESS_PULL * pull
@@ -144,7 +145,7 @@ class LogisticDualDescent(Method[BinaryProblem, LogisticDualState]):
         return LATER * predicted + mismatch
 
     def _consider_cg_step(self, state: LogisticDualState, gap: float) -> None:
-        """After CG_EPOCHS epochs: take a conjugate-gradient step if they left much of the gap."""
+        """After CG_EPOCHS epochs, take a conjugate-gradient step if much of the gap is left."""
         is_slow = gap > FALL * state.gap_at_cg_step
         state.until_cg_step, state.gap_at_cg_step = CG_EPOCHS, gap
         if not is_slow or self.reads_left <= MOST_READS:
@@ -159,7 +160,7 @@ class LogisticDualDescent(Method[BinaryProblem, LogisticDualState]):
             state.last_gap = np.inf
 
     def _bias_of_classes(self) -> float:
-        """The intercept that minimises P beside w = 0, from the classes' costs."""
+        """Return the intercept that minimises P at w = 0, computed from the costs of the classes."""
         problem, beta = self.problem, self.problem.bias_feature
         positive = float(problem.costs[problem.signs > 0.0].sum())
         negative = problem.total_cost - positive
@@ -174,9 +175,10 @@ class LogisticDualDescent(Method[BinaryProblem, LogisticDualState]):
         return 0.5 * (low + high)
 
     def _approach(self, state: LogisticDualState, coef: Floats, intercept: float) -> None:
-        """Start from the dual point that the optimality conditions give for these weights.
+        """Start from a dual point built from these weights by the optimality conditions.
 
-        It is scaled by a factor that maximises a lower bound of the dual, so it is never worse than zero.
+        The point is scaled by a factor that maximises a lower bound of the dual, so its value is never below that of
+        zero.
         """
         problem = self.problem
         scores = np.empty(problem.data.n_rows)
@@ -196,12 +198,13 @@ class LogisticDualDescent(Method[BinaryProblem, LogisticDualState]):
         state.bias.balance = self.dual.balance_of(w)
 
     def _resumed(self, state: LogisticDualState, earlier: LogisticDualState) -> LogisticDualState:
-        """Continue an earlier state, to the same bits if the problem is the same; otherwise start from its log-odds."""
+        """Continue an earlier state, bit-identical if the problem is the same; otherwise start from its log-odds."""
         problem = self.problem
         shapes = earlier.alpha.shape, earlier.logits.shape, earlier.w.shape
         if shapes != (state.alpha.shape, state.logits.shape, state.w.shape):
             rows, features = problem.data.n_rows, problem.data.n_features
-            raise InvalidOptions("warm_start", f"is not a state of {self.name} on {rows} rows x {features} features")
+            shape = f"{rows} rows x {features} features"
+            raise InvalidOptions("warm_start", f"is not a state of {self.name} on data with {shape}")
         if not (np.isfinite(earlier.alpha).all() and np.isfinite(earlier.logits).all()):
             raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
         shares, _ = problem.loss.dual_bounds(earlier.logits, problem.costs, 0.0)

@@ -1,10 +1,10 @@
-"""A Newton step in all alphas of the logistic dual, by conjugate gradients, where coordinate descent is slow.
+"""A Newton step in all alphas of the logistic dual, by conjugate gradients, for phases of slow coordinate descent.
 
 With the log-odds t_i, the margins m_i = y_i f(x_i) and the curvatures r_i^2 = C_i sigma(t_i) (1 - sigma(t_i)), a Newton
 step d of the dual solves (diag(1 / r_i^2) + Z Z') d = -(m + t), where row i of Z is y_i h_i. In u = d / r the matrix is
-I + R Z Z' R, which stays harmless where r_i vanishes. The step goes along d by the best of some lengths;
-an alpha_i keeps at least _LEFT of its distance from a bound. X is read in order, not in random order as by an
-epoch.
+I + R Z Z' R, which is well behaved even if r_i tends to 0. The point moves along d by the best of several step lengths;
+each alpha_i keeps at least the fraction _LEFT of its distance from a bound. X is read in order, whereas an epoch reads
+it in random order.
 """
 
 from typing import NamedTuple
@@ -18,19 +18,21 @@ from solvers.problem.problems import BinaryProblem
 __all__ = ["MOST_READS", "LogisticMove", "take_logistic_cg_step"]
 
 _ITERATIONS = 12
-"""Conjugate-gradient iterations in a step. Larger: more reads of X, a better direction."""
+"""Maximum conjugate-gradient iterations in a step. Larger: a better direction, more passes over X. Chosen."""
 _SETTLED = 1e-4
-"""The iterations end once the squared residual is below this share of the first one."""
+"""The iterations end once the squared residual is below this fraction of the first one. Smaller: more precise
+directions, more passes. Chosen."""
 _SHORTER, _TRIALS = 0.4, 6
-"""Lengths tried along the direction: 1, 0.4, 0.4^2, ..."""
+"""Step lengths tried along the direction: 1, 0.4, 0.4^2, ..., at most 6. A factor closer to 1: finer search, more
+passes. Chosen."""
 _LEFT = 0.1
-"""Share of an alpha's distance from a bound that a step leaves at least."""
+"""Least fraction of an alpha's distance from its bound that a step leaves. Larger: shorter steps. Chosen."""
 MOST_READS = 1 + 2 * _ITERATIONS + _TRIALS
-"""Upper bound on the reads of X in one step."""
+"""Maximum passes over X in one step, derived from the constants above."""
 
 
 class LogisticMove(NamedTuple):
-    """A better dual point, if one was found, and the reads of X."""
+    """A better dual point, if one was found, and the number of passes over X."""
 
     logits: Floats
     alpha: Floats
@@ -43,9 +45,9 @@ class LogisticMove(NamedTuple):
 def take_logistic_cg_step(
     problem: BinaryProblem, norms: Floats, logits: Floats, alpha: Floats, w: Floats, entropy: float
 ) -> LogisticMove:
-    """Return where the step leads; `norms` are |h_i|^2, bias feature included."""
+    """Return the dual point after the step; `norms` are |h_i|^2 with the bias feature."""
     right = _margins(problem, w)
-    # A row that no step has reached yet has no log-odds of its own.
+    # Rows that were not visited yet have no log-odds; those of the current margin replace them.
     t = np.where(alpha > 0.0, logits, -right)
     roots = np.sqrt(problem.loss.curvature(t, problem.costs))  # type: ignore[arg-type]  # logistic loss has one
     right += t
@@ -54,7 +56,7 @@ def take_logistic_cg_step(
     change *= roots
     del right, roots
     lower, _ = problem.loss.dual_bounds(t, problem.costs, 0.0)
-    upper, _ = problem.loss.dual_bounds(-t, problem.costs, 0.0)  # C - alpha, exact where alpha is next to C
+    upper, _ = problem.loss.dual_bounds(-t, problem.costs, 0.0)  # C - alpha, exact even if alpha is close to C
     del t
     best = LogisticMove(logits, alpha, w, entropy, False, 0)
     reads, value, length = reads + 1, entropy - 0.5 * float((w * w).sum()), 1.0
@@ -77,7 +79,8 @@ def take_logistic_cg_step(
 
 
 def _newton_direction(problem: BinaryProblem, norms: Floats, roots: Floats, residual: Floats) -> tuple[Floats, int]:
-    """Solve (I + R Z Z' R) u = residual by conjugate gradients with the diagonal as preconditioner; count the reads.
+    """Solve (I + R Z Z' R) u = residual by conjugate gradients, preconditioned by the diagonal; return u and the
+    passes.
 
     The residual is overwritten.
     """
@@ -104,7 +107,7 @@ def _newton_direction(problem: BinaryProblem, norms: Floats, roots: Floats, resi
 
 
 def _margins(problem: BinaryProblem, w: Floats) -> Floats:
-    """y_i h_i . w: one read."""
+    """Return y_i h_i . w of every row. Costs one pass."""
     scores = np.empty(problem.data.n_rows)
     problem.data.margins(w[:-1], scores)
     scores += problem.bias_feature * w[-1]

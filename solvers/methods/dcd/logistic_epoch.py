@@ -1,16 +1,15 @@
-"""The kernels of dual coordinate descent for logistic loss: safeguarded Newton steps in one alpha_i after another.
+"""Kernels of dual coordinate descent for logistic loss: safeguarded Newton steps in one alpha_i after another.
 
-Row i is stored by its log-odds t_i = log(alpha_i / (C_i - alpha_i)) beside alpha_i = C_i sigma(t_i). The dual is
-stationary in alpha_i where t = -y_i f(x_i), so that g = y_i f(x_i) + t_i is its gradient, without a logarithm and
-without cancellation at either end: alpha_i may be 1e-300 of C_i or next to C_i. With K = C_i |x_i|^2, the step of a row
-solves
+Each row stores its log-odds t_i = log(alpha_i / (C_i - alpha_i)) in addition to alpha_i = C_i sigma(t_i). The dual is
+stationary in alpha_i if t_i = -y_i f(x_i), so its gradient is g = y_i f(x_i) + t_i. This needs no logarithm and has no
+cancellation, even if alpha_i is 1e-300 of C_i or close to C_i. With K = C_i |x_i|^2, the step of a row solves
 
-    h(t) = t + K sigma(t) - c = 0,    c = t_i + K sigma(t_i) - g,
+    h(t) = t + K sigma(t) - c = 0,    c = t_i + K sigma(t_i) - g.
 
-which is increasing. Newton's method in t never passes the root from the side where K sigma is the smaller part, and
-Newton's method in alpha, the substitution of Yu, Huang and Lin (2011), never passes it from the other side; the larger
-of the two parts of h' decides. The row's term of the gap is C times the Bregman divergence of log(1 + exp(.)) between
--y_i f(x_i) and t_i. Other symbols are those of dual_problem.py.
+h is increasing. Newton's method in t never passes the root from the side where K sigma is the smaller part of h.
+Newton's method in alpha, the substitution of Yu, Huang and Lin (2011), never passes it from the other side. The larger
+of the two parts of h' decides which one is used. The row's term of the gap is C times the Bregman divergence of log(1 +
+exp(.)) between -y_i f(x_i) and t_i. Other symbols are those of dual_problem.py.
 """
 
 from typing import NamedTuple
@@ -36,30 +35,33 @@ __all__ = [
     "solve_row",
 ]
 
-_FAR, _NEAR = 8, 3  # how many rows ahead row numbers, then row contents, are prefetched
+_FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's numbers, then of its entries
 _SEGMENTS = 4
-"""Moves of the bias's centre in an epoch."""
+"""Segments of an epoch; the bias's centre moves before each. Larger: the bias adapts faster. Chosen."""
 _ENOUGH = 0.01
-"""Share of a row's gradient that its step may leave. Smaller: more exponentials a row, no fewer epochs."""
+"""Fraction of a row's gradient at which its Newton iterations end. Smaller: more exponentials per row, no fewer epochs.
+Chosen."""
 _SHORT = 0.3
-"""Steps in t up to this length are the same in t and in alpha, up to a small error, so they are taken in t."""
+"""Steps in t up to this length are taken in t, because the step in alpha is nearly the same. Larger: less safe steps.
+Chosen."""
 _TINY = 0.05
-"""Steps in t up to this length take the entropy's change from the corrected trapezoidal rule: its error is below
-1e-10."""
+"""For steps in t up to this length, the corrected trapezoidal rule computes the change of the entropy, with an error
+below 1e-10. Larger: fewer logarithms, larger errors."""
 _MOST_STEPS = 40
-"""Newton steps of a row at most. The bracket halves if Newton does not, so this is never the end in practice."""
+"""Maximum Newton steps of a row. Bisection replaces slow Newton steps, so this limit is not reached in practice."""
 _NEAR_ROOT = 0.5
-"""Gradients up to this value take the gap's term from its Taylor series: its error is below 1 % there."""
+"""For gradients up to this value the gap's term is computed by its Taylor series, with an error below 1 %. Larger:
+larger errors."""
 _SETTLED = 1e-14
-"""Gradients up to this share of their two parts are rounding."""
+"""Gradients up to this fraction of their two parts count as rounding errors. Larger: less precise results. Chosen."""
 
 
 class LogisticPoint(NamedTuple):
-    """What a step changes."""
+    """The variables that a step changes."""
 
     alpha: Array
     logits: Array
-    """t_i; without meaning where alpha_i = 0."""
+    """t_i; undefined where alpha_i = 0."""
     w: Array
     """sum_i alpha_i y_i x_i; the last entry is bias_feature * S."""
     balance: Array
@@ -67,12 +69,12 @@ class LogisticPoint(NamedTuple):
 
 
 class LogisticSweep(NamedTuple):
-    """What visits of some rows saw and did."""
+    """Sums over the visits of some rows."""
 
     gap: float
-    """Sum of the rows' terms of the gap, each as it was before the row's step."""
+    """Sum of the rows' terms of the gap, each before the row's step."""
     entropy: float
-    """Increase of the sum of C H(alpha / C), the part of the dual without weights."""
+    """Increase of the sum of C H(alpha / C), the part of the dual that does not depend on w."""
     updates: int
 
 
@@ -80,7 +82,7 @@ class LogisticSweep(NamedTuple):
 def run_epoch(
     terms: DualTerms, point: LogisticPoint, order: Array, random_state: Array, together: int, pull: float
 ) -> LogisticSweep:
-    """Visit all rows once, in a new random order; the centre of the bias moves _SEGMENTS times."""
+    """Visit all rows once, in a new random order; move the centre of the bias _SEGMENTS times."""
     balance, w = point.balance, point.w
     shuffle(order, order.size, together, random_state)
     share = bias_share(terms.bias_feature, pull)
@@ -96,7 +98,7 @@ def run_epoch(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _descend(terms: DualTerms, point: LogisticPoint, rows: Array, share: float) -> LogisticSweep:
-    """Take a step in each of the rows' alphas, in this order."""
+    """Take a step in the alpha of each row, in this order."""
     values, columns, starts = terms.rows
     constants = terms.constants
     alpha, logits, w, balance = point
@@ -105,7 +107,7 @@ def _descend(terms: DualTerms, point: LogisticPoint, rows: Array, share: float) 
     gap, entropy, updates = 0.0, 0.0, 0
     a_line = LINE // values.itemsize
     for s in range(rows.size):
-        # A random row is a cache miss in every array: prefetch the rows ahead while this one is worked on.
+        # A random row is a cache miss in every array: prefetch the rows ahead while this one is processed.
         if s + _FAR < rows.size:
             ahead = rows[s + _FAR]
             prefetch(alpha, ahead)
@@ -214,7 +216,7 @@ def solve_row(t: float, p: float, g: float, K: float) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def sigma(t: float) -> float:
-    """1 / (1 + exp(-t)), exact to rounding at both ends."""
+    """Return 1 / (1 + exp(-t)), precise even for very large |t|."""
     small = np.exp(-abs(t))
     return float(1.0 / (1.0 + small) if t >= 0.0 else small / (1.0 + small))
 
@@ -228,13 +230,13 @@ def _sigma_and_softplus(t: float) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def _softplus(t: float) -> float:
-    """log(1 + exp(t))"""
+    """Return log(1 + exp(t))."""
     return float(max(t, 0.0) + np.log1p(np.exp(-abs(t))))
 
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def _softplus_change(t: float, p: float, new_t: float, new_p: float) -> float:
-    """log(1 + exp(new_t)) - log(1 + exp(t)); for small steps by the corrected trapezoidal rule."""
+    """Return log(1 + exp(new_t)) - log(1 + exp(t)); for small steps by the corrected trapezoidal rule."""
     length = new_t - t
     if abs(length) > _TINY:
         return _softplus(new_t) - _softplus(t)
@@ -243,7 +245,7 @@ def _softplus_change(t: float, p: float, new_t: float, new_p: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def _divergence(t: float, p: float, d: float) -> float:
-    """log(1 + exp(t + d)) - log(1 + exp(t)) - sigma(t) d >= 0"""
+    """Return log(1 + exp(t + d)) - log(1 + exp(t)) - sigma(t) d, which is >= 0."""
     if abs(d) > _NEAR_ROOT:
         return max(0.0, _softplus(t + d) - _softplus(t) - p * d)
     spread = p * (1.0 - p)
@@ -252,7 +254,7 @@ def _divergence(t: float, p: float, d: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def entropy_sum(alpha: Array, costs: Array) -> float:
-    """sum_i C_i H(alpha_i / C_i)"""
+    """Return sum_i C_i H(alpha_i / C_i)."""
     total = 0.0
     for i in range(alpha.size):
         share = min(alpha[i], costs[i] - alpha[i])
@@ -264,7 +266,7 @@ def entropy_sum(alpha: Array, costs: Array) -> float:
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def log_odds(alpha: Array, costs: Array, out: Array) -> None:
-    """out[i] = log(alpha_i / (C_i - alpha_i)), finite also at the ends."""
+    """Write log(alpha_i / (C_i - alpha_i)) to out[i]; finite even at the bounds."""
     for i in range(alpha.size):
         rest = max(costs[i] - alpha[i], 1e-17 * costs[i])
         out[i] = np.log(alpha[i] / rest) if alpha[i] > 0.0 else 0.0

@@ -12,45 +12,44 @@ from solvers.state import State
 __all__ = ["LogisticState"]
 
 PAIRS = 8
-"""Most pairs of steps and gradient changes that correct the kept matrix. More: fewer steps, and 2 k numbers each."""
+"""Maximum number of L-BFGS pairs (a step and its change of the gradient) that correct the kept matrix. Larger: fewer
+steps, 2 k more numbers of memory per pair. Chosen."""
 
 FIRST_SOLUTION = 4.0
-"""Reads that conjugate gradients are expected to take before they were tried."""
+"""Expected passes of conjugate gradients before they were used once. Larger: they are used later. Chosen."""
 
 
 @dataclass(slots=True)
 class LogisticState(State):
-    """Arrays with a number for each row are of the rows of the sample."""
+    """The state of the method. Arrays with one number per row refer to the rows of the sample."""
 
-    phase: str  # what the trial is, as in NewtonState: "moved", "trial", "searched", "known"; "aim": there is none yet
-    w: Floats  # weights; the weight of the bias feature is last
-    trial: Floats  # the weights to read the rows at
+    phase: str  # what the trial is, as in NewtonState: "moved", "trial", "searched", "known"; "aim": none yet
+    w: Floats  # weights; the last entry is the weight of the bias feature
+    trial: Floats  # weights at which the next pass evaluates the rows
     u: Floats  # sum of alpha_i y_i h_i at w
-    slack: Floats  # at w
-    trial_slack: Floats  # at the trial
-    gram: Floats  # the matrix that was summed last, scaled to all rows: upper triangle
-    gram_stride: int  # which rows are in it: one in this many; 0: none
-    gram_steps: int  # steps taken with it
-    squares: Floats  # its diagonal for all rows of the sample, at the weights where the sample was entered
+    slack: Floats  # slacks at w
+    trial_slack: Floats  # slacks at the trial
+    gram: Floats  # upper triangle of the kept matrix, scaled to all rows
+    gram_stride: int  # the kept matrix contains one in this many rows; 0: no matrix yet
+    gram_steps: int  # steps taken with the kept matrix
+    squares: Floats  # diagonal of the matrix of all rows of the sample, at the first weights of the sample
     squares_known: bool
-    steps: Floats  # of the last pairs, oldest first; one a row
-    changes: Floats  # of the gradient
+    steps: Floats  # steps of the last pairs, oldest first, one per line
+    changes: Floats  # changes of the gradient in these steps
     pairs: int
     stride: int  # the sample has one row in this many
-    seed: int  # of the samples
-    primal: float  # the objective at w, on the sample
-    slope: float  # its derivative at w towards the trial
+    seed: int  # seed of the samples
+    primal: float  # objective at w, on the sample
+    slope: float  # derivative of the objective at w towards the trial
     measure: float  # the gap (on a sample: the gain of a step) one step before
-    best_gap: float
-    lowest: float  # the objective one step before, on the same rows
+    best_gap: float  # smallest gap so far
+    lowest: float  # objective one step before, on the same rows
     idle: int  # steps on all rows since the gap or the objective fell
-    seen: Floats  # numbers that tell this problem from others
+    seen: Floats  # numbers by which a warm start recognises the same problem
     iterations: int
     rows_read: int
-    solve_reads: float  # reads of the sample that the last solution by conjugate gradients took
-    is_tangent: (
-        bool  # whether the shares of the dual point are the tangent's; `trial_slack` is then that before the step
-    )
+    solve_reads: float  # passes over the sample of the last solution by conjugate gradients
+    is_tangent: bool  # whether the dual point is the tangent's; `trial_slack` then has the slacks before the step
 
     @classmethod
     def new(cls, k: int, stride: int, seed: int, seen: Floats) -> Self:
@@ -86,7 +85,7 @@ class LogisticState(State):
         )
 
     def keep_pair(self, step: Floats, change: Floats) -> None:
-        """Keep a step with the change of the gradient that it made; the oldest pair gives way."""
+        """Keep a step with its change of the gradient as a pair; drop the oldest pair if there are too many."""
         if self.pairs == PAIRS:
             self.steps[:-1], self.changes[:-1] = self.steps[1:].copy(), self.changes[1:].copy()
             self.pairs -= 1

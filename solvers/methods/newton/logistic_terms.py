@@ -3,8 +3,9 @@
 With the slack s_i = -y_i f(x_i), the loss is C_i log(1 + exp(s_i)). Its derivative is alpha_i = C_i r_i with the share
 r_i = 1 / (1 + exp(-s_i)), and its second derivative is C_i r_i (1 - r_i).
 
-The tangent of the shares at the start of a step, r_i + r_i (1 - r_i) (t_i - s_i) with the slacks t_i at its end, gives
-another dual point at the end. After an exact Newton step, H d = -gradient, its weights are exactly those at the end.
+A second dual point at the end of a step comes from the tangent of the shares at its start: r_i + r_i (1 - r_i) (t_i -
+s_i), where t_i are the slacks at the end. After an exact Newton step, H d = -gradient, its weights equal those at the
+end.
 """
 
 from typing import NamedTuple
@@ -21,7 +22,7 @@ __all__ = ["LogisticLine", "add_curved_rows", "curvatures_of", "evaluate_logisti
 __all__ += ["shares_of_slacks", "tangent_shares"]
 
 _SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
-_LEAST_SHARE = 1e-290  # the entropy of smaller shares is taken as 0
+_LEAST_SHARE = 1e-290  # the entropy of smaller shares counts as 0
 _AT_ONCE = 256  # rows per block: with 200 entries per row a block fits into the second-level cache
 
 
@@ -53,7 +54,7 @@ def evaluate_logistic(
     """Evaluate rows `first` to `past` at w: write their slacks, unless known, and return the sum of their losses.
 
     Adds alpha_i y_i h_i to sums[0] and, if `with_squares`, C_i r_i (1 - r_i) h_i^2 to sums[1]. If the slacks `before`
-    the step are given, adds the tangent's alpha_i y_i h_i to sums[1] and also returns what the rows add to its gap.
+    the step are given, adds the tangent's alpha_i y_i h_i to sums[1] and also returns the rows' part of its gap.
     """
     flat, labels, costs, constant = rows.flat, rows.labels, rows.costs, rows.constant
     d, at_once = w.size - 1, _AT_ONCE
@@ -102,7 +103,7 @@ def curvatures_of(slack: Array, costs: Array, rows: Array, scale: float, out: Ar
 
 @njit(cache=True, nogil=True)
 def add_curved_rows(rows: SampledRows, curvatures: Array, d: Array, first: int, past: int, out: Array) -> None:
-    """out += sum of curvature_i (h_i . d) h_i over the rows `first` to `past`"""
+    """Add the sum of curvature_i (h_i . d) h_i over the rows `first` to `past` to out."""
     flat, constant, at_once = rows.flat, rows.constant, _AT_ONCE
     zeros, scores = np.zeros(at_once), np.empty(at_once)
     used, weights = np.empty(at_once + 3, np.int64), np.empty(at_once + 3)
@@ -126,7 +127,7 @@ def shares_of_slacks(slack: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def tangent_shares(slack: Array, later: Array, out: Array) -> None:
-    """out[i] = r_i + r_i (1 - r_i) (later_i - slack_i), moved into [0, 1]"""
+    """Write r_i + r_i (1 - r_i) (later_i - slack_i), clipped to [0, 1], to out[i]."""
     for i in range(slack.size):
         s = slack[i]
         e = exp_of_minus(abs(s))
@@ -137,7 +138,7 @@ def tangent_shares(slack: Array, later: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True, fastmath=_SUM, error_model="numpy")
 def _mismatch(slack: Array, costs: Array, shares: Array, losses: Array) -> float:
-    """The sum of C_i (loss + conjugate of the share - share s_i): what the rows add to the gap of these shares."""
+    """Return the sum of C_i (loss + conjugate of the share - share s_i): the rows' part of the gap of these shares."""
     total = 0.0
     for k in range(slack.size):
         smaller = min(shares[k], 1.0 - shares[k])

@@ -1,17 +1,16 @@
-"""`newton_logistic`: Newton's method on the logistic loss, by a matrix of features x features.
+"""`newton_logistic`: Newton's method for the logistic loss, with a matrix of features x features.
 
-A step needs H = I + sum_i C_i r_i (1 - r_i) h_i h_i', and summing that matrix takes as long as many reads of the rows.
-So it is summed on a sample, and kept: the directions of L-BFGS (Nocedal 1980), with the kept matrix as the first
-approximation of H, correct it by the changes of the gradient that each step has measured. A fresh matrix makes the
-step Newton's own. It is summed again, on more rows, where the steps left to do would take longer than that. Where the
-matrix takes longer than ten reads, the system of Newton's step is solved by conjugate gradients instead.
+A Newton step needs H = I + sum_i C_i r_i (1 - r_i) h_i h_i', and summing that matrix takes as long as many passes. It
+is summed on a sample and kept for several steps. The directions are those of L-BFGS (Nocedal 1980): they start from the
+kept matrix and correct it by the measured changes of the gradient. A new matrix, of more rows, follows if the remaining
+steps would take longer. If it costs more than ten passes, conjugate gradients compute the Newton step instead.
 
-The first steps are taken on a sample of the rows, which grows as soon as its own error is larger than what a step can
-still gain. A step reads X once, at the point that it leads to; if that is not good enough, the minimum of the line is
-found from the slacks of both ends, without X.
+The first steps use a sample of the rows, which grows once its own error exceeds the gain of a further step. A step
+costs one pass over X, at its end point. If that point is not good enough, the minimum along the line is found from the
+slacks at both ends, without X.
 
-With alpha_i = C_i r_i the duality gap is 1/2 |gradient|^2: each read gives it at no cost. After Newton's own step the
-tangent of the shares (logistic_terms.py) has a far smaller gap, so that the end is proved some steps earlier.
+With alpha_i = C_i r_i the gap is 1/2 |gradient|^2, so each pass yields it. After a Newton step the tangent of the
+shares (logistic_terms.py) gives a dual point with a far smaller gap, which proves the end some steps earlier.
 """
 
 import math
@@ -48,38 +47,37 @@ from solvers.result import Status
 __all__ = ["NewtonLogistic"]
 
 SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 1.0
-"""A sample is left when a step on it gains at most this multiple of the sample's own error, for dense and sparse rows.
-A sparse sample has few rows in most columns and overfits them."""
+"""A larger sample follows when a step gains at most this multiple of the sample's error (dense, sparse). Chosen."""
 LEAST_KNOWN = 1e-3
-"""Shortest step, as a share of a line, whose slacks are interpolated and not read: digits cancel in shorter ones."""
+"""Shortest step, as a fraction of the line, whose slacks are interpolated. Larger: more passes, fewer lost digits."""
 GOOD_SLOPE = 0.5
-"""A step is taken whole if the slope at its end is at most this share of the slope at its start."""
+"""A whole step is taken if it reduces the slope to this fraction. Smaller: more line searches. Chosen."""
 PATIENCE = 16
-"""Consecutive steps on all rows without a smaller gap or objective, after which the status is `stalled`."""
+"""Steps on all rows without a smaller gap or objective after which the run ends as `stalled`. Chosen."""
 STEPS_AFTER = 2.0
-"""Steps to expect after the direction is improved."""
+"""Expected number of steps after the direction is improved. Larger: it is improved less often. Chosen."""
 FEW_READS = 10.0
-"""Time of summing the matrix over all rows, in reads of them, up to which it is summed anew where steps fall short.
-Beyond it the system of Newton's step is solved by conjugate gradients, with the kept matrix as preconditioner."""
+"""Cost of the matrix of all rows, in passes, up to which a new one is summed if steps gain too little. Above it,
+conjugate gradients, preconditioned by the kept matrix, compute the Newton step instead. Chosen."""
 LONG_SOLUTION = 6.0
-"""Reads of a solution by conjugate gradients after which the next one gets a fresh matrix, of as many reads."""
+"""Passes of conjugate gradients above which a new matrix of the same cost precedes the next solution. Chosen."""
 EXACT_SHARE = 0.25
-"""Near the end the system is solved precisely, which takes a few times the reads of the last solution. If that exceeds
-this share of the reads for the matrix of all rows, the matrix is summed instead."""
+"""Near the end the system is solved precisely, which takes a few times the passes of the last solution. If that exceeds
+this fraction of the cost of the matrix of all rows, the matrix is summed instead. Chosen."""
 NEAR = 4.0
-"""The end is near when a step gains at most this multiple of the gap that is wanted."""
+"""The end is near when a step gains at most this multiple of the wanted gap. Larger: it begins earlier. Chosen."""
 TANGENT_GAIN = 20.0
-"""Largest gain of a step, in multiples of the gap that is wanted, at which the tangent's dual point is tried. Larger:
-more tries that fail, each 40 % of a read (a9a)."""
+"""Largest gain of a step, in multiples of the wanted gap, at which the tangent's dual point is tried. Larger: more
+failed attempts; each costs 40 % of a pass (a9a)."""
 POOR_STRIDE = 6
-"""The matrix of a sparse sample with fewer rows than one in this many is poor for all rows. Measured at C = 1, 1e-3: a
-new one saves 1.5 of 9.3 ms on a9a (one row in 8) and costs 3 of 28 ms on w8a (one in 5)."""
+"""A matrix from fewer than one in this many sparse rows is too poor for all rows. Measured at C = 1, 1e-3: a new one
+saves 1.5 of 9.3 ms on a9a (one row in 8) and costs 3 of 28 ms on w8a (one in 5)."""
 LIGHT, LIGHT_NORM = 1e-3, 1e-2
-"""Rows are left out of the matrix if their curvature is at most LIGHT of the mean and, times the mean squared norm, at
-most LIGHT_NORM of the ridge, 1. Larger: fewer rows to sum, poorer steps. On w8a (C = 100) it is a third of them."""
+"""Rows are left out of the matrix if their curvature is at most LIGHT times the mean and, times the mean squared norm,
+at most LIGHT_NORM. Larger: fewer rows to sum, poorer steps. On w8a (C = 100) a third of the rows is left out."""
 PAIR_READS, ROW_WORK = 0.2, 6.0
-"""Time of adding a pair of entries to the matrix, and of the exponential and logarithm of a row, in entries that are
-read. From a9a and w8a: with 0.5 for a pair the matrix was summed too rarely (a9a, C = 0.01, 1e-3: 16 ms, not 12)."""
+"""Time to add a pair of entries to the matrix, and of a row's exponential and logarithm, in entries read. Larger: fewer
+new matrices. With 0.5 per pair there were too few (a9a, C = 0.01, 1e-3: 16 ms instead of 12)."""
 _EPS = float(np.finfo(float).eps)
 
 
@@ -112,13 +110,13 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         k = self.ridge.size
         pairs = k * k / PAIR_WORK if self.is_gathered else self.row_entries**2
         self.gram_reads = PAIR_READS * pairs / (self.row_entries + ROW_WORK)
-        """Reads of as many rows that take as long as summing the matrix."""
+        """Number of passes over the same rows that take as long as summing their matrix."""
         self.sample_share = SPARSE_SAMPLE_SHARE if problem.data.sparse else SAMPLE_SHARE
         self.squared_norm = problem.data.mean_squared_norm()
         self._factor: Floats | None = None
 
     def init(self, seed: int, start: Start) -> LogisticState:
-        # The order counts: weights may be the same numbers in another order.
+        # The sums depend on the order: the same costs in another order are a different problem.
         seen = [sum_with_places(self.problem.costs), sum_with_places(self.labels), self.constant]
         state = LogisticState.new(self.ridge.size, first_stride(self.problem.data, has_top=False), seed, np.array(seen))
         earlier = self.earlier(start)
@@ -130,7 +128,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         self._enter(state, state.stride)
         return state
 
-    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # it is a status
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # overflow becomes a status
     def step(self, state: LogisticState, target: float) -> Progress:
         if state.phase == "aim":
             try:
@@ -164,7 +162,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
     # --- the next point -----------------------------------------------------------------------------------------------
 
     def _aim(self, state: LogisticState, target: float) -> None:
-        """Set the next trial: a step, or w on more rows if the sample says no more."""
+        """Set the next trial: a step, or w itself on more rows if the sample is exhausted."""
         gradient = state.w * self.ridge - state.u
         if state.gram_stride == 0:
             self._sum_gram(state, max(state.stride, first_stride(self.problem.data, has_top=False)))
@@ -172,7 +170,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
             self._sum_gram(state, state.stride)
         direction = self._direction(state, gradient)
         measure = self._measure(state, gradient, direction)
-        error = state.w.size * (state.stride - 1) / self.problem.data.n_rows  # relative, of the sample's minimum
+        error = state.w.size * (state.stride - 1) / self.problem.data.n_rows  # relative error of the sample's minimum
         size = max(state.primal, self.problem.primal_floor)
         if state.stride > 1 and measure <= self.sample_share * error * size:
             self._enter(state, next_stride(state.stride))
@@ -203,7 +201,8 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         return self._solved(state, gradient, wanted if is_near else math.inf) if is_solved else (direction, math.inf)
 
     def _better_preconditioner(self, state: LogisticState, is_near: bool) -> int:
-        """The stride of the rows to sum the matrix of before a solution; 0 if the kept matrix is the better choice."""
+        """Return the stride of the rows for a new matrix before a solution; 0 if the kept matrix is the better
+        choice."""
         if state.gram_steps == 0 or state.solve_reads <= LONG_SOLUTION:
             return 0
         stride = math.ceil(state.stride * self.gram_reads / state.solve_reads)
@@ -234,33 +233,33 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         return solution.direction, solution.residual
 
     def _is_renewed(self, state: LogisticState, stride: int) -> bool:
-        """Whether the matrix is summed anew on entering all rows."""
+        """Return whether to sum a new matrix when all rows come into use."""
         is_poor = not self.problem.data.sparse or state.gram_stride > POOR_STRIDE
         return stride == 1 and self.gram_reads <= FEW_READS and is_poor
 
     def _measure(self, state: LogisticState, gradient: Floats, direction: Floats) -> float:
-        """How far w is from the minimum: its gap; on a sample, what the step gains."""
+        """Return the distance of w from the minimum: its gap, or on a sample the gain of the step."""
         return 0.5 * (-dot(gradient, direction) if state.stride > 1 else dot(gradient, gradient))
 
     def _steps_left(self, state: LogisticState, measure: float, wanted: float) -> float:
-        """How many plain steps it takes at the rate of the last one; 0 if there was none."""
+        """Return the number of plain steps still needed at the rate of the last one; 0 if there was none."""
         if state.measure == math.inf or measure <= wanted:
             return 0.0
         ratio = measure / state.measure
         return math.log(measure / wanted) / -math.log(ratio) if ratio < 1.0 else math.inf
 
     def _better_gram(self, state: LogisticState, left: float) -> int:
-        """The stride of the rows to sum the matrix of before this step; 0 if the kept matrix is the better choice."""
+        """Return the stride of the rows for a new matrix before this step; 0 to keep the current matrix."""
         if left == 0.0:
             return 0
-        # As many rows as half of the reads that are left pay for, but not fewer than before.
+        # The number of rows whose matrix costs half of the remaining passes, but not fewer than before.
         stride = math.ceil(state.stride * 2.0 * self.gram_reads / left)
         stride = max(min(stride, state.gram_stride), state.stride)
         cost = self.gram_reads * state.stride / stride
         return stride if left > cost + STEPS_AFTER else 0
 
     def _sum_gram(self, state: LogisticState, stride: int) -> None:
-        """Sum the matrix at w over one row in `stride`, and forget the pairs that corrected the old one."""
+        """Sum the matrix at w over one row in `stride`, and discard the pairs that corrected the old matrix."""
         sample = self._sampled(state.stride, state.seed)
         rows = row_numbers(sample.data.n_rows, max(1, stride // state.stride), state.seed)
         weights = np.empty(rows.size)
@@ -278,7 +277,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         state.gram_stride, state.gram_steps, state.pairs, self._factor = stride, 0, 0, None
 
     def _direction(self, state: LogisticState, gradient: Floats) -> Floats:
-        """The direction of L-BFGS from the kept matrix."""
+        """Return the L-BFGS direction from the kept matrix."""
         factor = self._factored(state)
         pairs = state.steps[: state.pairs], state.changes[: state.pairs]
         return corrected_direction(lambda q: cholesky_solve(factor, q), *pairs, gradient)
@@ -289,19 +288,19 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         return self._factor
 
     def _search(self, state: LogisticState) -> None:
-        """Make the minimum of the line through w and the trial the trial."""
+        """Set the trial to the minimum along the line through w and the current trial."""
         w, direction, costs = state.w, state.trial - state.w, self._sampled(state.stride, state.seed).costs
         lengths = self._dot(w, direction), self._dot(direction, direction)
         line = LogisticLine(self._scale(state.stride), *lengths, state.slope)
         t = search_logistic_line(read_only(state.slack), state.trial_slack, costs, line)
-        # Slacks on a line need no read, unless its end is so far away that few of their digits are right.
+        # Slacks along a line need no pass over X, unless the step is so short that most of their digits cancel.
         state.trial, state.phase = w + t * direction, "known" if t > LEAST_KNOWN else "searched"
         state.is_tangent = False
 
     # --- this point ---------------------------------------------------------------------------------------------------
 
     def _evaluate(self, state: LogisticState) -> tuple[tuple[float, float], Floats, Floats]:
-        """Read the sample at the trial; return the sums of `evaluate_logistic`, scaled to all rows."""
+        """Evaluate the sample at the trial; return the sums of `evaluate_logistic`, scaled to all rows."""
         sample, scale = self._sampled(state.stride, state.seed), self._scale(state.stride)
         rows = SampledRows(sample.data.flat(), sample.labels, sample.costs, self.constant)
         w, slack = read_only(state.trial), state.trial_slack
@@ -317,15 +316,15 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         return (scale * math.fsum(losses), scale * math.fsum(mismatches)), scale * vectors[0], scale * vectors[1]
 
     def _is_good(self, state: LogisticState, primal: float, u: Floats) -> bool:
-        """Whether the trial is good enough to be taken as it is."""
+        """Return whether the trial is good enough to be accepted without a line search."""
         direction = state.trial - state.w
         slope = self._dot(state.trial, direction) - dot(u, direction)
-        # At the minimum both slopes are noise, and a line that is searched by noise leads anywhere.
+        # At the minimum both slopes are rounding errors, and a line search based on them is meaningless.
         steep = max(GOOD_SLOPE * abs(state.slope), _EPS * primal)
         return abs(slope) <= steep and primal <= state.primal * (1.0 + 1e-13)
 
     def _accept(self, state: LogisticState, primal: float, u: Floats, squares: Floats) -> None:
-        """Go to the trial, and keep the step with the change of the gradient that it made."""
+        """Move to the trial, and keep the step with its change of the gradient as a pair."""
         step = state.trial - state.w
         change = step * self.ridge - (u - state.u)
         if state.phase != "moved" and dot(step, change) > 0.0:
@@ -338,18 +337,18 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         state.phase = "aim"
 
     def _gap(self, state: LogisticState, u: Floats) -> float:
-        """The gap of w and a dual point of the weights u, without what the rows add to it."""
+        """Return the gap between w and a dual point with weights u, without the rows' terms."""
         gradient = (state.w - u)[: state.w.size - self.is_free]
         gap = 0.5 * dot(gradient, gradient)
         if self.is_free:
-            # Rows of the heavier side lose what they have too much of.
+            # Alphas of the heavier side must fall until both sides balance, which lowers the bound.
             mass = float(self.problem.costs.sum())
             excess = abs(u[-1]) / mass
             gap += excess * (state.primal + excess * self._dot(u, u))
         return gap
 
     def _judged(self, state: LogisticState, mismatch: float, tangent: Floats | None) -> Progress:
-        """Report the accepted point, with the smaller gap of its two dual points if the sample is all rows."""
+        """Report the accepted point, with the smaller gap of its two dual points if the sample contains all rows."""
         if state.stride > 1:
             return self._progress(state)
         gap, state.is_tangent = self._gap(state, state.u), False
@@ -366,7 +365,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         )
 
     def _overflowed(self, state: LogisticState) -> Progress:
-        """End the run, or raise the error that names a row."""
+        """End the run, or raise the error that names the row that overflows."""
         self.problem.data.usable_squared_norms()
         return self._progress(state, Status.NONFINITE)
 
@@ -377,7 +376,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
     # --- samples and starts -------------------------------------------------------------------------------------------
 
     def _enter(self, state: LogisticState, stride: int) -> None:
-        """Go on with a sample of this stride; the matrix is kept."""
+        """Continue with a sample of this stride; keep the matrix."""
         n = self.problem.data.n_rows // stride
         state.stride, state.pairs, state.squares_known = (
             stride,
@@ -388,9 +387,10 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         state.measure = state.lowest = math.inf
 
     def _resumed(self, state: LogisticState, earlier: LogisticState) -> LogisticState:
-        """Return the earlier state, to go on to the same bits, or on another problem a start from its weights."""
+        """Return the earlier state, to continue bit-identically, or on another problem a start from its weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
-            raise InvalidOptions("warm_start", f"is not a state of {self.name} on {state.w.size - 1} features")
+            size = state.w.size - 1
+            raise InvalidOptions("warm_start", f"is not a state of {self.name} on data with {size} features")
         n = self.problem.data.n_rows
         if np.array_equal(earlier.seen, state.seen) and earlier.slack.shape == (n // max(1, earlier.stride),):
             earlier.iterations, earlier.rows_read = 0, n

@@ -1,7 +1,8 @@
-"""Two ways to the direction of a Newton step, H d = -gradient, from an approximation of H.
+"""Two ways to compute the direction of a Newton step, H d = -gradient, from an approximation of H.
 
-L-BFGS corrects the approximation by the changes of the gradient that earlier steps measured, without a read of the
-rows. Conjugate gradients, preconditioned by it, solve the system; each iteration takes a product with H, a read.
+L-BFGS corrects the approximation by the measured changes of the gradient in earlier steps, without a pass over the
+rows. Conjugate gradients, preconditioned by the approximation, solve the system; each iteration needs a product with H,
+which costs a pass.
 """
 
 from collections.abc import Callable
@@ -15,20 +16,21 @@ from solvers.methods.newton.feature_newton import dot
 __all__ = ["NewtonSolution", "corrected_direction", "solve_newton_system"]
 
 ENOUGH = 0.03
-"""Residual of a step that is good enough, relative to the gradient, both squared in the preconditioner's norm. Between
-0.01 and 0.1 the time to a gap of 1e-3 hardly changes (mnist, C = 1 and 100)."""
+"""Squared residual at which a direction is good enough, relative to the squared gradient, both in the preconditioner's
+norm. Smaller: more passes, fewer steps. Between 0.01 and 0.1 the time to a gap of 1e-3 hardly changes (mnist, C = 1 and
+100)."""
 
 
 class NewtonSolution(NamedTuple):
     direction: Floats
     residual: float
-    """1/2 |H d + gradient|^2"""
+    """The residual 1/2 |H d + gradient|^2."""
     reads: int
-    """Products with H until the direction was good enough; it may have become better since."""
+    """Products with H until the direction was good enough; further products can have improved it."""
 
 
 def corrected_direction(solve: Callable[[Floats], Floats], steps: Floats, changes: Floats, gradient: Floats) -> Floats:
-    """The direction of L-BFGS (Nocedal 1980): two loops over the steps and the gradient's changes, oldest first."""
+    """Return the L-BFGS direction (Nocedal 1980), by the two-loop recursion over steps and changes, oldest first."""
     q, products = -gradient, np.empty(len(steps))
     inverses = [1.0 / dot(step, change) for step, change in zip(steps, changes, strict=True)]
     for k in reversed(range(len(steps))):
@@ -47,7 +49,8 @@ def solve_newton_system(
     small: float,
     most: int,
 ) -> NewtonSolution:
-    """Solve until the residual is both ENOUGH and at most `small`, with at most `most` products."""
+    """Solve until the relative residual is at most ENOUGH and the residual at most `small`; use at most `most`
+    products."""
     d, r = np.zeros_like(gradient), -gradient
     z = precondition(r)
     p, rho = z, dot(r, z)

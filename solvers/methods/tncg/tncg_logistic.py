@@ -1,10 +1,10 @@
-"""`tncg_logistic`: truncated Newton by preconditioned conjugate gradients on the logistic loss, for any width of data.
+"""`tncg_logistic`: truncated Newton by preconditioned conjugate gradients for the logistic loss and data of any width.
 
     P(w) = 1/2 |w|^2 + sum_i C_i log(1 + exp(s_i)),    s_i = -y_i h_i . w
 
-With the share r_i = 1 / (1 + exp(-s_i)), alpha_i = C_i r_i is a dual point whose gap at w is 1/2 |g|^2 with the
-gradient g, at no cost. H = 1 + sum_i C_i r_i (1 - r_i) h_i h_i'; a product with it reads the rows once (Lin, Weng,
-Keerthi 2008).
+With the share r_i = 1 / (1 + exp(-s_i)), alpha_i = C_i r_i is a feasible dual point. Its gap at w is 1/2 |g|^2, where g
+is the gradient, so it costs nothing extra. H = 1 + sum_i C_i r_i (1 - r_i) h_i h_i'; a product with H costs one pass
+over the rows (Lin, Weng, Keerthi 2008).
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,8 +32,8 @@ __all__ = ["TncgLogistic"]
 
 @dataclass(slots=True)
 class TncgLogisticState(NewtonCgState):
-    alpha: Floats  # dual point of w, one number a row; 0 for rows not in use
-    curvatures: Floats  # second derivatives of the rows' losses, likewise
+    alpha: Floats  # dual point of w, one per row; 0 for rows not in use
+    curvatures: Floats  # second derivatives of the rows' losses, one per row; 0 for rows not in use
 
 
 class TncgLogistic(NewtonCg[BinaryProblem, TncgLogisticState]):
@@ -51,7 +51,7 @@ class TncgLogistic(NewtonCg[BinaryProblem, TncgLogisticState]):
         divided=0.7,
     )
     paper = "Lin, Weng, Keerthi (2008): Trust region Newton method for logistic regression"
-    notes = "For sparse data with many features, and for large C; several threads give the same bits as one."
+    notes = "For sparse data with many features, and for large C; results are bit-identical for any number of threads."
 
     def __init__(self, problem: BinaryProblem, options: Mapping[str, Any]) -> None:
         super().__init__(problem, options)
@@ -110,7 +110,7 @@ class TncgLogistic(NewtonCg[BinaryProblem, TncgLogisticState]):
         return _choose_length(*ends, self._used_costs(state.stride), line)
 
     def _used(self, numbers: Floats, stride: int) -> Floats:
-        """The numbers of the rows in use."""
+        """Return the numbers of the rows in use."""
         return read_only(np.ascontiguousarray(numbers[::stride]))
 
     def _used_costs(self, stride: int) -> Floats:
@@ -142,7 +142,7 @@ class TncgLogistic(NewtonCg[BinaryProblem, TncgLogisticState]):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _choose_length(before: Array, after: Array, costs: Array, line: Line) -> float:
-    """Choose how much of a step to take: all of it if P decreases about as predicted, otherwise to its minimum."""
+    """Choose the step length: 1 if P decreases about as predicted, otherwise the minimiser of P along the step."""
     slope, _ = logistic_derivatives(before, after, costs, 1.0)
     slope += line.ws + line.ss
     if line.is_drowned:

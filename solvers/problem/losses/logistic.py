@@ -1,14 +1,14 @@
 """The logistic loss log(1 + exp(s)) of the slack s = -y f(x), whose scores are log-odds.
 
-Its dual point is alpha_i = C_i sigma(s_i), with 0 <= alpha_i <= C_i, and its conjugate C_i times the negative entropy
-of alpha_i / C_i,
+The dual variables are alpha_i = C_i sigma(s_i), with 0 <= alpha_i <= C_i. The conjugate is C_i times the negative
+entropy of alpha_i / C_i,
 
     conj(a) = a log(a / C) + (C - a) log(1 - a / C)  =  -C H(a / C),        H(1/2) = log 2,  H(0) = H(1) = 0.
 
-The kernels count rounding as those of hinge.py do. exp, log and log1p (linalg/softplus.py) are right to 4 units in the
-last place; with that, every value has a relative error of at most DOUBT. The term of a row, C log(1 + exp(s)) - C H -
-a s, is computed as a difference, so its error is DOUBT times the sum of the magnitudes: a gap below 1e-14 of the
-objective cannot be proved.
+The kernels account for rounding like those of hinge.py. exp, log and log1p (linalg/softplus.py) are correct to 4 units
+in the last place, so every value has a relative error of at most DOUBT. The term of a row, C log(1 + exp(s)) - C H - a
+s, is computed as a difference, so its error is DOUBT times the sum of the magnitudes. A relative gap below 1e-14 can
+therefore not be proved.
 """
 
 import numpy as np
@@ -22,12 +22,13 @@ from solvers.problem.losses.loss import MarginLoss, RowTotals, SlackError, Slack
 __all__ = ["LEAST_SHARE", "Logistic"]
 
 DOUBT = 48.0 * UNIT
-"""Relative error of a loss or an entropy. exp and log1p, right to 4 units in the last place (8 u each), with the
-operations around them, make 20 u of a loss; log, log1p and the error of a / C make less than 32 u of an entropy."""
+"""Bound on the relative error of a loss or an entropy. A loss has an error of 20 u: exp and log1p, correct to 4 units
+in the last place (8 u each), and the operations around them. An entropy has less than 32 u: log, log1p and a / C.
+Larger: wider error terms."""
 
 LEAST_SHARE = 1e-290
-"""Smallest share with an entropy. Subnormal shares have no relative error, so that their entropy could come out too
-high; one of 0 is on the safe side of both the bound and the gap."""
+"""Smallest share whose entropy is counted. Subnormal shares have no bounded relative error, so their entropy could be
+too high; 0 instead is safe for the bound and for the gap."""
 
 
 class Logistic(MarginLoss):
@@ -63,7 +64,7 @@ class Logistic(MarginLoss):
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def _negative_entropies(alpha: Array, costs: Array, out: Array) -> None:
-    """out[i] = -C H(a / C), by the smaller of the two shares: its logarithm is not near 0. Tiny shares count as 0."""
+    """Write -C H(a / C) to out, computed from the smaller of the two shares. Tiny shares count as 0."""
     for i in range(alpha.size):
         share = min(alpha[i], costs[i] - alpha[i]) / costs[i]
         out[i] = -costs[i] * entropy_of_share(share) if share >= LEAST_SHARE else 0.0
@@ -71,7 +72,7 @@ def _negative_entropies(alpha: Array, costs: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def _sum_rows(rows: SlackRows, error: SlackError) -> Array:
-    """The compensated sums of RowTotals. Each loop over a block is simple enough for the compiler to vectorise it."""
+    """Return the compensated sums of RowTotals. Simple loops over blocks let the compiler vectorise them."""
     sums = np.zeros((10, 2))
     functions, terms = np.empty((3, BLOCK)), np.zeros((10, BLOCK))
     for first in range(0, rows.slacks.size, BLOCK):
@@ -88,7 +89,7 @@ def _sum_rows(rows: SlackRows, error: SlackError) -> Array:
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def _take_functions(slacks: Array, signed: Array, costs: Array, out: Array) -> None:
-    """Set log(1 + exp(-|s|)), sigma(s) and C H(a / C) of each row."""
+    """Write log(1 + exp(-|s|)), sigma(s) and C H(a / C) of each row to out."""
     tails, slopes, entropies = out[0], out[1], out[2]
     for i in range(slacks.size):
         s, C, a = slacks[i], costs[i], abs(signed[i])
@@ -102,11 +103,11 @@ def _take_functions(slacks: Array, signed: Array, costs: Array, out: Array) -> N
 
 @njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 def _form_terms(rows: SlackRows, error: SlackError, functions: Array, out: Array) -> None:
-    """Set the rows' terms of the sums of RowTotals.
+    """Write the rows' terms of the sums of RowTotals to out.
 
-    An exact slack is within `off` of s. There the loss is at most off sigma(s) below and off sigma(s + off) above its
-    value at s, with sigma(s + off) <= min(1, exp(off) sigma(s)); and a row's term, C l(s) - C H - a s, changes by at
-    most off (|C sigma(s) - a| + C off / 4), because sigma has slopes of at most 1/4.
+    The exact slack is within `off` of s. In this interval the loss is at most off sigma(s) below its value at s, and at
+    most off sigma(s + off) above it, where sigma(s + off) <= min(1, exp(off) sigma(s)). A row's term, C l(s) - C H - a
+    s, changes by at most off (|C sigma(s) - a| + C off / 4), because the derivative of sigma is at most 1/4.
     """
     tails, slopes, entropies = functions[0], functions[1], functions[2]
     losses, most, least, terms, most_terms = out[0], out[1], out[2], out[3], out[4]
@@ -115,11 +116,11 @@ def _form_terms(rows: SlackRows, error: SlackError, functions: Array, out: Array
         s, C, a = rows.slacks[i], rows.costs[i], abs(rows.signed[i])
         counts = 1.0 if C > 0.0 else 0.0
         size = np.sqrt(rows.sizes[i]) if error.are_squares else rows.sizes[i]
-        size = size if C > 0.0 else 0.0  # it may be infinite
+        size = size if C > 0.0 else 0.0  # it can be infinite
         off = error.of_size * size + (error.of_all + error.of_slack * abs(s))
         loss = C * (max(s, 0.0) + tails[i])
         steepest = min(1.0, (1.0 + 2.0 * off) * slopes[i]) if off <= 1.0 else 1.0  # exp(off) <= 1 + 2 off
-        smallest = counts * (LEAST * (1.0 + C) + CUT_OFF * C)  # what exp and products can lose to underflow
+        smallest = counts * (LEAST * (1.0 + C) + CUT_OFF * C)  # bound on the loss of exp and of products by underflow
         losses[i] = loss
         most[i] = (loss + C * off * steepest) * (1.0 + DOUBT) + 4.0 * smallest
         least[i] = max(0.0, loss * (1.0 - DOUBT) - C * off * slopes[i] * (1.0 + DOUBT) - 4.0 * smallest)
@@ -135,7 +136,7 @@ def _form_terms(rows: SlackRows, error: SlackError, functions: Array, out: Array
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"}, error_model="numpy")
 def _sum_of(terms: Array) -> float:
-    """The sum in any order: the error term of a block holds for each."""
+    """Return the sum, in any order: the error term of a block holds for every order."""
     total = 0.0
     for i in range(terms.size):
         total += terms[i]

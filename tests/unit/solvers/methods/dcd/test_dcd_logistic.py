@@ -135,7 +135,7 @@ def test_states_and_weights_are_starts() -> None:
 def test_a_state_of_other_rows_is_refused() -> None:
     X, y = problem("tall", 7)
     state = solvers.train(X, y, solver="dcd_logistic", loss="logistic").state
-    with pytest.raises(solvers.InvalidOptions, match="is not a state of dcd_logistic on 50 rows x 4 features"):
+    with pytest.raises(solvers.InvalidOptions, match="not a state of dcd_logistic on data with 50 rows x 4 features"):
         solvers.train(X[:50], y[:50], solver="dcd_logistic", loss="logistic", warm_start=state)
     broken = {**state, "logits": np.full(y.size, np.nan)}
     with pytest.raises(solvers.InvalidOptions, match="NaN or infinite"):

@@ -85,7 +85,7 @@ def test_a_state_starts_other_costs_and_other_rows():
 
 def test_a_state_of_other_features_is_refused():
     X, y = tall(n=500)
-    with pytest.raises(solvers.InvalidOptions, match="not a state of newton_logistic on 5 features"):
+    with pytest.raises(solvers.InvalidOptions, match="not a state of newton_logistic on data with 5 features"):
         train(X[:, :5], y, warm_start=train(X, y).state)
 
 
