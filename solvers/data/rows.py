@@ -189,7 +189,7 @@ class CsrRows(Rows):
         # The weight and the sum of a column are adjacent, so that an entry needs one cache line.
         pairs = np.zeros((self.n_features, 2))
         pairs[:, 0] = w
-        both_products_csr(self.values, self.columns, self.starts, read_only(v), pairs, margins)
+        both_products_csr(self.values, self.columns, self.starts, read_only(v), pairs.reshape(-1), margins)
         sums += pairs[:, 1]
 
     def compensated_margins(self, w: Floats, high: Floats, low: Floats, size: Floats) -> None:

@@ -58,17 +58,27 @@ def add_column_sums_csr(values: Array, columns: Array, starts: Array, v: Array, 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def both_products_csr(values: Array, columns: Array, starts: Array, v: Array, pairs: Array, out: Array) -> None:
-    """Write X w to out and add X' v to the column sums; pairs[j] holds w_j and the sum of column j.
+    """Write X w to out and add X' v to the column sums; pairs[2 j] holds w_j and pairs[2 j + 1] the sum of column j.
 
-    Multipliers of 0 are not skipped: the branch is unpredictable, and with a dozen entries per row a wrong guess took
-    longer than adding zeros.
+    Two entries are processed together, a tenth faster than one by one (ijcnn1, w8a). Multipliers of 0 are not skipped:
+    the branch is unpredictable, and with a dozen entries per row a wrong guess took longer than adding zeros.
     """
+    one = np.uint64(1)
     for i in range(starts.size - 1):
         multiplier, total, other = v[i], 0.0, 0.0
-        for e in range(np.uint64(starts[i]), np.uint64(starts[i + 1])):
-            j = np.uint64(columns[e])
-            total, other = other, total + values[e] * pairs[j, 0]
-            pairs[j, 1] += multiplier * values[e]
+        e, past = np.uint64(starts[i]), np.uint64(starts[i + 1])
+        while e + one < past:
+            j, k = np.uint64(columns[e]) << one, np.uint64(columns[e + one]) << one
+            x, y = values[e], values[e + one]  # before anything is written: it might be to the same array
+            total += x * pairs[j]
+            other += y * pairs[k]
+            pairs[j + one] += multiplier * x
+            pairs[k + one] += multiplier * y
+            e += np.uint64(2)
+        if e < past:
+            j, x = np.uint64(columns[e]) << one, values[e]
+            total += x * pairs[j]
+            pairs[j + one] += multiplier * x
         out[i] = total + other
 
 
