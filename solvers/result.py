@@ -31,7 +31,6 @@ class Status(enum.StrEnum):
     """Why training stopped.
 
     running > converged     the certified relative gap is at most tol
-    running > converged     the certified relative gap is at most tol
             > pass_limit    max_passes were made
             > time_limit    max_seconds have passed
             > stopped       the callback or the method's own stopping rule ended the run

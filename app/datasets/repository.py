@@ -92,7 +92,8 @@ def count_columns(session: Session, dataset_id: str) -> int:
 def _ask_apart(session: Session, dataset_id: str, query: str, *arguments: int | str) -> list[Any]:
     """Query the JSON of the columns in a separate in-memory SQLite: parsing 30 MB takes 0.3 s.
 
-    Within a transaction of the file a committing writer would wait for that long, and all new reads for the writer.
+    In a transaction of the database file, a committing writer would wait for that time, and new reads would wait for
+    the writer.
     """
     stored = type_coerce(DatasetRow.columns, Text).label("columns_text")
     text = session.scalar(select(stored).where(DatasetRow.id == dataset_id))

@@ -62,7 +62,7 @@ def route(connection: Connection, reference: str) -> Route:
 
 
 def locate(session: Session, reference: str) -> Location:
-    """Find a version; for an alias with several the one with the largest share."""
+    """Find a version. For an alias with several versions, find the one with the largest share."""
     return route(session.connection(), reference).targets[0][0]
 
 

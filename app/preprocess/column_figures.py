@@ -49,8 +49,8 @@ class Figures:
 def rows_in_single(n_rows: int, width: int, tol: float) -> bool:
     """Whether to store this many scaled numbers in single precision, for a training to this tolerance.
 
-    Rounding changes the objective by about 1e-10 relative to it, and hardly ever by 1e-6. For small tables the saved
-    memory is not worth it.
+    Rounding usually changes the objective by about 1e-10 of its value, and hardly ever by 1e-6. Small tables stay in
+    double precision, because they would save little memory.
     """
     return tol >= SINGLE_FROM_TOL and 8 * n_rows * width >= SINGLE_FROM_BYTES
 

@@ -29,7 +29,7 @@ def _no_truth_value(value: Any) -> Any:
 def _no_zero(value: Any) -> Any:
     """Refuse 0 where false is expected."""
     if value == 0 and not isinstance(value, bool):
-        raise PydanticCustomError("not_a_size", "must be false, or a number from 2")
+        raise PydanticCustomError("not_a_size", "must be false, or a number of at least 2")
     return value
 
 

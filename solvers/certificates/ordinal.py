@@ -225,7 +225,8 @@ def _sum_along(cells: Array, is_higher: Array, weights: Array, order: Array, sum
 def _sum_pairs(
     scaled: Array, costs: Array, ranks: Array, groups: Array, high: Array, low: Array, errors: Array, of_slack: float
 ) -> tuple[float, float, float]:
-    """Return the sum of C_ij max(0, 1 - (s_i - s_j)) over all pairs, s = high + low: computed, at most, at least."""
+    """Return the sum of C_ij max(0, 1 - (s_i - s_j)) over all pairs, s = high + low: as computed, an upper and a lower
+    bound."""
     totals = np.zeros((3, 2))
     for i in range(high.size):
         for j in range(high.size):

@@ -20,7 +20,7 @@ __all__ = ["RowSample", "first_stride", "next_stride", "row_numbers", "row_of", 
 FIRST_ROWS, FIRST_ROWS_A_FEATURE = 1000, 32
 """Least number of rows of the first sample, in total and per feature. Larger: fewer, more expensive samples. With 8 per
 feature, the sample's minimum was not a good start for more rows."""
-GROWTH = 8  # factor from one sample to the next: the steps on one cost little compared with those on the next
+GROWTH = 8  # factor from one sample to the next; smaller: more samples, each a better start for the next one
 LEAST_STRIDE = 4  # a sample is copied, so it has at most a quarter of the rows
 LONG_ROW, LONG_ROWS_A_FEATURE = 50, 8
 """For sparse rows of at least LONG_ROW entries, the first sample has LONG_ROWS_A_FEATURE rows per feature. The matrix

@@ -32,12 +32,12 @@ _TWO_52_BITS, _TWO_52 = 0x4330000000000000, 2.0**52
 
 
 def _generate_bits(typing_context: Any, value: Any) -> Any:
-    """The bits of a double, as a whole number."""
+    """Generate the instruction that returns the bits of a double as an integer."""
     return types.int64(value), lambda context, builder, signature, given: builder.bitcast(given[0], ir.IntType(64))
 
 
 def _generate_float(typing_context: Any, value: Any) -> Any:
-    """The double of these bits."""
+    """Generate the instruction that returns the double with these bits."""
     return types.float64(value), lambda context, builder, signature, given: builder.bitcast(given[0], ir.DoubleType())
 
 

@@ -33,7 +33,8 @@ FAULTS: dict[Type, str] = {"number": "not_a_number", "boolean": "not_a_boolean",
 
 
 class Layout:
-    """Columns and types by the first line, and by later lines for features that it has no value for."""
+    """The columns and their types. The first line determines them; later lines determine features without a value in
+    it."""
 
     def __init__(self, first: Pairs, options: ReadOptions, line_bytes: int) -> None:
         self.names = [name for name, _ in first]

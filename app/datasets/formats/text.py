@@ -291,8 +291,9 @@ class _FirstFault:
 class _QuoteCheck:
     """Finds quotes that do not enclose a whole field, which CSV readers interpret differently.
 
-    In well-formed text quotes alternate: an opening one follows a delimiter, a line end or the
-    closing one just before it (a doubled quote); a closing one is followed by one of the same.
+    In well-formed text opening and closing quotes alternate. An opening quote follows a delimiter, a line end, or
+    directly a closing quote (a doubled quote). A closing quote is followed by a delimiter, a line end, or directly by a
+    quote.
     """
 
     def __init__(self, delimiter: str) -> None:
