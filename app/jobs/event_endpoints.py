@@ -33,7 +33,7 @@ differ between machines. Larger: more rows are read again with every query."""
 EVENTS_A_READ = 1_000
 """Maximum events of one query. Larger: fewer queries for a long replay, more memory."""
 MOST_WAITING = 5_000
-"""Events that a slow client may lag behind before its stream ends. It reconnects and replays."""
+"""Events that a slow client may lag behind before its stream ends. It can reconnect and replay. Larger: more memory."""
 
 
 class JobEvent(Event):

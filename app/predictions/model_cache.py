@@ -31,8 +31,8 @@ NAME_TRUST_SECONDS = 0.1
 """Seconds that the result of a lookup by name or alias is used again. It is shorter than ID_TRUST_SECONDS, because a
 name can get a new version and an alias can be moved. Larger: fewer queries, later changes."""
 LAST_PART = 0.5
-"""Last fraction of the two times above in which a request renews the lookup in the background. Under steady load no
-request then waits for a query. Larger: more queries."""
+"""Fraction, at the end of ID_TRUST_SECONDS and NAME_TRUST_SECONDS, in which a request renews its lookup in the
+background. Under steady load no request then waits for a query. Larger: more queries."""
 LATE_LOOK_SECONDS = 30.0
 """Extra seconds that a lookup is used while its renewal is running: a locked database does not delay predictions.
 Larger: a change by another process can take effect later. Equal to the lock timeout of SQLite, after which the renewal

@@ -39,7 +39,7 @@ csv.field_size_limit(1 << 40)  # no limit for a cell; the size of the body is li
 def read_csv(body: bytes, features: Features, delimiter: str, header: str | None) -> Rows:
     """Parse CSV. `header`: `present`, `absent`, or None: present if a cell of the first row is a name of the model."""
     if header not in (None, "present", "absent"):
-        raise invalid_field("Content-Type", "unknown_header", "the parameter header must be present or absent")
+        raise invalid_field("Content-Type", "unknown_header", "the parameter header must be 'present' or 'absent'")
     text = decoded(body)
     _check_quotes(text, delimiter)
     first = _first_record(text, delimiter)

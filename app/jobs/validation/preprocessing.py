@@ -21,7 +21,7 @@ NEW_WORDS, NEW_PAIRS = 70.0, 0.5
 BYTES_A_TERM = 100
 """Memory per term while a vocabulary is learnt, in bytes."""
 MOST_LEARNING_BYTES = BYTES_A_TERM << 22
-"""Maximum of that memory: text_counts.MAX_TERMS terms."""
+"""Maximum memory while a vocabulary is learnt, in bytes: that of text_counts.MAX_TERMS terms."""
 
 
 def resolve(request: TrainingSpec, dataset: DatasetRow) -> Preprocess | None:
