@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -149,23 +150,28 @@ def _answering(ledger: Ledger, chance: random.Random) -> Callable[[Message], int
 def _break_things(plan: Plan, ledger: Ledger, faults: Faults, chance: random.Random) -> None:
     began = time.monotonic()
     deadline, shown_at = began + plan.seconds, began
-    happened = 0
+    happened, spent = 0, Counter[str]()
     possible = faults.possible() if plan.faults is None else dict.fromkeys(plan.faults, 1.0)
     while time.monotonic() < deadline and not enough.is_set():
         if time.monotonic() > shown_at + PROGRESS_SECONDS:
             shown_at = time.monotonic()
             print(f"  {shown_at - began:5.0f} s: {kills(ledger)} kills, {len(ledger.faults)} broken", flush=True)
+            print(f"          {', '.join(f'{name} {seconds:.0f} s' for name, seconds in spent.most_common(5))}")
         if happened == plan.most_faults or (plan.most_kills is not None and kills(ledger) >= plan.most_kills):
             return
+        waits_from = time.monotonic()
         if plan.lets_work:
             before = ledger.counts["submitted"]
             wait_until(lambda before=before: ledger.counts["submitted"] > before, WORK_SECONDS, "a job to be taken")  # type: ignore[misc]
         elif plan.most_faults is None:
             _wait_for_answers(ledger)
+        spent["waiting"] += time.monotonic() - waits_from
         time.sleep(chance.uniform(*plan.pause_seconds))
         (name,) = chance.choices(list(possible), weights=list(possible.values()))
         ledger.count(f"fault {name}")  # before: what clients see of it may come first
+        breaks_from = time.monotonic()
         getattr(faults, name)()
+        spent[name] += time.monotonic() - breaks_from
         happened += 1
 
 
