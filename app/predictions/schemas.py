@@ -130,6 +130,7 @@ INVOCATION_FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs
 ROWS_OR_COLUMNS: dict[str, Any] = {
     "type": ["array", "object"],
     "minItems": 1,
+    "additionalProperties": {"type": "array"},
     "description": "A list of rows, or lists of values by column name.",
 }
 INVOCATIONS_SCHEMA: dict[str, Any] = {

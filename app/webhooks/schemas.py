@@ -23,6 +23,7 @@ def _check_event(name: str) -> str:
 EventName = Annotated[
     Text, AfterValidator(_check_event), Field(json_schema_extra={"enum": [*EVERY, *sorted(EVENT_TYPES)]})
 ]
+Address = Annotated[Text, Field(min_length=1, max_length=2048, json_schema_extra={"pattern": r"^https?://[^\x00]*$"})]
 
 
 class WebhookRequest(BaseModel):
@@ -30,9 +31,7 @@ class WebhookRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    url: Annotated[Text, Field(min_length=1, max_length=2048, json_schema_extra={"pattern": "^https?://"})] = Field(
-        description="Address to POST to: http or https, on the public internet."
-    )
+    url: Address = Field(description="Address to POST to: http or https, on the public internet.")
     events: Annotated[list[EventName], Field(min_length=1, max_length=50)] = Field(
         default=ENDS, description="Event types to send, or `*` for all; default: the end of a job."
     )

@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from app.error_codes import error_codes
 from app.main import create_app
 from app.models.aliases.schemas import AliasRequest
+from app.predictions.open_inference.schemas import DATATYPES
+from app.predictions.open_inference.tensors import DTYPES
 from tests.support.builders import InProcess, migrated_database, temporary_settings
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
@@ -285,3 +287,7 @@ def test_the_type_of_a_problem_leads_to_its_entry(tmp_path: Path) -> None:
     assert "script-src 'self'" in answer.headers["content-security-policy"]
     anchors = re.findall(r"<h3 id=(\w+)>", answer.text)
     assert anchors == [entry.code for entry in error_codes()]
+
+
+def test_the_datatypes_of_tensors_are_those_that_are_read() -> None:
+    assert set(DATATYPES) == {*DTYPES, "BYTES"}

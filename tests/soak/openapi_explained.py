@@ -13,6 +13,8 @@ LONG_URL = "an array in the query makes a URL of over 64 KiB"
 FILE = "the bytes of a file are `format: binary` in the schema"
 ROWS = "the rows do not fit the model: it has four features, x0 to x3"
 NO_ROWS = "a text without rows: a schema does not look into CSV or libsvm"
+LINES = "a text that is not of the format: a schema does not look into CSV or libsvm"
+HOST = "the schema asks for http or https; which hosts are valid is known to the service"
 NO_TENSOR_ROWS = "the rows are the first dimension of a tensor"
 OUTPUT = "the model has no such output: it is binary and not calibrated"
 ABSENT = "names a thing that does not exist"
@@ -48,9 +50,10 @@ REFUSED: dict[str, dict[str, str]] = {
         )
     },
     "GET /v1/models/{ref}/export": {"unexpected": "only sql has `output`"},
-    "PATCH /v1/uploads/{upload_id}": {"empty_body": FILE, "payload_too_large": TOO_LARGE},
+    "PATCH /v1/uploads/{upload_id}": {"payload_too_large": TOO_LARGE},
     "POST /v1/datasets": {
         "empty_body": FILE,
+        "idempotency_key_reused": KEY,
         "unsupported_media_type": "the name of the file in the form does not say its format",
     },
     f"POST {REREAD}": {
@@ -62,15 +65,18 @@ REFUSED: dict[str, dict[str, str]] = {
         "idempotency_key_reused": KEY,
         "invalid_problem": TOGETHER,
         "ngrams: the first number must be at most the second": TOGETHER,
+        "refused_address": HOST,
         "unknown_class": ABSENT,
         "unknown_dataset": ABSENT,
         "unknown_model": ABSENT,
         "unknown_output": OUTPUT,
         "unknown_solver": ABSENT,
+        "unsupported_problem": TOGETHER,
     },
     f"POST {SNAPSHOT}": {
         "empty": NO_ROWS,
         "given_twice": "`return` is in the query and in the body",
+        "unknown_feature": ROWS,
         "unknown_output": OUTPUT,
         "wrong_width": ROWS,
     },
@@ -80,33 +86,52 @@ REFUSED: dict[str, dict[str, str]] = {
         "precondition_failed": CHANGED,
         "unknown_revision": ABSENT,
     },
-    "POST /v1/models/{ref}/evaluate": {"idempotency_key_reused": KEY, "unknown_dataset": ABSENT},
+    "POST /v1/models/{ref}/evaluate": {
+        "feature_mismatch": "the dataset has other columns than the model",
+        "idempotency_key_reused": KEY,
+        "refused_address": HOST,
+        "unknown_dataset": ABSENT,
+    },
     "POST /v1/models/{ref}/explain": {
+        "empty": NO_ROWS,
+        "missing_feature": ROWS,
+        "not_a_number": ROWS,
+        "unknown_feature": ROWS,
+        "wrong_width": ROWS,
+    },
+    "POST /v1/models/{ref}/invocations": {
+        "bad_line": LINES,
         "empty": NO_ROWS,
         "missing_feature": ROWS,
         "unknown_feature": ROWS,
         "wrong_width": ROWS,
     },
-    "POST /v1/models/{ref}/invocations": {"empty": NO_ROWS, "missing_feature": ROWS, "wrong_width": ROWS},
     "POST /v1/models/{ref}/predict": {
+        "bad_line": LINES,
         "empty": NO_ROWS,
         "not_a_number": ROWS,
         "unknown_feature": ROWS,
         "unknown_output": OUTPUT,
+        "unparsable": LINES,
         "wrong_width": ROWS,
     },
-    "POST /v1/models/{ref}/verify": {"idempotency_key_reused": KEY, "unknown_dataset": ABSENT},
+    "POST /v1/models/{ref}/verify": {
+        "idempotency_key_reused": KEY,
+        "refused_address": HOST,
+        "unknown_dataset": ABSENT,
+    },
     "POST /v1/uploads": {
         "idempotency_key_reused": KEY,
         "payload_too_large": TOO_LARGE,
         "url_too_long": LONG_URL,
     },
-    "POST /v1/webhooks": {
-        "idempotency_key_reused": KEY,
-        "refused_address": "`format: uri` does not say which hosts exist and which are of this network",
-    },
+    "POST /v1/webhooks": {"idempotency_key_reused": KEY, "refused_address": HOST},
     **{
-        f"POST /v2/models/{{name}}{version}/infer": {"empty": NO_TENSOR_ROWS, "unparsable": FILE}
+        f"POST /v2/models/{{name}}{version}/infer": {
+            "empty": NO_TENSOR_ROWS,
+            "unknown_output": OUTPUT,
+            "unparsable": FILE,
+        }
         for version in ("", "/versions/{version}")
     },
     f"PUT {ALIAS}": {

@@ -4,6 +4,7 @@
 explained from the file that HYPERPLANE_SOAK_EXPLAINED names.
 """
 
+import itertools
 import json
 import os
 import zlib
@@ -20,8 +21,9 @@ EXPLAINED = Path(os.environ["HYPERPLANE_SOAK_EXPLAINED"])
 PLACES = THINGS.keys()
 ROW = [0.5, -1.0, 2.0, 0.25]
 LONGEST_URL = 1 << 16
+NUMBERS = itertools.count()
 EVENT_STREAM = "GET /v1/events"
-STREAM_SECONDS = 0.1
+STREAM_SECONDS = 0.5
 """How long to read a stream that does not end by itself. schemathesis would read each for 10 s."""
 
 
@@ -33,12 +35,16 @@ def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> Non
     meta = case.meta
     if case.operation.label == "POST /v1/uploads" and meta is not None and meta.generation.mode.is_positive:
         case.headers["Content-Type"] = "text/csv"  # of the file that is to come: OpenAPI has no place for it
-    if meta is None or not meta.generation.mode.is_positive or meta.phase.name.value == "stateful":
+    if meta is None or not meta.generation.mode.is_positive:
         return
+    is_stateful = meta.phase.name.value == "stateful"
     key = (case.headers or {}).get("Idempotency-Key")
-    if isinstance(key, str) and _is_drawn(key + repr(case.body)):
-        sent = repr((case.path_parameters, case.query, case.body))
-        case.headers["Idempotency-Key"] = f"{key[:200]}-{zlib.crc32(sent.encode(errors='replace'))}"
+    if isinstance(key, str) and (is_stateful or _is_drawn(key + repr(case.body))):
+        # In a sequence every request is a new one: the answer to an old one can name what was deleted since.
+        sent = next(NUMBERS) if is_stateful else repr((case.path_parameters, case.query, case.body))
+        case.headers["Idempotency-Key"] = f"{key[:200]}-{zlib.crc32(str(sent).encode(errors='replace'))}"
+    if is_stateful:
+        return
     if case.method == "DELETE":
         return
     for name, value in (case.path_parameters or {}).items():

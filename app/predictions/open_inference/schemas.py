@@ -4,13 +4,16 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+DATATYPES = [*(f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)), "FP16", "FP32", "FP64"]
+DATATYPES += ["BOOL", "BYTES"]
 TENSOR: dict[str, Any] = {
     "type": "object",
     "required": ["name", "shape", "datatype"],
+    "additionalProperties": False,
     "properties": {
         "name": {"type": "string", "description": "Name of the tensor."},
         "shape": {"type": "array", "items": {"type": "integer"}, "description": "Sizes of its dimensions."},
-        "datatype": {"type": "string", "description": "Datatype of the protocol, such as `FP64`, `INT64` or `BYTES`."},
+        "datatype": {"enum": DATATYPES, "description": "Datatype of the protocol."},
         "parameters": {"type": "object", "description": "Options, such as `binary_data_size`."},
         "data": {"type": "array", "description": "Elements, flat or nested by the shape. Absent for binary tensors."},
     },
@@ -34,6 +37,7 @@ REQUEST_SCHEMA: dict[str, Any] = {
             "items": {
                 "type": "object",
                 "required": ["name"],
+                "additionalProperties": False,
                 "properties": {
                     "name": {"type": "string", "description": "Name of the output."},
                     "parameters": {"type": "object", "description": "Options, such as `binary_data`."},
