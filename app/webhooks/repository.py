@@ -46,8 +46,10 @@ def add(session: Session, webhook: WebhookRow) -> None:
     session.flush()
 
 
-def get(session: Session, webhook_id: str) -> WebhookRow | None:
-    return session.get(WebhookRow, webhook_id)
+def get(session: Session, webhook_id: str, *, held: bool = False) -> WebhookRow | None:
+    """`held`: it is not deleted before the transaction ends."""
+    lock = {"read": True, "key_share": True} if held else None
+    return session.get(WebhookRow, webhook_id, with_for_update=lock)
 
 
 def get_delivery(session: Session, delivery_id: str) -> DeliveryRow:
@@ -71,9 +73,13 @@ def list_deliveries(
 
 
 def enqueue(session: Session, event: EventRow) -> None:
-    """Add an event to the outbox of each address that subscribes to it, in the transaction of the event."""
+    """Add an event to the outbox of each address that subscribes to it, in the transaction of the event.
+
+    An address that is being deleted is left out; one that is found cannot be deleted before the transaction ends.
+    """
     of_job = or_(WebhookRow.job_id.is_(None), WebhookRow.job_id == event.job_id)
-    found = session.execute(select(WebhookRow.id, WebhookRow.events).where(WebhookRow.disabled_at.is_(None), of_job))
+    subscribed = select(WebhookRow.id, WebhookRow.events).where(WebhookRow.disabled_at.is_(None), of_job)
+    found = session.execute(subscribed.with_for_update(read=True, key_share=True))
     if wanted := [row.id for row in found if _wants(row.events, event)]:
         put(session, wanted, event.id, event.created_at, _payload(session, event))
 

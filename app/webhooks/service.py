@@ -58,8 +58,9 @@ def attach(session: Session, settings: Settings, request: WebhookRequest, job_id
     return webhook
 
 
-def get(session: Session, webhook_id: str) -> WebhookRow:
-    webhook = repository.get(session, webhook_id) if is_id("wh", webhook_id) else None
+def get(session: Session, webhook_id: str, *, held: bool = False) -> WebhookRow:
+    """`held`: it is not deleted before the transaction ends."""
+    webhook = repository.get(session, webhook_id, held=held) if is_id("wh", webhook_id) else None
     if webhook is None:
         raise NotFound("There is no such webhook.")
     return webhook
@@ -82,7 +83,7 @@ def delete(session: Session, webhook_id: str) -> None:
 
 def send_test(session: Session, webhook_id: str) -> DeliveryRow:
     """Queue a test message; it is sent like all others."""
-    webhook = get(session, webhook_id)
+    webhook = get(session, webhook_id, held=True)
     if webhook.disabled_at is not None:
         raise Conflict(
             "The webhook is disabled because the receiver answered 410 Gone; delete it and create a new one.",
