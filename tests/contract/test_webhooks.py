@@ -1,20 +1,19 @@
 """Webhooks and their outbox on every database: who receives which event, who sends it, and what an outcome means."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import update
-from sqlalchemy.orm import Session
 
 from app.config import Settings
 from app.db import Database
 from app.db.engine import current_time
 from app.db.queries import list_events
-from app.db.tables import DeliveryRow, EventRow, JobRow, WebhookRow
+from app.db.tables import DeliveryRow, JobRow, WebhookRow
 from app.ids import new_id
 from app.jobs import repository as jobs
 from app.main import create_app
@@ -102,53 +101,6 @@ def test_each_address_is_told_of_what_it_asked_for(database: Database) -> None:
     assert told(database, ends) == ["job.succeeded"] * 2
     assert told(database, mine) == ["job.progress"]
     assert told(database, gone) == []
-
-
-def delete_meanwhile(database: Database, webhook_id: str, pool: ThreadPoolExecutor) -> None:
-    """Begin to delete an address in another transaction; return when that is done, or has to wait."""
-
-    def delete() -> None:
-        with database.write() as session:
-            service.delete(session, webhook_id)
-
-    wait([pool.submit(delete)], timeout=0.5)
-
-
-def test_an_address_that_is_deleted_meanwhile_does_not_fail_the_job(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (job_id,) = queued_jobs(database, [0])
-    kept, deleted = add(database), add(database)
-    payload = repository._payload
-    with ThreadPoolExecutor() as pool:
-
-        def payload_of(session: Session, event: EventRow) -> dict[str, Any]:
-            delete_meanwhile(database, deleted, pool)
-            return payload(session, event)
-
-        monkeypatch.setattr(repository, "_payload", payload_of)
-        tell(database, job_id, "job.succeeded")
-    assert told(database, kept) == ["job.succeeded"]
-    with database.read() as session:
-        assert repository.get(session, deleted) is None
-
-
-def test_an_address_that_is_deleted_meanwhile_does_not_fail_its_test(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    webhook_id = add(database)
-    put = repository.put
-    with ThreadPoolExecutor() as pool:
-
-        def put_later(*arguments: Any) -> list[str]:
-            delete_meanwhile(database, webhook_id, pool)
-            return put(*arguments)
-
-        monkeypatch.setattr(repository, "put", put_later)
-        with database.write() as session:
-            assert service.send_test(session, webhook_id).status == "waiting"
-    with database.read() as session:
-        assert repository.get(session, webhook_id) is None
 
 
 def test_a_message_holds_the_job_as_the_event_left_it(database: Database) -> None:
