@@ -27,6 +27,11 @@ class Settings(BaseSettings):
     data_dir: Path = Field(Path("data"), description="Folder for files and, by default, the SQLite database.")
     database_url: str = Field("", description="SQLAlchemy URL of the database. Empty: SQLite in the data folder.")
     host: str = Field("127.0.0.1", description="Address to bind. Any address but loopback needs an API key.")
+    path_prefix: str = Field(
+        "",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        description="Path that a reverse proxy puts before every address and keeps, such as `/tools/hyperplane`.",
+    )
     port: int = Field(8000, ge=0, le=65535, description="TCP port to bind.")
     workers: int = Field(
         default_factory=lambda: max(1, os.cpu_count() or 1),

@@ -45,7 +45,7 @@ from app.predictions.shadow import Shadows
 from app.storage.identity import open_store
 from app.ui import endpoints as ui
 from app.web import idempotency
-from app.web.browser import HeadRequests, add_docs
+from app.web.browser import HeadRequests, PathPrefix, add_docs
 from app.web.context import Context, set_context
 from app.web.fast_route import DirectRoutes
 from app.web.long_poll import DoneWatch
@@ -127,6 +127,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(DirectRoutes, routes=hot_routes)
     app.add_middleware(HeadRequests)
     app.add_middleware(Guard, settings=settings, database=database)
+    if settings.path_prefix:
+        app.add_middleware(PathPrefix, prefix=settings.path_prefix)
     install_handlers(app, blobs.check)
     idempotency.install_replay(app)
     # Routing tries one route after another, and those of an included router twice. So the busiest routes come first,

@@ -1,4 +1,5 @@
-"""Pages for browsers (API documentation, error codes) with their content security policy, and HEAD for monitors."""
+"""Pages for browsers (API documentation, error codes) with their content security policy, HEAD for monitors, and path
+prefixes of proxies."""
 
 import base64
 import hashlib
@@ -48,16 +49,32 @@ class HeadRequests:
             await self._app(scope, receive, send_allowing)
 
 
+class PathPrefix:
+    """ASGI middleware that strips a path prefix. Addresses without it are served too: health checks use no proxy."""
+
+    def __init__(self, app: ASGIApp, prefix: str) -> None:
+        self._app = app
+        self._prefix = prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(f"{self._prefix}/"):
+            stripped = {"path": scope["path"].removeprefix(self._prefix)}
+            if (raw := scope.get("raw_path")) is not None:
+                stripped["raw_path"] = raw.removeprefix(self._prefix.encode())
+            scope = {**scope, **stripped}
+        await self._app(scope, receive, send)
+
+
 def add_docs(app: FastAPI) -> None:
     """Add the pages `/docs` (Swagger UI from an installed package, so it works offline) and `/docs/errors`."""
     app.mount("/docs/assets", StaticFiles(directory=str(files("fastapi_offline") / "static")), name="docs-assets")
 
     page = get_swagger_ui_html(
-        openapi_url="/openapi.json",
+        openapi_url="openapi.json",
         title="Hyperplane API",
-        swagger_js_url="/docs/assets/swagger-ui-bundle.js",
-        swagger_css_url="/docs/assets/swagger-ui.css",
-        swagger_favicon_url="/docs/assets/favicon.png",
+        swagger_js_url="docs/assets/swagger-ui-bundle.js",
+        swagger_css_url="docs/assets/swagger-ui.css",
+        swagger_favicon_url="docs/assets/favicon.png",
     )
     page.headers["Content-Security-Policy"] = _content_policy(bytes(page.body).decode())
 

@@ -1,20 +1,12 @@
 """A real Chromium for the dashboard. Where there is none, these tests are skipped with the reason."""
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.chromium import SAMPLE, find_chromium, launched
 from tests.support.serving import Service, running_service
-
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-SAMPLE = Path(__file__).resolve().parents[2] / "app" / "examples" / "ionosphere.csv"
 
 
 @pytest.fixture(scope="module")
@@ -23,33 +15,40 @@ def browser() -> Iterator[Any]:
 
     Not for the session: Playwright has an event loop in this thread, so that asyncio.run fails in other tests.
     """
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
+    pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    if find_chromium() is None:
         pytest.skip("no Chromium on this machine")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=FLAGS)
+    with launched() as browser:
         yield browser
-        browser.close()
+
+
+def train_versions(service: Service) -> None:
+    """One dataset and two versions of a model: screens show all that is there."""
+    dataset = service.upload(SAMPLE.read_bytes(), name="radar")
+    for C in (1.0, 0.01):
+        job = service.submit(dataset["id"], model="radar", C=C, loss="squared_hinge", split={"test": 0.2})
+        service.wait(job["id"], 120)
 
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service of its own with one dataset and two versions of a model: screens show all that is there."""
+    """A service of its own, on SQLite."""
     with running_service(tmp_path_factory.mktemp("dashboard"), workers=1) as service:
-        dataset = service.upload(SAMPLE.read_bytes(), name="radar")
-        for C in (1.0, 0.01):
-            job = service.submit(dataset["id"], model="radar", C=C, loss="squared_hinge", split={"test": 0.2})
-            service.wait(job["id"], 120)
+        train_versions(service)
         yield service
 
 
 @pytest.fixture
-def page(browser: Any, service: Service) -> Iterator[Any]:
+def said() -> list[str]:
+    """What the console and the policy said. A test that provokes an error takes it out."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Any, service: Service, said: list[str]) -> Iterator[Any]:
     """A page of its own, 1440 px wide. The console and the policy must stay silent to the end of the test."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
     page = context.new_page()
-    said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: said.append(str(error)))
     page.set_default_timeout(20_000)

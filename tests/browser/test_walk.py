@@ -1,10 +1,25 @@
-"""The README's walk in the dashboard: upload, look, train, watch, compare, promote, predict."""
+"""The README's walk in the dashboard, on PostgreSQL: upload, look, train, watch, compare, promote, predict."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
-from tests.browser.conftest import SAMPLE
-from tests.support.serving import Service
+import pytest
+
+from tests.browser.conftest import train_versions
+from tests.support.chromium import SAMPLE
+from tests.support.postgres import fresh_database
+from tests.support.serving import Service, running_service
+
+
+@pytest.fixture(scope="module")
+def service(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with (
+        fresh_database(postgres_server) as url,
+        running_service(tmp_path_factory.mktemp("walk"), url, workers=1) as service,
+    ):
+        train_versions(service)
+        yield service
 
 
 def test_from_a_file_to_a_certain_prediction(page: Any, service: Service) -> None:
@@ -53,23 +68,3 @@ def test_from_a_file_to_a_certain_prediction(page: Any, service: Service) -> Non
     before = page.locator(".try dd").nth(1).inner_text()
     page.get_by_label("pulse01_re").fill("-3")
     page.wait_for_function("text => document.querySelectorAll('.try dd')[1].innerText !== text", arg=before)
-
-
-def test_the_keyboard_reaches_everything_that_starts_a_job(page: Any, service: Service) -> None:
-    page.goto(f"{service.url}/ui/#/overview")
-    page.get_by_role("link", name="New job").wait_for()
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "skip"
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent.trim()") == "New job":
-            break
-    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-    assert outline == "solid"
-    page.keyboard.press("Enter")
-    page.get_by_role("heading", name="New training job").wait_for()
-    page.get_by_text("The job is valid.").wait_for()
-    page.get_by_label("Model", exact=True).focus()
-    page.keyboard.type("keys")
-    page.keyboard.press("Enter")
-    page.get_by_role("heading", name="keys", exact=True).wait_for()

@@ -6,6 +6,7 @@ import { Segmented } from './parts.js';
 
 const BELOW_TOL = 30;
 /* How far below `tol` the axes reach: a gap that is smaller is drawn there. */
+const TICK_SHARE = 0.06;
 
 // Upper bounds on the distance of both curves to the optimum, relative to the best primal value. The optimum lies
 // between the best bound and the best value, so each curve is compared with the best of the other.
@@ -24,8 +25,10 @@ export function distances(points, tol) {
 
 function decades(low, high, floor) {
   const ticks = [0];
+  const least = TICK_SHARE * (high - low);  // nearer to the optimum, their texts would overlap
   for (let power = Math.ceil(Math.log10(floor) + 0.3); power - Math.log10(floor) <= Math.max(-low, high) + 1e-9; power += 1) {
     const place = power - Math.log10(floor);
+    if (place < least) continue;
     if (place <= high) ticks.push(place);
     if (place <= -low) ticks.unshift(-place);
   }
@@ -52,6 +55,9 @@ export function closing(points, job, x) {
 
 const xAxis = (c, x) => axis(c, { label: x === 'seconds' ? 'seconds of solving' : 'passes over the data', labelSize: 20, size: 34,
   values: (_, ticks) => ticks.map((tick) => number(tick)) });
+
+const logAxis = (c) => axis(c, { label: 'seconds of solving, log scale', labelSize: 20, size: 34, splits: (u) => powers(u.scales.x.min, u.scales.x.max),
+  filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map((tick) => secondsText(tick)) });
 
 // A grid line a decade, or every few where there are many: uPlot's own are ten a decade.
 const gapAxis = (c) => axis(c, { size: 62, splits: (u) => powers(u.scales.y.min, u.scales.y.max), filter: (_, ticks) => ticks,
@@ -180,21 +186,25 @@ export function Convergence({ points, job, tol }) {
 
 // Gaps of several jobs in one picture: one line a job.
 export function GapComparison({ runs, height = 340 }) {
-  const [x, setX] = useState('seconds');
+  const [axisOf, setAxis] = useState('seconds');
+  const x = axisOf === 'passes' ? 'passes' : 'seconds';
+  const isLog = axisOf === 'log';
   const floor = Math.min(...runs.map((run) => run.tol || 1e-3)) / BELOW_TOL;
   const data = useMemo(() => {
     if (!runs.some((run) => run.points.length)) return [[], ...runs.map(() => [])];
-    return uPlot.join(runs.map((run) => [run.points.map((one) => one[x]), run.points.map((one) => (one.relative_gap === null ? null : Math.max(one.relative_gap, floor)))]));
-  }, [runs, x]);
+    const first = Math.min(...runs.flatMap((run) => run.points.map((one) => one.seconds)).filter((value) => value > 0), 1);
+    const along = (one) => (isLog ? Math.max(one.seconds, first) : one[x]);
+    return uPlot.join(runs.map((run) => [run.points.map(along), run.points.map((one) => (one.relative_gap === null ? null : Math.max(one.relative_gap, floor)))]));
+  }, [runs, axisOf]);
   const make = (c) => ({
-    scales: { x: { time: false, range: (_, low, high) => [0, Math.max(high ?? 1, 1e-6) * 1.02] }, y: { distr: 3, log: 10, range: (_, low, high) => [Math.min(low ?? floor, floor), Math.max(high ?? 1, 1) * 1.3] } },
+    scales: { x: isLog ? { time: false, distr: 3, log: 10 } : { time: false, range: (_, low, high) => [0, Math.max(high ?? 1, 1e-6) * 1.02] }, y: { distr: 3, log: 10, range: (_, low, high) => [Math.min(low ?? floor, floor), Math.max(high ?? 1, 1) * 1.3] } },
     series: [{}, ...runs.map((run, place) => ({ label: run.name, stroke: c[`series-${place + 1}`], width: 2, spanGaps: true, points: { show: run.points.length < 25, size: 5 } }))],
-    axes: [xAxis(c, x), gapAxis(c)],
+    axes: [isLog ? logAxis(c) : xAxis(c, x), gapAxis(c)],
     cursor: { y: false, points: { size: 6 } },
     hooks: { draw: [(u) => { for (const tol of new Set(runs.map((run) => run.tol).filter(Boolean))) line(u, [u.scales.x.min, tol], [u.scales.x.max, tol], c.good, [6, 4]); }] },
   });
-  return html`<div class="convergence"><div class="row wrap"><${Segmented} label="Horizontal axis" value=${x} options=${[['seconds', 'Seconds'], ['passes', 'Passes']]} onChange=${setX} /></div>
-    <${Chart} title="Relative gap, proven" name="compared-gaps" height=${height} shape=${`${x} ${runs.map((run) => `${run.id}${run.points.length < 25}`)}`} make=${make} data=${data}
+  return html`<div class="convergence"><div class="row wrap"><${Segmented} label="Horizontal axis" value=${axisOf} options=${[['seconds', 'Seconds'], ['log', 'Log seconds'], ['passes', 'Passes']]} onChange=${setAxis} /></div>
+    <${Chart} title="Relative gap, proven" name="compared-gaps" height=${height} shape=${`${axisOf} ${runs.map((run) => `${run.id}${run.points.length < 25}`)}`} make=${make} data=${data}
       describe=${runs.map((run) => `${run.name}: ${gapText(run.points.at(-1)?.relative_gap)}`).join('; ')}
       legend=${[...runs.map((run, place) => [run.name, `s${place + 1}`]), ['tol', 'good', 'dash']]}
       table=${{ columns: ['job', 'seconds', 'passes', 'primal', 'dual_bound', 'relative_gap'],

@@ -2,15 +2,18 @@
 import { useCallback, useEffect, useRef, useState } from './html.js';
 import { address, get } from './api.js';
 
-// One resource. `reload` keeps what is shown until the answer comes, so nothing jumps.
+// One resource. `reload` and another query keep what is shown until the answer comes, so nothing jumps.
 export function useResource(path, query, { every = 0 } = {}) {
   const [state, setState] = useState({ data: null, error: null, loading: true });
   const asked = path ? address(path, query).href : null;
   const turn = useRef(0);
+  const shownPath = useRef(null);
   const load = useCallback(async (quiet) => {
     if (!asked) return;
     const mine = ++turn.current;
-    if (!quiet) setState({ data: null, error: null, loading: true });
+    const isSame = shownPath.current === path;
+    shownPath.current = path;
+    if (!quiet) setState((before) => ({ data: isSame ? before.data : null, error: null, loading: true }));
     try {
       const data = await get(path, query);
       if (mine === turn.current) setState({ data, error: null, loading: false });

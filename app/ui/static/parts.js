@@ -10,7 +10,7 @@ export function Page({ title, lead, actions, crumbs, children }) {
   return html`<div class="page">
     <header class="page-head">
       <div class="grow">
-        ${crumbs && html`<nav class="crumbs" aria-label="Breadcrumb">${crumbs.map(([text, link]) => html`<a href=${link}>${text}</a><span aria-hidden="true">/</span>`)}</nav>`}
+        ${crumbs && html`<nav class="crumbs" aria-label="Breadcrumb">${crumbs.map(([text, link], place) => html`${place > 0 && html`<span aria-hidden="true">/</span>`}<a href=${link}>${text}</a>`)}</nav>`}
         <h1 tabindex="-1"><bdi>${title}</bdi></h1>
         ${lead && html`<p class="lead">${lead}</p>`}
       </div>

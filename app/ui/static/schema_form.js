@@ -27,6 +27,8 @@ function kindOf(schema) {
   return 'json';
 }
 
+// Descriptions are Markdown with no more than code spans.
+const withCode = (text) => text?.split('`').map((part, place) => (place % 2 ? html`<code>${part}</code>` : part));
 const titled = (name) => name.replaceAll('_', ' ').replace(/^./, (letter) => letter.toUpperCase());
 const shown = (value) => (value === null || value === undefined ? 'none' : typeof value === 'string' ? value : JSON.stringify(value));
 
@@ -47,10 +49,10 @@ function Property({ name, schema, components, value, set, errors, path, special 
   const kind = kindOf(schema);
   const error = errors.find((one) => one.field === path)?.detail;
   if (kind === 'group' && !special) {
-    return html`<fieldset class="full group"><legend>${titled(name)}</legend>${schema.description && html`<p class="hint">${schema.description}</p>`}
+    return html`<fieldset class="full group"><legend>${titled(name)}</legend>${schema.description && html`<p class="hint">${withCode(schema.description)}</p>`}
       <${SchemaForm} schema=${schema} components=${components} value=${value} errors=${errors} path=${path} onChange=${(next) => set(Object.keys(next).length ? next : undefined)} /></fieldset>`;
   }
-  return html`<${Field} label=${titled(name)} hint=${schema.description} error=${error}>${(input) => (special ? special({ value, set, input, schema }) : html`<${Widget} kind=${kind} schema=${schema} value=${value} set=${set} input=${input} />`)}</${Field}>`;
+  return html`<${Field} label=${titled(name)} hint=${withCode(schema.description)} error=${error}>${(input) => (special ? special({ value, set, input, schema }) : html`<${Widget} kind=${kind} schema=${schema} value=${value} set=${set} input=${input} />`)}</${Field}>`;
 }
 
 function Widget({ kind, schema, value, set, input }) {
@@ -64,7 +66,7 @@ function Widget({ kind, schema, value, set, input }) {
     return html`<input ...${input} type="number" step=${schema.type === 'integer' ? '1' : 'any'} min=${schema.minimum ?? schema.exclusiveMinimum} max=${schema.maximum > 1e15 ? null : schema.maximum} placeholder=${`default: ${shown(schema.default)}`}
       value=${value ?? ''} onInput=${(event) => set(event.target.value === '' ? undefined : Number(event.target.value))} />`;
   }
-  if (kind === 'text') return html`<input ...${input} type="text" placeholder=${`default: ${shown(schema.default)}`} value=${value ?? ''} onInput=${(event) => set(event.target.value === '' ? undefined : event.target.value)} />`;
+  if (kind === 'text') return html`<input ...${input} type="text" placeholder=${schema.default === null || schema.default === undefined ? 'default' : `default: ${shown(schema.default)}`} value=${value ?? ''} onInput=${(event) => set(event.target.value === '' ? undefined : event.target.value)} />`;
   return html`<${Json} value=${value} set=${set} input=${input} schema=${schema} />`;
 }
 

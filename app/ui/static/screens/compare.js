@@ -9,6 +9,7 @@ import { href } from '../router.js';
 import { MOST_COMPARED } from './jobs.js';
 import { metricNames, metricText, metricTitle } from './model_parts.js';
 
+const MOST_POINTS = 400;  // of a curve; beyond, the stored ones are asked for again: they have 200, spread over log time
 const PARAMETERS = ['loss', 'C', 'tol', 'bias', 'class_weight', 'seed'];
 
 export function Compare({ route }) {
@@ -27,12 +28,13 @@ export function Compare({ route }) {
   };
   useEffect(() => { load(); }, [ids.join()]);
   const reload = useThrottled(load, 500);
+  useEffect(() => { if (runs?.some((run) => run.points.length > MOST_POINTS)) reload(); }, [runs]);
   const flush = useThrottled(() => {
     const points = fresh.current;
     fresh.current = new Map();
     setRuns((before) => before?.map((run) => {
       const news = (points.get(run.id) || []).filter((one) => one.seconds > (run.points.at(-1)?.seconds ?? -1));
-      return news.length ? { ...run, points: [...run.points, ...news].slice(-400) } : run;
+      return news.length ? { ...run, points: [...run.points, ...news] } : run;
     }));
   }, 100);
   useEvents((event) => {

@@ -16,7 +16,9 @@ const ACTIONS = {
   cancel: { text: 'Cancel', when: (job) => !job.done, danger: true, ask: 'The job ends and keeps nothing.' },
 };
 const FIGURES = ['iterations', 'passes', 'primal', 'dual_bound', 'relative_gap', 'progress', 'eta_seconds'];
-const MOST_POINTS = 600;
+const MOST_POINTS = 600;  // of a curve; beyond, the stored one is asked for again: it has 200, spread over log time
+const EVENTS_KEPT = 200;
+const LATE_MS = 1500;  // an event that arrives within this time of the curve may be part of it already
 
 export function Job({ route }) {
   const id = route.parts[1];
@@ -33,7 +35,7 @@ export function Job({ route }) {
   useEffect(() => { readEvents(); }, [id]);
   useEvents((event) => {
     if (event.job_id !== id) return;
-    setEvents((before) => (before.some((one) => one.id === event.id) ? before : [...before.slice(-400), event]));
+    setEvents((before) => (before.some((one) => one.id === event.id) ? before : [...before.slice(1 - EVENTS_KEPT), event]));
     if (event.type === 'job.progress') {
       loaded.change((before) => before && { ...before, ...Object.fromEntries(FIGURES.map((name) => [name, event.data[name] ?? before[name]])), eta_seconds: event.data.eta_seconds });
       trace.add(event.data);
@@ -100,23 +102,32 @@ export function Job({ route }) {
   </${Page}>`;
 }
 
-// The stored curve, and behind it the points that came since. A resumed solve starts a new curve: it is asked for again.
+// The stored curve, and behind it the points that came since. A point from an earlier second starts a new curve: the
+// next of several trainings of the job.
 export function useTrace(id, job) {
   const stored = useResource(job && job.type === 'train' ? `v1/jobs/${encodeURIComponent(id)}/trace` : null);
-  const [added, setAdded] = useState([]);
+  const [added, setAdded] = useState({ behind: null, points: [] });
   const waiting = useRef([]);
-  const flush = useThrottled(() => { const points = waiting.current; waiting.current = []; setAdded((before) => [...before, ...points].slice(-MOST_POINTS)); }, 50);
-  useEffect(() => { setAdded([]); waiting.current = []; }, [stored.data]);
+  const flush = useThrottled(() => {
+    const news = waiting.current;
+    const behind = stored.data;
+    waiting.current = [];
+    setAdded((before) => ({ behind, points: [...(before.behind === behind ? before.points : []), ...news] }));
+  }, 50);
+  const loadedAt = useMemo(() => performance.now(), [stored.data]);
   const points = useMemo(() => {
     const kept = [...(stored.data?.data || [])];
-    for (const point of added) {
-      const last = kept.at(-1);
-      if (last && point.seconds <= last.seconds) { if (point.seconds < last.seconds) kept.length = 0; else continue; }
+    for (const point of added.behind === stored.data ? added.points : []) {
+      const last = kept.at(-1)?.seconds ?? -1;
+      if (point.seconds < last && point.arrived > loadedAt + LATE_MS) kept.length = 0;
+      else if (point.seconds <= last) continue;
       kept.push(point);
     }
     return kept;
   }, [stored.data, added]);
-  return { points, tol: stored.data?.tol ?? null, reload: stored.reload, add: (point) => { waiting.current.push(point); flush(); } };
+  const isLong = points.length > MOST_POINTS;
+  useEffect(() => { if (isLong) stored.reload(); }, [isLong]);
+  return { points, tol: stored.data?.tol ?? null, reload: stored.reload, add: (point) => { waiting.current.push({ ...point, arrived: performance.now() }); flush(); } };
 }
 
 // What was asked for, without what the service filled in with its defaults.

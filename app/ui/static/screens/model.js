@@ -84,7 +84,7 @@ function Certificate({ model }) {
   return html`<${Card} title="Certificate">
     <div class="stack tight">
       <div class=${`notice ${model.converged ? 'good-notice' : 'warning'}`}>No weights can have an objective below ${number(one.dual_bound, 8)}. These have at most ${number(one.primal, 8)}.</div>
-      <dl class="facts"><dt>Primal</dt><dd class="mono">${one.primal}</dd><dt>Dual bound</dt><dd class="mono">${one.dual_bound ?? '–'}</dd><dt>Gap</dt><dd class="mono">${gap(one.gap)}</dd><dt>Relative gap</dt><dd class="mono">${gap(one.relative_gap)}</dd><dt>Bound from</dt><dd>${one.method}</dd></dl>
+      <dl class="facts"><dt>Primal</dt><dd class="mono">${one.primal}</dd><dt>Dual bound</dt><dd class="mono">${one.dual_bound ?? '–'}</dd><dt>Gap</dt><dd><span class="mono">${gap(one.gap)}</span>${one.gap < one.primal - one.dual_bound && html`<br /><span class="muted">summed directly: the two bounds also carry their rounding</span>`}</dd><dt>Relative gap</dt><dd class="mono">${gap(one.relative_gap)}</dd><dt>Bound from</dt><dd>${one.method}</dd></dl>
       ${one.claimed && html`<p class="warn">It came with an imported model; nothing here has recomputed it.</p>`}
       ${one.per_class && html`<${DataTable} caption="certificate by class" table=${{ columns: ['class', 'primal', 'dual_bound', 'relative_gap'], rows: () => one.per_class.map((part) => [part.label, part.primal, part.dual_bound, part.relative_gap]) }} />`}
     </div></${Card}>`;

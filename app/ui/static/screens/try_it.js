@@ -87,7 +87,7 @@ function Form({ reference }) {
       ${columns.length > shown.length && html`<p class="fine">${shown.length} of ${number(columns.length)} columns are shown; find others by name.</p>`}
     </${Card}>
     <div class="stack sticky"><${Card} title="The answer" actions=${html`<${Code} request=${{ method: 'POST', path: `v1/models/${reference}/predict`, body: { instances: [row], return: outputs } }} />`}>
-      <${ErrorBox} error=${answer.error} />${answer.data && html`<${Answer} answer=${answer.data} model=${about.model} />`}</${Card}></div>
+      <${ErrorBox} error=${answer.error} />${!answer.data && !answer.error && html`<${Loading} lines=${6} />`}${answer.data && html`<${Answer} answer=${answer.data} model=${about.model} />`}</${Card}></div>
   </div>`;
 }
 

@@ -30,9 +30,9 @@ export function Versions({ route }) {
   const save = () => download('versions.csv', csv(['', ...models.map((one) => `${one.name}:${one.version}`)], groups.flatMap(([, rows]) => rows.map((one) => [one.name, ...one.raw.map((value) => (typeof value === 'object' && value ? JSON.stringify(value) : value))]))));
   return html`<${Page} title="Versions side by side" crumbs=${crumbs} actions=${html`<${Code} request=${{ path: `v1/models/${refs[0]}` }} /><button type="button" class="ghost" onClick=${save}>CSV</button>`}>
     <${Card} flush><div class="scroll" tabindex="0" role="region" aria-label="Versions side by side"><table class="versions"><caption class="offscreen">Versions side by side</caption>
-      <thead><tr><th scope="col"></th>${models.map((one) => html`<th scope="col"><a href=${href(['models', `${one.name}:${one.version}`])}><bdi class="clip">${one.name}</bdi>:${one.version}</a>${one.aliases.map((alias) => html` <span class="chip">@<bdi>${alias}</bdi></span>`)}</th>`)}</tr></thead>
+      <thead><tr><th scope="col"></th>${models.map((one) => html`<th scope="col" style=${{ width: `${84 / models.length}%` }}><a href=${href(['models', `${one.name}:${one.version}`])}><bdi class="clip">${one.name}</bdi>:${one.version}</a>${one.aliases.map((alias) => html` <span class="chip">@<bdi>${alias}</bdi></span>`)}</th>`)}</tr></thead>
       ${groups.map(([title, rows]) => html`<tbody><tr class="group-row"><th scope="rowgroup" colspan=${models.length + 1}>${title}</th></tr>
-        ${rows.map((one) => html`<tr class=${one.differs ? '' : 'same'}><th scope="row">${one.name}</th>${one.cells.map((cell, place) => html`<td class=${one.best === place ? 'best' : ''}>${cell}${one.best === place && html`<span class="offscreen"> (best)</span>`}</td>`)}</tr>`)}</tbody>`)}
+        ${rows.map((one) => html`<tr class=${one.differs ? '' : 'same'}><th scope="row">${one.name}</th>${one.cells.map((cell, place) => html`<td class=${one.best.has(place) ? 'best' : ''}>${cell}${one.best.has(place) && html`<span class="offscreen"> (best)</span>`}</td>`)}</tr>`)}</tbody>`)}
     </table></div></${Card}>
   </${Page}>`;
 }
@@ -42,5 +42,6 @@ function row(name, models, read, show = (value) => value ?? '–', key = name) {
   const differs = new Set(raw.map((value) => JSON.stringify(value))).size > 1;
   const isFigure = raw.every((value) => Number.isFinite(value)) && !['primal', 'dual bound'].includes(name) && !PARAMETERS.includes(name);
   const wanted = LOWER_IS_BETTER.has(key) ? Math.min(...raw) : Math.max(...raw);
-  return { name, raw, cells: raw.map(show), differs, best: isFigure && differs ? raw.indexOf(wanted) : -1 };
+  const best = new Set(isFigure && differs ? raw.map((value, place) => (value === wanted ? place : -1)).filter((place) => place >= 0) : []);
+  return { name, raw, cells: raw.map(show), differs, best };
 }
