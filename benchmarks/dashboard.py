@@ -21,7 +21,7 @@ from tests.support.serving import Service, running_service
 
 JOBS, MODELS = 10_000, 2_000
 COMPARED = 10
-ROUNDS = 10
+ROUNDS = 6
 LIVE_MINUTES = 10.0
 SAMPLE_SECONDS = 30.0
 TRACED_SECONDS = 5.0

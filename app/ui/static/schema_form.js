@@ -62,12 +62,21 @@ function Widget({ kind, schema, value, set, input }) {
     return html`<select ...${input} value=${place < 0 ? '' : String(place)} onChange=${(event) => set(event.target.value === '' ? undefined : options[Number(event.target.value)])}>
       <option value="">default: ${shown(schema.default)}</option>${options.map((one, index) => html`<option value=${String(index)}>${shown(one)}</option>`)}</select>`;
   }
-  if (kind === 'number') {
-    return html`<input ...${input} type="number" step=${schema.type === 'integer' ? '1' : 'any'} min=${schema.minimum ?? schema.exclusiveMinimum} max=${schema.maximum > 1e15 ? null : schema.maximum} placeholder=${`default: ${shown(schema.default)}`}
-      value=${value ?? ''} onInput=${(event) => set(event.target.value === '' ? undefined : Number(event.target.value))} />`;
-  }
+  if (kind === 'number') return html`<${Amount} value=${value} set=${set} input=${input} schema=${schema} />`;
   if (kind === 'text') return html`<input ...${input} type="text" placeholder=${schema.default === null || schema.default === undefined ? 'default' : `default: ${shown(schema.default)}`} value=${value ?? ''} onInput=${(event) => set(event.target.value === '' ? undefined : event.target.value)} />`;
   return html`<${Json} value=${value} set=${set} input=${input} schema=${schema} />`;
+}
+
+// The typed text is kept as it is: `0.` on the way to `0.001` must not become `0`.
+function Amount({ value, set, input, schema }) {
+  const [text, setText] = useState('');
+  const isTyped = text !== '' && Number(text) === value;
+  const typed = (event) => {
+    setText(event.target.value);
+    if (event.target.value !== '' || !event.target.validity.badInput) set(event.target.value === '' ? undefined : Number(event.target.value));
+  };
+  return html`<input ...${input} type="number" step=${schema.type === 'integer' ? '1' : 'any'} min=${schema.minimum ?? schema.exclusiveMinimum} max=${schema.maximum > 1e15 ? null : schema.maximum}
+    placeholder=${`default: ${shown(schema.default)}`} value=${isTyped ? text : value ?? ''} onInput=${typed} />`;
 }
 
 // What has no widget of its own is written as JSON; it counts when it can be read.
