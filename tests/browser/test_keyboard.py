@@ -24,7 +24,7 @@ def reach(page: Any, name: str) -> None:
         page.keyboard.press("Tab")
         seen.append(page.evaluate(NAME_OF_FOCUS))
         if seen[-1] == name:
-            assert page.evaluate(FOCUS_IS_VISIBLE), f"nobody sees that {name} has the focus"
+            assert page.evaluate(FOCUS_IS_VISIBLE), f"the focus on {name} is not visible"
             return
     raise AssertionError(f"Tab does not reach {name!r}; it stops at {list(dict.fromkeys(seen))}")
 

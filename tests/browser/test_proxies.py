@@ -75,7 +75,7 @@ def test_an_upload_goes_on_where_the_connection_broke(
     assert page.url.rpartition("/")[2].startswith("ds_")
     dataset = service.get(f"/v1/datasets/{page.url.rpartition('/')[2]}")
     assert dataset["sha256"] == hashlib.sha256(content).hexdigest()
-    assert proxy.body_bytes < len(content) + PART_BYTES, "it began anew"
+    assert proxy.body_bytes < len(content) + PART_BYTES, "it began again"
     assert sum(request.startswith(f"POST {PREFIX}/v1/uploads") for request in proxy.requests) == 1
     said[:] = [text for text in said if BROKEN not in text]
     service.http.delete(f"/v1/datasets/{dataset['id']}")

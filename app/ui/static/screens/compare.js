@@ -26,7 +26,7 @@ export function Compare({ route }) {
       setError(null);
     } catch (problem) { setError(problem); }
   };
-  useEffect(() => { load(); }, [ids.join()]);
+  useEffect(() => { setRuns(null); if (ids.length) load(); }, [ids.join()]);
   const reload = useThrottled(load, 500);
   useEffect(() => { if (runs?.some((run) => run.points.length > MOST_POINTS)) reload(); }, [runs]);
   const flush = useThrottled(() => {
