@@ -124,3 +124,35 @@ def test_an_open_service_asks_for_no_sign_in(http: InProcess) -> None:
     found = http.get("/v1/session").json()
     assert (found["required"], found["signed_in"]) == (False, False)
     assert set(found["scopes"]) == {"admin", "predict", "read", "write"}
+
+
+def test_a_key_is_shown_what_it_may_do(http: InProcess, database: Database) -> None:
+    """Without a session there is no CSRF token and no end; nobody may store the answer."""
+    key, other = make_key(database, "read", "predict"), make_key(database, "admin")
+    answer = http.get("/v1/session", headers={"Authorization": f"Bearer {key}"})
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.json() == {
+        "required": True,
+        "signed_in": True,
+        "key_id": key.partition(".")[0],
+        "scopes": ["predict", "read"],
+        "csrf_token": None,
+        "expires_at": None,
+    }
+    session = cookie_of(sign_in(http, other)).partition("=")[2]
+    for wrong in ("nothing", session, f"{key.partition('.')[0]}.{other.partition('.')[2]}"):
+        shown = http.get("/v1/session", headers={"Authorization": f"Bearer {wrong}"}).json()
+        assert (shown["signed_in"], shown["key_id"], shown["scopes"]) == (False, None, [])
+    shown = http.get("/v1/session", headers={"Cookie": cookie_of(sign_in(http, key))}).json()
+    assert (shown["signed_in"], shown["key_id"], len(shown["csrf_token"])) == (True, key.partition(".")[0], 64)
+    assert shown["expires_at"] is not None
+
+
+def test_a_session_is_a_row_before_its_transaction_ends(database: Database) -> None:
+    key = make_key(database, "read")
+    with database.write() as session:
+        token = session_store.open_session(session, key)
+        assert token is not None
+        signed_in = session_store.find(session, token)
+        assert signed_in is not None
+        assert signed_in.scopes == frozenset({"read"})

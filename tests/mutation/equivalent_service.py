@@ -55,6 +55,24 @@ SERVICE_EQUIVALENT: tuple[Equivalent, ...] = (
         "A comparison from both ends.",
     ),
     Equivalent(
+        "app/keys/session_store.py",
+        ".where(SessionRow.id == session_id, SessionRow.expires_at > now, KeyRow.revoked_at.is_(None))",
+        ".where(SessionRow.id == session_id, KeyRow.revoked_at.is_(None), SessionRow.expires_at > now)",
+        ORDER,
+    ),
+    Equivalent(
+        "app/keys/session_store.py",
+        "if row is None or not hmac.compare_digest(_digest(secret), row.secret_sha256):",
+        "if row is None or not hmac.compare_digest(row.secret_sha256, _digest(secret)):",
+        "A comparison from both ends.",
+    ),
+    Equivalent(
+        "app/keys/session_store.py",
+        'return hmac.compare_digest(csrf_token(token).encode(), sent.encode("utf-8", "surrogatepass"))',
+        'return hmac.compare_digest(sent.encode("utf-8", "surrogatepass"), csrf_token(token).encode())',
+        "A comparison from both ends.",
+    ),
+    Equivalent(
         "app/jobs/repository.py",
         ".where(JobRow.status == JobStatus.RUNNING, JobRow.lease_expires_at < current_time(session))",
         ".where(JobRow.lease_expires_at < current_time(session), JobRow.status == JobStatus.RUNNING)",

@@ -90,7 +90,7 @@ TARGETS: dict[str, tuple[Part, ...]] = {
         Part("app/worker/claimed_certificate.py", ("tests/unit/app/worker/test_claimed_certificate.py",)),
     ),
     "auth": (
-        Part("app/keys/guard.py", GATE),
+        Part("app/keys/guard.py", (*GATE, *SESSIONS)),
         Part("app/keys/key_cache.py", KEYS),
         Part("app/keys/repository.py", KEYS),
         Part("app/keys/service.py", KEYS),
