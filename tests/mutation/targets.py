@@ -33,7 +33,11 @@ SCORES = (
     "tests/unit/app/predictions/test_score_rounding.py::test_a_label_that_rounding_could_have_changed_is_not_certain",
 )
 
-GATE = ("tests/unit/app/keys/test_gate.py", "tests/unit/app/keys/test_key_trust.py")
+GATE = (
+    "tests/unit/app/keys/test_gate.py",
+    "tests/unit/app/keys/test_key_trust.py",
+    "tests/unit/app/keys/test_stopping_requests.py",
+)
 KEYS = ("tests/unit/app/keys/test_key_trust.py", "tests/unit/app/keys/test_key_cache.py", *GATE[:1])
 SESSIONS = ("tests/contract/test_sessions.py",)
 COMMANDS = ("tests/unit/app/keys/test_key_commands.py",)
