@@ -50,7 +50,7 @@ REFUSED: dict[str, dict[str, str]] = {
         )
     },
     "GET /v1/models/{ref}/export": {"unexpected": "only sql has `output`"},
-    "PATCH /v1/uploads/{upload_id}": {"payload_too_large": TOO_LARGE},
+    "PATCH /v1/uploads/{upload_id}": {"empty_body": FILE, "payload_too_large": TOO_LARGE},
     "POST /v1/datasets": {
         "empty_body": FILE,
         "idempotency_key_reused": KEY,
@@ -129,8 +129,10 @@ REFUSED: dict[str, dict[str, str]] = {
     **{
         f"POST /v2/models/{{name}}{version}/infer": {
             "empty": NO_TENSOR_ROWS,
+            "missing_data": TOGETHER,
             "unknown_output": OUTPUT,
             "unparsable": FILE,
+            "wrong_shape": TOGETHER,
         }
         for version in ("", "/versions/{version}")
     },

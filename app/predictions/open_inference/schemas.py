@@ -12,7 +12,11 @@ TENSOR: dict[str, Any] = {
     "additionalProperties": False,
     "properties": {
         "name": {"type": "string", "description": "Name of the tensor."},
-        "shape": {"type": "array", "items": {"type": "integer"}, "description": "Sizes of its dimensions."},
+        "shape": {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 0, "maximum": 1 << 31},
+            "description": "Sizes of its dimensions.",
+        },
         "datatype": {"enum": DATATYPES, "description": "Datatype of the protocol."},
         "parameters": {"type": "object", "description": "Options, such as `binary_data_size`."},
         "data": {"type": "array", "description": "Elements, flat or nested by the shape. Absent for binary tensors."},
