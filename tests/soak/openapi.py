@@ -47,6 +47,7 @@ class Found:
 def make_things(service: Service) -> dict[str, Any]:
     """One of everything that a path or a body can name."""
     dataset = service.upload(csv_text(*noisy_rows(200, 4, seed=1)))["id"]
+    checked(service.http.get(f"/v1/datasets/{dataset}", params={"wait": 60}))  # a busy machine is still reading it
     trained = service.wait(service.submit(dataset, model="m")["id"])
     batch = service.submit(dataset, type="predict", model="m")["id"]
     judged = service.wait(service.submit(dataset, type="evaluate", model="m")["id"])

@@ -20,6 +20,7 @@ OUTPUT = "the model has no such output: it is binary and not calibrated"
 ABSENT = "names a thing that does not exist"
 TOGETHER = "the schema lists each field; which of them fit each other is said by the message"
 CHANGED = "If-Match or If-None-Match does not hold"
+DECIMAL_POINT = "1.0 is an integer in JSON Schema; here it is written without a decimal point"
 TOO_LARGE = "over HYPERPLANE_MAX_UPLOAD_BYTES"
 
 REFUSED: dict[str, dict[str, str]] = {
@@ -129,6 +130,7 @@ REFUSED: dict[str, dict[str, str]] = {
     **{
         f"POST /v2/models/{{name}}{version}/infer": {
             "empty": NO_TENSOR_ROWS,
+            "invalid_body": DECIMAL_POINT,
             "missing_data": TOGETHER,
             "unknown_output": OUTPUT,
             "unparsable": FILE,
@@ -137,7 +139,7 @@ REFUSED: dict[str, dict[str, str]] = {
         for version in ("", "/versions/{version}")
     },
     f"PUT {ALIAS}": {
-        "int_type": "1.0 is an integer in JSON Schema; a version is written without a decimal point",
+        "int_type": DECIMAL_POINT,
         "precondition_failed": CHANGED,
         "shadow must not be one of the targets": TOGETHER,
         "targets names a version twice": TOGETHER,
