@@ -64,8 +64,9 @@ kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing
 bench: $(DEV_STAMP) kernels $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(DEV_STAMP) kernels ## certificates in exact arithmetic, random faults for SOAK_SECONDS (300) on each database, SOAK_CASES (50000) requests from the OpenAPI document, SOAK_STOPS (200) stops, then the property and fault tests SOAK (20) times over
+soak: $(DEV_STAMP) kernels ## certificates in exact arithmetic, proofs of searches against true curves, random faults for SOAK_SECONDS (300) on each database, SOAK_CASES (50000) requests from the OpenAPI document, SOAK_STOPS (200) stops, then the property and fault tests SOAK (20) times over
 	$(BIN)/python -m tests.soak.certificates
+	$(BIN)/python -m tests.soak.tuning
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(SOAK_ARGS)
 	$(BIN)/python -m tests.soak.openapi --cases $(SOAK_CASES)
 	$(BIN)/python -m tests.soak.stops --stops $(SOAK_STOPS)
