@@ -29,8 +29,8 @@ from solvers.method import Point
 from solvers.problem.problems import Problem
 from solvers.state import State
 
-__all__ = ["Ends", "HeldOut", "edges_of", "ends_of", "no_ends", "score_bounds", "score_bounds_at", "spread_of"]
-__all__ += ["weights_with_bias"]
+__all__ = ["Ends", "HeldOut", "Judged", "edges_of", "ends_of", "no_ends", "score_bounds", "score_bounds_at"]
+__all__ += ["spread_of", "weights_with_bias"]
 
 PARTS = 16
 """Parts of a range of C between two trainings. Larger: slightly tighter bounds from the same trainings, one more
@@ -43,17 +43,23 @@ UNDERFLOW = 1e-300
 entries."""
 
 
-class HeldOut(NamedTuple):
-    """The held-out rows of a fold."""
+class Judged(NamedTuple):
+    """The held-out rows of a fold as bounds need them: without their entries."""
 
-    rows: Rows
     truth: Array
     """The position of each row's class, or its target."""
     lengths: Floats
     """At least |h| of each row; exactly 0 if all of its entries are and there is no bias."""
     reach: Floats
     """What a score moves by, at most, for each unit that w moves by; less than `lengths` if only differences count."""
+
+
+class HeldOut(NamedTuple):
+    """The held-out rows of a fold."""
+
+    rows: Rows
     bias_feature: float
+    judged: Judged
 
     @classmethod
     def of(cls, rows: Rows, truth: Array, bias_feature: float, *, uses_differences: bool) -> "HeldOut":
@@ -61,7 +67,7 @@ class HeldOut(NamedTuple):
         if bias_feature == 0.0:
             lengths[_empty_rows(rows)] = 0.0
         reach = _centred_lengths(rows) if uses_differences else lengths
-        return cls(rows, truth, lengths, reach, bias_feature)
+        return cls(rows, bias_feature, Judged(truth, lengths, reach))
 
     def scores(self, weights: Floats) -> Floats:
         """Return the scores of weights that end with the weight of the bias feature; several classes: one row per
@@ -147,7 +153,7 @@ def edges_of(low: float, high: float) -> Floats:
 
 
 def score_bounds(
-    a: Ends, b: Ends, spread: Floats, edges: Floats, held_out: HeldOut, *, are_joint: bool
+    a: Ends, b: Ends, spread: Floats, edges: Floats, judged: Judged, *, are_joint: bool
 ) -> tuple[Floats, Floats]:
     """Return bounds of every held-out score in each part of the range. `spread`: H.
 
@@ -160,27 +166,27 @@ def score_bounds(
     share = t.reshape(-1, *[1] * a.middle.ndim)
     middle = share * a.middle + (1.0 - share) * b.middle
     return _boxes(
-        np.minimum(middle[:-1], middle[1:]), np.maximum(middle[:-1], middle[1:]), radius, doubt, held_out, are_joint
+        np.minimum(middle[:-1], middle[1:]), np.maximum(middle[:-1], middle[1:]), radius, doubt, judged, are_joint
     )
 
 
-def score_bounds_at(ends: Ends, held_out: HeldOut, *, are_joint: bool) -> tuple[Floats, Floats]:
+def score_bounds_at(ends: Ends, judged: Judged, *, are_joint: bool) -> tuple[Floats, Floats]:
     """Return bounds of every held-out score of the exact minimiser at the C of one training."""
     middle, radius = ends.middle[None], np.sqrt(ends.gaps)[None] * (1.0 + 8.0 * UNIT)
-    return _boxes(middle, middle, radius, ends.doubt, held_out, are_joint)
+    return _boxes(middle, middle, radius, ends.doubt, judged, are_joint)
 
 
 def _boxes(
-    least: Floats, most: Floats, radius: Floats, doubt: Floats, held_out: HeldOut, are_joint: bool
+    least: Floats, most: Floats, radius: Floats, doubt: Floats, judged: Judged, are_joint: bool
 ) -> tuple[Floats, Floats]:
     """Return the intervals of the scores: the centre plus and minus the radius. radius: (ranges, parts); doubt:
     (parts,)"""
     if are_joint:
         radius = radius * (math.sqrt(0.5) * (1.0 + 4.0 * UNIT))
     if least.ndim == 2:
-        half = radius * held_out.reach + doubt * held_out.lengths
+        half = radius * judged.reach + doubt * judged.lengths
     else:
-        half = radius[:, None, :] * held_out.reach[:, None] + doubt * held_out.lengths[:, None]
+        half = radius[:, None, :] * judged.reach[:, None] + doubt * judged.lengths[:, None]
     half = half * (1.0 + 8.0 * UNIT)
     half[half > 0.0] += UNDERFLOW
     return least - half, most + half

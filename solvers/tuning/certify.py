@@ -95,8 +95,7 @@ class Certifier:
         self._sign = -1.0 if work.metric.is_higher_better else 1.0
         self._intervals: list[Interval] = []
         self._figures: dict[float, tuple[float, float]] = {}
-        spec = work.path(0).spec
-        self._are_joint = spec.task == "multiclass" and spec.strategy != "ovr"
+        self._are_joint = work.are_joint
 
     @property
     def epsilon(self) -> float:
@@ -272,9 +271,9 @@ class Certifier:
     def _figure_at(self, C: float) -> tuple[float, float]:
         parts = []
         for fold, solve in enumerate(self._work.at(C)):
-            held_out = self._work.path(fold).held_out
-            boxes = score_bounds_at(solve.ends, held_out, are_joint=self._are_joint)
-            parts.append(self._work.metric.bounds(*boxes, held_out.truth))
+            judged = self._work.judged(fold)
+            boxes = score_bounds_at(solve.ends, judged, are_joint=self._are_joint)
+            parts.append(self._work.metric.bounds(*boxes, judged.truth))
         lower, upper = (float(np.mean([one[side][0] for one in parts])) for side in (0, 1))
         return (lower, upper) if self._sign > 0.0 else (-upper, -lower)
 
@@ -288,9 +287,9 @@ class Certifier:
         """Return bounds of the metric in each part of the interval, given H."""
         parts = []
         for (a, b), spread in zip(self._pairs(interval.low, interval.high), spreads, strict=True):
-            held_out = self._work.path(a.fold).held_out
-            boxes = score_bounds(a.ends, b.ends, spread, interval.edges, held_out, are_joint=self._are_joint)
-            parts.append(self._work.metric.bounds(*boxes, held_out.truth))
+            judged = self._work.judged(a.fold)
+            boxes = score_bounds(a.ends, b.ends, spread, interval.edges, judged, are_joint=self._are_joint)
+            parts.append(self._work.metric.bounds(*boxes, judged.truth))
         lower, upper = (np.mean([one[side] for one in parts], axis=0) for side in (0, 1))
         return (lower, upper) if self._sign > 0.0 else (-upper, -lower)
 
@@ -304,10 +303,10 @@ class Certifier:
         weakest = int(interval.lower.argmin())
         decided = total = 0
         for fold, (a, b) in enumerate(self._pairs(interval.low, interval.high)):
-            held_out, edges = self._work.path(fold).held_out, interval.edges
-            boxes = score_bounds(a.ends, b.ends, interval.spreads[fold], edges, held_out, are_joint=self._are_joint)
+            judged, edges = self._work.judged(fold), interval.edges
+            boxes = score_bounds(a.ends, b.ends, interval.spreads[fold], edges, judged, are_joint=self._are_joint)
             known = self._work.metric.decided_rows(*(one[[weakest]] for one in boxes))
             if known is None:
                 return None, None
-            decided, total = decided + known, total + held_out.truth.size
+            decided, total = decided + known, total + judged.truth.size
         return decided, total - decided

@@ -16,6 +16,7 @@ from solvers.errors import InvalidOptions
 from solvers.linalg.types import Floats
 from solvers.result import StepReport
 from solvers.state import StoredState
+from solvers.tuning.bounds import Judged
 from solvers.tuning.curve import Metric
 from solvers.tuning.folds import Fold
 from solvers.tuning.path import FoldPath, FoldSolve, Subject, Training
@@ -95,9 +96,11 @@ class FoldWork:
         """Trainings that the search will ask for; 0: unknown."""
         self.trainings = 0
         self._by_fold: list[dict[float, FoldSolve]] = [{} for _ in folds]
+        self._values: dict[tuple[int, float], float] = {}
         self._paths: dict[int, FoldPath] = {}
+        self._judged: dict[int, Judged] = {}
         self._on_progress = on_progress
-        self._began = time.monotonic()
+        self._began = self._reported = time.monotonic()
         self._max_seconds = max_seconds
         self._earlier = {_key(one): one for one in map(FoldSolve.read, resume_from or ())}
         for one in self._earlier.values():
@@ -105,6 +108,12 @@ class FoldWork:
                 raise InvalidOptions(
                     "resume_from", "contains a training of other folds; give the tables of the same search"
                 )
+
+    @property
+    def are_joint(self) -> bool:
+        """Whether the classes of one training share one ball."""
+        spec = self.training.spec(self.whole)
+        return spec.task == "multiclass" and spec.strategy != "ovr"
 
     @property
     def seconds(self) -> float:
@@ -133,7 +142,14 @@ class FoldWork:
                 self._paths.clear()
             uses_differences = self.metric.uses_differences
             self._paths[fold] = FoldPath(self.training, self.whole, self.folds[fold], uses_differences=uses_differences)
+            self._judged[fold] = self._paths[fold].held_out.judged
         return self._paths[fold]
+
+    def judged(self, fold: int) -> Judged:
+        """Return what bounds need of the held-out rows of a fold; no copy of their entries is made for it twice."""
+        if fold not in self._judged:
+            self.path(fold)
+        return self._judged[fold]
 
     def run(self, requests: Iterable[Request]) -> bool:
         """Run these trainings, fold by fold and with rising C; return False if the search ended before all were
@@ -144,9 +160,11 @@ class FoldWork:
             found = self._earlier.get((request.fold, request.C, request.tol))
             if found is None or (self.with_ends and not found.has_ends):
                 found = self._solve(request)
-                if self.is_stopped and self.trainings > 0:
-                    return False
+                if self.is_over and self.trainings > 0 and found.relative_gap > request.tol:
+                    return False  # it was cut short: a search that is resumed does it again
             self._by_fold[request.fold][request.C] = found
+            truth = self.whole.truth[self.folds[request.fold].held_out]
+            self._values[request.fold, request.C] = self.metric.value(found.scores, truth)
             self.trainings += 1
             self._report(finished=found)
         return not self.is_over
@@ -162,10 +180,11 @@ class FoldWork:
 
     def value(self, solve: FoldSolve) -> float:
         """Return the metric of a training on its held-out rows."""
-        return self.metric.value(solve.scores, self.whole.truth[self.folds[solve.fold].held_out])
+        return self._values[solve.fold, solve.C]
 
-    def report(self) -> None:
-        self._report()
+    def begin_refit(self) -> None:
+        """Report from now on as the training of all rows, which the caller can end too."""
+        self.phase, self.is_stopped, self._reported = "refit", False, time.monotonic()
 
     def hear(self, step: StepReport) -> bool:
         """Report a step of the running training; return whether to stop it."""

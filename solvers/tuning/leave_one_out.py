@@ -128,9 +128,9 @@ def _why_not(spec: ProblemSpec, problem: Mapping[str, Any]) -> str | None:
 
 def _without_itself(problem: Any, point: Any, rows: HeldOut, are_joint: bool) -> tuple[Floats, Floats]:
     """Return bounds of every row's score under the model without that row."""
-    found = evaluate_pair(problem, point, 0.0)
+    found, lengths = evaluate_pair(problem, point, 0.0), rows.judged.lengths
     w, v, inexact = weights_with_bias(problem, point), found.dual_weights, problem.cost_error
-    middle, sigma, q = 0.5 * (w + v), found.multipliers, rows.lengths * rows.lengths
+    middle, sigma, q = 0.5 * (w + v), found.multipliers, lengths * lengths
     size = (
         np.abs(sigma) if sigma.ndim == 1 else np.sqrt((sigma * sigma).sum(axis=1)) * (1.0 + gamma(sigma.shape[1] + 8))
     )
@@ -140,12 +140,12 @@ def _without_itself(problem: Any, point: Any, rows: HeldOut, are_joint: bool) ->
     # At most gap - 1/2 |d|^2, with |d| at least what is computed less its errors.
     least = max(0.0, length_at_most(w - v) * (1.0 - gamma(w.size + 16)) - of_dual - of_bias)
     rest = max(0.0, found.gap + 2.0 * inexact * found.primal - 0.5 * least * least * (1.0 - 8.0 * UNIT))
-    radius = np.sqrt(0.25 * (apart + size * (1.0 + inexact) * rows.lengths) ** 2 + rest) * (1.0 + 16.0 * UNIT)
+    radius = np.sqrt(0.25 * (apart + size * (1.0 + inexact) * lengths) ** 2 + rest) * (1.0 + 16.0 * UNIT)
     if are_joint:
         radius *= math.sqrt(0.5) * (1.0 + 4.0 * UNIT)
     doubt = above((gamma(rows.rows.longest_row + 16) + 8.0 * UNIT) * length_at_most(middle) + 0.5 * (of_dual + of_bias))
     # |h|^2 is an upper bound of the exact one, off by at most 2^-38 of it.
-    half = rows.lengths * (radius + doubt) + (2.0**-38 + inexact) * size * q
+    half = lengths * (radius + doubt) + (2.0**-38 + inexact) * size * q
     half = half * (1.0 + 8.0 * UNIT)
     half[half > 0.0] += UNDERFLOW
     scores = rows.scores(middle)
@@ -172,7 +172,7 @@ def _refitted(
     tol = REFIT_TOL
     while True:
         start = path.solve(start.C, tol, neighbours=[start], with_ends=True)
-        low, high = score_bounds_at(start.ends, path.held_out, are_joint=are_joint)
+        low, high = score_bounds_at(start.ends, path.held_out.judged, are_joint=are_joint)
         if tol <= LEAST_TOL or metric.decided_rows(low, high):
             return low[0, 0], high[0, 0]
         tol = max(LEAST_TOL, 1e-3 * tol)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from solvers.checks import one_of, real_number, whole_number
+from solvers.data.blocks import RowBlocks
 from solvers.data.rows import as_rows
 from solvers.errors import InvalidOptions, InvalidProblem, UnsupportedProblem
 from solvers.linalg.types import Floats
@@ -144,7 +145,7 @@ def tune(
     certificate, figures = None, {}
     if is_certified:
         assert epsilon is not None
-        steps = _spaced(values[0], values[-1], DECADE_STEPS) if is_range else values
+        steps = _spaced(values[0], values[-1], DECADE_STEPS, max_values) if is_range else values
         proof = Certifier(work, steps, epsilon, max_values)
         proof.run()
         certificate, figures = proof.certificate(), proof.figures
@@ -156,9 +157,10 @@ def tune(
     is_finished = not work.is_over
     model = None
     if refit:
-        work.phase = "refit"
+        work.begin_refit()
         start = next((solve.start for solve in work.at(best.C) if solve.coef.size), None)
-        model = training.run(subject, best.C, tol, start=start)
+        callback = None if on_progress is None else work.hear
+        model = training.run(subject, best.C, tol, start=start, callback=callback)
     return TuneResult(best, trials, certificate, reason, chosen.name, len(drawn), is_finished, work.seconds, model)
 
 
@@ -212,6 +214,8 @@ def read_subject(
 ) -> tuple[Subject, ProblemSpec]:
     """Read the rows and resolve the problem, except its C."""
     data = as_rows(X, compress=True)
+    if isinstance(data, RowBlocks):
+        raise UnsupportedProblem("X", "comes in blocks, and folds need row access; give an array or a CSR matrix")
     labels = read_labels(y, problem.get("task", "auto"))
     if labels.n_rows != data.n_rows:
         raise InvalidProblem("y", f"has {labels.n_rows} labels for {data.n_rows} rows of X")
@@ -271,9 +275,9 @@ def _why_weak(certificate: TuningCertificate | None, work: FoldWork) -> str | No
     return f"{why}: {certificate.epsilon_reached:.4g} was reached, not {certificate.epsilon:.4g}"
 
 
-def _spaced(low: float, high: float, steps: int) -> list[float]:
-    """Return values from low to high, evenly spaced in log C, at least this many for each factor of 10."""
-    count = max(2, math.ceil(steps * math.log10(high / low) - 1e-9) + 1)
+def _spaced(low: float, high: float, steps: int, most: int = MOST_VALUES) -> list[float]:
+    """Return values from low to high, evenly spaced in log C: this many for each factor of 10, `most` in all."""
+    count = min(most, max(2, math.ceil(steps * math.log10(high / low) - 1e-9) + 1))
     values = np.geomspace(low, high, count)
     values[0], values[-1] = low, high
     return [float(value) for value in values]

@@ -37,7 +37,7 @@ def between(case, low, high, tols, count=3):
     path, are_joint = path_of(case), case.definition.get("strategy") == "crammer_singer"
     a, b = (path.solve(C, tol, with_ends=True).ends for C, tol in zip((low, high), tols, strict=True))
     edges = edges_of(low, high)
-    boxes = score_bounds(a, b, spread_of(a, b, low, high), edges, path.held_out, are_joint=are_joint)
+    boxes = score_bounds(a, b, spread_of(a, b, low, high), edges, path.held_out.judged, are_joint=are_joint)
     worst = -np.inf
     for C in np.random.default_rng(1).uniform(low, high, count):
         scores, doubt, _ = true_scores(case, 0, float(C))
@@ -60,7 +60,7 @@ def test_scores_between_two_trainings_stay_within_their_bounds(task, strategy, s
 def test_scores_at_one_training_stay_within_their_bounds(seed):
     case, tol = random_case(seed), [0.5, 1e-2, 1e-5][seed % 3]
     path, C = path_of(case), [0.05, 1.0, 20.0][seed % 3]
-    low, high = score_bounds_at(path.solve(C, tol, with_ends=True).ends, path.held_out, are_joint=False)
+    low, high = score_bounds_at(path.solve(C, tol, with_ends=True).ends, path.held_out.judged, are_joint=False)
     scores, doubt, _ = true_scores(case, 0, C)
     assert (low[0] <= scores + doubt).all()
     assert (scores - doubt <= high[0]).all()
@@ -72,7 +72,7 @@ def test_bounds_are_tight_where_trainings_are_close():
     path = path_of(case)
     low, high = 1.0, 1.01
     a, b = (path.solve(C, 1e-10, with_ends=True).ends for C in (low, high))
-    boxes = score_bounds(a, b, spread_of(a, b, low, high), edges_of(low, high), path.held_out, are_joint=False)
+    boxes = score_bounds(a, b, spread_of(a, b, low, high), edges_of(low, high), path.held_out.judged, are_joint=False)
     assert (boxes[1] - boxes[0]).max() < 0.05 * np.abs(a.middle).max()
 
 
@@ -99,7 +99,7 @@ def test_an_empty_row_without_bias_has_a_score_of_exactly_zero():
     case.X[row] = 0.0
     path = path_of(case)
     a, b = (path.solve(C, 1e-2, with_ends=True).ends for C in (1.0, 4.0))
-    boxes = score_bounds(a, b, spread_of(a, b, 1.0, 4.0), edges_of(1.0, 4.0), path.held_out, are_joint=False)
+    boxes = score_bounds(a, b, spread_of(a, b, 1.0, 4.0), edges_of(1.0, 4.0), path.held_out.judged, are_joint=False)
     assert not boxes[0][:, 0].any()
     assert not boxes[1][:, 0].any()
 
@@ -107,7 +107,7 @@ def test_an_empty_row_without_bias_has_a_score_of_exactly_zero():
 def test_a_bias_does_not_count_where_only_differences_do():
     case = random_case(5)
     case.definition |= {"bias": "regularized", "bias_scale": 50.0}
-    plain, by_pairs = path_of(case).held_out, path_of(case, uses_differences=True).held_out
+    plain, by_pairs = (path_of(case, uses_differences=one).held_out.judged for one in (False, True))
     assert (by_pairs.reach < plain.reach).all()
     table = case.X.toarray() if hasattr(case.X, "toarray") else case.X
     rows = table[case.folds == 0]
