@@ -36,7 +36,8 @@ def prepare(service: Service) -> dict[str, str]:
     doomed = {"C": 1000.0, "stop": {"passes": 3}, "on_limit": "fail"}
     service.wait(service.submit(noise, **{**slow, **doomed})["id"], 300)
     curves = [service.wait(service.submit(noise, C=C, **slow)["id"], 300)["id"] for C in (1.0, 0.1)]
-    live = service.submit(noise, solver="pegasos", C=1.0, tol=1e-6, stop={"seconds": 3600}, **common)["id"]
+    endless = {"solver": "dcd", "C": 1000.0, "tol": 1e-12, "stop": {"seconds": 3600}}
+    live = service.submit(noise, **endless, **common)["id"]
     waiting = [service.submit(noise, C=1.0, **slow)["id"] for _ in range(2)]
     checked(http.post(f"/v1/jobs/{waiting[0]}/cancel"))
     alias = "/v1/models/radar/aliases/prod"
@@ -44,8 +45,6 @@ def prepare(service: Service) -> dict[str, str]:
     checked(http.put(alias, json={"targets": [{"version": 1, "weight": 0.9}, {"version": 2, "weight": 0.1}]}))
     checked(http.post("/v1/webhooks", json={"url": "https://example.org/hook", "events": ["job.failed"]}))
     wait_until(lambda: len(service.get(f"/v1/jobs/{live}/trace")["data"]) > 40, 120, "a curve of the live job")
-    is_compiled = lambda: service.get("/v1/system")["readiness"]["training"] != "compiling"  # noqa: E731
-    wait_until(is_compiled, 600, "the kernels")
     return {
         "overview": "overview",
         "jobs": "jobs",
