@@ -119,6 +119,19 @@ def test_the_queue_position_counts_what_is_served_before(database: Database) -> 
     assert positions == [2, 0, 3, 1, 4]
 
 
+def test_a_move_that_is_not_allowed_changes_nothing(database: Database) -> None:
+    queued, done = store(database, job_row(), job_row(status=JobStatus.SUCCEEDED))
+    for job_id, status in ((queued, JobStatus.SUCCEEDED), (done, JobStatus.QUEUED)):
+        with database.write() as session:
+            job = repository.get(session, job_id, lock=True)
+            assert job is not None
+            with pytest.raises(AssertionError, match="there is no transition"):
+                repository.update_locked(session, job, status=status)
+    with database.read() as session:
+        found = [repository.get(session, job_id) for job_id in (queued, done)]
+    assert [job and job.status for job in found] == ["queued", "succeeded"]
+
+
 def test_only_queued_and_running_jobs_keep_a_dataset_busy(database: Database) -> None:
     store(database, *(job_row(status=status, dataset_id="ds_a") for status in JobStatus))
     store(database, job_row(dataset_id="ds_b"))
