@@ -182,7 +182,7 @@ def _snapshot_with_files(
             return snapshot
         except FileNotFoundError:  # the upload has just ended, or its file is lost: retry
             attempt.close()
-    raise AssertionError("the last attempt accepts missing uploads")
+    raise AssertionError("unreachable: the last attempt ignores missing uploads and returns")
 
 
 def _copy_files(

@@ -92,8 +92,7 @@ def count_columns(session: Session, dataset_id: str) -> int:
 def _ask_apart(session: Session, dataset_id: str, query: str, *arguments: int | str) -> list[Any]:
     """Query the JSON of the columns in a separate in-memory SQLite: parsing 30 MB takes 0.3 s.
 
-    In a transaction of the database file, a committing writer would wait for that time, and new reads would wait for
-    the writer.
+    In a transaction on the database file, commits would wait for that time, and new reads would wait for the commits.
     """
     stored = type_coerce(DatasetRow.columns, Text).label("columns_text")
     text = session.scalar(select(stored).where(DatasetRow.id == dataset_id))

@@ -136,10 +136,10 @@ class Quantiles(BaseModel):
 
 
 class Histogram(BaseModel):
-    """Ten ranges of equal width from the minimum to the maximum; every value is counted."""
+    """Ten equal-width bins from the minimum to the maximum; every value is counted."""
 
-    edges: list[float] = Field(description="The 11 edges of the ranges, ascending.")
-    counts: list[int] = Field(description="Number of values in each range.")
+    edges: list[float] = Field(description="The 11 edges of the bins, ascending.")
+    counts: list[int] = Field(description="Number of values in each bin.")
 
 
 class LevelCount(BaseModel):

@@ -21,7 +21,10 @@ def newest(
     created_after: datetime | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Select[Row]:
-    """Select a page of rows, newest first, older than `before_id`. `equal`: columns and required values; None: any."""
+    """Select a page of rows, newest first, older than `before_id`.
+
+    `equal` maps columns to required values; a column whose value is None is not filtered.
+    """
     columns: Any = table  # every table has an id; tables that are filtered by time or labels have these columns
     query = select(table).order_by(columns.id.desc()).limit(limit)
     if before_id is not None:

@@ -131,7 +131,7 @@ class PatientStream(EventSourceResponse):
 
 
 class EventStream(PatientStream):
-    """The stream of one client. It counts as open until it ends, in whatever way."""
+    """One client's stream. Any end, even an error, lowers the count of open streams."""
 
     def __init__(
         self, feed: EventFeed, database: Database, job_id: str, after_id: str, patience_seconds: float

@@ -164,7 +164,7 @@ def _views(content: mmap.mmap, start: int, header: Header, prefixes: tuple[str, 
 def _view(content: mmap.mmap, start: int, header: Header, name: str, shape: list[int], dtype: str = "<f8") -> Array:
     entry = header.arrays.get(name)
     if entry is None or entry.shape != shape or entry.dtype != dtype or any(size < 0 for size in shape):
-        raise CorruptModel(f"the array {name} is missing or has another shape")
+        raise CorruptModel(f"the array {name} is missing or has the wrong shape")
     count = math.prod(shape)
     first = start + entry.offset
     if entry.offset < 0 or first + np.dtype(dtype).itemsize * count > len(content):

@@ -17,7 +17,7 @@ HEADLINES = {"binary": "accuracy", "multiclass": "accuracy", "regression": "r2",
 
 
 class Location(NamedTuple):
-    """The file of a version: all that predict reads from the database."""
+    """A version and the SHA-256 of its file. Predict reads nothing else about a model from the database."""
 
     id: str
     name: str
@@ -26,7 +26,7 @@ class Location(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """Filters of a list; None: any."""
+    """Filters of a list; None: no filter."""
 
     name: str | None = None
     task: str | None = None

@@ -1,4 +1,4 @@
-"""Functions of app/predictions that the model registry calls: remove a cached model, read the counts of a shadow."""
+"""Callbacks from the model registry into app/predictions: drop a cached model or lookup, read a shadow's comparison."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

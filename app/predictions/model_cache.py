@@ -130,7 +130,10 @@ class ModelCache:
         raise NotFound("There is no such model.")
 
     def open_file(self, location: Location) -> ServedModel:
-        """Open a model file that is not a version (blocking). Cached under its `id`. Raises FileNotFoundError."""
+        """Open a model file that is not a registered version, such as a snapshot of a running job (blocking).
+
+        The model is cached under `location.id`. Raises FileNotFoundError.
+        """
         return self._opened(location.id) or self._open(location)
 
     def shadow_of(self, reference: str) -> Location | None:

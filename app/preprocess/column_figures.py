@@ -15,7 +15,8 @@ TINY = 1e-150
 
 SINGLE_FROM_TOL, SINGLE_FROM_BYTES = 1e-5, 64 << 20
 LARGEST_SINGLE = 1e30
-"""Largest absolute value that is stored in single precision. Its square would overflow, but is never computed there."""
+"""Largest absolute value that is stored in single precision. No code squares it in single precision, which would
+overflow."""
 FAR_FROM_ZERO = 100.0
 """Distance of the mean from zero, in standard deviations, beyond which single precision is too coarse."""
 

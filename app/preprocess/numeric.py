@@ -21,7 +21,7 @@ WELL_SCALED = 10.0
 
 @dataclass(frozen=True)
 class Numbers:
-    """All numeric and boolean columns; a column can be followed by a feature for its missing values."""
+    """All numeric and boolean columns. The feature of a column can be followed by its missing-value indicator."""
 
     columns: npt.NDArray[np.int64]
     """Numbers of the columns, ascending."""
@@ -38,12 +38,13 @@ class Numbers:
 
     @cached_property
     def columns_of_features(self) -> npt.NDArray[np.int64]:
-        """Return the column of each feature: its value, then its indicator of missing values, if any."""
+        """Return the column of each feature. A column has a feature for its value, then its missing-value indicator, if
+        any."""
         return np.repeat(self.columns, 1 + self.indicates)
 
     @cached_property
     def _places(self) -> npt.NDArray[np.int64]:
-        """Return the feature of each column's value. Its indicator of missing values follows, if any."""
+        """Return the feature of each column's value. The missing-value indicator follows it, if any."""
         return np.arange(len(self.columns)) + np.cumsum(self.indicates) - self.indicates
 
     def encode(self, X: Any) -> Any:
@@ -63,7 +64,7 @@ class Numbers:
         return out
 
     def _encode_sparse(self, X: Any) -> sp.csr_array:
-        """The same for CSR: values that are not stored are zeros, not missing. Refused missing values stay NaN."""
+        """Encode CSR rows: values that are not stored are zeros, not missing. Refused missing values stay NaN."""
         absent = np.isnan(X.data)
         fill = np.where(self.refuses_missing, np.nan, self.fill)
         told = absent & self.indicates[X.indices]

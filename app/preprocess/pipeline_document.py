@@ -179,7 +179,7 @@ def _encoder(entry: Any, number: int, arrays: Mapping[str, Array]) -> Encoder:
         return HashedLevels(**own)
     if isinstance(entry, DatesEntry):
         if len(set(entry.parts)) != len(entry.parts):
-            raise CorruptModel("a date has a part twice")
+            raise CorruptModel("a date part is repeated")
         return Dates(**{**own, "parts": tuple(entry.parts)})
     vocabulary = None if entry.settings.hash else _strings(arrays, f"{number}.vocabulary", None)
     width = int(entry.settings.hash) if vocabulary is None else len(vocabulary)
@@ -212,10 +212,10 @@ def _strings(arrays: Mapping[str, Array], name: str, count: int | None) -> Strin
 def _array(arrays: Mapping[str, Array], name: str, length: int | None, default: Array | None = None) -> Array:
     array = arrays.get(PREFIX + name, default)
     if array is None or array.ndim != 1 or (length is not None and len(array) != length):
-        raise CorruptModel(f"the array preprocess.{name} is missing or has another shape")
+        raise CorruptModel(f"the array preprocess.{name} is missing or has the wrong shape")
     wanted = "u" if name.endswith(".bytes") else "i" if name.endswith((".offsets", ".columns")) else None
     if wanted is not None and array.dtype.kind != wanted:
-        raise CorruptModel(f"the array preprocess.{name} has another type")
+        raise CorruptModel(f"the array preprocess.{name} has the wrong type")
     return array
 
 

@@ -27,7 +27,7 @@ Table = tuple[Ints, npt.NDArray[np.int32], Ints, Bytes]  # of a text_counts.Term
 # Fields of a term, adjacent in memory: most of the time is spent on loading them.
 KEY = 0  # the letters of a short word, the hash of a longer one, or both parts of a pair of terms
 AT, END = 1, 2  # start and end of the term's letters; in a pair of terms AT is PAIR
-IN_TEXTS, TIMES, SEEN_IN = 3, 4, 5  # while a vocabulary is learnt: number of texts, number of occurrences, last text
+IN_TEXTS, TIMES, SEEN_IN = 3, 4, 5  # while learning the vocabulary: texts with the term, occurrences, last text with it
 COLUMN = 3  # in a finished vocabulary: the term's feature number, or -1 if it has none
 FIELDS = 6
 # Bits of an entry, 63 in total: row within the block, column, count.

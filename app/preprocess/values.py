@@ -20,7 +20,7 @@ from app.tabular.frame import Frame, Kind, Strings
 from app.tabular.types import Array, Floats
 
 WHOLE = 2.0**53
-"""Numbers below this are written as integers without a decimal point: float64 represents them exactly."""
+"""Whole numbers up to this are written without a decimal point: float64 represents them exactly."""
 CONVERSIONS = {
     ("numeric", "categorical"),
     ("numeric", "text"),

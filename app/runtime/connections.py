@@ -43,7 +43,7 @@ pipes."""
 
 
 class Closable(Protocol):
-    """The interface that a room needs of a connection."""
+    """A connection that `Room` can close."""
 
     def close_idle(self) -> None: ...
 

@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 MAX_WAIT_SECONDS = 60.0
 """Maximum seconds of a long poll. Larger: fewer repeated requests; proxies tend to cut off after 60 s or more."""
 FIRST_LOOK_SECONDS = 0.02
-"""Seconds until the first query for a poll, and between two turns of the watch."""
+"""Seconds from the start of a poll to its first query, and between two rounds of the task that answers polls. Larger:
+less load, later responses to short jobs."""
 SLOWEST_LOOK_SECONDS = 0.5
 """Maximum seconds between two queries for a poll. Larger: less load, later responses to long jobs."""
 PREFERENCE = re.compile(r'(?:^|,)\s*([^\s=;,"]+)\s*(?:=\s*"?([^\s;,"]*)"?)?')
@@ -33,7 +34,7 @@ LATE_BY = 0.05
 LONGEST_LOOK_SECONDS = 2.0
 """Maximum seconds to wait for a query. After that, polls whose time is over are answered without its result."""
 ENDED_AT_ONCE = 8
-"""Maximum polls that are answered in one turn of the watch (20 ms). Larger: a thousand polls of one job end sooner, and
+"""Maximum polls that are answered in one round (20 ms). Larger: a thousand polls of one job end sooner, and
 delay predictions for longer."""
 IDS_A_QUERY = 500
 """Maximum ids of one query, below the parameter limits of both databases."""
@@ -102,6 +103,7 @@ class DoneWatch:
             self._polls.discard(poll)
 
     async def _watch(self) -> None:
+        """Answer polls, in rounds of FIRST_LOOK_SECONDS, until none is left."""
         try:
             while self._polls or self._ending:
                 await sleep(FIRST_LOOK_SECONDS)

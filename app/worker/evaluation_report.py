@@ -13,7 +13,7 @@ from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 
 HISTOGRAM_BINS = 20
-"""Number of bars of the score histogram. Larger: a finer histogram, larger reports."""
+"""Number of bins of the score histogram. Larger: a finer histogram, larger reports."""
 
 
 def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any
 
 
 def histogram(scores: Array, codes: Array | None, classes: list[Any]) -> dict[str, Any] | None:
-    """Return a histogram with ranges of equal width; for two classes also for each of them."""
+    """Return a histogram with equal-width bins; for two classes also one per class."""
     if not len(scores):
         return None
     counts, edges = np.histogram(scores, HISTOGRAM_BINS)

@@ -20,7 +20,7 @@ Reader = Callable[[Path, ReadOptions, "Collector", "Ceiling"], Summary]
 """Reads a decompressed file and passes its rows to the collector, block by block."""
 
 COLUMN_OPTIONS = ("target", "weight", "group", "ignore")
-"""Read options of the formats that have named columns."""
+"""Reader options of formats with named columns."""
 
 
 @dataclass(frozen=True, kw_only=True)

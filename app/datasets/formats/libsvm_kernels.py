@@ -216,7 +216,7 @@ def _judge_index(text: Bytes, p: int) -> Fault:
 
 @njit(cache=True, nogil=True)
 def _sort_row(indices: Indices, data: Floats, first: int, last: int) -> int:
-    """Sort one row by index; return the number of the first entry that repeats an index, or -1."""
+    """Sort one row by index. Return the first entry that repeats an index, by its position before the sort, or -1."""
     n = last - first
     values = data[first:last].copy()
     keys = np.empty(n, dtype=np.int64)

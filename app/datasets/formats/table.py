@@ -181,12 +181,16 @@ class Summary:
 class Table(Summary):
     """A dataset in memory.
 
-    `arrays` holds, dense: X (C order); csr: data, indices (int32, ascending in a row), indptr (int64);
-    X and data are float32 where the file has them so, or is text and has only numbers that are
-    exact in it, else float64. Always y: float64 for numeric
-    labels, int32 positions in `labels` for strings. Where the file has them: weight (float64), group
-    (int64, numbered from 0 in order of appearance). `app/tabular/frame.py` defines the column of X of a feature j that
-    is not numeric; its texts are levels.j.bytes and levels.j.offsets, or text.j.bytes and text.j.offsets.
+    `arrays` holds:
+
+    - dense: X (C order); csr: data, indices (int32, ascending in a row) and indptr (int64). X and data are float32 if
+      the file stores float32, or is text whose numbers are all exact in float32; else float64.
+    - y: float64 for numeric labels; for strings, their positions in `labels` (int32).
+    - weight (float64) and group (int64, numbered from 0 in order of appearance), if the file has them.
+    - levels.j.bytes and levels.j.offsets: the category names of a categorical feature j.
+    - text.j.bytes and text.j.offsets: the texts of a text feature j.
+
+    `app/tabular/frame.py` defines how X encodes a non-numeric feature.
     """
 
     arrays: dict[str, Array]

@@ -15,10 +15,10 @@ from app.tabular.frame import Strings
 from app.tabular.types import Array, Floats
 
 BLOCK_ENTRIES = 1 << 21
-"""Numbers of a block. Larger: fewer blocks, more memory (8 bytes each)."""
+"""Numbers per block, 8 bytes each. Larger: fewer blocks, more memory."""
 MOST_BLOCK_ENTRIES = 1 << 23
-"""Maximum entries of a block of a wide sparse matrix. Larger: fewer sums over all columns, more memory (24 bytes per
-entry, and as much again during use)."""
+"""Maximum entries per block of a wide sparse matrix, 24 bytes each and 24 more during use. Larger: fewer sums over all
+columns, more memory."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -114,7 +114,7 @@ def dense_blocks(files: ArrayFiles) -> Iterator[DenseBlock]:
 
 
 def sparse_blocks(files: ArrayFiles) -> Iterator[SparseBlock]:
-    """Yield blocks of a CSR matrix without explicit zeros."""
+    """Yield the nonzero entries of a CSR matrix in blocks of rows. Stored zeros are dropped."""
     data, indices, indptr = (files.map(name) for name in ("data", "indices", "indptr"))
     assert data is not None
     assert indices is not None

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.models.schemas import LabelShown, PrecisionRecall, Roc
 from app.web.fields import CreatedAt, DatasetId, JobId, ModelId
 
-RangeCounts = Annotated[list[int], Field(description="Number of rows in each range.")]
+RangeCounts = Annotated[list[int], Field(description="Number of rows in each bin.")]
 
 
 class EvaluationCurves(BaseModel):
@@ -25,11 +25,11 @@ class ClassCounts(BaseModel):
 
 
 class ScoreHistogram(BaseModel):
-    """Ranges of equal width from the lowest score to the highest. Multiclass: of the largest score of each row."""
+    """Equal-width bins from the lowest score to the highest. Multiclass: each row counts by its largest score."""
 
-    edges: list[float] = Field(description="Edges of the ranges, ascending: one more than there are ranges.")
+    edges: list[float] = Field(description="Edges of the bins, ascending: one more than there are bins.")
     counts: RangeCounts
-    per_class: list[ClassCounts] | None = Field(None, description="Histogram of each of two classes; else null.")
+    per_class: list[ClassCounts] | None = Field(None, description="Binary model: one histogram per class; else null.")
 
 
 class EvaluationSummary(BaseModel):
@@ -55,4 +55,4 @@ class Evaluation(EvaluationSummary):
     """Metrics and curves of a model on a dataset."""
 
     curves: EvaluationCurves | None = Field(description="Curves for the second of two classes; null for other models.")
-    histogram: ScoreHistogram | None = Field(description="Distribution of the scores; null: there are none.")
+    histogram: ScoreHistogram | None = Field(description="Distribution of the scores; null: no row has a score.")

@@ -59,9 +59,9 @@ def linear_scores(arrays: Mapping[str, Array], features: Any) -> Array:
 
 
 def largest_difference(expected: Array, found: Array) -> float:
-    """Return the largest difference of scores: absolute for scores up to 1, relative beyond.
+    """Return the largest difference between scores: absolute if the expected score is at most 1, else relative.
 
-    A format with one score for several classes is compared with the largest score, as in predict.
+    If a format gives one score for several classes, it is compared with the largest expected score, as in predict.
     """
     if expected.ndim > found.ndim:
         expected = expected.max(axis=1)

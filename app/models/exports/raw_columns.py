@@ -4,7 +4,7 @@
                       + sum over categorical columns of the weight of the category
 
 For formats that read raw columns. A model without preprocessing has only numeric columns. Dates, hashed categories and
-texts cannot be expressed in this way and are refused.
+texts have no such form and are refused.
 """
 
 from dataclasses import dataclass
@@ -56,16 +56,16 @@ class Table:
     boolean: Array
     """Which of the numeric columns are boolean."""
     weights: Array
-    """Weights: one row per score, one column per numeric column; the same for the following."""
+    """Weights: one row per score, one column per numeric column."""
     fill: Array
-    """Value that replaces a missing number; NaN: predict refuses it."""
+    """Value that replaces a missing number, per numeric column; NaN: predict refuses it."""
     missing: Array
-    """Additional weight of a missing number."""
+    """Additional weight of a missing number, in the shape of `weights`."""
     words: list[Words]
 
     @classmethod
     def of(cls, subject: Subject, format_name: str) -> "Table":
-        """Build the table of a model. Raises Invalid if a column cannot be expressed in this way."""
+        """Build the table of a model. Raises Invalid if the table cannot express one of its columns."""
         coef, pipeline = subject.rows_of_weights[0], subject.pipeline
         if pipeline is None:
             width, names = coef.shape[1], subject.file.header.feature_names

@@ -100,7 +100,9 @@ def read_request(body: bytes, header_length: str | None, features: Features) -> 
             continue
         if type(size) is not int or size < 0 or offset + size > len(body) or described.data is not None:
             raise invalid_field(
-                f"{place}.parameters.binary_data_size", "wrong_size", "does not match the bytes of the body"
+                f"{place}.parameters.binary_data_size",
+                "wrong_size",
+                f"must be an integer from 0 to {len(body) - offset}, the bytes left in the body; omit `data`",
             )
         inputs.append(_from_bytes(described, place, body, offset, size))
         offset += size

@@ -26,7 +26,7 @@ class Judged:
     """The scores of a result on labelled rows, and the figures from them. Each is computed once."""
 
     def __init__(self, rows: DatasetArrays, result: solvers.SolveResult, trained: DatasetArrays) -> None:
-        """`trained`: rows whose labels the classes of the result are. Another dataset can number them otherwise."""
+        """`trained`: the rows that define the class numbers of `result`. `rows` can number classes differently."""
         self._rows, self._result = rows, result
         self._labels = [trained.label(value) for value in result.classes]
         self.scores = score(rows, result)
