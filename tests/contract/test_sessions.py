@@ -127,7 +127,7 @@ def test_an_open_service_asks_for_no_sign_in(http: InProcess) -> None:
 
 
 def test_a_key_is_shown_what_it_may_do(http: InProcess, database: Database) -> None:
-    """Without a session there is no CSRF token and no end; nobody may store the answer."""
+    """Without a session there is no CSRF token and no end; no cache may store the answer."""
     key, other = make_key(database, "read", "predict"), make_key(database, "admin")
     answer = http.get("/v1/session", headers={"Authorization": f"Bearer {key}"})
     assert answer.headers["cache-control"] == "no-store"
