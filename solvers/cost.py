@@ -28,9 +28,8 @@ LEAST_DIVIDED = 1 << 21
 """Least number of stored entries for which several threads save time. Larger: longer estimates for small data.
 Chosen."""
 WORTH_A_READ = 25
-"""Stored entries of X that can be read additionally to make the vector of a plane shorter by one number. With fifty
-planes such a number is used about a hundred times per iteration, and reading an entry at a random address costs as much
-as four numbers. Larger: planes store scores more often."""
+"""Extra entries of X worth reading to shorten a plane's vector by one number. With 50 planes a number is used about 100
+times per iteration; a random read of X costs as much as 4 uses. Larger: planes store scores more often."""
 
 
 class Size(NamedTuple):

@@ -48,7 +48,7 @@ def certify_binary(
 def evaluation_of_binary(
     problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None
 ) -> Callable[[bool], Evaluation]:
-    """Return the function that evaluates the pair, with or without compensated products."""
+    """Return the function that evaluates the primal-dual pair; its argument selects compensated products."""
     signed = None if alpha is None else _signed_dual_point(problem, alpha)
 
     def evaluate(is_compensated: bool) -> Evaluation:

@@ -54,7 +54,7 @@ def certify_multinomial(
 def evaluation_of_multinomial(
     problem: MulticlassProblem, coef: Floats, intercept: Floats | float, alpha: Floats | None
 ) -> Callable[[bool], Evaluation]:
-    """Return the function that evaluates the pair, with or without compensated products."""
+    """Return the function that evaluates the primal-dual pair; its argument selects compensated products."""
     bias = np.broadcast_to(np.asarray(intercept, dtype=np.float64), (problem.classes.size,))
 
     def evaluate(is_compensated: bool) -> Evaluation:

@@ -48,7 +48,7 @@ def certify_regression(
 def evaluation_of_regression(
     problem: RegressionProblem, coef: Floats, intercept: float, beta: Floats | None
 ) -> Callable[[bool], Evaluation]:
-    """Return the function that evaluates the pair, with or without compensated products."""
+    """Return the function that evaluates the primal-dual pair; its argument selects compensated products."""
     feasible = None if beta is None else _feasible(problem, beta)
 
     def evaluate(is_compensated: bool) -> Evaluation:

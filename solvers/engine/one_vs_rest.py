@@ -204,7 +204,7 @@ class _Run:
             return len(self._results) == len(self._problems) and self._status() is Status.CONVERGED
 
     def out_of_time(self) -> list[int]:
-        """Return the classes that continue in another round."""
+        """Return the classes that reached their time limit and continue in another round; none if the run is over."""
         if self.is_over:
             return []
         return [k for k, result in sorted(self._results.items()) if result.status is Status.TIME_LIMIT]

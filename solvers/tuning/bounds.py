@@ -49,9 +49,9 @@ class Judged(NamedTuple):
     truth: Array
     """The position of each row's class, or its target."""
     lengths: Floats
-    """At least |h| of each row; exactly 0 if all of its entries are and there is no bias."""
+    """Upper bound of |h| for each row; exactly 0 if all entries are 0 and there is no bias."""
     reach: Floats
-    """What a score moves by, at most, for each unit that w moves by; less than `lengths` if only differences count."""
+    """Maximum change of a row's score if w moves by 1; from the mean row if only differences of scores count."""
 
 
 class HeldOut(NamedTuple):
@@ -83,16 +83,16 @@ class HeldOut(NamedTuple):
 
 @dataclass(slots=True)
 class Ends(State):
-    """The figures of one training of a fold that bounds need; one-vs-rest: one part per class, otherwise one part."""
+    """The figures of one training of a fold that the bounds use: one part per class for one-vs-rest, else one part."""
 
     weights: Floats  # (parts, size): w with the weight of the bias feature; classes trained jointly follow each other
     dual_weights: Floats  # (parts, size): v
-    errors: Floats  # (parts, 2): how far weights and dual_weights can be from the exact ones
-    gaps: Floats  # (parts,): at least P(w) - D(alpha)
-    losses: Floats  # (parts, 2): at least and at most L(w), which does not depend on C
+    errors: Floats  # (parts, 2): upper bounds of the errors of weights and dual_weights
+    gaps: Floats  # (parts,): upper bounds of P(w) - D(alpha)
+    losses: Floats  # (parts, 2): upper and lower bounds of L(w), which does not depend on C
     primals: Floats  # (parts,): P(w)
     middle: Floats  # (rows,) or (rows, classes): scores of (w + v) / 2
-    doubt: Floats  # (parts,): error of a middle score for each unit of |h|
+    doubt: Floats  # (parts,): upper bound of the error of a middle score, per unit of |h|
 
 
 def no_ends() -> Ends:

@@ -141,9 +141,7 @@ class FoldSolve(State):
         try:
             return cls.restored(stored, "tune")
         except (InvalidOptions, TypeError) as error:
-            raise InvalidOptions(
-                "resume_from", f"holds a table that is not a training of this version: {error}"
-            ) from None
+            raise InvalidOptions("resume_from", f"has a training that this version cannot read: {error}") from None
 
 
 class FoldPath:

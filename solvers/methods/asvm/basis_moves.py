@@ -98,7 +98,7 @@ def evaluate_move(rows: SignedRows, z: Array, u: Array, basis: Array, slack: Arr
 
 @njit(cache=True, nogil=True)
 def update_dual(costs: Array, slack: Array, basis: Array, u: Array, along: float, entry: float) -> DualSums:
-    """Move u_B by the fraction `along` of the way to the minimiser, clipped at 0; violators enter at `entry` W s."""
+    """Move u_B by the fraction `along` towards the minimiser, clipped at 0. Set u of each violator to `entry` * W s."""
     mismatch, total, squares = 0.0, 0.0, 0.0
     for i in range(costs.size):
         W, s = 2.0 * costs[i], slack[i]

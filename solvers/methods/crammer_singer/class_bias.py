@@ -96,8 +96,10 @@ class FreeBias:
         return np.where(is_out, lowest[~is_out].min() - 2.0, b)
 
     def imbalance(self, state: CrammerSingerState) -> float:
-        """Return half the sum of |S_m|: the dual mass that must move to make S = 0. It lowers the bound by about as
-        much."""
+        """Return half the sum of |S_m|: the dual mass to move between classes to make S = 0.
+
+        The move lowers the bound by about this.
+        """
         return 0.5 * float(np.abs(state.bias.balance).sum())
 
     def follow(self, state: CrammerSingerState, gap: float, visited: int, is_whole: bool, is_solved: bool) -> bool:

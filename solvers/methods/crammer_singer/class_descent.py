@@ -208,7 +208,7 @@ def _find_violations(
 
 @njit(cache=True, nogil=True)
 def move_shares(h: float, C: float, v: Array, q: Array) -> None:
-    """Project q + v / h onto the simplex of the shares (Michelot 1986), into q; v is overwritten."""
+    """Project q + v / h onto {q >= 0, sum_m q_m = C} (Michelot 1986). Writes the result to q; overwrites v."""
     top = -np.inf
     for m in range(v.size):
         v[m] += h * q[m]

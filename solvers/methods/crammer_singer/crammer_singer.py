@@ -5,7 +5,7 @@ the weights W = sum_i x_i A_i'. The shares q divide the cost C_i of a row among 
 
     q_m = C_i [m = y_i] - A_i^m >= 0,    sum_m q_m = C_i,    v_m = [m != y_i] + f_m(x_i) - f_yi(x_i).
 
-A step projects q + v / |x_i|^2 onto the simplex of the shares. The row's term of the duality gap is
+A step projects q + v / |x_i|^2 onto {q >= 0, sum_m q_m = C_i}. The row's term of the duality gap is
 sum_m q_m (max v - v_m).
 
 W is stored by feature, so that an entry of X finds the weights of all classes in adjacent memory. Rows whose whole cost
@@ -155,8 +155,10 @@ class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
         return seen
 
     def _follow_bias(self, bias: FreeBias, state: CrammerSingerState, seen: PassReport, enough: float) -> bool:
-        """Move the free bias after a pass; rows with a gap of at most `enough` count as solved. Return whether all
-        stalls."""
+        """Move the free bias after a pass; rows with a gap of at most `enough` count as solved.
+
+        Returns whether the method stalls: the pass changed no row, and the imbalance is only rounding error.
+        """
         imbalance, is_settled = bias.imbalance(state), seen.updates == 0
         is_solved = is_settled or seen.gap <= enough
         is_balanced = bias.follow(state, seen.gap, seen.visited, seen.is_whole, is_solved)

@@ -297,7 +297,10 @@ def _find_gradient(q: _Reduced, size: int) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True)
 def _step_on_support(q: _Reduced, size: int, middle: float) -> tuple[int, bool]:
-    """Take a Newton step; return (the place in S whose multiplier became 0 and ended it, or -1; whether g moved)."""
+    """Take a Newton step on the support. If a multiplier would become negative, shorten the step so that it becomes 0.
+
+    Returns (the position of that multiplier in S, or -1; whether g moved).
+    """
     H, g, c, S, L, p, u, v = q.H, q.g, q.c, q.S, q.L, q.p, q.u, q.v
     for k in range(size):
         u[k] = middle - c[S[k]]

@@ -242,7 +242,7 @@ class _Line:
         return self._spot(share, self._counter.count(self.scores(share)))
 
     def lowest(self, first: float, accuracy: float) -> _Spot:
-        """Search for a point whose P is at most `accuracy` above the minimum, with at most SEARCH_POINTS points."""
+        """Search for a point whose P is at most `accuracy` above the minimum, evaluating at most SEARCH_POINTS."""
         best = low = self.start
         if not (low.slope < 0.0 and self.curvature > 0.0):
             return best

@@ -5,12 +5,13 @@ An iteration has four parts:
 1. Solve the reduced problem over the planes so far (bundle.py). Its solution is w_t, its value a bound of the optimum.
 2. Compute the scores of w_t, in one pass over X.
 3. Update w_b, the best point so far. Here w_b is the w_t of least objective; oca.py moves it by a line search.
-4. Cut a new plane (risks.py). Here it is cut at w_t; oca.py cuts it between w_b and w_t. The cut reads only the rows
-   that changed since the last plane, or the rows that the new plane counts, whichever are fewer.
+4. Cut a new plane (risks.py). Here it is cut at w_t; oca.py cuts it between w_b and w_t. The cut reads the violators,
+   or only the rows that became or ceased to be violators since the last plane, whichever are fewer. With squared hinge
+   it always reads all violators.
 
-If there are far fewer rows than weights (text data), the bundle stores the scores of all rows at a plane's normal
-instead of the normal. The time for products of planes, and for the scores of w_t, then depends on the rows, and w_t is
-computed from its dual point. The only whole pass over X computes the scores at a new normal.
+If there are far fewer rows than weights (text data), the bundle stores the scores X a instead of a plane's normal a.
+Products of planes and the scores of w_t then take time proportional to the number of rows, and w_t is computed from its
+dual point. The only full pass over X computes X a of a new plane.
 """
 
 import math

@@ -10,8 +10,9 @@ The plane cut at given scores has the alpha for which the bounds are equalities 
 x_i; its level is the sum of the terms that do not depend on w. The `marks` of a plane store its alpha in the smallest
 form: bits, float32 or class numbers. The dual point of a combination of planes is the same combination of their alphas.
 
-Consecutive planes are often similar. If fewer rows changed than the new plane counts, the new normal is computed as the
-last one plus the change, which reads only the changed rows of X.
+Consecutive planes are often similar. If the rows that became or ceased to be violators (several classes: whose class
+changed) are fewer than the violators, the new normal is the last one plus their change, and only they are read. With
+squared hinge all violators are read.
 """
 
 from abc import ABC, abstractmethod

@@ -35,8 +35,8 @@ ENTRIES = 1_000_000
 """One thread runs the pass if the active rows have fewer stored entries than this, because starting threads would cost
 more than they save. Larger: fewer passes with several threads. Chosen."""
 SEGMENTS = 4
-"""Moves of the bias's centre per epoch. Larger: the bias adapts faster, and threads wait for each other more often.
-Chosen."""
+"""Moves of the proximal centre of the bias per epoch. Larger: the bias adapts faster, and threads wait for each other
+more often. Chosen."""
 TURN = 64
 """Rows after which a thread adds the other threads' changes of the bias to its own copy. Larger: less traffic between
 cores, an older bias. Chosen."""
@@ -112,8 +112,8 @@ class ParallelDualDescent(DualCoordinateDescent):
         return PassReport(size, is_whole, gap, float(seen.largest - seen.smallest), updates, dual)
 
     def _descend_together(self, state: DcdState, size: int) -> Sweep:
-        """Visit the active rows in SEGMENTS parts, each divided among the threads; move the bias's centre in
-        between."""
+        """Visit the active rows in SEGMENTS parts, each divided among the threads; move the proximal
+        centre of the bias in between."""
         rows, pull, balance = state.shrinking, state.bias.pull, state.bias.balance
         rate = skip_rate(rows.typical_gradient, self.chosen["shrinking"])
         share = bias_share(self.problem.bias_feature, pull)

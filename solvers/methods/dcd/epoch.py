@@ -21,18 +21,18 @@ __all__ = ["Carried", "Goal", "PassReport", "Sweep", "add_sweeps", "descend", "e
 
 _FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's numbers, then of its entries
 _SEGMENTS = 4
-"""Segments of an epoch; the bias's centre moves before each. Larger: the bias adapts faster, with more work per epoch.
-Chosen."""
+"""Segments of an epoch; the proximal centre of the bias moves before each. Larger: the bias adapts faster, with more
+work per epoch. Chosen."""
 _LEAST_SAMPLE, _SAMPLE, _SAMPLE_SHARE = 64, 1024, 8
-"""Rows whose scores determine the first centre of the bias: 1/8 of the segment's rows, at least 64, at most 1,024.
-Larger: a better centre, a longer first epoch. With 4,600 rows, four samples of 1,024 took twice as long as the
+"""Rows whose scores determine the first proximal centre of the bias: 1/8 of the segment's rows, at least 64, at most
+1,024. Larger: a better centre, a longer first epoch. With 4,600 rows, four samples of 1,024 took twice as long as the
 epoch."""
 _DOUBT = 1.5
 """Factor on the gap predicted from the last two epochs. Larger: fewer failed certificates (each costs half an epoch),
 more epochs beyond the target. Chosen."""
 _CLOSE, _LEFT = 2.0, 0.15
 """Within an epoch the gap is estimated only if it is likely to be below _CLOSE times the target. _LEFT is the usual
-fraction of a row's term that remains after its visit. Larger _CLOSE: earlier and more estimates. Chosen."""
+fraction of a row's term of the gap that remains after its visit. Larger _CLOSE: earlier and more estimates. Chosen."""
 _CAUTION = 1.5
 """Standard errors added to the gap that is extrapolated from the rows visited so far. Larger: fewer failed
 certificates, more visits. Of 152 runs, 5 had a failed certificate (7 with a value of 1, 3 without extrapolation). With

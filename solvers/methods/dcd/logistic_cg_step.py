@@ -23,8 +23,8 @@ _SETTLED = 1e-4
 """The iterations end once the squared residual is below this fraction of the first one. Smaller: more precise
 directions, more passes. Chosen."""
 _SHORTER, _TRIALS = 0.4, 6
-"""Step lengths tried along the direction: 1, 0.4, 0.4^2, ..., at most 6. A factor closer to 1: finer search, more
-passes. Chosen."""
+"""Factor between the step lengths tried along the direction (1, 0.4, 0.4^2, ...), and their maximum number. Each takes
+one pass over X. A factor closer to 1: finer search, more passes. Chosen."""
 _LEFT = 0.1
 """Least fraction of an alpha's distance from its bound that a step leaves. Larger: shorter steps. Chosen."""
 MOST_READS = 1 + 2 * _ITERATIONS + _TRIALS

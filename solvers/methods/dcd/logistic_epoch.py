@@ -37,7 +37,7 @@ __all__ = [
 
 _FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's numbers, then of its entries
 _SEGMENTS = 4
-"""Segments of an epoch; the bias's centre moves before each. Larger: the bias adapts faster. Chosen."""
+"""Segments of an epoch; the proximal centre of the bias moves before each. Larger: the bias adapts faster. Chosen."""
 _ENOUGH = 0.01
 """Fraction of a row's gradient at which its Newton iterations end. Smaller: more exponentials per row, no fewer epochs.
 Chosen."""
@@ -53,7 +53,8 @@ _NEAR_ROOT = 0.5
 """For gradients up to this value the gap's term is computed by its Taylor series, with an error below 1 %. Larger:
 larger errors."""
 _SETTLED = 1e-14
-"""Gradients up to this fraction of their two parts count as rounding errors. Larger: less precise results. Chosen."""
+"""A gradient y_i f(x_i) + t_i counts as rounding error up to this fraction of |y_i f(x_i)| + |t_i|. Larger: less
+precise results. Chosen."""
 
 
 class LogisticPoint(NamedTuple):
@@ -82,7 +83,7 @@ class LogisticSweep(NamedTuple):
 def run_epoch(
     terms: DualTerms, point: LogisticPoint, order: Array, random_state: Array, together: int, pull: float
 ) -> LogisticSweep:
-    """Visit all rows once, in a new random order; move the centre of the bias _SEGMENTS times."""
+    """Visit all rows once, in a new random order; move the proximal centre of the bias _SEGMENTS times."""
     balance, w = point.balance, point.w
     shuffle(order, order.size, together, random_state)
     share = bias_share(terms.bias_feature, pull)

@@ -13,10 +13,11 @@ __all__ = ["LogisticState"]
 
 PAIRS = 8
 """Maximum number of L-BFGS pairs (a step and its change of the gradient) that correct the kept matrix. Larger: fewer
-steps, 2 k more numbers of memory per pair. Chosen."""
+steps, more memory: a pair is two vectors as long as w. Chosen."""
 
 FIRST_SOLUTION = 4.0
-"""Expected passes of conjugate gradients before they were used once. Larger: they are used later. Chosen."""
+"""Assumed passes of a solution by conjugate gradients until the first one is measured. Larger: they are used later.
+Chosen."""
 
 
 @dataclass(slots=True)

@@ -29,11 +29,12 @@ from solvers.methods.newton.row_terms import shares_of
 __all__ = ["SmoothNewton"]
 
 FIRST_WIDTH = 2.0
-"""First width of the smoothing, in margins. At w = 0 every row is then curved, with an alpha of half its cost; with
-targets, the median row. Larger: more widths to pass through. Chosen."""
+"""First width of the smoothing, as a multiple of the margin; regression: of the mean error beyond the tube. At w = 0
+every row of a classification problem then lies in the quadratic part, with an alpha of half its cost. Larger: more
+widths to pass through. Chosen."""
 WARM_WIDTH = 0.1
-"""First width from given weights, in margins. Larger: weights of another problem are corrected in fewer steps, but the
-precision of good weights is lost. Chosen."""
+"""First width of a warm start, in the unit of FIRST_WIDTH. Larger: weights of another problem are corrected in fewer
+steps, but the precision of good weights is lost. Chosen."""
 SMOOTH_SHARE = 0.4
 """Fraction of the wanted gap that the smoothing can contribute at the end; the gradient contributes the rest. Larger:
 fewer widths, more steps at the last one. Chosen."""
@@ -44,8 +45,9 @@ SHRINK = 0.25
 """Least factor from one width to the next. Smaller: the sets of curved rows at consecutive widths have little in
 common. Chosen."""
 SHRINK_WITH_MULTIPLIERS, SHRINK_FINELY, FINE = 0.7, 0.5, 1e-4
-"""Least factor from one width to the next with multipliers, for a blur above and below FINE. The width shrinks only if
-the multipliers alone did not reduce the blur to the fraction SHRINK. A wider kink needs fewer steps, but below FINE the
+"""Least factor from one width to the next with multipliers: SHRINK_WITH_MULTIPLIERS for a blur (the smoothing's
+contribution to the gap, relative to the objective) above FINE, else SHRINK_FINELY. The width shrinks only if the
+multipliers alone did not reduce the blur to the fraction SHRINK. A wider kink needs fewer steps, but below FINE the
 multipliers alone close the gap so slowly that rounding ends the run first. Chosen."""
 
 

@@ -82,7 +82,7 @@ class Line:
         return sweep
 
     def _taken(self) -> Floats:
-        """Return the mass that the last sweep took from each row."""
+        """Return the dual variable of each row: the mass that the last sweep took from it."""
         alpha, rows, positives = np.zeros(self._costs.size), self._order.rows, self._sides.positives
         for side in (rows[:positives], rows[positives:]):
             _take_mass(side, self._costs, self._mass, alpha)

@@ -44,8 +44,8 @@ GOOD_AGREEMENT = 0.05
 """A quadratic model was accurate if the error of its gradient is below this fraction of the gradient before. Larger:
 the limit of products grows sooner. Chosen."""
 SOLVED_SHARE = 1.0
-"""The smoothing changes once the gradient's part of the gap is at most this multiple of the rows' part. Larger: the
-smoothing changes earlier, from less precise solutions. Chosen."""
+"""The gap is 1/2 |g|^2 plus the rows' terms. The smoothing changes once 1/2 |g|^2 is at most this multiple of the rows'
+terms. Larger: the smoothing changes earlier, from less precise solutions. Chosen."""
 ROWS_A_FEATURE, LEAST_ROWS, STRIDE = 100, 2000, 5
 """A subset of the rows is used if it has at least ROWS_A_FEATURE rows per feature and LEAST_ROWS in total. It has one
 in STRIDE rows of the next larger subset. Larger limits: fewer steps on subsets. With 10 rows per feature, mnist took a
@@ -73,8 +73,8 @@ class NewtonCgState(State):
     scores: Floats  # arguments of the rows' terms at w: slacks of two classes, or one score per class
     gradient: Floats  # gradient of P at w
     primal: float  # objective with the true loss
-    half_gg: float  # 1/2 |gradient|^2, the gradient's part of the gap
-    apart: float  # the rows' part of the gap
+    half_gg: float  # 1/2 |gradient|^2, the first term of the gap
+    apart: float  # sum of the rows' terms of the gap
     stride: int  # every stride-th row is used
     most_products: int  # current limit of products in a Newton step
     total_cost: float  # total cost of the problem, by which a warm start recognises the same problem

@@ -24,14 +24,14 @@ __all__ = ["RowProducts"]
 MOST_PARTS = 8
 """Maximum number of parts. Larger: work for more threads, but each part costs one more sum of weights. Chosen."""
 CACHED_NUMBERS = 2**17
-"""Maximum numbers (of 8 bytes) in the sums of all parts together, if there are more than two parts. It is about the
-size of a core's cache. Larger: more parts for wide data, slower memory access. Chosen."""
+"""Maximum total length of the parts' sums, in numbers of 8 bytes: about a core's cache. Data too wide for it has two
+parts. Larger: more parts for wide data, slower memory access. Chosen."""
 WORTH_PARTS = 200_000
-"""Least number of stored entries that are cut into parts. A pass over fewer ends before threads have started. Larger:
-fewer parts for small data. Chosen."""
+"""Least number of stored entries for which the rows are cut into parts. A pass over fewer ends before threads have
+started. Larger: fewer parts for small data. Chosen."""
 WORTH_A_SUM = 32
-"""Least number of stored entries per number of a sum. With fewer, adding the sums takes longer than reading the rows.
-Larger: fewer parts for wide data. Chosen."""
+"""Least number of stored entries, per number in a part's sum, for which the rows are cut into parts. With fewer, adding
+the sums takes longer than reading the rows. Larger: fewer parts for wide data. Chosen."""
 
 
 class RowProducts:

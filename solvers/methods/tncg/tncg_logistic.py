@@ -110,7 +110,7 @@ class TncgLogistic(NewtonCg[BinaryProblem, TncgLogisticState]):
         return _choose_length(*ends, self._used_costs(state.stride), line)
 
     def _used(self, numbers: Floats, stride: int) -> Floats:
-        """Return the numbers of the rows in use."""
+        """Return the elements of `numbers`, which has one per row, for the rows in use."""
         return read_only(np.ascontiguousarray(numbers[::stride]))
 
     def _used_costs(self, stride: int) -> Floats:

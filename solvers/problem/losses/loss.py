@@ -187,7 +187,7 @@ class MarginLoss(Loss):
 
 
 class TubeLoss(Loss):
-    """A loss for targets: errors up to epsilon, in both directions, cost nothing."""
+    """A regression loss: errors up to epsilon, in either direction, cost nothing."""
 
     tasks = ("regression",)
 

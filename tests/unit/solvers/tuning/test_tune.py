@@ -252,7 +252,7 @@ def test_a_path_starts_each_model_from_the_one_before():
         ({"loss": "epsilon_insensitive"}, "loss", "does not fit"),
         ({"sample_weight": np.ones(3)}, "sample_weight", "one number for each row"),
         ({"task": "regression"}, "y", "numbers"),
-        ({"resume_from": [{"fold": 0}]}, "resume_from", "not a training"),
+        ({"resume_from": [{"fold": 0}]}, "resume_from", "cannot read"),
     ],
 )
 def test_mistakes_name_the_argument(arguments, argument, message):
