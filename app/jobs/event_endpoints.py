@@ -142,8 +142,10 @@ class AllEventsStream(PatientStream):
             self.end()
 
     def end(self) -> None:
-        while self._queue.full():
-            self._queue.get_nowait()
+        """End the stream after the oldest waiting events: what the client receives has no gap, so it can resume."""
+        waiting = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+        for event in waiting[: self._queue.maxsize - 1]:
+            self._queue.put_nowait(event)
         self._queue.put_nowait(None)
 
     async def _messages(self) -> AsyncIterator[bytes]:

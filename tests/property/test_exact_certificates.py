@@ -62,7 +62,7 @@ def test_a_gap_is_never_rounded_down_to_zero():
 
 
 def test_a_certificate_cannot_hold_a_bound_above_its_primal_value():
-    with pytest.raises(ValueError, match="above a primal value"):
+    with pytest.raises(ValueError, match="exceeds the primal value"):
         Certificate(1.0, 1.5, 0.0, 0.0, "dual point")
     one = Certificate.of_bounds(2.0, 2.0, 1e-12, "dual point")
     assert one.gap > 0.0

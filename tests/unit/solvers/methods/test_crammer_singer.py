@@ -200,7 +200,7 @@ def test_a_state_starts_other_costs():
 def test_what_is_no_state_of_this_problem_is_refused():
     X, y = problem()
     state = train(X, y).state
-    with pytest.raises(solvers.InvalidOptions, match="crammer_singer on 290 rows x 6 features and 4 classes"):
+    with pytest.raises(solvers.InvalidOptions, match="crammer_singer on data with 290 rows x 6 features and 4 classes"):
         train(X[:290], y[:290], warm_start=state)
     state["alpha"][3, 0] = np.nan
     with pytest.raises(solvers.InvalidOptions, match="NaN or infinite"):

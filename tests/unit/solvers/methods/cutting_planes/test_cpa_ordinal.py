@@ -234,7 +234,7 @@ def test_a_state_goes_on_with_other_costs_and_starts_other_rows():
     other = train(changed, y, tol=1e-5, warm_start=first.state)
     assert other.converged
     assert other.certificate.primal == pytest.approx(train(changed, y, tol=1e-5).certificate.primal, rel=2e-5)
-    with pytest.raises(solvers.InvalidOptions, match="on 19 features"):
+    with pytest.raises(solvers.InvalidOptions, match="on data with 19 features"):
         train(X[:, 1:], y, warm_start=first.state)
 
 
