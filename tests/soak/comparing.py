@@ -195,7 +195,7 @@ def _webhooks(ledger: Ledger, database: Database, receiver: Receiver) -> Iterato
             age = (event.created_at - row.created_at).total_seconds()
             wanted = age > UNCERTAIN_SECONDS if one.job_id is None else event.job_id == one.job_id
             if wanted and event.id not in received[path]:
-                yield f"{one.id}: was never told of {event.id}, the end of {event.job_id}"
+                yield f"{one.id}: never received {event.id}, the end of {event.job_id}"
             ledger.counts["webhook messages that had to arrive"] += wanted
         ledger.counts["webhook messages that arrived again"] += sum(received[path].values()) - len(received[path])
         if row.disabled_at is not None:

@@ -1,6 +1,5 @@
 """Evaluations of joint multi-class problems against their formulas, in coarse arithmetic."""
 
-import math
 from itertools import product
 
 import numpy as np
@@ -15,16 +14,15 @@ from tests.support.coarse import (
     UNIT,
     assert_evaluation,
     down,
-    length,
+    joint_evaluation,
     make_coarse,
     part,
     precision,
     size_of_scores,
-    size_of_weights,
     up,
 )
 from tests.support.exact import exact
-from tests.support.joint_problems import BIAS, BIAS_SCALE, CODES, COEF, COSTS, RANDOM, D, K, N, X, built
+from tests.support.joint_problems import BIAS, CODES, COEF, COSTS, RANDOM, D, K, N, X, built
 
 
 def shares_within(costs, part_of_costs=0.6):
@@ -34,7 +32,7 @@ def shares_within(costs, part_of_costs=0.6):
 
 
 def expected_multiclass(problem, shares, bias, is_compensated):
-    given, own, costs, beta = precision(is_compensated), (np.arange(N), CODES), problem.costs, problem.bias_feature
+    given, own, costs = precision(is_compensated), (np.arange(N), CODES), problem.costs
     scores = X @ COEF.T + bias
     violations = 1.0 + scores - scores[own][:, None]
     violations[own] = 0.0
@@ -45,38 +43,17 @@ def expected_multiclass(problem, shares, bias, is_compensated):
     losses, most, least = (one.max(axis=1) for one in (violations, violations + errors, violations - errors))
     signed = -shares
     signed[own] = shares.sum(axis=1)
-    scaled = bias / BIAS_SCALE if beta else np.zeros(K)
-    distance = nominal = curved = squared_error = 0.0
-    dual_weights = np.empty((K, D + 1))
-    for m in range(K):
-        v, weights = signed[:, m], X.T @ signed[:, m]
-        of_weights, bias_weight = size_of_weights(X, v, is_compensated), beta * v.sum()
-        error = (given.sums + part(K + 8)) * of_weights + part(K + 16) * (beta * np.abs(v).sum() + abs(scaled[m]))
-        apart = up(math.hypot(length(COEF[m] - weights) * (1.0 + 4.0 * UNIT), scaled[m] - bias_weight) + error)
-        reach = up(math.hypot(length(weights) * (1.0 + 4.0 * UNIT), bias_weight) + error)
-        distance += apart**2
-        curved += 0.5 * reach**2
-        nominal += ((COEF[m] - weights) ** 2).sum() + (scaled[m] - bias_weight) ** 2
-        dual_weights[m] = np.append(weights, bias_weight)
-        squared_error += (error + 4.0 * UNIT * reach) ** 2
-    norm = 0.5 * (COEF**2).sum() + 0.5 * (scaled**2).sum()
     unused = np.maximum(costs - shares.sum(axis=1), 0.0) + part(K + 16) * costs
-    terms = (shares * (most[:, None] - violations + errors)).sum() + (unused * most).sum()
-    underflow, more = (D + N) * K * LEAST, part(K + 32)
-    return {
-        "primal": up((norm + costs @ most) * (1.0 + more) + underflow),
-        "least_primal": down((norm + costs @ least) * (1.0 - more) - underflow),
-        "nominal_primal": norm + costs @ losses,
-        "gap": up((0.5 * distance + terms) * (1.0 + more) + underflow),
-        "nominal_gap": 0.5 * nominal + (shares * (losses[:, None] - violations)).sum() + (unused * losses).sum(),
+    sums = {
+        "losses": losses,
+        "most": most,
+        "least": least,
+        "terms": (shares * (most[:, None] - violations + errors)).sum() + (unused * most).sum(),
+        "nominal_terms": (shares * (losses[:, None] - violations)).sum() + (unused * losses).sum(),
         "linear": down(shares.sum()),
-        "curved": up(curved * (1.0 + more)),
-        "losses_at_most": up(costs @ most * (1.0 + more) + underflow),
-        "losses_at_least": down(costs @ least * (1.0 - more) - underflow),
-        "dual_weights": dual_weights,
-        "dual_error": up(math.sqrt(squared_error)) * (1.0 + part(K)),
-        "multipliers": signed,
+        "underflow": (D + N) * K * LEAST,
     }
+    return joint_evaluation(problem, X, COEF, bias, signed, sums, is_compensated)
 
 
 @pytest.mark.parametrize("is_compensated", [False, True])
