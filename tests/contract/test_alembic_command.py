@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from sqlalchemy.engine import make_url
 
 from app.db import Database
 from app.db.migrate import is_current, upgrade
+from tests.support.wheels import unpacked_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -151,15 +151,8 @@ def test_sql_is_printed_for_postgresql_and_refused_for_sqlite(run_alembic: Run, 
 
 
 def test_a_wheel_migrates_without_the_checkout(tmp_path: Path, database_url: str) -> None:
-    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-    assert built.returncode == 0, built.stderr
-    (wheel,) = tmp_path.glob("*.whl")
-    installed = tmp_path / "installed"
-    with zipfile.ZipFile(wheel) as archive:
-        carried = [name for name in archive.namelist() if re.search(r"(^|/)(alembic|migrations)/", name)]
-        archive.extractall(installed)
+    names, installed = unpacked_wheel(tmp_path)
+    carried = [name for name in names if re.search(r"(^|/)(alembic|migrations)/", name)]
     scripts = [path for path in (ROOT / "alembic").rglob("*") if path.suffix in (".py", ".mako")]
     assert sorted(carried) == sorted(f"app/db/migrations/{path.relative_to(ROOT / 'alembic')}" for path in scripts)
     # -S: without the .pth file by which an editable installation finds the checkout

@@ -7,12 +7,10 @@ import re
 import subprocess
 import sys
 import sysconfig
-import zipfile
 from pathlib import Path
 
-import pytest
-
 from app.ui.endpoints import SAMPLE, STATIC
+from tests.support.wheels import unpacked_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 FETCH_ALL = """
@@ -38,15 +36,8 @@ print(json.dumps(asyncio.run(fetched())))
 
 
 def test_a_wheel_carries_and_serves_the_dashboard(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-    assert built.returncode == 0, built.stderr
-    (wheel,) = tmp_path.glob("*.whl")
-    installed = tmp_path / "installed"
-    with zipfile.ZipFile(wheel) as archive:
-        carried = {name for name in archive.namelist() if re.match(r"app/ui/static/.*[^/]$", name)}
-        archive.extractall(installed)
+    names, installed = unpacked_wheel(tmp_path)
+    carried = {name for name in names if re.match(r"app/ui/static/.*[^/]$", name)}
     files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
     assert carried == {f"app/ui/static/{name}" for name in files}
     # -S: without the .pth file by which an editable installation finds the checkout
