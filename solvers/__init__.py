@@ -15,31 +15,40 @@ from solvers.problem.problems import Problem
 from solvers.problem.spec import PARAMETERS, Parameter, Parameters
 from solvers.result import Certificate, LinearModel, SolveResult, Status, StepReport
 from solvers.tuning.certify import TuningCertificate
-from solvers.tuning.fold_work import TuneProgress
+from solvers.tuning.costs import PathResult, path
+from solvers.tuning.curve import Scorer
 from solvers.tuning.leave_one_out import LeaveOneOut, leave_one_out
-from solvers.tuning.search import Best, PathResult, Trial, TuneResult, path, tune
+from solvers.tuning.outcome import Best, FoldModel, OuterEstimate, Trial, TuneResult
+from solvers.tuning.quick import ChosenC, choose_c
+from solvers.tuning.reports import Tried, TuneProgress
+from solvers.tuning.search import tune
 from solvers.warm_up import load_kernels, warm_up
 
 __all__ = [
     "PARAMETERS",
     "Best",
     "Certificate",
+    "ChosenC",
     "Estimate",
+    "FoldModel",
     "InvalidOptions",
     "InvalidProblem",
     "LeaveOneOut",
     "LinearModel",
+    "OuterEstimate",
     "Parameter",
     "Parameters",
     "PathResult",
     "Planes",
     "Point",
     "Problem",
+    "Scorer",
     "SolveResult",
     "SolverError",
     "Status",
     "StepReport",
     "Trial",
+    "Tried",
     "TuneProgress",
     "TuneResult",
     "TuningCertificate",
@@ -49,6 +58,7 @@ __all__ = [
     "available",
     "certify",
     "check",
+    "choose_c",
     "estimate",
     "leave_one_out",
     "load_kernels",

@@ -1,7 +1,8 @@
-"""The package's entry points: they turn arguments into a problem, a method and a run.
+"""The entry points of the package: `train`, `check`, `estimate`, `certify` and `available`.
 
-`check`, `estimate` and `train` decide everything through `plan_run`, so a configuration that `check` accepts is one
-that `train` runs, given data of that shape. The parameters of the problem are declared in problem/spec.py.
+Each turns its arguments into a problem, a method and a run. `check`, `estimate` and `train` all call `plan_run`, so
+`train` runs every configuration that `check` accepts for data of the same shape. The parameters of the problem are
+declared in problem/spec.py.
 """
 
 import inspect
@@ -31,7 +32,8 @@ __all__ = ["Plan", "Verdict", "available", "certify", "check", "estimate", "trai
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 
 DEFAULT_TOL = 1e-3
-"""Relative gap at which a run stops if `tol` is not given. Smaller: more precise results, more passes. Chosen."""
+"""Default of `tol`: the relative gap at which a run stops. Smaller: more precise results, more passes. Set by hand; no
+measurement is recorded."""
 
 
 class Plan(TypedDict):
@@ -86,12 +88,12 @@ def train(
 ) -> SolveResult:
     """Train on the rows of X (numpy array or scipy sparse matrix) with labels y; see docs/solvers.md.
 
-    `problem` are the `Parameters` by name: task, loss, C and so on.
-    `warm_start` takes an earlier result, its `state`, a vector of weights, or (weights, intercept). With `resume` it
-    must be a state, and the interrupted run continues: its iterations, passes and seconds count, also towards the
-    limits. Only solving counts as time: the clock stops while kernels are compiled or loaded.
-    `callback` is called with a `StepReport` after every step. If it returns True, the run stops and returns its best
-    point.
+    `problem` takes the parameters of the problem by name (`Parameters`): task, loss, C and so on. `warm_start` takes an
+    earlier result, its `state`, a vector of weights, or (weights, intercept). With `resume`, `warm_start` must be a
+    state, and the interrupted run continues. Its iterations, passes and seconds are added to those of the new run and
+    count towards the limits. Time limits measure solving only: the clock stops while kernels are compiled or loaded.
+    `callback` is called with a `StepReport` after every step. If the callback returns True, the run stops and returns
+    its best point.
     """
     started = solving_time()
     data = as_rows(X, compress=True)
@@ -99,7 +101,7 @@ def train(
     if callback is not None and not callable(callback):
         raise InvalidOptions("callback", "must be a function of one StepReport")
     if resume and not isinstance(warm_start, Mapping):
-        raise InvalidOptions("resume", "needs a state as warm_start")
+        raise InvalidOptions("resume", "needs a state as warm_start; pass the `state` of a result, or leave resume out")
     plan = plan_run(
         problem,
         shape=shape_of(data, labels),
@@ -142,10 +144,10 @@ def check(
     options: Mapping[str, Any] | None = None,
     **problem: Unpack[Parameters],
 ) -> Plan:
-    """Return what `train` would run on data of this shape, or raise the error that it would raise.
+    """Return the solver that `train` would run on data of this shape, or raise the error that `train` would raise.
 
-    `n_classes` is None for real-valued labels. The choice of "auto" also depends on the values of X; here it is a
-    guess.
+    `n_classes` is None for real-valued labels. The solver that "auto" chooses also depends on the values of X, which
+    are unknown here, so that choice is a guess.
     """
     plan = plan_run(
         problem,
@@ -183,10 +185,11 @@ def estimate(
     options: Mapping[str, Any] | None = None,
     **problem: Unpack[Parameters],
 ) -> Estimate:
-    """Estimate the memory and time that `train` would need on data of this shape. Takes the arguments of `check`.
+    """Estimate the memory and time that `train` would need on data of this shape.
 
-    `entries` is the number of stored entries of X, `value_bytes` the size of each, `nonzeros` the number of non-zero
-    entries of a dense X if known, and `squared_norm` the mean of |x_i|^2, without which seconds are not estimated.
+    Takes the arguments of `check` and four more. `entries` is the number of stored entries of X, and `value_bytes` the
+    size of one entry in bytes. `nonzeros` is the number of non-zero entries of a dense X, if known. `squared_norm` is
+    the mean of |x_i|^2. Without it, seconds are not estimated.
     """
     copied = 0
     if not sparse and nonzeros is not None and is_compressible(n_rows, n_features, nonzeros, value_bytes):
@@ -230,11 +233,11 @@ def certify(
     groups: Any = None,
     **problem: Unpack[Parameters],
 ) -> Verdict:
-    """Certify (coef, intercept) on this data. The arguments are those of `train`.
+    """Certify the weights `coef` and `intercept` on this data. The other arguments are those of `train`.
 
     The run that found the weights is not trusted: the problem is built from the data, the primal value is computed from
-    the weights, and the dual point is made feasible first.
-    `bounding` is the attribute of a `SolveResult`. Without it a weaker bound is computed from the weights.
+    the weights, and the dual point is made feasible first. `bounding` is the attribute `bounding` of a `SolveResult`.
+    If it is not given, a weaker bound is computed from the weights.
     """
     data = as_rows(X)
     labels = _read_labels(y, problem, data)

@@ -16,20 +16,24 @@ __all__ = ["Estimate", "Footprint", "Pace", "Size", "estimate_run", "is_shorter_
 NUMBER = 8
 """Bytes of a double."""
 LABEL_NUMBERS_A_ROW = 2.0
-"""Numbers per row for each class of one-vs-rest: the costs and signs of all classes exist from the start."""
+"""Numbers of 8 bytes per row and class of one-vs-rest: one cost and one sign. The arrays of all classes exist from the
+start. Larger: larger memory estimates. Counted from the code."""
 DUAL_NUMBERS_A_ROW = 1.0
-"""Numbers per row of the dual point that a result keeps in addition to the state."""
+"""Numbers of 8 bytes per row in the dual point that a result keeps in addition to the state. Larger: larger memory
+estimates. Counted from the code."""
 USUAL_PLANES = 60
-"""Cutting planes in memory during a long run: those in use and those used recently. Larger: larger memory estimates.
-Chosen."""
+"""Assumed number of cutting planes in memory during a long run, used or recently used. Larger: larger memory estimates.
+Set by hand; no measurement is recorded."""
 LEAST_PASSES, MOST_PASSES = 2.0, 1e6
-"""Limits of the estimated number of passes."""
+"""Lower and upper limit of the estimated number of passes. They keep an extrapolation of the fitted model within
+reason."""
 LEAST_DIVIDED = 1 << 21
-"""Least number of stored entries for which several threads save time. Larger: longer estimates for small data.
-Chosen."""
+"""Least number of stored entries of X for which estimates assume that several threads save time. Larger: longer
+estimates for small data. Set by hand; no measurement is recorded."""
 WORTH_A_READ = 25
-"""Extra entries of X worth reading to shorten a plane's vector by one number. With 50 planes a number is used about 100
-times per iteration; a random read of X costs as much as 4 uses. Larger: planes store scores more often."""
+"""A plane stores scores instead of weights if that reads at most this many more entries of X per number saved. With 50
+planes each number is used about 100 times per iteration, and a random read of X costs as much as 4 uses: 100 / 4 = 25.
+Larger: planes store scores more often."""
 
 
 class Size(NamedTuple):
@@ -54,10 +58,11 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Footprint:
-    """The memory of a method, at its peak and in its state, in numbers of 8 bytes. Certificate and problem are
-    included.
+    """The memory of a method at its peak and in its state, in numbers of 8 bytes. The arrays of the problem and of its
+    certificate are included.
 
-    Both are sums of products of rows, features and classes with these factors, which were measured with tracemalloc.
+    Each is a sum of the factors below times the numbers of rows, features and classes. The factors were measured with
+    tracemalloc.
     """
 
     row: float = 20.0
@@ -67,11 +72,11 @@ class Footprint:
     """Additional numbers per row if the bias is free, because the best bias is found by sorting."""
     feature: float = 8.0
     square: float = 0.0
-    """Numbers per pair of features."""
+    """Numbers per pair of features, for a matrix of features x features."""
     most_squared: float = math.inf
-    """Maximum number of features for which the method forms such a matrix."""
+    """Maximum number of features for which the method forms a matrix of features x features."""
     most_squared_a_row: float = math.inf
-    """Maximum ratio of features to rows for which the method forms such a matrix."""
+    """Maximum ratio of features to rows for which the method forms a matrix of features x features."""
     row_and_class: float = 0.0
     """Numbers per row for each class beyond the first, if a method trains all classes at once."""
     feature_and_class: float = 0.0
@@ -80,7 +85,7 @@ class Footprint:
     plane_vectors: int = 0
     """Number of weight vectors stored with each cutting plane."""
     plane_scores: bool = False
-    """Whether a plane stores scores of the rows instead, if these are shorter."""
+    """Whether a plane stores the scores of the rows instead of weights if there are fewer rows than weights."""
     plane_row_bytes: float = 0.0
     """Bytes per row that each cutting plane stores."""
     squared_plane_row_bytes: float = 0.0
@@ -125,7 +130,8 @@ class Pace:
     least: float
     hardness: float
     hardest: float = 500.0
-    """C |x|^2 above which the passes no longer grow. Coordinate methods depend on the scale of X, others hardly do."""
+    """Value of C |x|^2 above which the estimated passes no longer grow. The passes of coordinate descent depend on the
+    scale of X; those of other methods hardly do."""
     precision: float = 0.0
     tallness: float = 0.0
     sparsity: float = 0.0
@@ -135,7 +141,7 @@ class Pace:
     row_seconds: float = 0.0
     pass_seconds: float = 2e-5
     gram_seconds: float = 0.0
-    """Seconds per pair of stored entries of a row, once per run."""
+    """Seconds per pair of stored entries in the same row, to form a Gram matrix once per run."""
     cube_seconds: float = 0.0
     """Seconds per pass and features^3, for a factorisation."""
     divided: float = 0.0
@@ -176,8 +182,8 @@ def estimate_run(
     max_passes: int | None,
     threads: int,
 ) -> Estimate:
-    """Estimate one run with this many threads or, for one-vs-rest, one single-threaded run per class, several at
-    once."""
+    """Estimate a run with `threads` threads. One-vs-rest is estimated as one single-threaded run per class, with
+    `threads` runs at the same time."""
     runs = spec.n_classes or 1 if spec.task == "multiclass" and spec.strategy == "ovr" else 1
     if runs > 1:
         spec = spec.of_one_class
@@ -197,10 +203,10 @@ def estimate_run(
 
 
 def is_shorter_by_scores(n_rows: int, n_features: int, entries: int) -> bool:
-    """Return whether planes should store scores of rows: shorter vectors, for one more pass over X to compute the
-    weights.
+    """Return whether planes should store scores of rows instead of weights. The vectors are then shorter, but computing
+    the weights takes one more pass over X.
 
-    With several classes all three numbers grow by the same factor.
+    The number of classes does not matter: it multiplies all three numbers alike.
     """
     return entries <= WORTH_A_READ * (n_features - n_rows)
 

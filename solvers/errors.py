@@ -14,7 +14,7 @@ __all__ = ["InvalidOptions", "InvalidProblem", "SolverError", "UnknownSolver", "
 
 
 class SolverError(ValueError):
-    """A request that cannot be solved as it is. The message says what would work."""
+    """An invalid or unsupported argument. `argument` names it, and the message says which values work."""
 
     def __init__(self, argument: str, message: str) -> None:
         super().__init__(argument, message)

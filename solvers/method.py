@@ -1,4 +1,5 @@
-"""Defines a method: a class in `solvers/methods/` that declares what it supports and how it takes a step.
+"""Defines the interface of a method: a class in `solvers/methods/` that declares which problems it supports and
+implements a step.
 
     method = SomeMethod(problem, options)      derived constants only, nothing that changes
     state  = method.init(seed, start)          everything that changes, as arrays and scalars
@@ -6,8 +7,8 @@
         progress = method.step(state, target)  at most about one pass over the data
     point = method.extract(state)
 
-The state can be stored and given back as `start`: the method then continues from there. A method never decides that it
-has converged. It estimates its gap, and the driver decides when to compute a certificate.
+A stored state can be passed as `start`; the method then continues from it. A method never decides that it has
+converged. It estimates its gap, and the driver decides when to compute a certificate.
 """
 
 import sys
@@ -38,7 +39,7 @@ AnyState = TypeVar("AnyState", bound=State)
 
 @dataclass(frozen=True)
 class Option:
-    """A setting of one method only, with its type, range and default."""
+    """An option of one method, with its type, range and default."""
 
     name: str
     kind: type[bool] | type[int] | type[float] | type[str]
@@ -81,7 +82,8 @@ class Option:
 
 
 class Rehearsal(NamedTuple):
-    """An additional run of warm-up, because the usual small problems do not use all kernels of the method."""
+    """An additional problem that `warm_up` solves, for a method whose kernels are not all used on the usual small
+    problems."""
 
     n_rows: int
     arguments: Mapping[str, Any]
@@ -109,13 +111,16 @@ class Progress(NamedTuple):
     gap_estimate: float | None
     """The method's own cheap estimate of the relative gap; None if it has none."""
     finished: Status | None = None
-    """Set if the method cannot continue, or stops by its own rule."""
+    """The status with which the method ends the run, because it cannot continue or its own stopping rule is met; None
+    to continue."""
     is_complete: bool = True
-    """Whether the estimate covers all rows. If not, it is too low for a certificate to be worth computing."""
+    """Whether the estimate covers all rows. An estimate from a part of the rows is too low, so no certificate is
+    computed."""
 
 
 class Planes(NamedTuple):
-    """A dual point as a combination of cutting planes: the weights at which each was cut, and its multiplier."""
+    """A dual point as a combination of cutting planes: for each plane, the weights at which it was cut and its
+    multiplier."""
 
     weights: Floats
     """One row per plane."""
@@ -133,7 +138,7 @@ def cut_margin(scores: Floats) -> float:
 
 
 class Point(NamedTuple):
-    """A result: weights and, if the method has one, a dual point that bounds their error."""
+    """The current result of a method: weights and, if the method has one, a dual point for the bound."""
 
     coef: Floats
     """One weight per feature; multi-class: one row per class."""
@@ -160,9 +165,10 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
     paper: ClassVar[str]
     notes: ClassVar[str]
     exact: ClassVar[bool] = True
-    """Whether the method reaches any tolerance. If not, its certificate shows the gap that it reached."""
+    """Whether the method can reach any tolerance. If not, the certificate of a result shows the gap that was
+    reached."""
     reads_in_passes: ClassVar[bool] = False
-    """Whether the method reads all rows only in order, so that they can come in blocks."""
+    """Whether the method only makes passes over all rows in order, so that X can be in blocks."""
     has_estimate: ClassVar[bool] = True
     """Whether the method estimates its own gap. If not, it is certified after fixed numbers of passes."""
     footprint: ClassVar[Footprint] = Footprint()
@@ -173,13 +179,15 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
     """Whether a step can use several threads."""
     rehearsals: ClassVar[tuple[Rehearsal, ...]] = ()
     same_bits: ClassVar[bool] = True
-    """Whether results are bit-identical for any number of threads. If not, they are with one thread."""
+    """Whether results are bit-identical for any number of threads. If not, only runs with one thread are
+    bit-identical."""
 
     def __init__(self, problem: AnyProblem, options: Mapping[str, Any]) -> None:
         self.problem = problem
         self.chosen = options
         self.reads_left = sys.maxsize
-        """Full passes over X that are still allowed, for methods that make several in a step."""
+        """Number of full passes over X that are still allowed. Methods that make several passes in a step must observe
+        it."""
         self.threads = 1
         """Threads that a step may use. The driver sets it if the method `uses_threads`."""
 
@@ -247,7 +255,8 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
         }
 
     def earlier(self, start: Start) -> AnyState | None:
-        """Restore the state in `start`, if there is one. It can belong to another problem: check it before use."""
+        """Return the state in `start`, or None if there is none. The state can belong to another problem, so check it
+        before use."""
         return None if start.state is None else self.state_type.restored(start.state, self.name)
 
     @abstractmethod
@@ -264,4 +273,5 @@ class Method(ABC, Generic[AnyProblem, AnyState]):
 
 
 AnyMethod = Method[Any, Any]
-"""A method of any problem with any state, for the engine. `missing` and `earlier` check that they fit together."""
+"""A method of any problem with any state, for the engine. `missing` checks that the method supports a problem;
+`earlier` restores a state."""

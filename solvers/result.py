@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Certificate", "Counts", "LinearModel", "SolveResult", "Status", "StepReport"]
 
 CELLS_A_BLOCK, ROWS_MULTIPLE = 1 << 16, 64
-"""Maximum numbers of X that are scored together, so that they fit into the processor's cache, and the number of which
-the rows of a block are a multiple, so that a row's score has the same bits in any block. Larger blocks: more cache
-misses. Chosen."""
+"""X is scored in blocks of at most CELLS_A_BLOCK numbers, which fit into the processor's cache. The number of rows in a
+block is a multiple of ROWS_MULTIPLE, so that a row's score has the same bits in any block. Larger blocks: more cache
+misses. Set by hand; no measurement is recorded."""
 
 
 class Status(enum.StrEnum):
@@ -66,7 +66,8 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Certificate:
-    """A bound on the distance of the returned point from the optimum, computed by code that is not the solver's own.
+    """A proven bound on the difference between the objective of the returned point and the optimum. It is computed
+    independently of the solver.
 
     For the exact real numbers that the doubles of X, y and the costs C_i represent:
     dual_bound <= optimum <= P(w, b) <= primal, and P(w, b) - optimum <= gap.
@@ -86,7 +87,9 @@ class Certificate:
 
     def __post_init__(self) -> None:
         if self.dual_bound is not None and not self.dual_bound <= self.primal:
-            raise ValueError(f"the dual bound {self.dual_bound!r} exceeds the primal value {self.primal!r}")
+            raise ValueError(
+                f"the dual bound {self.dual_bound!r} exceeds the primal value {self.primal!r}: the certificate is wrong"
+            )
 
     @classmethod
     def of_pair(cls, primal: float, dual_bound: float, gap: float, floor: float, method: str) -> "Certificate":
@@ -121,22 +124,23 @@ class StepReport:
         Without `copy` it is the state itself, which must not be used after the callback has returned.
         """
         if self.capture is None:
-            raise RuntimeError("a snapshot can only be taken inside the callback")
+            raise RuntimeError("a snapshot can only be taken inside the callback; call snapshot() there")
         return self.capture(copy)
 
     @property
     def has_model(self) -> bool:
-        """Whether `model` works: only inside the callback, and after every class of a resumed run has started."""
+        """Whether `model` can be called. It works only inside the callback; in a resumed one-vs-rest run, only after
+        every class has started."""
         return self.extract is not None
 
     def model(self) -> "LinearModel":
         """Return the current model. This can cost a pass over the data. Works only if the report `has_model`."""
         if self.extract is None:
-            raise RuntimeError("there is no model here; check has_model first")
+            raise RuntimeError("this report has no model; check has_model before calling model()")
         return self.extract()
 
     def alone(self) -> "StepReport":
-        """Return the figures without references into the run."""
+        """Return a copy of the report without references to the method and its arrays."""
         figures = self.primal, self.dual_bound, self.relative_gap
         return StepReport(self.iterations, self.passes, self.seconds, *figures, self.certified)
 
@@ -150,8 +154,8 @@ class LinearModel:
     intercept: float | NDArray[np.float64]
     classes: NDArray[Any]
     thresholds: NDArray[np.float64] | None
-    """Ordinal models: `classes[k]` is predicted if the score exceeds exactly k of them. None for others and real
-    ranks."""
+    """Thresholds of an ordinal model: `classes[k]` is predicted if the score exceeds exactly k of them. None for other
+    tasks and for real-valued relevance."""
     task: str
     strategy: str | None = None
     """The strategy for several classes; None for other tasks."""

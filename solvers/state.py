@@ -1,4 +1,4 @@
-"""The state of a method: a typed record, and the codec that stores and restores all of them.
+"""The state of a method as a typed record, and the conversion of any state to and from its stored form.
 
 A method declares its state as a dataclass derived from `State`. A field is an array, a number, a boolean, text, or
 another `State`. The stored form is a flat table from field name to value, which checkpoints write to disk and
@@ -56,20 +56,24 @@ class State:
             try:
                 values[name] = kind(stored[full]) if kind in SCALARS else _array(stored[full], kind)
             except (TypeError, ValueError, OverflowError):
-                raise InvalidOptions("warm_start", f"has a {full!r} that cannot be read; give weights") from None
+                raise InvalidOptions(
+                    "warm_start", f"has a {full!r} that cannot be read; give weights instead"
+                ) from None
         return cls(**values)
 
 
 def _array(value: Any, kind: type[np.generic] | None) -> np.ndarray[Any, Any]:
-    """Return a copy as an array with elements of that type or, if it is None, of their own type."""
+    """Return a copy of the value as an array with elements of type `kind`. If `kind` is None, the elements keep their
+    type."""
     array = np.array(value, dtype=kind)
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"an array of {array.dtype} is not one of numbers")
+        raise TypeError(f"the array has elements of type {array.dtype}; numbers or booleans are needed")
     return array
 
 
 def _kinds(state: type[State]) -> dict[str, Any]:
-    """Return for each field: its class for a scalar or a state, else the element type of its array (None: any)."""
+    """Return the type of each field: the class of a scalar or of a nested state, or the element type of an array (None
+    means any)."""
     hints = get_type_hints(state)
     return {field.name: _kind(hints[field.name]) for field in fields(state)}
 

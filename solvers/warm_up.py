@@ -26,7 +26,7 @@ __all__ = ["load_kernels", "warm_up"]
 def warm_up(names: Collection[str] | None = None) -> None:
     """Compile the kernels of all methods (or of those named) for the dtypes in use, or load them from numba's cache.
 
-    Damaged cache files are removed, including those of methods that are not named and will be loaded later.
+    Removes damaged cache files, also those of methods that are not named.
     """
     kernels = [kernel for module in _modules() for kernel in kernels_of(module)]
     chosen = {name: method for name, method in registered().items() if names is None or name in names}
@@ -42,7 +42,8 @@ def _modules() -> Iterator[ModuleType]:
 
 
 def load_kernels(names: Collection[str]) -> list[str]:
-    """Load the kernels of these methods from numba's cache, without compiling; return the methods that lack some."""
+    """Load the kernels of these methods from numba's cache, without compiling. Return the methods of which at least one
+    kernel is not in the cache."""
     kernels = [kernel for module in _modules() for kernel in kernels_of(module)]
     remove_damaged(kernels)
     lacking = []
@@ -63,7 +64,7 @@ def _run_every_kernel(methods: Mapping[str, type[AnyMethod]]) -> None:
         dense: Any = wide.astype(dtype)
         sparse = scipy.sparse.csr_array(dense)
         as_rows(np.eye(60, dtype=dtype), compress=True)
-        # Another kernel inspects rows with unsorted columns.
+        # Rows with unsorted columns use another kernel for their inspection.
         as_rows(scipy.sparse.csr_array((sparse.data, sparse.indices[::-1], sparse.indptr), shape=sparse.shape))
         for X, (name, method) in itertools.product((dense, sparse), methods.items()):
             for task, loss, bias in itertools.product(method.tasks, method.losses, method.biases):

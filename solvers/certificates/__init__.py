@@ -1,6 +1,6 @@
 """Certificates: the primal value, dual bound and gap of a point, computed without any code of the solvers.
 
-There is one module per task. Each is plain enough to be checked by reading it next to docs/solvers.md.
+There is one module per task. docs/solvers.md derives the formulas of each module.
 """
 
 from solvers.certificates.binary import certify_binary, evaluation_of_binary, feasible_dual_point
@@ -18,10 +18,12 @@ __all__ = ["Evaluation", "balanced_dual_point", "certify", "evaluate_pair", "fea
 
 
 def certify(problem: Problem, point: Point, tol: float | None = None) -> Certificate:
-    """Certify a point. Its dual point is made feasible first, so a mistake of a solver can only weaken the bound.
+    """Certify a point. Its dual point is made feasible first, so an error in a solver can weaken the bound but not make
+    it wrong.
 
-    `tol` is the relative gap that suffices. If rounding decides whether it is reached, the data is read again with
-    compensated products. Without `tol` this happens if rounding makes up half of the gap.
+    `tol` is the relative gap to prove. If rounding errors decide whether the gap is at most `tol`, the data is read
+    again with compensated products. Without `tol`, the data is read again if rounding errors are more than half of the
+    gap.
     """
     if isinstance(problem, BinaryProblem):
         return certify_binary(problem, point.coef, float(point.intercept), point.alpha, tol)
@@ -32,14 +34,14 @@ def certify(problem: Problem, point: Point, tol: float | None = None) -> Certifi
         return certify_ordinal(problem, point.coef, point.planes, tol)
     if isinstance(problem, RegressionProblem):
         return certify_regression(problem, point.coef, float(point.intercept), point.alpha, tol)
-    raise TypeError(f"no certificate for a {type(problem).__name__}")
+    raise TypeError(f"problems of type {type(problem).__name__} have no certificate")
 
 
 def evaluate_pair(problem: Problem, point: Point, wanted: float) -> Evaluation:
-    """Evaluate weights and dual point as a pair: the gap of exactly these two, the losses, and w(alpha).
+    """Evaluate weights and dual point as a pair: the gap between them, the losses, and w(alpha).
 
-    `wanted` is a gap below which rounding does not matter. Unlike in a certificate, no better multiple of the dual
-    point is looked for.
+    If the gap is below `wanted`, plain products are precise enough. Unlike a certificate, this function does not search
+    for a better multiple of the dual point.
     """
     if isinstance(problem, BinaryProblem):
         return clear_evaluation(evaluation_of_binary(problem, point.coef, float(point.intercept), point.alpha), wanted)
@@ -49,4 +51,4 @@ def evaluate_pair(problem: Problem, point: Point, wanted: float) -> Evaluation:
     if isinstance(problem, RegressionProblem):
         pair = evaluation_of_regression(problem, point.coef, float(point.intercept), point.alpha)
         return clear_evaluation(pair, wanted)
-    raise TypeError(f"no pair of a {type(problem).__name__}")
+    raise TypeError(f"weights and dual point of a {type(problem).__name__} cannot be evaluated as a pair")

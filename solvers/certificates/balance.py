@@ -1,9 +1,9 @@
 """Dual points whose sum is exactly zero, which a bias without regularisation requires.
 
-A sum that is zero only up to rounding proves nothing: the bias is unbounded, so the error would be too. Therefore the
-numbers are rounded towards zero to multiples of a power of two, chosen so that all of them together are at most 2^52
-multiples. Sums of such numbers are exact in doubles, in any order. The excess of the heavier side is then subtracted
-exactly.
+A sum that is zero only up to rounding proves nothing: the error of the bound is that sum times the bias, and the bias
+is unbounded. Therefore the numbers are rounded towards zero to multiples of a power of two. The power is chosen so that
+the magnitudes of all numbers add up to at most 2^52 of it. Sums of such numbers are exact in doubles, in any order. If
+positive and negative numbers do not cancel, the larger of the two sides is then reduced by the exact difference.
 """
 
 import math
@@ -22,14 +22,14 @@ def on_grid(values: Floats) -> Floats:
         return np.zeros_like(values)  # infinite values prove nothing
     # Twice the computed total exceeds the exact one, including its rounding error.
     exponent = max(math.frexp(2.0 * total)[1] - 52, -1074)
-    # In two steps, because the power of two itself can overflow.
+    # The scaling takes two steps, because the power of two itself can overflow.
     half = exponent // 2
     scaled = np.trunc(np.ldexp(np.ldexp(values, -half), half - exponent))
     return np.asarray(np.ldexp(np.ldexp(scaled, exponent - half), half))
 
 
 def balanced(signed: Floats) -> Floats:
-    """Reduce the heavier of the two signs until the sum of the numbers is exactly zero."""
+    """Return the numbers with a sum of exactly zero: those of the sign with the larger sum are reduced."""
     up, down = float(np.maximum(signed, 0.0).sum()), -float(np.minimum(signed, 0.0).sum())
     if up == 0.0 or down == 0.0 or not np.isfinite(up + down):
         return np.zeros_like(signed)

@@ -5,8 +5,8 @@ With s_i = margin - y_i f(x_i) and any dual point alpha (docs/solvers.md has the
     gap = 1/2 |w - w(alpha)|^2 + sum_i [ C_i l(s_i) + conj_i(alpha_i) - alpha_i s_i ].
 
 Every term is >= 0, so nothing cancels. The loss object computes l, its conjugate and the sums over the rows, with
-rounding accounted for. Its kernels are short enough to be checked by reading. Whole-array operations of numpy took
-longer than the pass over the data.
+rounding accounted for. These sums are kernels, because whole-array operations of numpy took longer than the pass over
+the data.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ __all__ = ["certify_binary", "evaluation_of_binary", "feasible_dual_point"]
 def certify_binary(
     problem: BinaryProblem, coef: Floats, intercept: float, alpha: Floats | None, tol: float | None = None
 ) -> Certificate:
-    """Certify (coef, intercept). alpha is made feasible first, or derived if the solver has none.
+    """Certify (coef, intercept). alpha is made feasible first. If it is None, a dual point is derived from the margins.
 
     `tol` is the relative gap to prove. Data is read again only if rounding prevents that proof.
     """
@@ -80,7 +80,8 @@ def _dual_point_of(problem: BinaryProblem, scores: Floats, intercept: float) -> 
     low, high = problem.loss.dual_bounds(slack, problem.costs, rounding)
     if problem.spec.bias != "free":
         return 0.5 * (low + high)
-    # Rows at a kink, on the lighter side, take the fraction of their range that balances the two sides.
+    # The two classes must have the same sum of alpha. In the class with the smaller sum, rows at a kink of the loss
+    # take the fraction of their range that makes both sums equal.
     room = high - low
     excess = float((low * problem.signs).sum())
     lighter = problem.signs * excess < 0.0
@@ -98,7 +99,9 @@ def feasible_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
 def _signed_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
     """Return y_i alpha_i of every row, with alpha moved into the dual's domain."""
     if alpha.shape != problem.costs.shape:
-        raise ValueError(f"a dual point of shape {alpha.shape} for {problem.costs.size} rows")
+        raise ValueError(
+            f"the dual point has shape {alpha.shape} for {problem.costs.size} rows; one number per row is needed"
+        )
     signed = np.empty(alpha.size)
     given = read_only(np.ascontiguousarray(alpha, dtype=np.float64))
     loss = problem.loss
@@ -113,8 +116,8 @@ def _signed_dual_point(problem: BinaryProblem, alpha: Floats) -> Floats:
 def _move_into_domain(
     alpha: Array, signs: Array, costs: Array, is_capped: bool, divides_by_cost: bool, out: Array
 ) -> None:
-    """Write y_i alpha_i with alpha_i clipped to [0, dual_top] (see `Loss.dual_top`), without an array of upper
-    bounds."""
+    """Write y_i alpha_i to out, with alpha_i clipped to [0, dual_top] (see `Loss.dual_top`). No array of upper bounds
+    is made."""
     least = LEAST_COST if divides_by_cost else 0.0
     for i in range(alpha.size):
         top = costs[i] if is_capped else np.inf

@@ -1,10 +1,11 @@
 """Balances a dual point of the joint multi-class problem, which a bias without regularisation requires.
 
-Let the share q_im of row i's cost flow from the row's class to class m. The biases drop out of the dual if every class
-gives as much as it receives, that is, if the flows between classes are a circulation. Any flow is the sum of a
-circulation and of paths from classes that give too much to classes that receive too much. So it suffices to take shares
-back along such paths, and the rest stays in the domain. Taking a share back costs the bound the row's violation v_im.
-Paths and rows are chosen by the least cost; rows at their margin cost nothing.
+The share q_im of row i's cost is regarded as a flow from the row's class to class m. The biases drop out of the dual if
+the outflow of every class equals its inflow, that is, if the flows between classes are a circulation. Any flow is the
+sum of a circulation and of paths from classes with a surplus of outflow to classes with a surplus of inflow. So it
+suffices to remove shares along such paths. The remaining shares are in the dual's domain. Removing a share lowers the
+bound by the share times the row's violation v_im. The cheapest paths and rows are chosen; a row at its margin has v_im
+= 0.
 """
 
 import numpy as np
@@ -19,15 +20,15 @@ __all__ = ["balanced_shares"]
 
 
 _ROUNDS = 4
-"""Maximum attempts to balance the classes. One suffices unless a path exceeds the remaining flow of an edge. Larger:
-fewer dual points are given up. Chosen."""
+"""Maximum attempts to balance the classes. One attempt suffices unless a path needs more flow than an edge has left.
+Larger: fewer dual points have to be replaced by zero. Set by hand; no measurement is recorded."""
 _A_STEP = 1e-3
-"""Price added for each edge of a path, so that the shortest of equally cheap paths is chosen. Larger: shorter, more
-expensive paths. Chosen."""
+"""Price added for each edge of a path, so that of equally cheap paths the one with the fewest edges is chosen. Larger:
+paths with fewer edges that lower the bound more. Set by hand; no measurement is recorded."""
 
 
 def balanced_shares(problem: MulticlassProblem, shares: Floats, violations: Floats) -> Floats:
-    """Take shares back until each class gives exactly as much as it receives; return the rest."""
+    """Remove shares until the outflow of each class exactly equals its inflow; return the remaining shares."""
     k = problem.classes.size
     # On the grid of balance.py every sum and difference below is exact.
     shares = np.ascontiguousarray(on_grid(shares))
@@ -70,7 +71,8 @@ def _sum_flows(shares: Array, codes: Array, violations: Array, flow: Array, pric
 
 @njit(cache=True, nogil=True)
 def _choose_paths(flow: Array, price: Array, surplus: Array, back: Array) -> None:
-    """Find the cheapest paths (Dijkstra) from classes with a surplus to classes with a deficit; uses up both arrays."""
+    """Find the cheapest paths from classes with a surplus to classes with a deficit (Dijkstra 1959); write the flow to
+    remove to `back`. Overwrites `flow` and `surplus`."""
     k = surplus.size
     far, source = np.empty(k), np.empty(k, np.int64)
     is_settled = np.empty(k, np.bool_)

@@ -1,10 +1,10 @@
-"""Computes certificates from the sums of a task. This is the code that all tasks share.
+"""Computes certificates from sums over the rows. The modules of all tasks share this code.
 
 If alpha is a feasible dual point, so is t alpha for t in [0, 1], and
 
     D(t alpha)  >=  t linear - t^2 curved.
 
-`curved` is 1/2 |w(alpha)|^2 plus the part of the conjugates that falls at least with t^2 from alpha to t alpha.
+`curved` is 1/2 |w(alpha)|^2 plus the part of the conjugates that at t alpha is at most t^2 times its value at alpha.
 `linear` is the rest of the dual value (hinge losses: sum alpha; regression: sum beta_i y_i - epsilon |beta_i|;
 logistic: the entropies). The best t has a closed form. t = 0 proves that the optimum is at least 0, so a gap never
 exceeds the primal value.
@@ -41,17 +41,18 @@ __all__ = ["Evaluation", "Precision", "Products", "Weights", "certificate_of", "
 __all__ += ["length_at_most", "read_products", "read_scores", "read_weights", "slack_error"]
 
 CLEAR_PRIMAL = 1e-9
-"""Relative width of the interval that contains the primal value, above which products are computed again with
-compensated sums. Larger: fewer passes on long rows and badly scaled data, fewer correct digits. The published value is
-too high by at most half of this, which is within the 1e-9 to which it can be recomputed. With 1e-10, the shortest runs
-on news20, whose rows have up to thousands of entries, took a third longer."""
+"""Largest relative width of the interval that is proved to contain the primal value. If the interval is wider, products
+are computed again with compensated sums. Larger: fewer passes on long rows and badly scaled data, fewer correct digits.
+The published primal value is too high by at most half of this. With 1e-10, the shortest runs on news20, whose rows have
+up to thousands of entries, took a third longer."""
 CLEAR_GAP = 2.0
-"""Largest ratio of the gap with rounding errors to the gap without them, if no tolerance is given. Above it products
-are computed again with compensated sums. Larger: fewer passes, looser gaps. Chosen."""
+"""Largest ratio of the gap with bounds on rounding errors to the gap without them, if no tolerance is given. Above this
+ratio, products are computed again with compensated sums. Larger: fewer passes, larger published gaps. Set by hand; no
+measurement is recorded."""
 
 
 class Evaluation(NamedTuple):
-    """The figures of a point, with bounds that include rounding errors."""
+    """Primal value, gap and dual value of a point. The bounds include rounding errors."""
 
     primal: float
     """Upper bound of P(w, b)."""
@@ -60,23 +61,25 @@ class Evaluation(NamedTuple):
     nominal_primal: float
     """P(w, b) as computed, without rounding errors."""
     gap: float
-    """Upper bound of P(w, b) - D(alpha); infinite if only the difference of both values is known."""
+    """Upper bound of P(w, b) - D(alpha), computed as a sum of terms >= 0. Infinite for tasks that do not have such a
+    sum."""
     nominal_gap: float
     """The gap as computed, without rounding errors."""
     linear: float
-    """Lower bound of the part of the dual value that is linear in t."""
+    """Lower bound of `linear` in the module's docstring: the part of the dual value that is linear in t."""
     curved: float
-    """Upper bound of the part that is quadratic in t."""
+    """Upper bound of `curved` in the module's docstring: the part of the dual value that is quadratic in t."""
     losses_at_most: float
-    """At least sum_i C_i l_i."""
+    """Upper bound of sum_i C_i l_i."""
     losses_at_least: float
-    """At most sum_i C_i l_i."""
+    """Lower bound of sum_i C_i l_i."""
     dual_weights: Floats
-    """w(alpha) as computed, the weight of the bias feature last; several classes trained jointly: one row each."""
+    """w(alpha) as computed; the last number is the weight of the bias feature. Classes trained jointly have one row
+    each."""
     dual_error: float
-    """At least the distance of `dual_weights` from w(alpha)."""
+    """Upper bound of the distance of `dual_weights` from w(alpha)."""
     multipliers: Floats
-    """What each row's x_i is multiplied by in w(alpha): y_i alpha_i, beta_i, or a number for each class."""
+    """The factor of each x_i in w(alpha): y_i alpha_i, beta_i, or one number per class."""
 
 
 class Precision(NamedTuple):
@@ -119,8 +122,8 @@ class Weights(NamedTuple):
 
 
 class Products(NamedTuple):
-    """Both products of a certificate, and the units of their errors. The `low` parts are empty if the products are not
-    compensated."""
+    """The products X w and X' alpha of a certificate, and the units of their errors. The `low` parts are empty if the
+    products are not compensated."""
 
     scores: Floats
     scores_low: Floats
@@ -132,7 +135,7 @@ class Products(NamedTuple):
     weights: Floats
     weights_low: Floats
     dual_size: float | None
-    """The unit of the error of the weights; None: sum_i |alpha_i| |x_i|, which a kernel computes."""
+    """The unit of the error of the weights. None means sum_i |alpha_i| |x_i|, which a kernel computes later."""
 
     @property
     def are_squares(self) -> bool:
@@ -142,7 +145,8 @@ class Products(NamedTuple):
 def read_products(
     data: Rows, coef: Floats, dual: Floats | Callable[[Floats], Floats], *, is_compensated: bool
 ) -> Products:
-    """Compute both products. If `dual` is a function that computes the multipliers from the scores, X is read twice."""
+    """Compute X w and X' dual. `dual` is an array, or a function that computes it from the scores; a function needs a
+    second pass over X."""
     if is_compensated:
         scores, low, sizes = read_scores(data, coef, is_compensated=True)
         multipliers = dual(scores) if callable(dual) else dual
@@ -169,7 +173,7 @@ def slack_error(data: Rows, coef: Floats, offset: float, read: Products, precisi
 
 
 def _length_factor(data: Rows) -> float:
-    """Return f such that |x_i| is at most f times the root of its computed square, plus `_least_length`."""
+    """Return the factor f with |x_i| <= f sqrt(s_i) + `_least_length`, where s_i is the computed |x_i|^2."""
     return 1.0 + gamma(data.longest_row + 16)
 
 
@@ -213,7 +217,7 @@ def evaluation_of(
     """Evaluate one weight vector from its products with the data and the sums over the rows."""
     spec, n = problem.spec, problem.data.n_rows
     scaled_bias = intercept / spec.bias_scale if spec.bias == "regularized" else 0.0
-    # The weight of the bias feature. With a free bias the dual point is balanced, so it is 0.
+    # The weight of the bias feature. It is 0 for a free bias, because the dual point is balanced.
     bias_weight = problem.bias_feature * _sum_of_dual(read) if spec.bias == "regularized" else 0.0
     weights = read_only(read.weights), read_only(read.weights_low)
     of_coef, of_difference, of_weights = squared_lengths(read_only(np.ascontiguousarray(coef)), *weights)
@@ -258,8 +262,9 @@ def _sum_of_dual(read: Products) -> float:
 def certificate_of(
     problem: Problem, evaluate: Callable[[bool], Evaluation], source: str, tol: float | None
 ) -> Certificate:
-    """Build the certificate of an evaluation; use compensated products if rounding would decide."""
-    with np.errstate(over="ignore", invalid="ignore"):  # overflowing numbers prove nothing
+    """Build the certificate of an evaluation. Use compensated products if rounding errors decide whether `tol` is
+    proved."""
+    with np.errstate(over="ignore", invalid="ignore"):  # a certificate of overflowing numbers has no bound
         found = evaluate(False)
         certificate = _certificate(problem, found, source)
         if _is_unclear(problem, found, certificate, tol):
@@ -268,7 +273,7 @@ def certificate_of(
 
 
 def clear_evaluation(evaluate: Callable[[bool], Evaluation], wanted: float) -> Evaluation:
-    """Evaluate a pair, with compensated products if rounding makes up most of a gap that is not below `wanted`."""
+    """Evaluate a pair. Use compensated products if the gap is at least `wanted` and rounding errors are most of it."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = evaluate(False)
         if found.gap <= max(wanted, CLEAR_GAP * found.nominal_gap):

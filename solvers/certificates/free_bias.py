@@ -1,4 +1,4 @@
-"""Finds the best free bias for given scores. Certificates of points with a free bias use it first."""
+"""Finds the best free bias for given scores. The engine sets it before a point with a free bias is certified."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,8 @@ from solvers.problem.problems import BinaryProblem, RegressionProblem
 __all__ = ["minimising_bias"]
 
 MOST_WIDENINGS = 60
-"""Maximum doublings of the interval that must contain a root. 60 reach any bias at which adding the scores still
-changes a double. Larger: no effect."""
+"""Maximum doublings of the interval that must contain a root. After 60 doublings the interval is 2^60 times as long,
+which is more than the 53 bits of a double can resolve. Larger: no effect."""
 
 
 def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, near: float = 0.0) -> float:
@@ -45,7 +45,7 @@ def minimising_bias(problem: BinaryProblem | RegressionProblem, scores: Floats, 
 
 
 def _root(slope: Callable[[float], float], low: float, high: float) -> float:
-    """Return the zero of an increasing slope; it can lie outside [low, high]."""
+    """Return the zero of an increasing function `slope`. The zero can lie outside [low, high]."""
     width = max(high - low, 1.0)
     for _ in range(MOST_WIDENINGS):
         if slope(low) > 0.0:
@@ -61,13 +61,15 @@ def _root(slope: Callable[[float], float], low: float, high: float) -> float:
         return high
     from scipy.optimize import brentq  # takes half a second to import, and only this case needs it
 
-    # If costs span many decades, this can need more steps than allowed. Any bias can be certified.
+    # If costs differ by many orders of magnitude, brentq can reach its limit of steps. The last bias is then used: any
+    # bias can be certified.
     eps = float(np.finfo(float).eps)
     return brentq(slope, low, high, xtol=1e-300, rtol=4 * eps, maxiter=500, disp=False)
 
 
 def _best_for_targets(is_squared: bool, errors: Floats, costs: Floats, epsilon: float, near: float) -> float:
-    """Return the best bias for targets; `errors` are those at b = 0."""
+    """Return the bias that minimises the losses of a regression problem. `errors` are y_i minus the scores, at b =
+    0."""
     if not is_squared:
         breakpoints = np.concatenate([errors - epsilon, errors + epsilon])
         return _where_slope_is_zero(breakpoints, np.tile(costs, 2), -float(costs.sum()))
@@ -84,7 +86,8 @@ def _best_for_targets(is_squared: bool, errors: Floats, costs: Floats, epsilon: 
 
 
 def _where_slope_is_zero(breakpoints: Floats, costs: Floats, slope_before: float) -> float:
-    """Return the zero of a slope that increases at each breakpoint by the cost of its row."""
+    """Return the zero of a step function that starts at `slope_before` and rises at each breakpoint by the cost of its
+    row."""
     order = np.argsort(breakpoints, kind="stable")
     slope = costs[order]
     np.cumsum(slope, out=slope)

@@ -5,8 +5,8 @@ point A with A_i^m <= C_i [m = y_i] and sum_m A_i^m = 0, and with w_m(A) = sum_i
 
     gap = 1/2 |W - W(A)|^2 + sum_i [ C_i l_i - sum over m != y_i of -A_i^m (1 + f_m - f_yi) ]
 
-The bracket is a sum of terms >= 0: each other class takes the share -A_i^m of C_i at a loss of at most l_i, and the
-rest of C_i takes a loss of 0.
+The bracket is a sum of terms >= 0. Each other class m has the share -A_i^m of C_i, with a violation 1 + f_m - f_yi of
+at most l_i. The rest of C_i belongs to the row's own class, whose violation is 0.
 
 A regularised bias is a feature in W. A free bias requires sum_i A_i^m = 0 for every class; A is first balanced exactly
 (circulation.py).
@@ -48,7 +48,8 @@ def certify_multiclass(
     alpha: Floats | None,
     tol: float | None = None,
 ) -> Certificate:
-    """Certify (coef, intercept). Without a dual point, one is derived from the worst class of each row.
+    """Certify (coef, intercept). If alpha is None, a dual point is derived from the class with the largest violation in
+    each row.
 
     `tol` is the relative gap to prove. Data is read again only if rounding prevents that proof.
     """
@@ -185,8 +186,8 @@ def signed_of(problem: MulticlassProblem, shares: Floats) -> Floats:
 def violations_and_sizes(
     problem: MulticlassProblem, coef: Floats, bias: Floats, is_compensated: bool, margin: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """Return v_im = margin [m != y_i] + f_m - f_yi, and bounds on the magnitudes of each row's products with any
-    class."""
+    """Return v_im = margin [m != y_i] + f_m - f_yi, and for each row an upper bound of the sum of magnitudes |x_ij
+    w_mj| of any class m."""
     rows, n, k = np.arange(problem.codes.size), problem.codes.size, problem.classes.size
     scores, low = np.empty((n, k)), np.zeros((n, k))
     if is_compensated:
@@ -220,7 +221,8 @@ def _worst_classes(problem: MulticlassProblem, violations: Floats) -> Floats:
 
 
 def feasible_shares(problem: MulticlassProblem, alpha: Floats) -> Floats:
-    """Move -A_i^m of the classes other than the row's own into the domain: >= 0, with a sum of at most C_i, exactly."""
+    """Return the shares -A_i^m of the classes other than the row's own, moved into the domain: each >= 0, with a sum of
+    at most C_i in exact arithmetic."""
     shares = np.maximum(-alpha, 0.0)
     shares[np.arange(shares.shape[0]), problem.codes] = 0.0
     shares[problem.costs < LEAST_COST] = 0.0

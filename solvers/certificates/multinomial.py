@@ -10,9 +10,9 @@ The bracket is the Kullback-Leibler divergence of p_i from the probabilities tha
 both are equal.
 
 The dual point is stored as the shares C_i p_i^m of the classes other than the row's own, as in multiclass.py. The share
-of the own class is the rest of C_i. Rounding is accounted for as there. l_i increases with each v_im: if e_im bounds
-the error of v_im, l_i lies between its values at v_im - e_im and at v_im + e_im. exp, log and log1p are assumed to be
-correct to 4 units in the last place (8 u), as in problem/losses/logistic.py.
+of the own class is the rest of C_i. Rounding is accounted for as in multiclass.py. l_i increases with each v_im: if
+e_im bounds the error of v_im, l_i lies between its values at v_im - e_im and at v_im + e_im. exp, log and log1p are
+assumed to be correct to 4 units in the last place (8 u), as in problem/losses/logistic.py.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,8 @@ from solvers.result import Certificate
 __all__ = ["certify_multinomial", "evaluation_of_multinomial"]
 
 LIBRARY = 8.0 * UNIT
-"""Assumed relative error of exp, log and log1p: 4 units in the last place. Larger: wider error terms."""
+"""Assumed largest relative error of exp, log and log1p: 4 units in the last place (8 u). Larger: larger published gaps.
+"""
 
 
 def certify_multinomial(

@@ -5,11 +5,13 @@ plane cut at w_k counts the pairs that w_k violates. With the counts v of the ro
 a_k = sum_i v_i x_i. For multipliers g >= 0 with sum g <= 1 it follows that min P >= sum_k g_k beta_k - 1/2 |sum_k g_k
 a_k|^2.
 
-The planes are recomputed here from the w_k that a method kept, so its own counts are not trusted. Any set of pairs
-gives a valid plane, so a pair that rounding puts on the wrong side of its margin only makes the bound less tight. The
-weights of the counted pairs are sums of non-negative numbers, so rounding changes them by a known fraction.
+The planes are recomputed here from the w_k that a method kept, so the result does not depend on the method's own
+counts. Any set of pairs gives a valid plane, so a pair that rounding puts on the wrong side of its margin only makes
+the bound less tight. The weights of the counted pairs are sums of non-negative numbers, so rounding changes them by a
+known fraction.
 
-In the primal value, the error of a pair on the wrong side is at most the errors of its two scores.
+In the primal value, a pair on the wrong side of its margin has an error of at most the sum of the errors of its two
+scores.
 """
 
 import math
@@ -47,9 +49,9 @@ from solvers.result import Certificate
 __all__ = ["certify_ordinal", "plane_at"]
 
 PAIRWISE_ROWS = 4096
-"""Maximum number of rows for which the primal value is summed pair by pair, without cancellation, if rounding makes the
-fast sum useless. Larger: correct digits for more rows with extreme scores; time grows with the square (50 ms at 4,096).
-Chosen."""
+"""Maximum number of rows for which the primal value is summed pair by pair. This slow sum has no cancellation, and
+replaces the fast sum if rounding errors dominate it. Larger: correct digits for more rows with extreme scores; time
+grows with the square of the rows (50 ms at 4,096). Set by hand; no measurement is recorded."""
 
 
 def certify_ordinal(
@@ -91,7 +93,7 @@ def _evaluate(problem: OrdinalProblem, coef: Floats, planes: Planes, is_compensa
     if not np.isfinite(scores).all():
         losses = math.inf, math.inf, 0.0  # the order of scores that are not finite is meaningless
 
-    # The factor keeps the sum of the multipliers at most 1 in exact arithmetic, too.
+    # The factor keeps the sum of the multipliers at most 1 in exact arithmetic.
     multipliers = np.maximum(planes.multipliers, 0.0)
     multipliers = multipliers / max(1.0, float(multipliers.sum())) * (1.0 - gamma(multipliers.size + 8))
     counts, magnitudes, level = np.zeros(data.n_rows), np.zeros(data.n_rows), 0.0
@@ -140,8 +142,8 @@ class _Plane(NamedTuple):
 def plane_at(
     problem: OrdinalProblem, w: Floats, *, is_cut: bool = False, ranks_known: "_Ranks | None" = None
 ) -> _Plane:
-    """Return the plane of the pairs that w violates; with `is_cut`, as methods cut it. Its loss is R(w) up to
-    rounding."""
+    """Return the plane of the pairs that w violates. With `is_cut`, the margin of a pair is `cut_margin`, as in the
+    planes of methods. The `loss` of the plane is R(w) up to rounding."""
     scores = np.empty(problem.data.n_rows)
     problem.data.margins(w, scores)
     margin = cut_margin(scores) if is_cut else 1.0
@@ -165,7 +167,7 @@ class _Ranks(NamedTuple):
     within: NDArray[np.int64]
     """The rank of each row, counted within its group."""
     firsts: NDArray[np.int64]
-    """For each row, a number of its group. The next group's number is larger by at least this group's ranks."""
+    """For each row, the offset of its group: the number of ranks in all groups before it, or more."""
 
 
 def _ranks_within_groups(problem: OrdinalProblem) -> _Ranks:
@@ -184,7 +186,8 @@ def _count_violations(
     below: Floats,
     above: Floats,
 ) -> None:
-    """Add to `below` of the higher rows the weight of the lower rows that violate them, and to `above` the reverse.
+    """Add to `below`, for each higher row, the weight of the lower rows that violate a pair with it; add to `above` the
+    same for each lower row.
 
     Only rows of the same cell form pairs. A pair is violated if score_low > score_high - margin. Sort all rows by
     score_low or score_high - margin. Then the violators of a higher row are the lower rows after it, and those of a

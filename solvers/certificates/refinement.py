@@ -1,7 +1,7 @@
 """Computes a better dual point for a method that has none: a few passes of ascent on the dual of a binary problem.
 
-The dual point derived from the margins gives a weak bound unless the weights are nearly optimal, but it is a good
-start. With D_i = 1 / (2 C_i) for squared hinge and 0 for hinge, each pass increases
+The dual point derived from the margins gives a weak bound unless the weights are nearly optimal. It is a good starting
+point for ascent on the dual. With D_i = 1 / (2 C_i) for squared hinge and 0 for hinge, each pass increases
 
     D(alpha) = sum_i (alpha_i - 1/2 D_i alpha_i^2) - 1/2 |w(alpha)|^2,    0 <= alpha_i (<= C_i for hinge),
 
@@ -22,13 +22,14 @@ __all__ = ["DualRefinement"]
 
 PASSES = 8
 """Passes over the data in each refinement. With a free bias each of them reads the rows twice, the first time to choose
-pairs. Larger: tighter bounds, more time. Chosen."""
+pairs. Larger: tighter bounds, more time. Set by hand; no measurement is recorded."""
 TRIAL_PASSES = 2
-"""Passes after which a start from the new margins is given up if the best dual point so far has a higher value. Larger:
-more time on bad starts. Chosen."""
+"""Passes of ascent from the new margins before the result is compared with the best dual point so far. If its value is
+lower, ascent continues from the best point instead. Larger: more time on bad starts. Set by hand; no measurement is
+recorded."""
 WIDTH = 0.1
-"""Half-width, in margins, over which the kink of hinge is smoothed for the first dual point. Larger: more rows start
-between their bounds. Chosen."""
+"""Half-width of the interval around the kink of hinge that is smoothed for the first dual point, as a fraction of the
+margin. Larger: more rows start between their bounds. Set by hand; no measurement is recorded."""
 
 
 class DualRefinement:
@@ -52,7 +53,8 @@ class DualRefinement:
         return problem.loss.has_quadratic_dual and isinstance(problem.data, CsrRows | DenseRows)
 
     def refined(self, coef: Floats, intercept: float) -> Floats:
-        """Improve the best dual point, starting from it or from the margins of these weights, and return it."""
+        """Improve the best dual point and return it. Ascent starts from the margins of these weights or from the best
+        point so far."""
         with np.errstate(over="ignore", invalid="ignore"):  # a value that overflows is never the best
             self._ascend_from(self._suggested(coef, intercept))
             if self._best[0] <= 0.0:
@@ -97,8 +99,8 @@ class DualRefinement:
         _step_rows(*flat, self._constants, self.problem.bias_feature, order, alpha, w)
 
     def _visit_pairs(self, alpha: Floats, w: Floats) -> None:
-        """Pair the row that gains most by raising alpha_i y_i with the row that gains most by lowering it, and so
-        on."""
+        """Make one pass over pairs: the row that gains most by raising y_i alpha_i is paired with the row that gains
+        most by lowering it, then the second of each kind, and so on."""
         signs, upper, diagonal, _ = self._constants.T
         scores = np.empty(signs.size)
         self.problem.data.margins(w[:-1], scores)
@@ -157,9 +159,10 @@ def _step_pairs(
     w: Array,
     work: Array,
 ) -> None:
-    """Take an exact step for each pair: y_i alpha_i rises for i of `rising` and falls by as much for its partner.
+    """Take an exact step for each pair (rising[k], falling[k]): y_i alpha_i rises for the first row and falls by the
+    same amount for the second.
 
-    `work` contains only zeros, before and after.
+    `work` must contain only zeros. It contains only zeros again when the function returns.
     """
     d = w.size - 1
     for k in range(rising.size):

@@ -5,9 +5,9 @@ if p = 1; sum beta_i = 0 if the bias is free), with w(beta) = sum_i beta_i x_i,
 
     gap = 1/2 |w - w(beta)|^2 + sum_i [ C_i xi_i^p + conj_i(|beta_i|) + epsilon |beta_i| - beta_i e_i ]
 
-where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0. The loss object adds the brackets. With
-the slacks e_i - epsilon and -e_i - epsilon on the two sides of the tube, a bracket is the term of hinge.py on the side
-that beta pulls to, plus the loss on the other side.
+where conj_i(a) = a^2 / (4 C_i) if p = 2 and 0 if p = 1. Every bracket is >= 0. The loss object adds the brackets. The
+slacks on the two sides of the tube are e_i - epsilon and -e_i - epsilon. A bracket is the term of hinge.py for the
+slack on the side of beta_i's sign, plus the loss on the other side.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ __all__ = ["certify_regression", "evaluation_of_regression"]
 def certify_regression(
     problem: RegressionProblem, coef: Floats, intercept: float, beta: Floats | None, tol: float | None = None
 ) -> Certificate:
-    """Certify (coef, intercept). beta is made feasible first, or derived if the solver has none.
+    """Certify (coef, intercept). beta is made feasible first. If it is None, a dual point is derived from the errors.
 
     `tol` is the relative gap to prove. Data is read again only if rounding prevents that proof.
     """
@@ -90,7 +90,8 @@ def _dual_point_of(problem: RegressionProblem, errors: Floats) -> Floats:
     low, high = problem.loss.dual_bounds(np.abs(errors) - epsilon, costs, rounding)
     beta = np.sign(errors) * low
     if problem.spec.bias == "free":
-        # Rows at the tube's edge that pull to the lighter side take the fraction of their range that balances both.
+        # Positive and negative beta must have the same sum. On the side with the smaller sum, rows at the edge of the
+        # tube take the fraction of their range that makes both sums equal.
         lighter = -np.sign(beta.sum())
         at_edge, room = np.abs(lighter * errors - epsilon) <= rounding, high - low
         total = float(room[at_edge].sum())
@@ -103,7 +104,7 @@ def _feasible(problem: RegressionProblem, beta: Floats) -> Floats:
     """Move beta into the dual's domain."""
     costs = problem.costs
     if beta.shape != costs.shape:
-        raise ValueError(f"a dual point of shape {beta.shape} for {costs.size} rows")
+        raise ValueError(f"the dual point has shape {beta.shape} for {costs.size} rows; one number per row is needed")
     top = problem.loss.dual_top(costs)
     beta = np.clip(beta, -top, top)
     return balanced(beta) if problem.spec.bias == "free" else beta

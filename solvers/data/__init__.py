@@ -1,1 +1,2 @@
-"""X as methods see it: views without a copy, inspection, compression, samples, columns."""
+"""The rows of X for methods: views without a copy, checks of the values, compression, samples, and a transposed
+copy."""

@@ -1,7 +1,7 @@
 """Rows in several parts, for example memory-mapped files, that are read one part after the other.
 
-Every product over all rows works as on one table. Methods that access single rows, or have their own kernels for a
-pass, need one array. `Method.reads_in_passes` marks the methods that do not.
+Products over all rows work as on one table. Methods that access single rows, or have their own kernels for a pass, need
+X as one array. Methods that take blocks set `Method.reads_in_passes`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,8 @@ class RowBlocks(Rows):
     """Parts of one table, in the order of their rows."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
-        """Take parts of any type that `as_rows` accepts. All must have the same number of columns."""
+        """Make views of the parts, each of any type that `as_rows` accepts. All parts must have the same number of
+        columns."""
         if not parts:
             raise InvalidProblem("X", "has no parts; at least one block of rows is needed")
         self.blocks = [as_rows(part) for part in parts]
@@ -34,7 +35,9 @@ class RowBlocks(Rows):
         self.sparse = all(part.sparse for part in self.blocks)
 
     def flat(self) -> FlatRows:
-        raise UnsupportedProblem("X", "comes in blocks of rows, but this operation needs one array of values")
+        raise UnsupportedProblem(
+            "X", "comes in blocks of rows, but this operation needs one array; pass X as one table"
+        )
 
     def margins(self, w: Floats, out: Floats) -> None:
         for part, rows in self._placed():
@@ -64,7 +67,7 @@ class RowBlocks(Rows):
         return np.concatenate([part.lengths() for part in self.blocks])
 
     def taken(self, rows: Array) -> Rows:
-        raise UnsupportedProblem("X", "comes in blocks of rows, which can only be read in order")
+        raise UnsupportedProblem("X", "comes in blocks of rows, which are only read in order; pass X as one table")
 
     def squared_norms(self) -> Floats:
         return np.concatenate([part.squared_norms() for part in self.blocks])

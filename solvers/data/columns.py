@@ -1,8 +1,8 @@
 """The transposed copy of the data, for methods with column access.
 
-Column j of diag(multipliers) X is `values[starts[j]:starts[j + 1]]` at the rows `rows[starts[j]:starts[j + 1]]`.
-If `rows` is empty, every column contains all rows in order. Multiplying by signs is exact. If row numbers are stored,
-rows of multiplier 0 are left out. The copy has the dtype of the data.
+Column j of diag(multipliers) X is `values[starts[j]:starts[j + 1]]` at the rows `rows[starts[j]:starts[j + 1]]`. If
+`rows` is empty, every column contains all rows in order. Multiplying by signs is exact. If row numbers are stored, rows
+with multiplier 0 are left out. The copy has the dtype of the data.
 """
 
 from typing import NamedTuple
@@ -17,8 +17,8 @@ __all__ = ["Columns", "transposed"]
 
 
 SPARSE_BELOW = 0.5
-"""Density (fraction of non-zeros) below which the columns of a dense table are stored compressed. Each entry then also
-needs a row number of 4 bytes. Larger: more tables are compressed. Chosen."""
+"""Density (fraction of non-zeros) below which the columns of a dense table are stored as non-zeros with row numbers of
+4 bytes. Larger: more tables are stored that way. Set by hand; no measurement is recorded."""
 
 
 class Columns(NamedTuple):
@@ -28,7 +28,8 @@ class Columns(NamedTuple):
 
 
 def transposed(data: Rows, multipliers: Floats, *, constant: bool) -> Columns:
-    """Return the columns of diag(multipliers) X and one more column, which is 1 (`constant`) or 0 everywhere.
+    """Return the columns of diag(multipliers) X, followed by a column of ones (`constant`) or zeros, times the
+    multipliers.
 
     Costs two passes over the data.
     """
@@ -69,7 +70,8 @@ def _count_entries(values: Array, columns: Array, starts: Array, m: Array, const
 def _fill_sparse(
     values: Array, columns: Array, starts: Array, m: Array, constant: bool, places: Array, out: Array, out_rows: Array
 ) -> None:
-    """Copy the entries to columns. `places` holds the start of each column before the call, and its end after it."""
+    """Copy the entries to columns. `places` contains the start of each column before the call and the end of each
+    column after it."""
     dense, d = starts.size == 0, places.size - 1
     for i in range(m.size):
         if m[i] != 0.0:

@@ -1,8 +1,8 @@
 """Copies dense rows that are mostly zeros into sparse ones, which train faster.
 
-A run may use additional memory of 0.3 times the size of the data; the copy is made if it fits into that. Speed suggests
-about the same limit. A sparse entry takes five times as long as a dense number in the cache. Larger data is limited by
-memory bandwidth, and gains a factor of three at that density and more below it.
+The copy is made if its size is at most 0.3 times the size of the data. About the same limit follows from speed. Reading
+a sparse entry takes five times as long as reading a dense number from the cache. For data larger than the cache, memory
+bandwidth is the limit: with a copy of 0.3 times the size, a pass is three times as fast.
 """
 
 import numpy as np
@@ -15,14 +15,15 @@ __all__ = ["compressed", "compressed_bytes", "is_compressible"]
 
 MOST_SHARE = 0.3
 """Maximum size of the copy, as a fraction of the size of the rows. Larger: more data is compressed, with less gain and
-more memory. Chosen (see above)."""
+more memory. The module's docstring gives the reasons for the value."""
 COLUMN_BYTES, START_BYTES = 4, 8
-"""Bytes of a column number and of a row's start in the copy."""
+"""Bytes of a column number and of the index at which a row starts, in the copy."""
 SAMPLED = 4096
-"""Numbers that are sampled to recognise dense data before a pass. Larger: a better estimate, more time. Chosen."""
+"""Numbers of the table that are sampled to estimate its density before a pass. Larger: a better estimate, more time.
+Set by hand; no measurement is recorded."""
 SAMPLE_ERROR = 0.03
-"""Tolerance of the sampled density: four standard deviations of a sample of SAMPLED numbers. Larger: more attempts that
-fail after a pass."""
+"""Amount by which the sampled density can exceed the limit before the copy is ruled out: four standard deviations of a
+sample of SAMPLED numbers. Larger: more copies that are given up after a pass."""
 
 
 def compressed_bytes(n_rows: int, nonzeros: int, value_bytes: int) -> int:
@@ -31,12 +32,13 @@ def compressed_bytes(n_rows: int, nonzeros: int, value_bytes: int) -> int:
 
 
 def is_compressible(n_rows: int, n_features: int, nonzeros: int, value_bytes: int) -> bool:
-    """Return whether training makes a sparse copy of such dense rows."""
+    """Return whether training makes a sparse copy of dense rows of this shape and density."""
     return nonzeros <= _most_nonzeros(n_rows, n_features, value_bytes)
 
 
 def compressed(table: Array) -> tuple[Array, Array, Array] | None:
-    """Return (values, columns, starts) of the non-zeros of a table, in one pass; None if there are too many.
+    """Return (values, columns, starts) of the non-zeros of a table, in one pass; None if the copy would exceed
+    MOST_SHARE.
 
     NaN and infinity count as non-zero. Memory is reserved for the largest allowed number of entries; pages that are
     never written take no RAM.
@@ -45,7 +47,7 @@ def compressed(table: Array) -> tuple[Array, Array, Array] | None:
     most = _most_nonzeros(n_rows, n_features, table.itemsize)
     if most < 0 or n_features > np.iinfo(np.uint32).max or _sampled_density(table) > most / table.size + SAMPLE_ERROR:
         return None
-    # A number is written before it is known to be non-zero, so there is space for one more row.
+    # Each number is written before it is compared with 0, so the arrays have space for one more row.
     values, columns = np.empty(most + n_features, table.dtype), np.empty(most + n_features, np.uint32)
     starts = np.zeros(n_rows + 1, np.int64)
     if not _copy_nonzeros(table, most, values, columns, starts):

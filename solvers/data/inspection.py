@@ -18,7 +18,7 @@ __all__ = [
 
 
 SOUND, BAD_STARTS, BAD_COLUMN, DUPLICATE_COLUMN = 0, 1, 2, 3
-"""Results of `inspect_csr`."""
+"""Codes of the faults that `inspect_csr` returns."""
 _SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
 
@@ -26,8 +26,8 @@ _SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vector
 def are_columns_ordered(columns: Array, starts: Array, n_features: int) -> bool:
     """Return whether the rows are valid and their columns ascend. This fast check passes for nearly all data.
 
-    Every entry is compared with the one before it, even across rows. Descents at the first entries of rows are then
-    subtracted from the count.
+    Every column number is compared with the one before it, even across rows. Descents between two rows are allowed and
+    are subtracted from the count of descents.
     """
     if starts[0] != 0 or starts[starts.size - 1] != columns.size:
         return False
@@ -44,7 +44,7 @@ def are_columns_ordered(columns: Array, starts: Array, n_features: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _look_through(columns: Array) -> tuple[int, int]:
-    """Return (number of entries that do not exceed the one before them, largest column)."""
+    """Return (number of column numbers that do not exceed the one before them, largest column number)."""
     count, before, after = 0, columns[:-1], columns[1:]
     highest = columns[0] if columns.size > 0 else columns.dtype.type(0)
     for k in range(after.size):
@@ -77,7 +77,8 @@ def squared_norms_dense(values: Array, out: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def inspect_csr(columns: Array, starts: Array, last_seen: Array) -> tuple[int, int]:
-    """Return (fault, row) of the worst fault: bad row pointers, bad column, or a column that occurs twice in a row."""
+    """Return (fault, row) of the worst fault: row starts out of order, a column number out of range, or a column that
+    occurs twice in one row."""
     if starts[0] != 0:
         return BAD_STARTS, 0
     for i in range(starts.size - 1):

@@ -1,10 +1,10 @@
-"""The data views: the rows of X, for every pass over the data.
+"""Views of the rows of X, which provide every pass over the data.
 
 A view holds X as it was given (float32 or float64, CSR or dense C-ordered, in memory or memory-mapped) without a copy.
-It provides the two products that any method needs, in float64. Methods that work row by row use the arrays of `CsrRows`
-and `DenseRows` directly. Arrays that are passed to kernels are read-only views: numba compiles separate versions for
-read-only and writable arrays, so ordinary and memory-mapped data share one version. Column numbers are unsigned, so
-kernels need no test for negative indices.
+It provides products of X with a vector and of a vector with X, in float64. Methods that work row by row use the arrays
+of `CsrRows` and `DenseRows` directly. Arrays that are passed to kernels are read-only views: numba compiles separate
+versions for read-only and writable arrays, so ordinary and memory-mapped data share one version. Column numbers are
+unsigned, so kernels need no test for negative indices.
 """
 
 from abc import ABC, abstractmethod
@@ -90,7 +90,7 @@ class Rows(ABC):
 
     @abstractmethod
     def add_compensated_column_sums(self, v: Floats, high: Floats, low: Floats, size: Floats) -> None:
-        """Add sum_i v_i x_i to high + low, in the same precision, and sum_i |v_i x_i| to size."""
+        """Add sum_i v_i x_i to high + low, in about twice the precision of a double, and sum_i |v_i x_i| to size."""
 
     @abstractmethod
     def taken(self, rows: Array) -> "Rows":
@@ -106,7 +106,7 @@ class Rows(ABC):
         """Return |x_i|^2 of every row."""
 
     def lengths(self) -> Floats:
-        """Return upper bounds of |x_i| that include rounding and underflow. Their relative excess is at most 2^-40."""
+        """Return upper bounds of |x_i|, rounding and underflow included, too large by at most the fraction 2^-40."""
         entries = self.longest_row
         with np.errstate(over="ignore"):
             lengths: Floats = np.sqrt(self.squared_norms() * (1.0 + (entries + 4) * _EPS) + (entries + 1) * _LEAST)
@@ -131,7 +131,7 @@ class Rows(ABC):
 
     @abstractmethod
     def add_gram(self, v: Floats, constant: float, out: Floats) -> None:
-        """Add the upper triangle of sum_i v_i h_i h_i' to out, h_i = (x_i, constant); rows of v_i = 0 are not read."""
+        """Add the upper triangle of sum_i v_i h_i h_i' to out, h_i = (x_i, constant). Rows with v_i = 0 are skipped."""
 
     @abstractmethod
     def class_scores(self, W: Floats, constant: float, out: Floats) -> None:
@@ -310,9 +310,10 @@ def read_only(array: Array) -> Array:
 
 
 def as_rows(X: object, *, compress: bool = False) -> Rows:
-    """Make a view of a numpy array or a scipy sparse matrix, and check every value. A view is returned unchanged.
+    """Return a view of a numpy array or a scipy sparse matrix, and check every value. If X is already a view, return it
+    unchanged.
 
-    With `compress`, a table that is mostly zeros is copied without them, which makes repeated passes faster.
+    With `compress`, a table that is mostly zeros is copied as sparse rows, which makes repeated passes faster.
     """
     if isinstance(X, Rows):
         rows = X
@@ -368,7 +369,8 @@ def _csr_rows(X: Any) -> CsrRows:
             "X", f"is not a valid CSR matrix: row {row} has a column number outside 0..{n_features - 1}"
         )
     if fault == DUPLICATE_COLUMN:
-        # Squared norms need each column once. Only such input is copied, to add duplicates up.
+        # The norms of rows are wrong if a column occurs twice in a row. Such input is copied, and its duplicates are
+        # added up.
         matrix = matrix.copy()
         matrix.sum_duplicates()
         rows = _csr_arrays(matrix, n_rows, n_features)
@@ -388,7 +390,7 @@ def _csr_arrays(matrix: Any, n_rows: int, n_features: int) -> CsrRows:
 
 
 def _mean_square(values: Array) -> float:
-    """Estimate the mean square from a sample. Its step is odd, so that every column is sampled."""
+    """Estimate the mean square from a sample. The step of the sample is odd, so that every column is sampled."""
     some = values[:: (values.size // _SAMPLED) | 1].astype(np.float64)
     with np.errstate(over="ignore"):
         return float((some * some).mean()) if some.size else 0.0

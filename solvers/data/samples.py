@@ -1,7 +1,7 @@
 """Samples of a problem's rows: one of every `stride` rows, copied to adjacent memory.
 
-Reading them in place, a cache line or more apart, took five times as long. Within each group of `stride` rows a hash
-chooses the row, so that sorted or periodic data does no harm.
+Reading the sampled rows in place, a cache line or more apart, took five times as long. In each group of `stride`
+consecutive rows a hash chooses the row, so that the sample of sorted or periodic data is not biased.
 """
 
 import math
@@ -18,20 +18,20 @@ __all__ = ["RowSample", "first_stride", "next_stride", "row_numbers", "row_of", 
 
 
 FIRST_ROWS, FIRST_ROWS_A_FEATURE = 1000, 32
-"""Least number of rows of the first sample, in total and per feature. Larger: fewer, more expensive samples. With 8 per
-feature, the sample's minimum was not a good start for more rows."""
-GROWTH = 8  # factor from one sample to the next; smaller: more samples, each a better start for the next one
+"""Least number of rows in the first sample of Newton's method, in total and per feature. Larger: fewer and larger
+samples. With 8 rows per feature, the minimum on the sample was not a good start for all rows."""
+GROWTH = 8  # factor by which the rows grow from one sample to the next; smaller: more samples, each a better start
 LEAST_STRIDE = 4  # a sample is copied, so it has at most a quarter of the rows
 LONG_ROW, LONG_ROWS_A_FEATURE = 50, 8
-"""For sparse rows of at least LONG_ROW entries, the first sample has LONG_ROWS_A_FEATURE rows per feature. The matrix
-of all rows then costs as much as many passes, so a rough start saves more than it costs (mnist, hinge, C = 1, 1e-3: 2.3
-s from all rows, 1.3 s from one in eight)."""
-LEAST_PAIRS = 0.5  # pairs of entries in all rows, over k^3; with fewer, factoring dominates on a sample as well
+"""For sparse rows with at least LONG_ROW entries on average, the first sample has at least LONG_ROWS_A_FEATURE rows per
+feature. Summing the matrix of all such rows costs as much as many passes, so a rough start from a smaller sample saves
+time (mnist, hinge, C = 1, 1e-3: 2.3 s from all rows, 1.3 s from one in eight)."""
+LEAST_PAIRS = 0.5  # least pairs of entries in all rows, per k^3; with fewer, factoring takes most of the time
 
 
 class RowSample(NamedTuple):
     stride: int
-    """1: all rows, not copied."""
+    """The sample has one row in `stride`. 1 means all rows, without a copy."""
     data: Rows
     labels: Floats
     costs: Floats
@@ -45,7 +45,8 @@ def take_sample(data: Rows, labels: Floats, costs: Floats, stride: int, seed: in
 
 
 def first_stride(data: Rows, *, has_top: bool) -> int:
-    """Return the stride of the first sample of Newton's method. `has_top`: only rows between two kinks are curved."""
+    """Return the stride of the first sample of Newton's method. `has_top` is true if the loss has two kinks, and only
+    rows between them have a second derivative > 0."""
     n, k, row_entries = data.n_rows, data.n_features + 1, max(1.0, data.stored_entries / data.n_rows)
     rows = FIRST_ROWS_A_FEATURE * k
     if data.sparse and row_entries >= LONG_ROW and n * row_entries**2 >= LEAST_PAIRS * k**3:

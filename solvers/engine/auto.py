@@ -1,11 +1,12 @@
 """Chooses the method for "auto": the one that is probably the fastest for a problem of this shape, with a reason.
 
 The hinge losses and regression have several good methods, each for some shapes of data. Their paces (cost.py), fitted
-to measured runs, predict the fastest one. The time of coordinate descent is the hardest to predict, so it hands over to
-the next method once that would be faster. The decision counts passes, not seconds, so that runs are repeatable.
-Truncated Newton starts from a few passes of coordinate descent, which make more progress than its own first steps. If
-rounding stops a method far from the optimum (large C on separable data), a slower and more robust method starts again
-from zero. Every other task has one method.
+to measured runs, predict the fastest one. The time of coordinate descent is the hardest to predict. So it hands over to
+the next fastest method once its own remaining passes would take longer than a whole run of that method. This decision
+counts passes, not seconds, so that runs are repeatable. Truncated Newton starts from a few passes of coordinate
+descent, which make more progress than its own first steps. If rounding errors stop a method far from the optimum (large
+C on separable data), a slower and more robust method, the last resort, starts from zero. Every other task has one
+method.
 """
 
 import math
@@ -21,32 +22,34 @@ __all__ = ["CANDIDATES", "Choice", "choose"]
 
 RIVALS = ("dcd", "dcd_logistic", "newton", "newton_logistic", "smooth_newton", "svr_dual", "tncg", "tncg_logistic")
 OTHERS = ("crammer_singer", "tncg_multinomial", "cpa_ordinal", "alm_exact")
-"""Methods for problems that none of the candidates supports, in order of preference."""
+"""Methods for problems that no method of RIVALS supports, in order of preference."""
 CANDIDATES = (*RIVALS, *OTHERS)
 """Every method that `auto` can choose, also as a successor."""
 LAST_RESORT = "alm_exact"
 LAST_RESORT_BYTES = 64 << 20
-"""Maximum memory of the last resort in bytes, if the first method needs less. Admission does not include it. Larger:
-the last resort is available for larger data, and a job can exceed its estimate by more. Chosen."""
+"""Maximum memory of the last-resort method in bytes, if the first method needs less memory. The memory estimate by
+which jobs are admitted does not include it. Larger: the last resort is available for larger data, and a job can exceed
+its estimate by more. Set by hand; no measurement is recorded."""
 DOUBTS = {"dcd": 1.15, "dcd_logistic": 1.15, "svr_dual": 1.15}
-"""Factor on the predicted time of coordinate descent, which is the least certain prediction. Larger: coordinate descent
-is chosen less often. Chosen."""
+"""Factor on the predicted time of each coordinate-descent method, whose predictions are the least certain. Larger:
+coordinate descent is chosen less often. Set by hand; no measurement is recorded."""
 WIDE = "svr_dual"
-"""The method for regression with fewer rows than features. It takes few passes there for any C, which its pace does not
-predict: 300 dense rows of 1,000 features took 2 to 8 ms for C from 0.01 to 100, and 66 to 840 ms with Newton's
+"""The method for regression with fewer rows than features. On such data it takes few passes for any C, but its `Pace`
+predicts many: 300 dense rows of 1,000 features took 2 to 8 ms for C from 0.01 to 100, and 66 to 840 ms with Newton's
 methods."""
 LEAST_TRUNCATED = 1000
 """Least number of features for truncated Newton. With fewer, factoring a matrix of features x features is faster.
-Larger: truncated Newton is used less often. Chosen."""
+Larger: truncated Newton is used less often. Set by hand; no measurement is recorded."""
 LEADER, LED, LEAD_PASSES = "dcd", "tncg", 3
-"""The method that makes the first LEAD_PASSES passes for truncated Newton. Together they need fewer passes: on
-rcv1-like data (200,000 rows, C = 100) 46 instead of 51 to a gap of 1e-2, 49 instead of 56 to 1e-3 and 68 instead of 80
-to 1e-6."""
+"""LEADER makes the first LEAD_PASSES passes for LED, truncated Newton. The two methods together need fewer passes than
+truncated Newton alone: on rcv1-like data (200,000 rows, C = 100) 46 instead of 51 to a gap of 1e-2, 49 instead of 56 to
+1e-3 and 68 instead of 80 to 1e-6."""
 LEAST_WIDE = 256
-"""Number of features up to which Newton's method is the fastest even with fewer rows than features. Larger: it is used
-for wider data. Chosen."""
+"""With a free bias, the number of features up to which Newton's method is considered even if there are fewer rows than
+features. Larger: Newton's method is used for wider data. Set by hand; no measurement is recorded."""
 USUAL_ENTRIES = 100
-"""Assumed number of entries of a sparse row if it is unknown. Larger: longer estimates. Chosen."""
+"""Assumed number of entries in a sparse row if the number is unknown. Larger: longer estimates. Set by hand; no
+measurement is recorded."""
 
 
 class Choice(NamedTuple):
@@ -69,7 +72,8 @@ class Choice(NamedTuple):
 
 
 def choose(solver: object, spec: ProblemSpec, size: Size | None, tol: float, threads: int = 1) -> Choice:
-    """Choose the named method, or for "auto" the one with the shortest predicted time. A size of None is guessed."""
+    """Choose the named method, or for "auto" the method with the shortest predicted time. If `size` is None, typical
+    values are assumed."""
     if spec.task == "multiclass" and spec.strategy == "ovr":
         spec, threads = spec.of_one_class, 1  # classes are solved at the same time, each by one thread
     if solver != "auto":
@@ -110,11 +114,11 @@ def _last_resort(able: dict[str, type[AnyMethod]], first: str, spec: ProblemSpec
 
 
 def _is_rival(name: str, spec: ProblemSpec) -> bool:
-    """Return whether a candidate is worth comparing by pace.
+    """Return whether the predicted time of this candidate is compared with those of the others.
 
     Truncated Newton is compared only for squared losses with n > 2 d and many features. With a free bias, Newton's
-    method is compared only if there are at least as many rows as features: `alm_exact` took a third of its time for 300
-    rows x 400 features, and a hundredth for 200 rows x 3,500.
+    method is compared only if there are at least as many rows as features: otherwise `alm_exact` is faster. It took a
+    third of the time of Newton's method on 300 rows x 400 features, and a hundredth on 200 rows x 3,500 features.
     """
     if name == "tncg_logistic":
         return spec.n_features > LEAST_TRUNCATED

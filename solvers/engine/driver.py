@@ -1,7 +1,7 @@
 """The outer loop of every run: steps a method until it is certified, stopped, out of budget or stalled.
 
-A method's cheap estimate of its gap only decides when a certificate is worth its pass over the data. A run is reported
-as converged only if a certificate proves it.
+A certificate costs a pass over the data. The method's own cheap estimate of its gap decides when to compute one. A run
+is reported as converged only if a certificate proves the tolerance.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,8 @@ from solvers.state import State, StoredState
 __all__ = ["Callback", "Limits", "agreeing_status", "solve"]
 
 Callback = Callable[[StepReport], object]
-"""Called after every step. The run stops if it returns True itself; other truthy values do not stop it."""
+"""A function that is called after every step. The run stops if the function returns exactly True; other truthy values
+do not stop it."""
 
 FAILED = (Status.STALLED, Status.NONFINITE)
 """Statuses after which a successor can take over."""
@@ -64,8 +65,9 @@ def solve(
 ) -> SolveResult:
     """Run the method from `start` and return its best point. `started` is the `solving_time` at which the run began.
 
-    Passes and seconds that `start` has used count towards the limits, but at least one step is taken. `reason` says why
-    this method was chosen. The `successor` takes over if the method becomes slow or fails far from the optimum.
+    The passes and seconds recorded in `start` count towards the limits. At least one step is taken even if a limit is
+    already reached. `reason` says why this method was chosen. The `successor` takes over if the method becomes slow or
+    fails far from the optimum.
     """
     problem = method.problem
     method.threads = threads if method.uses_threads else 1
@@ -167,7 +169,8 @@ def solve(
 
 
 def agreeing_status(status: Status, certificate: Certificate, tol: float) -> Status:
-    """Return `converged` exactly if the certificate proves `tol`; otherwise the given status, or stalled instead."""
+    """Return `converged` if the certificate proves `tol`. Otherwise return the given status, with `stalled` in place of
+    `converged`."""
     gap = certificate.relative_gap
     if gap is not None and gap <= tol:
         return Status.CONVERGED

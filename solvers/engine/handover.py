@@ -1,6 +1,6 @@
 """Decides when the driver stops a method, and which method takes over.
 
-A method is stopped if none of its figures improves for many steps, or if its successor would be faster.
+A method is stopped if neither its bound nor its gap improves for many steps, or if its successor would be faster.
 """
 
 import math
@@ -18,21 +18,23 @@ __all__ = ["Handover", "Patience", "StallWatch", "method_at"]
 STALL_STEPS = 500
 STALL_GAIN = 1e-14
 """A run is stalled after STALL_STEPS steps in which the bound did not rise by the fraction STALL_GAIN and the gap did
-not fall. More steps: later notice of a standstill. Chosen."""
+not fall. A larger STALL_STEPS: a stalled run is noticed later. A larger STALL_GAIN: slow progress counts as stalled.
+Set by hand; no measurement is recorded."""
 FAIR_PASSES = 8
 """Passes that a method gets before its rate of convergence is judged. Larger: later handovers from slow methods, fewer
-from methods that only start slowly. Chosen."""
+from methods that only start slowly. Set by hand; no measurement is recorded."""
 
 
 class Handover(NamedTuple):
-    """A successor: it continues from another method's weights if that becomes slow, or starts from zero if it
-    stalls."""
+    """The method that follows another one. It continues from the weights of the method before it if that method becomes
+    slow, and starts from zero if that method stalls."""
 
     method: type[AnyMethod]
     passes: float
-    """Passes of the method before it that take as long as a run of this one; infinite if it only follows a failure."""
+    """Number of passes of the method before it that take as long as a whole run of this one; infinite if this one takes
+    over only after a failure."""
     fair_passes: int = FAIR_PASSES
-    """Passes that the method before it gets in any case."""
+    """Passes that the method before it makes before it can be replaced for being slow."""
     successor: "Handover | None" = None
 
 
@@ -43,7 +45,8 @@ def method_at(
     problem: BinaryProblem,
     successor: Handover | None,
 ) -> tuple[AnyMethod, Handover | None]:
-    """Return the method that a state belongs to, `method` or one of its successors, and the successor of that one."""
+    """Find the method that the state belongs to: `method` or one of its successors. Return it with its own
+    successor."""
     owner = None if state is None else state.get("solver")
     later = successor
     while later is not None and later.method.name != owner:
@@ -56,8 +59,9 @@ def method_at(
 class StallWatch:
     """Detects a stalled run.
 
-    It watches the bound and the gap. Close to the optimum the bound changes by the square of the remaining error, so it
-    is constant in floating point while the gap still falls. If a method reports neither, it watches the primal value.
+    A run is stalled if neither the bound nor the gap improves. Both are needed: close to the optimum the bound changes
+    by the square of the remaining error, so it is constant in floating point while the gap still falls. For a method
+    that reports neither, the primal value decides.
     """
 
     def __init__(self) -> None:
@@ -83,8 +87,8 @@ class StallWatch:
 class Patience:
     """Predicts how many more passes a method needs, from the decrease of its gap in the second half of its passes.
 
-    Patience is over if the prediction exceeds `enough`, but not before `fair` passes. It uses the smallest gap so far,
-    because a gap can rise for a pass shortly before the end.
+    The method is replaced if the prediction exceeds `enough` passes, but not before `fair` passes. The prediction uses
+    the smallest gap so far, because a gap can rise for a pass shortly before the end.
     """
 
     def __init__(self, tol: float, enough: float, fair: int) -> None:

@@ -17,23 +17,25 @@ from solvers.result import Certificate, Status
 __all__ = ["Judge", "certify_weights", "with_best_bias", "zero_point"]
 
 UNESTIMATED_PASSES = 2
-"""Passes before the first certificate of a method that cannot estimate its gap. The next ones follow each time the
-passes have grown by half. Larger: fewer certificates, later stops. Chosen."""
+"""Passes before the first certificate of a method that cannot estimate its gap. A further certificate follows each time
+the number of passes has grown by half. Larger: fewer certificates, later stops. Set by hand; no measurement is
+recorded."""
 NARROW = 2.0
-"""Multiple of the tolerance up to which a gap counts as narrowly missed. The next certificate then waits for half as
-many passes. Larger: more certificates that fail. Chosen."""
+"""If a certificate's gap is above the tolerance but at most this multiple of it, the next certificate follows after
+half the usual number of passes. Larger: more certificates that fail. Set by hand; no measurement is recorded."""
 REFINED = "dual point from the margins, refined"
 """The `method` of a certificate whose dual point was refined."""
 NEAR = 1e-6
-"""Relative gap at or below which a stalled run ends instead of starting the last-resort method. Larger: fewer such
-starts. Chosen."""
+"""Relative gap up to which a stalled run ends. Above it, the last-resort method starts. Larger: the last resort starts
+less often. Set by hand; no measurement is recorded."""
 REFINEMENTS = 8
-"""Refinements of a dual point that was computed from weights. Each takes a few passes and tightens the bound.
-Chosen."""
+"""Number of times that a dual point computed from weights is refined. Larger: tighter bounds, more passes (PASSES of
+refinement.py for each). Set by hand; no measurement is recorded."""
 
 
 class Judge:
-    """Certifies points, keeps the best one, and corrects for the error of the method's own estimate."""
+    """Certifies points and keeps the best one. If the method's own estimate of its gap was too low, later certificates
+    wait for a lower estimate."""
 
     def __init__(self, problem: Problem, tol: float, *, has_estimate: bool) -> None:
         self.problem = problem
@@ -45,7 +47,7 @@ class Judge:
         self._is_finite = True
         self._kept: tuple[Point, Certificate] | None = None
         self._is_pair = True
-        """Whether the kept certificate belongs to the kept point together with the dual point of `bounding`."""
+        """Whether the kept certificate was computed from the kept weights and the dual point of `bounding` together."""
         self.bounding: Point | None = None
         """The point whose dual point gave the best bound."""
         self._has_estimate = has_estimate
@@ -54,7 +56,8 @@ class Judge:
         self._not_before = 0 if has_estimate else UNESTIMATED_PASSES
 
     def begin_anew(self, *, has_estimate: bool) -> None:
-        """Start to judge another method: forget the errors of the last estimates, but keep what was proved."""
+        """Prepare for another method: forget the errors of the last method's estimates, but keep the best point and
+        bound."""
         self.target = self.tol
         self._has_estimate = has_estimate
         self._failures = self._not_before = 0
@@ -89,8 +92,8 @@ class Judge:
         self._keep(point, certificate)
         gap = certificate.relative_gap
         if gap is None or gap > self.tol:
-            # The estimate was too low by the factor gap / target, so the next target is lower by as much. Waiting
-            # longer after each failure limits the cost of failed certificates.
+            # The estimate was too low by the factor gap / target, so the next target is divided by that factor. The
+            # wait grows after each failure, which limits the cost of failed certificates.
             is_narrow = gap is not None and gap <= NARROW * self.tol
             wait = 2 ** (self._failures if is_narrow else self._failures + 1)
             self._failures += 1
@@ -169,7 +172,7 @@ def with_best_bias(problem: Problem, point: Point) -> Point:
     """Prepare a point of a problem with a free bias for its certificate; return any other point unchanged.
 
     Binary problems and regression get the bias that is best for the weights. Jointly trained classes get a balanced
-    dual point, because a stored dual point must be balanced without its weights.
+    dual point here, because balancing needs the weights, which are not stored with the dual point.
     """
     if problem.spec.bias != "free":
         return point
@@ -183,12 +186,13 @@ def with_best_bias(problem: Problem, point: Point) -> Point:
 
 
 def certify_weights(problem: Problem, point: Point, bounding: Point | None, tol: float | None = None) -> Certificate:
-    """Certify weights with the dual point that a run kept or, without one, with the best one that is found here."""
+    """Certify weights with the dual point of `bounding`. If `bounding` is None, compute a dual point from the
+    weights."""
     if bounding is None:
         return _refined(problem, point)
     if bounding.alpha is not None or bounding.planes is not None:
         return certify(problem, point._replace(alpha=bounding.alpha, planes=bounding.planes), tol)
-    # The bound comes from the margins of these other weights.
+    # `bounding` has no dual point, so one is derived from the margins of its weights.
     own, other = certify(problem, point, tol), certify(problem, bounding, tol)
     if own.dual_bound is None or other.dual_bound is None or own.dual_bound >= other.dual_bound:
         return own

@@ -1,8 +1,8 @@
 """One-vs-rest: trains one binary problem per class, with any binary method, on the same data.
 
-The primal value, the bound and the gap are sums over the classes. The run has converged if these sums have. Classes are
-independent, so several threads solve them at the same time (kernels release the interpreter's lock), with bit-identical
-results.
+The primal value, the bound and the gap of the run are sums over the classes. The run has converged if the relative gap
+of these sums is at most the tolerance. Classes are independent, so several threads solve them at the same time (kernels
+release the interpreter's lock), with bit-identical results.
 """
 
 import math
@@ -28,8 +28,8 @@ from solvers.state import StoredState
 __all__ = ["class_states", "solve_each_class", "sum_of_classes"]
 
 LEAST_STEPS = 10
-"""Steps that every class without a start gets, even after the callback has stopped the run. Larger: better classes in
-stopped runs, later stops. Chosen."""
+"""Least number of steps for every class without a warm start, even after the callback has stopped the run. Larger:
+better models from stopped runs, later stops. Set by hand; no measurement is recorded."""
 WORST_FIRST = (Status.NONFINITE, Status.STOPPED, Status.TIME_LIMIT, Status.PASS_LIMIT, Status.STALLED)
 """Statuses from worst to best. A run has the worst status of its classes."""
 
@@ -49,10 +49,11 @@ def solve_each_class(
     reason: str,
     successor: Handover | None,
 ) -> SolveResult:
-    """Solve every class's problem. The limit on passes is divided evenly, the limit on time while it is used.
+    """Solve the problem of every class. Each class gets the same share of the pass limit, and a share of the time that
+    is left when it starts.
 
     Every class gets a few steps, even after the callback has stopped the run, because a model must have all its
-    classes. Classes that have used their share of the time continue with equal shares of the rest, in rounds.
+    classes. Classes that reach their time limit continue in further rounds, with equal shares of the remaining time.
     """
     run = _Run(method.name, problems, classes, starts, callback, started, limits)
     share = None if limits.max_passes is None else max(1, limits.max_passes // len(problems))
@@ -91,9 +92,9 @@ def solve_each_class(
 
 
 def _better(before: SolveResult, after: SolveResult) -> SolveResult:
-    """Return the result with the smaller gap of two rounds of one class, with the counts of both.
+    """Return whichever result of two rounds of one class has the smaller gap, with the counts of both rounds added up.
 
-    A round that resumes from a state does not have the best point of the round before.
+    A resumed round does not know the best point of the round before, so its own result can be worse.
     """
     seconds = before.certificate_seconds + after.certificate_seconds
     found = (one.certificate.relative_gap for one in (before, after))
@@ -116,7 +117,7 @@ def class_states(state: StoredState, n_classes: int) -> list[StoredState | None]
 
 
 def sum_of_classes(problems: Sequence[BinaryProblem], certificates: Sequence[Certificate]) -> Certificate:
-    """Add the certificates of the classes, rounded to the safe side. A figure is null if one class lacks it."""
+    """Add the certificates of the classes, rounded to the safe side. A figure is None if any class lacks it."""
     primal = _rounded_sum([one.primal for one in certificates], math.inf)
     source = certificates[0].method
     bounds = [one.dual_bound for one in certificates if one.dual_bound is not None]
@@ -154,11 +155,11 @@ class _Run:
         limits: Limits,
     ) -> None:
         self.is_aborted = False
-        """Whether the callback raised an error. No further class is started."""
+        """Whether the callback raised an error. If so, no further class is started."""
         self._is_stopped = False
         self._owed_steps = [0 if start.state is not None or start.coef is not None else LEAST_STEPS for start in starts]
         self._unknown = {k for k, start in enumerate(starts) if start.state is not None}
-        """Classes of which only a stored state is known so far, no weights."""
+        """Resumed classes that have not reported yet: their weights are unknown."""
         self._solver = solver
         self._problems = problems
         self._classes = classes
@@ -214,7 +215,7 @@ class _Run:
         return self._results.get(k)
 
     def resume(self, k: int, before: SolveResult) -> None:
-        """Report a class with the figures of its last round until its next report."""
+        """Use the figures of the last round of class k until the class reports again."""
         figures = before.certificate.primal, before.certificate.dual_bound, before.certificate.relative_gap
         with self._turn_of(k):
             self._reports[k] = StepReport(
@@ -263,11 +264,11 @@ class _Run:
             proved = result.certificate
             self._note(k, result.iterations, result.passes, proved.primal, proved.dual_bound)
             self._unsolved -= 1
-            self._reports.pop(k, None)  # it references the method and all its arrays
+            self._reports.pop(k, None)  # the report references the method and all its arrays
 
     @contextmanager
     def _turn_of(self, k: int) -> Iterator[None]:
-        """Hold the exclusive right to call the callback, between two steps of class k."""
+        """Give the thread of class k the exclusive right to call the callback, between two of its steps."""
         with self._turns:
             self._computing.discard(k)
             self._turns.notify_all()
@@ -327,7 +328,7 @@ class _Run:
         self._values[k] = math.nan if primal is None else primal, math.nan if bound is None else bound
 
     def _report(self) -> StepReport:
-        """Report the sums over the classes; a figure is null if one class lacks it."""
+        """Return a report with the sums over the classes. A figure is None if any class lacks it."""
         iterations, passes = (int(total) for total in self._spent.sum(axis=0))
         primal, bound = (None if math.isnan(total) else float(total) for total in self._values.sum(axis=0))
         gap = None if primal is None or bound is None else (primal - bound) / max(primal, self._floor)

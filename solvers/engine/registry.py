@@ -1,12 +1,13 @@
 """Finds the methods: every `Method` with a name in the modules below `solvers/methods/`.
 
-A new method is one new file there. Families share code in folders; base classes without a name are not methods.
+A new method is one new file there. A family of methods shares a folder. Base classes have no name and are not
+registered.
 """
 
 import importlib
 import pkgutil
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -33,7 +34,7 @@ def registered() -> MappingProxyType[str, type[AnyMethod]]:
 
 
 def with_implied_strategy(solver: object, spec: ProblemSpec) -> ProblemSpec:
-    """Set the strategy if the named method trains classes jointly and in no other way."""
+    """Return the spec with the strategy of the named method, if that method trains several classes only jointly."""
     named = registered().get(solver) if isinstance(solver, str) else None
     if spec.task == "multiclass" and named is not None and "binary" not in named.tasks:
         return replace(spec, strategy=JOINT_LOGISTIC if spec.loss == "logistic" else "crammer_singer")
@@ -55,7 +56,13 @@ def named(solver: object, spec: ProblemSpec) -> type[AnyMethod]:
 
 def able_methods(spec: ProblemSpec) -> list[type[AnyMethod]]:
     """Return the methods that support the spec, in order of their names."""
-    return [method for method in registered().values() if method.supports(spec)]
+    return list(_able_at_any_cost(replace(spec, C=1.0), tuple(registered().values())))
+
+
+@lru_cache(maxsize=64)
+def _able_at_any_cost(spec: ProblemSpec, methods: tuple[type[AnyMethod], ...]) -> tuple[type[AnyMethod], ...]:
+    """Return the methods that support the spec, which do not depend on C: a path asks once for all its values."""
+    return tuple(method for method in methods if method.supports(spec))
 
 
 def nothing_supports(spec: ProblemSpec) -> UnsupportedProblem:

@@ -1,11 +1,12 @@
 """Plans a run and executes it: from the parameters of a problem to a method, and from a method to a result.
 
-`plan_run` decides everything that does not depend on the values of X and y; `check` and `estimate` need no more.
-`run_planned` builds the problem and solves it. The package's entry points call both, and so does tuning for every fold
-and C.
+`plan_run` makes all decisions that do not depend on the values of X and y. `check` and `estimate` call only `plan_run`.
+`run_planned` builds the problem and solves it. `train` calls both functions, and tuning calls them for every fold and
+C.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from solvers.checks import whole_number
@@ -38,6 +39,11 @@ class Planned(NamedTuple):
     seed: int
     threads: int
 
+    def on(self, shape: Mapping[str, Any], max_seconds: float | None) -> "Planned":
+        """Return this plan for other rows of about the same size, with this limit of seconds."""
+        limits = replace(self.limits, max_seconds=max_seconds)
+        return self._replace(spec=replace(self.spec, **shape), limits=limits)
+
 
 def plan_run(
     problem: Parameters,
@@ -54,7 +60,8 @@ def plan_run(
     earlier: object = None,
     has_weights: bool = False,
 ) -> Planned:
-    """Decide what to run. `earlier` is the solver of a run to resume: "auto" keeps its choice."""
+    """Decide which method runs, and with which options and limits. `earlier` is the solver of a run to resume; "auto"
+    then chooses that solver."""
     spec = with_implied_strategy(solver, resolve_spec(**shape, **problem))
     class_weight = problem.get("class_weight")
     if class_weight is not None and spec.task in ("ordinal", "regression"):

@@ -39,12 +39,12 @@ def read_start(warm_start: Any, method: type[AnyMethod], data: Rows, n_classes: 
     if intercept.shape not in ((), of_classes):
         raise InvalidOptions("warm_start", f"has an intercept of shape {intercept.shape}; shape {of_classes} is needed")
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-        raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
+        raise InvalidOptions("warm_start", "has weights that are NaN or infinite; give finite numbers")
     return Start(coef=coef, intercept=np.broadcast_to(intercept, of_classes) if of_classes else float(intercept))
 
 
 def _start_at(state: StoredState, *, resume: bool) -> Start:
-    """Start at an earlier state. Its counts are kept only if that run is resumed."""
+    """Return the start at an earlier state. The counts of the state are kept only with `resume`."""
     counts, own = Counts.taken_from(state)
     return Start(state=own, counts=counts) if resume else Start(state=own)
 

@@ -5,7 +5,8 @@ from solvers.result import StepReport
 __all__ = ["Trace"]
 
 TRACE_POINTS = 512
-"""Number of points at which every second one is dropped. Larger: finer curves, larger results. Chosen."""
+"""Maximum number of points of a convergence curve. When it is reached, every second point is dropped. Larger: finer
+curves, larger results. Set by hand; no measurement is recorded."""
 
 
 class Trace:

@@ -1,1 +1,2 @@
-"""Kernels that know arrays only: products, Gram matrices, factorisations, random numbers, prefetching."""
+"""Kernels for arrays, independent of problems and methods: products, Gram matrices, factorisations, random numbers,
+prefetching."""

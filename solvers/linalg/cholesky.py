@@ -1,7 +1,7 @@
 """Cholesky factorisation and solves for matrices of features x features, on one thread.
 
-LAPACK is not used because of its threads: with another process on the second core, waiting for them made a
-factorisation of order 200 a thousand times slower. Without threads the results are also bit-identical on every run.
+LAPACK is not used, because it starts threads. With another process on the second core, waiting for these threads made a
+factorisation of order 200 a thousand times slower. On one thread, results are also bit-identical on every run.
 
 A matrix and its factor are lower triangles, stored in panels of WIDE rows (tiles.py) as [panel, column, row of the
 panel]. Entries above the diagonal in a panel's last columns are undefined. Rows and columns beyond the order of the
@@ -38,7 +38,7 @@ def cholesky_solve(factor: Floats, rhs: Floats) -> Floats:
 # --- kernels. L: the matrix, overwritten by its factor panel of columns by panel of columns ---------------------------
 
 _SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
-_STEPS = 120  # columns of two panels that are multiplied at a time, so that they stay in the first-level cache
+_STEPS = 120  # columns of two panels that are multiplied at a time; more would not fit into the first-level cache
 
 
 @njit(cache=True, nogil=True)

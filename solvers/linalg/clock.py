@@ -1,8 +1,8 @@
-"""Solving time, in which limits, traces and results are measured. The clock stops while numba compiles or loads
+"""The clock of solving time, by which limits, traces and results are measured. It stops while numba compiles or loads
 kernels.
 
 It listens to the events of numba's compiler lock, which is held while a kernel is compiled or read from the cache on
-disk. A run in a new process therefore reports the same time as one whose kernels are already loaded. `solvers` uses
+disk. A run in a new process therefore reports the same time as a run whose kernels are already loaded. `solvers` uses
 this clock wherever it counts seconds; the app's worker uses it for the time limit of a job.
 """
 
@@ -32,7 +32,7 @@ class _SolvingClock(event.Listener):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._depths: dict[int, int] = {}
-        """By thread: the number of its open intervals. They nest."""
+        """For each thread, the number of nested intervals in which it compiles or loads kernels."""
         self._stands_since = 0.0
         self._stood = 0.0
 
@@ -53,7 +53,8 @@ class _SolvingClock(event.Listener):
 
     def now(self) -> float:
         with self._lock:
-            # A thread that asks for the time is not compiling: its open interval lost its end by an interrupt.
+            # A thread that asks for the time is not compiling. If it has an open interval, an interrupt prevented the
+            # end event.
             self._close(threading.get_ident())
             moment = self._stands_since if self._depths else time.perf_counter()
             return moment - self._stood
@@ -70,7 +71,7 @@ event.register(LOADING, _CLOCK)  # type: ignore[no-untyped-call]  # numba has no
 def solving_time() -> float:
     """Return the seconds on a clock that stops while this process compiles or loads kernels.
 
-    Only differences are meaningful. Listeners of numba's events must not call it.
+    Only differences between two calls are meaningful. Listeners of numba's events must not call this function.
     """
     return _CLOCK.now()
 

@@ -5,8 +5,8 @@ the error of a result is at most
 
     (2 (m + 4) u)^2 * (sum of the magnitudes) + m 2^-1073,        u = 2^-53
 
-(Ogita, Rump and Oishi 2005, algorithm Dot2, before its last rounding; the second term is for underflow). The data views
-in data/rows.py call these kernels. A pass takes about three times as long as a plain one.
+(Ogita, Rump and Oishi 2005, algorithm Dot2, before its last rounding). The second term allows for underflow. The data
+views in data/rows.py call these kernels. A compensated pass takes about three times as long as a plain pass.
 """
 
 from typing import Any
@@ -50,7 +50,7 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
 
 @njit(cache=True, nogil=True, fastmath=False)
 def normalise(high: Array, low: Array) -> None:
-    """Make high the rounded sum high + low, and low the rest; the exact sum stays the same."""
+    """Set high to the rounded sum high + low, and low to its rounding error. The exact sum stays the same."""
     for j in range(high.size):
         high[j], low[j] = two_sum(high[j], low[j])
 

@@ -10,8 +10,8 @@ __all__ = ["add_gram_csr", "add_gram_rows", "gram_room"]
 
 
 GRAM_ROWS = 120
-"""Rows that are copied together for one block of a Gram matrix: two panels of them fill most of the first-level cache.
-Larger: fewer blocks, more cache misses. Chosen."""
+"""Number of rows that are copied together for one block of a Gram matrix. At 120 rows, two panels fill most of the
+first-level cache. Larger: fewer blocks, more cache misses. Set by hand; no measurement is recorded."""
 
 
 def gram_room(k: int, *, is_gathered: bool = True) -> tuple[Floats, Floats]:
@@ -31,9 +31,10 @@ def add_gram_csr(values: Array, columns: Array, starts: Array, v: Array, constan
 def _add_pairs(
     values: Array, columns: Array, first: np.uint64, past: np.uint64, weight: float, constant: float, out: Array
 ) -> None:
-    """Add each pair of a row's entries. If the columns ascend, as they nearly always do, no pair is compared again.
+    """Add the product of each pair of a row's entries. Ascending columns, the usual case, need no comparison per pair.
 
-    Indices are unsigned and no slices are made: slices and tests for negative indices took two thirds of the time.
+    Indices are unsigned and no slices are made, because slices and tests for negative indices took two thirds of the
+    time.
     """
     d = np.uint64(out.shape[0] - 1)
     out[d, d] += weight * constant * constant
@@ -82,7 +83,7 @@ def add_gram_rows(
 def _gather_dense(
     values: Array, rows: Array, v: Array, constant: float, d: int, plain: Array, weighted: Array
 ) -> None:  # fmt: skip
-    """Copy the rows, followed by the constant, into `plain`, and the same times v into `weighted`."""
+    """Copy the rows, each followed by the constant, into `plain`; copy them multiplied by v into `weighted`."""
     last, rest = d // WIDE, d % WIDE
     for r in range(rows.size):
         first, weight = rows[r] * d, v[r]

@@ -3,8 +3,8 @@
 A killed process or a full disk can leave a truncated cache file. Numba then raises an exception at the first call of
 that kernel, in every process, until the file is deleted.
 
-A cached kernel contains the kernels and constants of other files that it uses, but numba only checks whether the
-kernel's own file has changed. `forget_stale` deletes the cached callers of changed kernels.
+A cached kernel includes the compiled code of the kernels that it calls and the constants of other files. Numba only
+checks whether the kernel's own file has changed. `forget_stale` deletes the cached callers of changed kernels.
 """
 
 import ast
@@ -24,10 +24,11 @@ __all__ = ["cache_files", "forget_stale", "kernels_of", "remove_damaged", "warm"
 def forget_stale(package: Path) -> None:
     """Delete the cached kernels of each changed source in the package, and of the sources that import one.
 
-    Changed means: since the last call. Indirect imports count, because numba compiles callees into the caller.
+    A source has changed if it differs from the last call of this function. Indirect imports count, because numba
+    compiles callees into the caller.
     """
     noted = package / "__pycache__" / "kernels.sources"
-    with contextlib.suppress(OSError):  # if nothing can be written here, nothing was cached here
+    with contextlib.suppress(OSError):  # in a read-only folder numba has cached nothing either
         now = {str(source.relative_to(package)): _stamp(source) for source in package.rglob("*.py")}
         before = _read_stamps(noted)
         if before == now:
@@ -70,7 +71,7 @@ def _with_importers(package: Path, changed: set[Path]) -> set[Path]:
 
 
 def _dotted(package: Path, source: Path) -> str:
-    """Return the module's name below the package; for its `__init__`, the name of the package."""
+    """Return the dotted name of the module that the file defines; for an `__init__.py`, the name of its package."""
     parts = source.relative_to(package).with_suffix("").parts
     return ".".join(part for part in parts if part != "__init__") or package.name
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 __all__ = ["AHEAD", "LINE", "ask_ahead", "prefetch", "prefetch_row"]
 
 LINE = 64  # bytes of a cache line
-AHEAD = 96  # entries of a row that are prefetched; the processor prefetches the rest of the row itself
+AHEAD = 96  # entries at the start of a row that are prefetched; the processor prefetches the rest itself
 _FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's start, then of its entries
 
 
@@ -47,7 +47,8 @@ def prefetch_row(values: NDArray[Any], columns: NDArray[Any], first: int, past: 
 
 @njit(cache=True, nogil=True)
 def ask_ahead(values: NDArray[Any], columns: NDArray[Any], starts: NDArray[Any], rows: NDArray[Any], k: int) -> None:
-    """Prefetch the next ones of the chosen sparse rows, which are not adjacent, while the k-th one is processed."""
+    """Prefetch the sparse rows that follow rows[k], while row rows[k] is processed. The rows are not adjacent in
+    memory."""
     if k + _FAR < rows.size:
         prefetch(starts, rows[k + _FAR])
     if k + _NEAR < rows.size:

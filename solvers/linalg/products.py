@@ -1,7 +1,7 @@
-"""Products of all rows with a vector, from the left, from the right, or both in one pass: kernels of the data views.
+"""Kernels of the data views: X w, X' v, and both products in one pass.
 
 Indices of sparse entries are unsigned and rows are not sliced: numba's tests for negative indices, or slices, took as
-long as half of the product. Two sums that alternate have shorter dependency chains than one.
+long as half of the product. Sums alternate between two accumulators, which shortens the dependency chain.
 
 The last kernels have one weight vector per class and make one pass over X. With h_i = (x_i, constant), so that the last
 weight of a class is that of a regularised bias, they compute
@@ -69,7 +69,7 @@ def both_products_csr(values: Array, columns: Array, starts: Array, v: Array, pa
         e, past = np.uint64(starts[i]), np.uint64(starts[i + 1])
         while e + one < past:
             j, k = np.uint64(columns[e]) << one, np.uint64(columns[e + one]) << one
-            x, y = values[e], values[e + one]  # before anything is written: it might be to the same array
+            x, y = values[e], values[e + one]  # read before anything is written: the arrays could overlap
             total += x * pairs[j]
             other += y * pairs[k]
             pairs[j + one] += multiplier * x

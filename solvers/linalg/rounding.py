@@ -1,4 +1,4 @@
-"""Rounding errors: their size, safe upper and lower bounds of results, and sums with hardly any rounding.
+"""Bounds on rounding errors: their size, upper and lower bounds of exact results, and compensated sums.
 
 With u = 2^-53, the computed sum of m products, in any order and fused or not, has an error of at most gamma(m) times
 the sum of their magnitudes, plus m 2^-1074 for underflow (Higham 2002, section 3.1). Certificates are based on this.
@@ -29,14 +29,15 @@ UNIT = 2.0**-53
 LEAST = 2.0**-1074
 """Smallest positive double: the largest error of an operation that underflows."""
 LEAST_COST = 1e-290
-"""Least cost of a row whose dual variable can be positive if it is scaled or divided by the cost. With smaller costs,
-subnormal numbers have no bounded relative error, so the result could leave the domain. The bound loses far less than
-2^-900. Larger: weaker bounds for tiny costs. Chosen."""
+"""Least cost of a row whose dual variable can be positive in losses that scale or divide it by the cost. Rows with a
+smaller cost get 0: subnormal numbers have no bounded relative error, so the dual point could leave its domain. This
+lowers the bound by far less than 2^-900. Larger: weaker bounds for tiny costs. Set by hand; no measurement is
+recorded."""
 BLOCK = 256
-"""Number of terms that are added plainly before their sum joins a compensated total. Larger: faster, with a larger
-error term (BLOCK * 2^-53 of the sum). Chosen."""
+"""Number of terms in a plain sum before it is added to a compensated total. Larger: faster sums with a larger error
+bound (BLOCK * 2^-53 of the sum). Set by hand; no measurement is recorded."""
 SUM_ERROR = (BLOCK + 16) * UNIT
-"""Relative error of a total of non-negative terms with up to 16 roundings in each term."""
+"""Bound on the relative error of a total of non-negative terms, each computed with at most 16 roundings."""
 
 
 def gamma(operations: float) -> float:
@@ -52,7 +53,8 @@ def above(value: float) -> float:
 
 
 def below(value: float) -> float:
-    """Return a lower bound of the exact number, under the same condition; at least 0."""
+    """Return a lower bound of the exact number, at least 0, if `value` was computed from non-negative terms by at most
+    8 roundings."""
     return max(0.0, value * (1.0 - 16.0 * UNIT) - LEAST)
 
 

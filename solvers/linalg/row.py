@@ -1,8 +1,10 @@
-"""One row of X: its scalar product with a vector, and adding it to one. The innermost kernels of row-by-row methods.
+"""The innermost kernels of row-by-row methods: the scalar product of one row with a vector, and the addition of a
+multiple of one row to a vector.
 
 Sparse rows are not sliced, and their indices are unsigned: slices and numba's tests for negative indices took up to
-half of the time. Two sums that alternate have shorter dependency chains than one. Dense and sparse rows have separate
-kernels, because a kernel that branches between them would not be inlined, which costs more than a short row.
+half of the time. Sums alternate between two accumulators, which shortens the dependency chain. Dense and sparse rows
+have separate kernels, because numba would not inline a kernel that branches between them, and the call costs more than
+a short row.
 """
 
 from typing import NamedTuple

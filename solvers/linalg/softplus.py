@@ -16,9 +16,10 @@ from solvers.linalg.types import Array
 __all__ = ["CUT_OFF", "entropy_of_share", "exp_of_minus", "log1p_of_unit", "log_of_share", "sigmoid_and_softplus"]
 
 LOWEST = 708.0
-"""For larger x, exp(-x) is computed as exp(-LOWEST) = 3e-308, so that no subnormal numbers occur."""
+"""Largest x for which exp(-x) is computed. For larger x the result is exp(-LOWEST) = 3e-308, so that no subnormal
+numbers occur."""
 CUT_OFF = 4e-308
-"""Absolute error that this makes, at most."""
+"""Bound on the absolute error of exp(-x) for x above LOWEST."""
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 """log(2) in two parts. The first has 32 significant bits, so its multiples are exact."""
@@ -26,9 +27,10 @@ _TO_WHOLE = 1.5 * 2.0**52
 """Adding this to a number below 2^51 rounds it to an integer, which the lowest bits of the sum then contain."""
 _MANTISSA_BITS, _EXPONENT_BIAS = 52, 1023
 _ROOT_HALF_BITS = 0x3FE6A09E667F3BCD
-"""The bits of sqrt(1/2). A number's bits, less these, have the exponent k of 2^k m with sqrt(1/2) <= m < sqrt(2)."""
+"""The bits of sqrt(1/2). Subtracting them from the bits of x = 2^k m with sqrt(1/2) <= m < sqrt(2) leaves k in the bits
+of the exponent."""
 _TWO_52_BITS, _TWO_52 = 0x4330000000000000, 2.0**52
-"""2^52 and its bits: with a whole number below it in the mantissa, the double is 2^52 plus that number."""
+"""2^52 and its bits. Setting the mantissa to a whole number n below 2^52 gives the double 2^52 + n."""
 
 
 def _generate_bits(typing_context: Any, value: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Matrix products by tiles, in which Gram matrices and factorisations spend their time.
+"""Matrix products by tiles, for Gram matrices and factorisations.
 
 Matrices are stored in panels of `WIDE` columns, as [panel, step, column]. A tile is the sum over the steps of the
-products of `HIGH` columns of one panel with all columns of another. The vectors are written by hand. A compiler that
-vectorises the loop itself puts the steps into the vectors and adds up each vector for every number of a tile. A Gram
-matrix of 501 columns then takes 1.6 times as long, and twice as long if there are few rows.
+products of `HIGH` columns of one panel with all columns of another. The vector instructions are generated explicitly.
+If the compiler vectorises the loop, it vectorises over the steps and has to add up a vector for each number of a tile.
+A Gram matrix of 501 columns then takes 1.6 times as long, and twice as long if there are few rows.
 """
 
 from typing import Any

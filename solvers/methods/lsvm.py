@@ -21,9 +21,9 @@ H'WH)^-1 times the gradient of P.
 
 In s the iteration is a projected gradient step of length alpha for min over s >= 0 of 1/2 (e + s)'Q^-1 (e + s). It
 converges linearly, and slowly if few of many rows are support vectors. The default is therefore Nesterov's acceleration
-(1983): s + t (s - s_before), restarted when the gradient shows an overshoot. It uses alpha = 1, the longest step for
-which it converges. Because z is an affine function of s, the code extrapolates z instead of s. `extrapolate` = false is
-the paper's iteration.
+(1983): s + t (s - s_before), restarted when the gradient shows an overshoot. The acceleration uses alpha = 1, the
+longest step for which it converges. Because z is an affine function of s, the code extrapolates z instead of s.
+`extrapolate` = false is the paper's iteration.
 """
 
 import math
@@ -52,7 +52,7 @@ __all__ = ["LagrangianSupportVectorMachine", "LsvmState"]
 
 MAX_FEATURES = 4096
 """Maximum number of features. Larger: wider data is accepted; memory grows with the square: the matrix and its factor
-take 270 MB at 4,096. Chosen by memory."""
+take 270 MB at 4,096. The value limits memory."""
 
 
 @dataclass(slots=True)
@@ -184,13 +184,13 @@ class LagrangianSupportVectorMachine(Method[BinaryProblem, LsvmState]):
         return np.asarray(reached + share * step)
 
     def _resume(self, state: LsvmState, earlier: LsvmState) -> None:
-        """Continue from an earlier state with bit-identical results. If the rows changed, start from its weights."""
+        """Continue from the state `earlier` with bit-identical results. If the rows differ, start from its weights."""
         vectors = earlier.z, earlier.evaluated, earlier.before
         if any(vector.shape != state.z.shape for vector in vectors):
             features = self.problem.data.n_features
-            raise InvalidOptions("warm_start", f"is not a state of lsvm on data with {features} features")
+            raise InvalidOptions("warm_start", f"is not a state of lsvm on data with {features} features; leave it out")
         if not all(np.isfinite(vector).all() for vector in vectors):
-            raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
+            raise InvalidOptions("warm_start", "has weights that are NaN or infinite; leave it out")
         state.z, state.evaluated, state.before = vectors
         if earlier.s.shape == state.s.shape:
             state.s = np.maximum(earlier.s, 0.0)

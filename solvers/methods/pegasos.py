@@ -9,10 +9,10 @@ is drawn as often as two copies of it. Step t draws k rows. The rows with y_i w.
 The iterate is stored as w = (shrink / t) u, and the sum of the iterates as share * u + rest. A step then changes u and
 rest only in the columns of its violators; t and the projection change only two numbers.
 
-The error falls like 1 / steps, but the steps yield no estimate of it. So P is evaluated now and then: the number of
-passes between two evaluations grows by half each time. It is evaluated at the mean of the iterates since the last
-evaluation (option `average`) or at the last iterate. The result is the best point evaluated. The run stalls after four
-evaluations in a row without a relative gain of 1e-5, counted from the first gain.
+The error falls in proportion to 1 / steps, but the steps do not yield an estimate of the error. So P is evaluated from
+time to time: the number of passes between two evaluations grows by half each time. It is evaluated at the mean of the
+iterates since the last evaluation (option `average`) or at the last iterate. The result is the best point evaluated.
+The run stalls after four evaluations in a row without a relative gain of 1e-5, counted from the first gain.
 """
 
 import math
@@ -39,11 +39,11 @@ __all__ = ["Pegasos"]
 
 
 CHECK_GROWTH = 1.5
-"""Factor by which the number of passes grows from one evaluation of P to the next. Larger: fewer evaluations, longer
-runs after the best point. Chosen."""
+"""Factor by which the number of passes grows from one evaluation of P to the next. Larger: fewer evaluations, and more
+passes after the best point before the run stalls. Set by hand; no measurement is recorded."""
 LEAST_GAIN, PATIENCE = 1e-5, 4
 """The run stalls after PATIENCE consecutive evaluations that each lower P by less than the fraction LEAST_GAIN. A
-larger PATIENCE or a smaller LEAST_GAIN: longer runs. Chosen."""
+larger PATIENCE or a smaller LEAST_GAIN: longer runs. Set by hand; no measurement is recorded."""
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ class Pegasos(Method[BinaryProblem, PegasosState]):
             return self._resumed(state, earlier)
         if start.coef is not None:
             bias = float(start.intercept) / self.problem.bias_feature if self.problem.bias_feature > 0.0 else 0.0
-            # As if one pass of steps had led to these weights; step 1 would multiply them by 0.
+            # t is set as if one pass of steps had led to these weights, because step t = 1 would multiply them by 0.
             state.t = float(self.steps_a_pass)
             state.u = state.t * np.append(start.coef, bias)
             state.squared_length = float((state.u * state.u).sum())
@@ -185,13 +185,15 @@ class Pegasos(Method[BinaryProblem, PegasosState]):
         state.squared_length = float((state.u * state.u).sum())  # removes the rounding errors of the updates
 
     def _resumed(self, state: PegasosState, earlier: PegasosState) -> PegasosState:
-        """Continue an earlier state, bit-identical if the problem is the same."""
+        """Continue from the state `earlier`, with bit-identical results if the problem is the same."""
         vectors = earlier.u, earlier.rest, earlier.best
         if any(vector.shape != state.u.shape for vector in vectors):
             features = self.problem.data.n_features
-            raise InvalidOptions("warm_start", f"is not a state of pegasos on data with {features} features")
+            raise InvalidOptions(
+                "warm_start", f"is not a state of pegasos on data with {features} features; leave it out"
+            )
         if any(not np.isfinite(vector).all() for vector in vectors):
-            raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
+            raise InvalidOptions("warm_start", "has weights that are NaN or infinite; leave it out")
         before = earlier.best_primal
         earlier.iterations, earlier.passes = state.iterations, state.passes
         if before < math.inf:
@@ -237,8 +239,8 @@ class Scales(NamedTuple):
 
 _SMALL = 1e-4
 """Once `shrink` is below this value, u is multiplied by it and `shrink` becomes 1. Otherwise share * u and rest would
-cancel: the first steps can shrink w by a factor of 1e-100 and less. Smaller: fewer multiplications, more cancellation.
-Chosen."""
+cancel, because the first steps can multiply w by 1e-100 or less. Smaller: fewer multiplications, more cancellation. Set
+by hand; no measurement is recorded."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -300,7 +302,7 @@ def _draw_row(random_state: Array, cumulated: Array, n: int) -> int:
     fraction = np.float64(next_number(random_state) >> np.uint64(11)) * 2.0**-53
     if cumulated.size == 0:
         return min(int(fraction * n), n - 1)
-    # Stays below the last sum even if the product rounds up, so that the row found has a positive cost.
+    # The number drawn stays below the last sum even if the product rounds up, so the row found has a positive cost.
     wanted = min(fraction * cumulated[n - 1], cumulated[n - 1] * (1.0 - 2.0**-52))
     low, high = 0, n - 1
     while low < high:

@@ -37,10 +37,10 @@ __all__ = ["SupportVectorRegression"]
 
 FACE_PASSES = 50
 """Passes between two joint solves of all variables between their bounds. Larger: slow phases of coordinate descent last
-longer. Chosen."""
+longer. Set by hand; no measurement is recorded."""
 FACE_READS, FACE_ENTRIES = 80, 20_000_000
 """Maximum passes over X, and maximum entries read, in one joint solve. The solve is part of one step, so FACE_ENTRIES
-limits the time of a step. Larger: more precise, longer solves. Chosen."""
+limits the time of a step. Larger: more precise, longer solves. Set by hand; no measurement is recorded."""
 
 _SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 
@@ -197,14 +197,15 @@ class SupportVectorRegression(Method[RegressionProblem, SvrState]):
         return w
 
     def _resumed(self, state: SvrState, earlier: SvrState) -> SvrState:
-        """Continue an earlier state, bit-identical if the problem is the same; otherwise start from its dual point."""
+        """Continue from the state `earlier`. On the same problem results are bit-identical; otherwise the run starts
+        from its dual point."""
         if earlier.alpha.shape != state.alpha.shape or earlier.w.shape != state.w.shape:
             rows, features = self.problem.data.n_rows, self.problem.data.n_features
             raise InvalidOptions(
-                "warm_start", f"is not a state of svr_dual on data with {rows} rows x {features} features"
+                "warm_start", f"is not a state of svr_dual on data with {rows} rows x {features} features; leave it out"
             )
         if not np.isfinite(earlier.alpha).all():
-            raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
+            raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite; leave it out")
         beta = np.clip(earlier.alpha, -self.upper, self.upper)
         w = self._weights_of(beta)
         state.alpha, state.w = beta, w
@@ -282,7 +283,7 @@ class PassReport(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _run_pass(terms: Terms, beta: Array, w: Array, visits: Visits, goal: Goal) -> PassReport:
-    """Run one epoch over all rows, or several epochs over the active rows that together visit no more rows than that.
+    """Run one epoch over all rows, or several epochs over the active rows that together visit at most as many rows.
 
     All rows become active again once the gap of the active rows, or the sum of their violations, is below the goal.
     """

@@ -81,8 +81,12 @@ def _ordinal_problem(
     weight = _weight_of_pairs(labels.codes, codes, multipliers)
     if weight <= 0.0:
         if groups is None:
-            raise InvalidProblem("sample_weight", "leaves no two rows of different rank")
-        raise InvalidProblem("groups", "have no two rows of different rank (and weight above zero) in any one group")
+            raise InvalidProblem(
+                "sample_weight", "leaves no two rows of different rank; give such rows a weight above zero"
+            )
+        raise InvalidProblem(
+            "groups", "have no two rows of different rank (and weight above zero) in any one group; use larger groups"
+        )
     pair_scale = spec.C / weight if spec.c_scale == "mean" else spec.C
     total_cost = pair_scale * weight
     _reject_useless_costs(total_cost, "C", "multiplied by the weight of all pairs is too small; use a larger C")
@@ -114,7 +118,9 @@ def _group_codes(groups: object, n_rows: int) -> NDArray[np.intp]:
         raise InvalidProblem("groups", f"has shape {array.shape}; one group for each of the {n_rows} rows is needed")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise InvalidProblem("groups", f"row {row} (counted from 0) is NaN or infinite")
+        raise InvalidProblem(
+            "groups", f"row {row} (counted from 0) is NaN or infinite; drop the row or give it a group"
+        )
     try:
         return np.unique(array, return_inverse=True)[1]
     except TypeError:
@@ -122,12 +128,13 @@ def _group_codes(groups: object, n_rows: int) -> NDArray[np.intp]:
 
 
 def _weight_of_pairs(ranks: NDArray[np.intp], groups: NDArray[np.intp], multipliers: Floats) -> float:
-    """Return the sum of s_i s_j over all pairs: half of (a group's weight squared - its ranks' weights squared)."""
+    """Return the sum of s_i s_j over all pairs. For one group it is half of (the squared weight of the group minus the
+    squared weights of its ranks)."""
     _, cells = np.unique(groups * (int(ranks.max()) + 1) + ranks, return_inverse=True)
     of_cells, of_groups = np.bincount(cells, multipliers), np.bincount(groups, multipliers)
     group_of_cell = np.zeros(of_cells.size, dtype=np.intp)
     group_of_cell[cells] = groups
-    # Each cell is multiplied with the rest of its group, so that no large squares are subtracted from each other.
+    # The weight of each rank is multiplied by the rest of its group, so that no large squares are subtracted.
     return 0.5 * float((of_cells * (of_groups[group_of_cell] - of_cells)).sum())
 
 
@@ -164,7 +171,7 @@ def _class_multipliers(class_weight: Mapping[object, float] | str | None, labels
         return np.ones(classes.size)
     if isinstance(class_weight, str):
         return codes.size / (classes.size * np.bincount(codes, minlength=classes.size))
-    # Tables from JSON have text keys, so a label can also be given as its text.
+    # JSON objects have text keys, so the table can name a label by its text.
     number_of = {str(label): k for k, label in enumerate(classes.tolist())}
     number_of.update({label: k for k, label in enumerate(classes.tolist())})
     multipliers = np.ones(classes.size)

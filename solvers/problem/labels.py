@@ -37,14 +37,16 @@ def read_labels(y: object, task: str) -> Labels:
     if array.size == 0:
         raise InvalidProblem("y", "is empty; one label per row is needed")
     if array.dtype.kind not in "biufUSO":
-        raise InvalidProblem("y", f"holds {array.dtype} values; labels are text, numbers or booleans")
+        raise InvalidProblem("y", f"holds {array.dtype} values; use text, numbers or booleans as labels")
     if array.dtype.kind == "U" and isinstance(y, list | tuple) and not set(map(type, y)) <= {str, np.str_}:
         raise InvalidProblem("y", "mixes text with other labels; give all labels one type")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise InvalidProblem("y", f"row {row} (counted from 0) is NaN or infinite")
+        raise InvalidProblem("y", f"row {row} (counted from 0) is NaN or infinite; drop such rows or correct the label")
     if task in ("ordinal", "regression") and array.dtype.kind not in "iuf":
-        raise InvalidProblem("y", f"labels of task {task} are numbers; these hold {array.dtype} values")
+        raise InvalidProblem(
+            "y", f"labels of task {task} are numbers; these hold {array.dtype} values; encode them as numbers"
+        )
     if array.dtype.kind == "O":
         return _read_object_labels(array)
     if task == "regression":

@@ -38,7 +38,7 @@ class Problem:
     """The sum of the costs of all rows or pairs. Except in regression this is P(0, 0)."""
     cost_error: float
     """Largest relative difference between a cost and C times the weights in exact arithmetic. The optimum is concave in
-    the costs and 0 without them, so a bound lowered by this fraction also holds for the exact costs."""
+    the costs and 0 at zero costs, so a bound lowered by this fraction also holds for the exact costs."""
 
     @property
     def loss(self) -> Loss:
@@ -112,16 +112,18 @@ class RegressionProblem(Problem):
 
 
 MOST_RANKS = 256
-"""Maximum number of distinct labels that count as ranks. More of them are real-valued relevance: scores order the rows,
-but no thresholds are computed. Larger: thresholds for more labels, more time. Chosen."""
+"""Maximum number of distinct labels that count as ranks. More distinct labels count as real-valued relevance: scores
+then order the rows, but no thresholds are computed. Larger: thresholds for more labels, more time. Set by hand; no
+measurement is recorded."""
 
 
 def rank_thresholds(problem: OrdinalProblem, coef: Floats) -> Floats | None:
     """Return the thresholds with the smallest weighted sum of rank errors |predicted - true| on the training rows.
 
-    That sum is a sum over the thresholds: threshold k counts rows of rank <= k above it and other rows not above it.
-    So each threshold is the exact optimum of a one-dimensional problem. Choosing the lowest of equally good ones keeps
-    the thresholds in order. Each lies midway between two scores; at the ends, half a margin beyond them.
+    The sum of rank errors is a sum over the thresholds. Threshold k contributes the weight of the rows of rank <= k
+    above it and of the other rows not above it. So each threshold is the exact optimum of a one-dimensional problem.
+    Choosing the lowest of equally good ones keeps the thresholds in order. Each lies midway between two scores; at the
+    ends, half a margin beyond them.
     """
     if problem.classes.size > MOST_RANKS:
         return None

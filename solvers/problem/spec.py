@@ -87,7 +87,7 @@ class Parameters(TypedDict, total=False):
     ]
     bias_scale: Annotated[
         float,
-        # Its square is summed over the rows, which must not overflow.
+        # The square of this number is summed over the rows; the sum must not overflow.
         Parameter(1.0, "the value of the constant feature for a regularised bias", above=0.0, high=1e100),
     ]
     epsilon: Annotated[float, Parameter(0.1, "regression: errors up to this size cost nothing", low=0.0)]
@@ -108,7 +108,8 @@ PARAMETERS = _declared()
 
 @dataclass(frozen=True)
 class ProblemSpec:
-    """A problem definition with every "auto" decided. Only the numbers of X, y and the weights are missing."""
+    """A problem definition in which every "auto" is replaced by a choice. It lacks only the values of X, y and the
+    weights."""
 
     n_rows: int
     n_features: int
@@ -164,7 +165,7 @@ def resolve_spec(
 
 
 def check_class_weight(class_weight: object) -> Mapping[object, float] | str | None:
-    """Return the weights of the table as floats. Whether its labels exist is checked later, with the data."""
+    """Return the class weights as floats. Whether the labels of the table exist is checked later, with the data."""
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
         return class_weight
     if not isinstance(class_weight, Mapping):
@@ -181,7 +182,9 @@ def _resolve_task(task: str, n_classes: int | None) -> str:
             return "regression"
         return "binary" if n_classes == 2 else "multiclass"
     if task in ("binary", "multiclass") and n_classes is None:
-        raise InvalidProblem("task", f"{task} needs class labels, and these labels are real numbers")
+        raise InvalidProblem(
+            "task", f"{task} needs class labels, but these labels are real numbers; use task regression or ordinal"
+        )
     if task == "binary" and n_classes != 2:
         raise InvalidProblem("task", f"binary needs labels of exactly two classes; there are {n_classes}")
     return task

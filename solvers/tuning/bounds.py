@@ -33,25 +33,26 @@ __all__ = ["Ends", "HeldOut", "Judged", "edges_of", "ends_of", "no_ends", "score
 __all__ += ["spread_of", "weights_with_bias"]
 
 PARTS = 16
-"""Parts of a range of C between two trainings. Larger: slightly tighter bounds from the same trainings, one more
-comparison per held-out row and part. Chosen."""
+"""Number of parts into which the range of C between two trainings is cut. Larger: slightly tighter bounds from the same
+trainings, and one more comparison per held-out row for each part. Set by hand; no measurement is recorded."""
 SLACK = 1e-14
-"""Fraction of H and of the gaps that is added to a squared radius, for the rounding errors of its own computation.
-Larger: looser bounds."""
+"""Fraction of H and of the gaps that is added to a squared radius, for the rounding errors of its own computation:
+about 90 times the unit roundoff of float64. Larger: looser bounds."""
 UNDERFLOW = 1e-300
-"""Number added to the error bound of every score: an upper bound of the loss by underflow in a row of less than 10^20
-entries."""
+"""Number added to the error bound of every score. It bounds the error of products that underflow, in a row of fewer
+than 10^20 entries. Larger: looser bounds."""
 
 
 class Judged(NamedTuple):
-    """The held-out rows of a fold as bounds need them: without their entries."""
+    """The figures of a fold's held-out rows that the bounds need. The entries of the rows are not kept."""
 
     truth: Array
     """The position of each row's class, or its target."""
     lengths: Floats
     """Upper bound of |h| for each row; exactly 0 if all entries are 0 and there is no bias."""
     reach: Floats
-    """Maximum change of a row's score if w moves by 1; from the mean row if only differences of scores count."""
+    """Maximum change of a row's score if w moves by a distance of 1. If only differences of scores count, the row is
+    taken relative to the mean row."""
 
 
 class HeldOut(NamedTuple):
@@ -102,8 +103,8 @@ def no_ends() -> Ends:
 
 
 def ends_of(problems: list[Problem], points: list[Point], C: float, held_out: HeldOut, wanted: Floats | None) -> Ends:
-    """Evaluate the weights and dual points of one training. `wanted`: gap of each part below which rounding is
-    ignored."""
+    """Evaluate the weights and dual points of one training. `wanted`: for each part, the gap below which rounding
+    errors are ignored."""
     parts, middles = [], []
     for number, (problem, point) in enumerate(zip(problems, points, strict=True)):
         found = evaluate_pair(problem, point, 0.0 if wanted is None else float(wanted[number]))
@@ -205,7 +206,7 @@ def _largest_radii(t: Floats, spread: float, gap_a: float, gap_b: float) -> Floa
 
 
 def _empty_rows(rows: Rows) -> Array:
-    """Return the rows whose entries are all 0. The entries decide, because squares can underflow."""
+    """Return the rows whose entries are all 0. Norms cannot show this, because squares can underflow."""
     empty = np.flatnonzero(rows.squared_norms() == 0.0)
     if empty.size and rows.taken(empty).flat().values.any():
         return np.array([i for i in empty if not rows.taken(np.array([i])).flat().values.any()], dtype=np.int64)
@@ -213,8 +214,8 @@ def _empty_rows(rows: Rows) -> Array:
 
 
 def _centred_lengths(rows: Rows) -> Floats:
-    """Return upper bounds of |x_i - x'|, x' the mean row. The scores of two rows differ by at most |w| times their
-    sum."""
+    """Return upper bounds of |x_i - x'|, x' the mean row. The scores of rows i and j differ by at most |w| times the
+    sum of their two bounds."""
     mean, along = np.empty(rows.n_features), np.empty(rows.n_rows)
     rows.weighted_column_sums(np.full(rows.n_rows, 1.0 / rows.n_rows), mean)
     rows.margins(mean, along)

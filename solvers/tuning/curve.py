@@ -8,41 +8,50 @@ be bounds of the differences alone: low_m - high_k <= f_m - f_k.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from solvers.checks import one_of
 from solvers.errors import InvalidProblem
 from solvers.linalg.types import Array, Floats
 
-__all__ = ["METRICS", "Metric", "read_metric"]
+__all__ = ["METRICS", "Metric", "Scorer", "read_metric"]
 
 ROUNDING = 1e-12
-"""Relative tolerance of the bounds of a mean. A pairwise sum of 10^9 non-negative terms has a relative error below
-1e-14."""
+"""Relative margin added to the bounds of a mean, for rounding errors. Larger: looser bounds. A pairwise sum of 10^9
+non-negative terms has a relative error below 1e-14."""
+ANY_TASK = ("binary", "multiclass", "ordinal", "regression")
 
 
 class Metric(ABC):
     """A metric of the held-out rows of a fold."""
 
-    name: ClassVar[str]
-    tasks: ClassVar[tuple[str, ...]]
-    is_higher_better: ClassVar[bool] = False
-    uses_differences: ClassVar[bool] = False
+    name: str
+    tasks: tuple[str, ...]
+    is_higher_better: bool = False
+    uses_differences: bool = False
     """Whether only differences between the scores of two rows count, so that a bias cancels."""
+    has_bounds: bool = True
 
     @abstractmethod
     def value(self, scores: Floats, truth: Array) -> float:
         """Return the metric. `truth`: the index of each row's class, or its target."""
+
+    def figure(self, scores: Floats, truth: Array, rows: NDArray[np.int64]) -> float:
+        """Return the metric of these held-out rows."""
+        return self.value(scores, truth)
 
     @abstractmethod
     def bounds(self, low: Floats, high: Floats, truth: Array) -> tuple[Floats, Floats]:
         """Return lower and upper bounds of the metric, one for each entry of the first axis."""
 
     def decided_rows(self, low: Floats, high: Floats) -> int | None:
-        """Return how many rows have one possible prediction on all entries of the first axis; None: not classes."""
+        """Return the number of rows with only one possible prediction over the whole first axis; None: the metric is
+        not one of classes."""
         return None
 
     def missing(self, truth: Array, n_classes: int | None) -> str | None:
@@ -68,13 +77,51 @@ class ClassMetric(Metric):
 
     @abstractmethod
     def of_predictions(self, surely: Array, possibly: Array, truth: Array) -> tuple[Floats, Floats]:
-        """Return bounds from two arrays (parts, rows, classes): is a class certainly, and is it possibly predicted."""
+        """Return bounds from two boolean arrays (parts, rows, classes): the class is certainly predicted, and it is
+        possibly predicted."""
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A metric that the caller defines. It has no bounds, so nothing can be proved about it."""
+
+    name: str
+    is_higher_better: bool
+    value: Callable[[Floats, NDArray[np.int64]], float]
+    """(scores of the held-out rows, their row numbers) -> the metric. Several classes: one column of scores each."""
+
+
+class Scored(Metric):
+    """The metric of a `Scorer`."""
+
+    tasks = ANY_TASK
+    has_bounds = False
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.name, self.is_higher_better = scorer.name, scorer.is_higher_better
+        self._scorer = scorer
+
+    def value(self, scores: Floats, truth: Array) -> float:
+        raise TypeError("a Scorer needs row numbers, not labels")
+
+    def figure(self, scores: Floats, truth: Array, rows: NDArray[np.int64]) -> float:
+        figure = self._scorer.value(scores, rows)
+        if not np.isfinite(figure):
+            raise InvalidProblem("metric", f"{self.name} is {figure} on a fold; it must return a finite number")
+        return float(figure)
+
+    def bounds(self, low: Floats, high: Floats, truth: Array) -> tuple[Floats, Floats]:
+        raise TypeError(f"{self.name} has no bounds")
 
 
 class Error(ClassMetric):
-    """The fraction of rows for which another class is predicted."""
+    """The fraction of rows whose predicted class is wrong."""
 
     name = "error"
+
+    def value(self, scores: Floats, truth: Array) -> float:
+        predicted = scores > 0.0 if scores.ndim == 1 else scores.argmax(axis=1)
+        return float(np.count_nonzero(predicted != truth)) / truth.size
 
     def of_predictions(self, surely: Array, possibly: Array, truth: Array) -> tuple[Floats, Floats]:
         rows = np.arange(truth.size)
@@ -94,6 +141,31 @@ class BalancedError(ClassMetric):
             lower += (~possibly[:, own, code]).mean(axis=1)
             upper += (~surely[:, own, code]).mean(axis=1)
         return lower / present.size, upper / present.size
+
+
+class Accuracy(Error):
+    """The fraction of rows whose own class is predicted."""
+
+    name = "accuracy"
+    is_higher_better = True
+
+    def value(self, scores: Floats, truth: Array) -> float:
+        return 1.0 - super().value(scores, truth)
+
+    def of_predictions(self, surely: Array, possibly: Array, truth: Array) -> tuple[Floats, Floats]:
+        lower, upper = super().of_predictions(surely, possibly, truth)
+        return 1.0 - upper, 1.0 - lower
+
+
+class BalancedAccuracy(BalancedError):
+    """The mean over the classes of the accuracy among the rows of the class."""
+
+    name = "balanced_accuracy"
+    is_higher_better = True
+
+    def of_predictions(self, surely: Array, possibly: Array, truth: Array) -> tuple[Floats, Floats]:
+        lower, upper = super().of_predictions(surely, possibly, truth)
+        return 1.0 - upper, 1.0 - lower
 
 
 class F1(ClassMetric):
@@ -148,12 +220,35 @@ class RocArea(Metric):
         return "rows of one class only" if truth.min() == truth.max() else None
 
 
+class PrecisionRecallArea(Metric):
+    """The mean precision at the rows of the second class, in order of falling scores; rows of equal score are one
+    step."""
+
+    name = "pr_auc"
+    tasks = ("binary",)
+    is_higher_better = True
+    has_bounds = False
+
+    def value(self, scores: Floats, truth: Array) -> float:
+        order = np.argsort(-scores, kind="stable")
+        hits = np.cumsum(truth[order] == 1, dtype=np.float64)
+        is_last = np.append(np.diff(scores[order]) != 0.0, True)
+        found, taken = hits[is_last], np.flatnonzero(is_last) + 1.0
+        return float((np.diff(found, prepend=0.0) * found / taken).sum() / hits[-1])
+
+    def bounds(self, low: Floats, high: Floats, truth: Array) -> tuple[Floats, Floats]:
+        raise TypeError("pr_auc has no bounds")
+
+    def missing(self, truth: Array, n_classes: int | None) -> str | None:
+        return None if (truth == 1).any() else "no row of the second class"
+
+
 class MeanAbsoluteError(Metric):
     """The mean of |y - f(x)|."""
 
     name = "mae"
     tasks = ("regression",)
-    power: ClassVar[int] = 1
+    power: int = 1
 
     def value(self, scores: Floats, truth: Array) -> float:
         return float((np.abs(truth - scores) ** self.power).mean())
@@ -171,18 +266,71 @@ class MeanSquaredError(MeanAbsoluteError):
     power = 2
 
 
+class RootMeanSquaredError(MeanSquaredError):
+    """The square root of the mean of (y - f(x))^2."""
+
+    name = "rmse"
+
+    def value(self, scores: Floats, truth: Array) -> float:
+        return float(np.sqrt(super().value(scores, truth)))
+
+    def bounds(self, low: Floats, high: Floats, truth: Array) -> tuple[Floats, Floats]:
+        lower, upper = super().bounds(low, high, truth)
+        return np.sqrt(lower) * (1.0 - ROUNDING), np.sqrt(upper) * (1.0 + ROUNDING)
+
+
+class ExplainedShare(MeanSquaredError):
+    """R2: 1 - mse / the variance of the fold's targets."""
+
+    name = "r2"
+    is_higher_better = True
+
+    def value(self, scores: Floats, truth: Array) -> float:
+        return 1.0 - super().value(scores, truth) / float(np.var(truth))
+
+    def bounds(self, low: Floats, high: Floats, truth: Array) -> tuple[Floats, Floats]:
+        least, most = super().bounds(low, high, truth)
+        variance = float(np.var(truth))
+        # The computed mean of the targets is off by at most 1e-14 of the largest one: a squared error of the variance.
+        doubt = ROUNDING + (1e-14 * float(np.abs(truth).max())) ** 2 / variance
+        lower, upper = 1.0 - most / variance * (1.0 + doubt), 1.0 - least / variance * (1.0 - doubt)
+        return lower - ROUNDING, upper + ROUNDING
+
+    def missing(self, truth: Array, n_classes: int | None) -> str | None:
+        return None if np.var(truth) > 0.0 else "equal targets only"
+
+
 METRICS = MappingProxyType(
-    {one.name: one() for one in (Error, BalancedError, F1, RocArea, MeanAbsoluteError, MeanSquaredError)}
+    {
+        one.name: one()
+        for one in (
+            Error,
+            Accuracy,
+            BalancedError,
+            BalancedAccuracy,
+            F1,
+            RocArea,
+            PrecisionRecallArea,
+            MeanAbsoluteError,
+            MeanSquaredError,
+            RootMeanSquaredError,
+            ExplainedShare,
+        )
+    }
 )
 """Every metric by its name."""
 
 
-def read_metric(name: object, task: str) -> Metric:
-    """Return the metric of this name; None means the first one of the task."""
-    fitting = [metric.name for metric in METRICS.values() if task in metric.tasks]
-    if name is None:
+def read_metric(metric: object, task: str) -> Metric:
+    """Return the metric of this name, or the metric of a `Scorer`; None: the default metric of the task."""
+    if isinstance(metric, Scorer):
+        return Scored(metric)
+    fitting = [one.name for one in METRICS.values() if task in one.tasks]
+    if not fitting:
+        raise InvalidProblem("metric", f"task {task} has no named metric; give a Scorer")
+    if metric is None:
         return METRICS[fitting[0]]
-    found = METRICS[one_of(name, "metric", InvalidProblem, tuple(METRICS))]
+    found = METRICS[one_of(metric, "metric", InvalidProblem, tuple(METRICS))]
     if found.name not in fitting:
         raise InvalidProblem("metric", f"{found.name} does not fit task {task}; use {' or '.join(fitting)}")
     return found

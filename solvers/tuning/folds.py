@@ -12,11 +12,18 @@ from solvers.errors import InvalidProblem
 from solvers.linalg.types import Array
 from solvers.problem.labels import Labels
 
-__all__ = ["Fold", "read_folds"]
+__all__ = ["REFIT", "SEARCH", "Fold", "draw_outer", "folds_within", "read_folds"]
 
 MOST_FOLDS = 1000
-"""Maximum number of folds of one repeat. More folds are nearly leave-one-out, which has its own bounds
-(leave_one_out.py). Chosen."""
+"""Maximum number of folds of one repeat. Larger: longer searches. Leave-one-out has its own bounds (leave_one_out.py).
+Set by hand; no measurement is recorded."""
+SEARCH = -1
+"""Value of `outer` for trainings of the search itself, which belong to no outer fold."""
+REFIT = -1
+"""Value of `fold` for a training on all training rows of an outer fold."""
+OUTER_DRAW = 10**6
+"""Index of the random stream that draws the outer folds. Repeats use the indices from 0, so it must exceed their
+number."""
 
 
 class Fold(NamedTuple):
@@ -25,20 +32,21 @@ class Fold(NamedTuple):
     number: int
     training: NDArray[np.int64]
     held_out: NDArray[np.int64]
+    outer: int = SEARCH
 
 
-def read_folds(folds: Any, labels: Labels, *, groups: Any, repeats: Any, seed: int) -> list[Fold]:
+def read_folds(folds: Any, labels: Labels, *, groups: Any, repeats: Any, seed: int, has_ranks: bool) -> list[Fold]:
     """Return the folds. `folds` is their number, or the fold of each row.
 
     With a number, rows of one group stay together; without `groups`, classes are spread evenly. Each of the `repeats`
-    draws new folds.
+    draws new folds. `has_ranks`: labels are ranks, and a fold may lack some of them.
     """
     n_rows = labels.n_rows
     repeats = whole_number(repeats, "repeats", InvalidProblem, low=1, high=100)
     if _is_number(folds):
         count = whole_number(folds, "folds", InvalidProblem, low=2, high=MOST_FOLDS)
         kept = None if groups is None else _codes(groups, "groups", n_rows)
-        _require_enough(n_rows if kept is None else int(kept.max()) + 1, count, "rows" if kept is None else "groups")
+        _require_enough("folds", count, n_rows, kept)
         drawn = [_draw(labels, count, kept, np.random.default_rng([seed, repeat])) for repeat in range(repeats)]
     else:
         if repeats != 1:
@@ -49,8 +57,37 @@ def read_folds(folds: Any, labels: Labels, *, groups: Any, repeats: Any, seed: i
         if not 2 <= int(drawn[0].max()) + 1 <= MOST_FOLDS:
             raise InvalidProblem("folds", f"has {int(drawn[0].max()) + 1} values; 2 to {MOST_FOLDS} are allowed")
     found = list(_numbered(drawn))
-    _require_classes(found, labels)
+    if not has_ranks:
+        _require_classes("folds", found, labels)
     return found
+
+
+def draw_outer(count: Any, labels: Labels, *, groups: Any, seed: int, has_ranks: bool) -> list[Fold]:
+    """Return the outer folds: each is held out from a whole search."""
+    count = whole_number(count, "outer_folds", InvalidProblem, low=2, high=MOST_FOLDS)
+    kept = None if groups is None else _codes(groups, "groups", labels.n_rows)
+    _require_enough("outer_folds", count, labels.n_rows, kept)
+    found = list(_numbered([_draw(labels, count, kept, np.random.default_rng([seed, OUTER_DRAW]))]))
+    if not has_ranks:
+        _require_classes("outer_folds", found, labels)
+    return found
+
+
+def folds_within(
+    outer: Fold, folds: Any, labels: Labels, *, groups: Any, repeats: Any, seed: int, has_ranks: bool
+) -> list[Fold]:
+    """Return the folds of the search on the training rows of an outer fold, with the row numbers of all rows. `labels`:
+    of these training rows."""
+    rows = outer.training
+    inner = read_folds(
+        folds if _is_number(folds) else np.asarray(folds)[rows],
+        labels,
+        groups=None if groups is None else np.asarray(groups)[rows],
+        repeats=repeats,
+        seed=seed,
+        has_ranks=has_ranks,
+    )
+    return [Fold(one.number, rows[one.training], rows[one.held_out], outer.number) for one in inner]
 
 
 def _numbered(drawn: Sequence[Array]) -> Iterator[Fold]:
@@ -101,12 +138,13 @@ def _is_number(folds: Any) -> bool:
     return np.ndim(folds) == 0
 
 
-def _require_enough(count: int, folds: int, things: str) -> None:
+def _require_enough(argument: str, folds: int, n_rows: int, groups: Array | None) -> None:
+    count, things = (n_rows, "rows") if groups is None else (int(groups.max()) + 1, "groups")
     if count < folds:
-        raise InvalidProblem("folds", f"is {folds}, but there are {count} {things}; use at most {count}")
+        raise InvalidProblem(argument, f"is {folds}, but there are {count} {things}; use at most {count}")
 
 
-def _require_classes(folds: Sequence[Fold], labels: Labels) -> None:
+def _require_classes(argument: str, folds: Sequence[Fold], labels: Labels) -> None:
     """Refuse folds whose training rows lack a class."""
     if labels.values is not None:
         return
@@ -115,7 +153,7 @@ def _require_classes(folds: Sequence[Fold], labels: Labels) -> None:
         if counts.min() == 0:
             label = labels.classes[counts.argmin()]
             raise InvalidProblem(
-                "folds",
+                argument,
                 f"leave class {str(label)[:60]!r} no row to train on when fold {fold.number + 1} is held out; "
                 "use other folds or fewer of them",
             )

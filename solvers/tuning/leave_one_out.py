@@ -14,9 +14,9 @@ The costs of the other rows must not depend on the row, so there are no bounds f
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +24,30 @@ from numpy.typing import NDArray
 from solvers.certificates import evaluate_pair
 from solvers.certificates.evaluation import length_at_most
 from solvers.checks import real_number, whole_number
-from solvers.errors import InvalidOptions
+from solvers.engine.driver import Callback
+from solvers.engine.judge import certify_weights
+from solvers.engine.one_vs_rest import sum_of_classes
+from solvers.engine.run import problems_of
+from solvers.errors import InvalidOptions, UnsupportedProblem
 from solvers.linalg.rounding import UNIT, above, gamma
 from solvers.linalg.types import Array, Floats
-from solvers.problem.spec import PARAMETERS, Parameters, ProblemSpec
+from solvers.method import Point
+from solvers.problem.problems import BinaryProblem, Problem
+from solvers.problem.spec import PARAMETERS, Parameters, ProblemSpec, check_class_weight
 from solvers.tuning.bounds import UNDERFLOW, HeldOut, no_ends, score_bounds_at, weights_with_bias
 from solvers.tuning.curve import Metric, read_metric
-from solvers.tuning.folds import Fold
-from solvers.tuning.path import FoldPath, FoldSolve, Subject, Training
-from solvers.tuning.search import read_subject
+from solvers.tuning.folds import SEARCH, Fold
+from solvers.tuning.path import FoldPath, FoldSolve, Training
+from solvers.tuning.source import Source, Subject, read_source
 
 __all__ = ["LeaveOneOut", "leave_one_out"]
 
+OnRefit = Callable[[int, int], object]
+"""Called with the number of rows that were left out so far, and the maximum number of rows to leave out."""
+
 REFIT_TOL = 1e-6
-"""Relative gap of the first training without a row. While the row's label is undecided, the next one uses 1e-3 of it.
-Smaller: longer first trainings. Chosen."""
+"""Relative gap of the first training without a row. While the row's label is undecided, the next training uses 1e-3 of
+this gap. Larger: shorter first trainings, more repeats. Set by hand; no measurement is recorded."""
 LEAST_TOL = 1e-12
 
 
@@ -56,11 +65,13 @@ class LeaveOneOut:
     """A lower bound of each row's score by the exact model without the row; several classes: of each class."""
     high: Floats
     undecided: NDArray[np.int64]
-    """Rows whose label is not certain; regression: none are counted."""
+    """Rows whose label is not certain; empty for regression."""
     refits: int
-    """Rows that were decided, or tried, by a training without them."""
+    """Number of rows that were left out of a training, whether or not this decided their label."""
     relative_gap: float | None
-    """Of the training of all rows."""
+    """Of the model of all rows."""
+    trained: bool = True
+    """Whether all rows were trained on; False: the given weights and dual point were precise enough."""
 
 
 def leave_one_out(
@@ -75,6 +86,10 @@ def leave_one_out(
     seed: int = 0,
     threads: int | None = None,
     options: Mapping[str, Any] | None = None,
+    warm_start: tuple[Any, Any] | None = None,
+    bounding: Sequence[Point] | None = None,
+    callback: Callback | None = None,
+    on_refit: OnRefit | None = None,
     **problem: Any,
 ) -> LeaveOneOut:
     """Bound the leave-one-out error at C from one training, and then by at most `refits` trainings without one row
@@ -82,8 +97,16 @@ def leave_one_out(
 
     A row's label is undecided if removing its own multiplier could move its score across 0. Preprocessing is assumed to
     be fixed. `problem` are the `Parameters` by name, as for `train`.
+    `warm_start` are (weights, intercept) of a model of these rows, `bounding` the attribute of its `SolveResult`: if
+    they prove a relative gap of at most `tol`, nothing is trained. `callback` is that of `train`. `on_refit` is called
+    before each training without a row; if it returns True, the other rows stay undecided.
     """
-    subject, spec = read_subject(X, y, sample_weight, solver, problem)
+    source = read_source(X, y, problem.get("task", "auto"), sample_weight=sample_weight)
+    training = Training(cast(Parameters, problem), solver, seed, threads, options)
+    spec = training.spec(source.labels)
+    if spec.task == "ordinal":
+        raise UnsupportedProblem("task", "ordinal compares rows with each other; use binary, multiclass or regression")
+    subject = source.whole(0)
     C = PARAMETERS["C"].checked("C", C)
     refits = whole_number(refits, "refits", InvalidOptions, low=0)
     tol = real_number(tol, "tol", InvalidOptions, above=0.0)
@@ -91,27 +114,73 @@ def leave_one_out(
     reason = _why_not(spec, problem)
     if reason is not None:
         nothing = np.empty(0)
-        return LeaveOneOut(metric.name, None, None, reason, nothing, nothing, np.empty(0, dtype=np.int64), 0, None)
-    training = Training(cast(Parameters, problem), solver, seed, threads, options)
-    result = training.run(subject, C, tol)
+        return LeaveOneOut(
+            metric.name, None, None, reason, nothing, nothing, np.empty(0, dtype=np.int64), 0, None, False
+        )
+    known = None if warm_start is None or bounding is None else _known(training, subject, C, warm_start, bounding)
+    is_known = known is not None and known.relative_gap is not None and known.relative_gap <= tol
+    solved = known if known is not None and is_known else _trained(training, subject, C, tol, warm_start, callback)
     beta = spec.bias_scale if spec.bias == "regularized" else 0.0
     rows = HeldOut.of(subject.data, subject.truth, beta, uses_differences=False)
-    are_joint = spec.task == "multiclass" and spec.strategy != "ovr"
-    problems, points = training.pairs(subject, C, result)
-    parts = [_without_itself(*pair, rows, are_joint) for pair in zip(problems, points, strict=True)]
+    are_joint = training.are_joint(source.labels)
+    parts = [_without_itself(*pair, rows, are_joint) for pair in zip(solved.problems, solved.points, strict=True)]
     low, high = (one[0] if len(one) == 1 else np.stack(one, axis=1) for one in zip(*parts, strict=True))
-    start = FoldSolve(-1, C, tol, 0.0, 0.0, "", result.coef, np.asarray(result.intercept), low, no_ends())
+    start = FoldSolve(SEARCH, 0, -1, C, tol, 0.0, 0.0, "", solved.coef, solved.intercept, low, no_ends())
     undecided = _undecided(metric, low, high)
-    # Without the only row of a class there is nothing to train: such a row stays open.
+    # The only row of a class cannot be left out, because the class would have no row to train on: it stays undecided.
     usable = [row for row in undecided if np.count_nonzero(subject.truth == subject.truth[row]) > 1]
-    tried = min(refits, len(usable))
-    for row in usable[:tried]:
-        low[row], high[row] = _refitted(training, subject, int(row), start, are_joint, metric)
+    tried = 0
+    for row in usable[:refits]:
+        if on_refit is not None and on_refit(tried, min(refits, len(usable))) is True:
+            break
+        tried += 1
+        low[row], high[row] = _refitted(training, source, int(row), start, are_joint, metric)
     lower, upper = metric.bounds(low[None], high[None], subject.truth)
-    gap = result.certificate.relative_gap
-    return LeaveOneOut(
-        metric.name, float(lower[0]), float(upper[0]), None, low, high, _undecided(metric, low, high), tried, gap
+    left = _undecided(metric, low, high)
+    bounds = float(lower[0]), float(upper[0])
+    return LeaveOneOut(metric.name, *bounds, None, low, high, left, tried, solved.relative_gap, not is_known)
+
+
+class _Solved(NamedTuple):
+    """A model of all rows with its dual point."""
+
+    coef: Floats
+    intercept: Floats
+    problems: Sequence[Problem]
+    points: Sequence[Point]
+    relative_gap: float | None
+
+
+def _trained(
+    training: Training, subject: Subject, C: float, tol: float, start: tuple[Any, Any] | None, callback: Callback | None
+) -> _Solved:
+    result = training.run(subject, C, tol, start=start, callback=callback)
+    pairs = training.pairs(subject, C, result)
+    return _Solved(result.coef, np.asarray(result.intercept), *pairs, result.certificate.relative_gap)
+
+
+def _known(
+    training: Training, subject: Subject, C: float, weights: tuple[Any, Any], bounding: Sequence[Point]
+) -> _Solved | None:
+    """Certify given weights with a given dual point; None: the dual point has no multipliers per row."""
+    if any(one.alpha is None for one in bounding):
+        return None
+    problems = problems_of(
+        replace(training.spec(subject.labels, subject.data), C=C),
+        subject.data,
+        subject.labels,
+        sample_weight=subject.sample_weight,
+        class_weight=check_class_weight(training.problem.get("class_weight")),
     )
+    coef, intercept = np.asarray(weights[0], dtype=np.float64), np.asarray(weights[1], dtype=np.float64)
+    if len(problems) == 1:
+        bias: Any = intercept if coef.ndim == 2 else float(intercept)
+        points = [Point(coef, bias, bounding[0].alpha)]
+    else:
+        points = [Point(coef[k], float(intercept[k]), one.alpha) for k, one in enumerate(bounding)]
+    parts = [certify_weights(*pair, pair[1]) for pair in zip(problems, points, strict=True)]
+    whole = parts[0] if len(parts) == 1 else sum_of_classes(cast(list[BinaryProblem], problems), parts)
+    return _Solved(coef, intercept, problems, points, whole.relative_gap)
 
 
 def _why_not(spec: ProblemSpec, problem: Mapping[str, Any]) -> str | None:
@@ -137,7 +206,7 @@ def _without_itself(problem: Any, point: Any, rows: HeldOut, are_joint: bool) ->
     of_bias = 2.0 * UNIT * float(np.linalg.norm(w[..., -1]))
     of_dual = above(found.dual_error + inexact * length_at_most(v))
     apart = above(length_at_most(w - v) + of_dual + of_bias)
-    # At most gap - 1/2 |d|^2, with |d| at least what is computed less its errors.
+    # At most gap - 1/2 |d|^2. |d| is at least its computed value minus its error bound.
     least = max(0.0, length_at_most(w - v) * (1.0 - gamma(w.size + 16)) - of_dual - of_bias)
     rest = max(0.0, found.gap + 2.0 * inexact * found.primal - 0.5 * least * least * (1.0 - 8.0 * UNIT))
     radius = np.sqrt(0.25 * (apart + size * (1.0 + inexact) * lengths) ** 2 + rest) * (1.0 + 16.0 * UNIT)
@@ -164,11 +233,12 @@ def _undecided(metric: Metric, low: Floats, high: Floats) -> NDArray[np.int64]:
 
 
 def _refitted(
-    training: Training, subject: Subject, row: int, start: FoldSolve, are_joint: bool, metric: Metric
+    training: Training, source: Source, row: int, start: FoldSolve, are_joint: bool, metric: Metric
 ) -> tuple[Array, Array]:
     """Return bounds of a row's score from a training without it, precise enough to decide its label if possible."""
-    others = np.delete(np.arange(subject.data.n_rows), row)
-    path = FoldPath(training, subject, Fold(row, others, np.array([row])), uses_differences=False)
+    others = np.delete(np.arange(source.labels.n_rows), row)
+    rows = source.rows_of(Fold(row, others, np.array([row])), 0)
+    path = FoldPath(training, rows, uses_differences=False)
     tol = REFIT_TOL
     while True:
         start = path.solve(start.C, tol, neighbours=[start], with_ends=True)

@@ -1,17 +1,18 @@
 """Conjugate gradients on a face of the dual's domain: variables at a bound stay fixed, the others are solved together.
 
-Coordinate descent finds quickly which dual variables are at a bound. Among the other variables it is slow if rows
-repeat or are nearly equal. With the variables at bounds fixed, the optimum over the others solves a linear system.
-Conjugate gradients solve it in a few products with X, where coordinate descent can take millions of steps. Moré and
-Toraldo (1991) alternate in the same way between projected gradients and conjugate gradients.
+Coordinate descent quickly finds the dual variables at a bound. It is slow in the other variables if rows are equal or
+nearly equal. With the variables at bounds fixed, the optimum over the others solves a linear system. Conjugate
+gradients solve it in a few products with X, where coordinate descent can take millions of steps. Moré and Toraldo
+(1991) alternate in the same way between projected gradients and conjugate gradients.
 
-A method describes its face by a subclass of `Face`. `ascend` then maximises on it
-linear . x - 1/2 x . (diagonal x) - 1/2 |w(x)|^2. It can run conjugate gradients in two ways:
+A method describes its face by a subclass of `Face`. `ascend` then maximises on it linear . x - 1/2 x . (diagonal x) -
+1/2 |w(x)|^2. It runs conjugate gradients in one of two ways:
 
 - It stops at the first bound that an iterate meets, fixes that variable, and starts again. The value always rises, but
   variables reach their bounds one at a time.
 - It ignores bounds and projects its result into the domain. This is a Newton step, which moves many variables to their
-  bounds at once. It is tried first with squared losses, whose bounds are mostly far away, and kept if the value rose.
+  bounds at once. It is tried first with squared losses, whose bounds are mostly far away, and its result is kept if the
+  dual value rises.
 """
 
 from abc import ABC, abstractmethod
@@ -99,7 +100,8 @@ class BoxFace(Face):
 
 
 def ascend(face: Face, x: Floats, w: Floats, reads: int) -> tuple[Floats, Floats, int]:
-    """Return an (x, w) of higher value, or the given one if none is found, and the passes over X (at most `reads`)."""
+    """Return a pair (x, w) with a higher dual value, or the given pair if none is found, and the number of passes over
+    X (at most `reads`)."""
     value, used = _value(face, x, w), 0
     for to_bounds, budget in ((False, reads // 2), (True, reads)):
         if budget - used < 4 or not (to_bounds or face.diagonal.any()):
@@ -131,7 +133,7 @@ def _conjugate_gradients(face: Face, x: Floats, w: Floats, reads: int, to_bounds
         product = face.products(face.weights_of(direction)) + face.diagonal * direction
         curvature = _dot(direction, product)
         sizes = np.sqrt(_dot(direction, direction) * _dot(face.along(product), face.along(product)))
-        length = left / curvature if curvature > 1e-14 * sizes else np.inf  # flat: on to the next bound
+        length = left / curvature if curvature > 1e-14 * sizes else np.inf  # no curvature: move on to the next bound
         place, is_cut = 0, False
         if to_bounds:
             rooms = face.room(x, direction)

@@ -1,13 +1,13 @@
 """`alm_exact`: the augmented Lagrangian method with least-squares updates (Nie et al. 2014, Algorithm 1).
 
 augmented_lagrangian.py holds the code shared with `alm_inexact`. This method solves the least-squares problem for the
-weights, whose normal equations are (I + H' mu H) step = r. The matrix changes only when mu does.
+weights exactly. Its normal equations are (I + H' mu H) step = r, and their matrix changes only when mu changes.
 
 - With few features the matrix H' H is computed once, and the system is factored again when mu changes. An iteration
   then costs one pass over X.
 - With more features conjugate gradients start from the last weights. The paper uses LSQR, which is the same iteration
-  in other variables. Each product costs one pass. The iteration ends at a given fraction of the first residual. With a
-  fraction of 0.1 the method takes about the same number of outer iterations as with exact solutions.
+  in other variables. Each product costs one pass. The iteration ends when the residual is a given fraction of the first
+  residual. With a fraction of 0.1, the method takes about the same number of outer iterations as with exact solutions.
 """
 
 import math
@@ -30,14 +30,14 @@ __all__ = ["ExactAugmentedLagrangian"]
 MAX_FACTORED, MAX_FACTORED_A_ROW = 2048, 2
 """Maximum number of features for a direct solve: in total, and as a multiple of the number of rows. Larger: direct
 solves for wider data, with memory that grows as the square of the features (70 MB for matrix and factor at 2,048). The
-second limit holds because conjugate gradients need at most one product per row: on 600 rows of 1,800 features they take
-a quarter of the time. Both are chosen."""
+second limit exists because conjugate gradients need at most one product per row: on 600 rows of 1,800 features they
+took a quarter of the time of a direct solve. Both values were set by hand."""
 FEW = 256
 """Number of features up to which the direct solve is used for any number of rows. Larger: direct solves for small, wide
-data too. Chosen."""
+data too. Set by hand; no measurement is recorded."""
 MOST_PRODUCTS = 200
 """Maximum conjugate-gradient products (passes over X) in one update of the weights. Larger: more precise updates on
-ill-conditioned data, longer iterations. Chosen."""
+ill-conditioned data, longer iterations. Set by hand; no measurement is recorded."""
 
 
 class ExactAugmentedLagrangian(AugmentedLagrangian):
@@ -117,7 +117,8 @@ class ExactAugmentedLagrangian(AugmentedLagrangian):
         if self.factor is None or self.factored_mu != mu:
             matrix = mu * self.gram
             k = matrix.shape[0]
-            # A trace above 1 / (k eps) swamps the identity in rounding, and the matrix would be singular.
+            # If the trace is above 1 / (k eps), adding the identity is lost in rounding, and the matrix can be
+            # singular.
             lost = k * float(np.finfo(float).eps) * float(matrix.trace())
             matrix[np.arange(k), np.arange(k)] += np.maximum(self.ridge, lost)
             self.factor, self.factored_mu = cholesky_factor(matrix, 0.0), mu

@@ -3,9 +3,9 @@
 augmented_lagrangian.py holds the code shared with `alm_exact`. The weights move along the negative gradient of their
 least-squares problem by the optimal step length, eq. (18), which needs one product with X. The paper takes one such
 step per iteration, so an iteration costs two passes over X. Here the default is three steps (`gradient_steps`), the
-second and third in conjugate directions. On problems where one step needs hundreds of passes to come within 1 % of the
-optimum, or never does, three steps need a half to an eighth of the passes. With such inexact updates no proof of
-convergence is known for a fixed mu.
+second and third in conjugate directions. On some problems one step per iteration needs hundreds of passes to come
+within 1 % of the optimum, or does not get there. On these, three steps per iteration need a half to an eighth of the
+passes. Convergence is not proved for such inexact updates with a fixed mu.
 """
 
 from solvers.cost import Footprint, Pace
@@ -32,7 +32,7 @@ class InexactAugmentedLagrangian(AugmentedLagrangian):
     pace = Pace(least=19, hardness=0.42, precision=0.31, tallness=0.1, entry_seconds=1.1e-9, row_seconds=4.7e-8)
     notes = (
         "Any p from 1 to 2 and any bias, by products with X alone. Quick to a rough answer where the features are of "
-        "similar scale; for a precise one use alm_exact."
+        "similar scale; for a precise answer use alm_exact."
     )
 
     def _update_weights(self, state: AlmState) -> bool:

@@ -21,9 +21,9 @@ is r = sum_i alpha^_i h_i - v = w(alpha^) - v, so the same pass also yields the 
 
 Each row has its own mu_i = mu C_i / sqrt(1 + C_i |h_i|^2). It lies between the range of alpha_i and the length of a
 dual coordinate step, so one mu fits rows of any cost and norm. The rule `balance` changes mu until z and alpha change
-at the same rate, measured in the norm in which the iteration contracts, sum mu_i z_i^2 + alpha_i^2 / mu_i. It changes
-mu less and less often and finally stops, because convergence is proved for a fixed mu. The rule `paper` is eq. (29) as
-printed.
+at the same rate, measured in the norm in which the iteration contracts, sum mu_i z_i^2 + alpha_i^2 / mu_i. The rule
+changes mu less and less often and finally keeps it, because convergence is proved for a fixed mu. The rule `paper` is
+eq. (29) as printed.
 """
 
 import math
@@ -50,18 +50,19 @@ __all__ = ["AlmState", "AugmentedLagrangian", "balanced", "shared_options"]
 FIRST_BALANCE, BALANCE_GROWTH, LAST_BALANCE = 10, 1.5, 1000
 """When the rule `balance` changes mu, in iterations: first after FIRST_BALANCE, then each time the number of iterations
 has grown by the factor BALANCE_GROWTH, and not after LAST_BALANCE. A larger LAST_BALANCE adapts mu longer but delays
-the phase of fixed mu, for which convergence is proved. Chosen."""
+the phase of fixed mu, for which convergence is proved. Set by hand; no measurement is recorded."""
 BALANCED_WITHIN = 3.0
-"""The rule `balance` keeps mu while the ratio of the two changes is between 1/3 and 3. Larger: mu changes less often.
-Chosen."""
+"""The rule `balance` compares the changes of z and of alpha. It keeps mu while their ratio is between 1/3 and 3.
+Larger: mu changes less often. Set by hand; no measurement is recorded."""
 MOST_CHANGE, SMALLEST_MU, LARGEST_MU = 5.0, 1e-9, 1e9
-"""Largest factor by which `balance` changes mu at once, and the range of mu. Larger factors adapt faster and can
-overshoot. Chosen."""
+"""Largest factor by which the rule `balance` changes mu at once, and the least and largest mu. A larger factor adapts
+faster and can overshoot. Set by hand; no measurement is recorded."""
 PAPERS_LARGEST_MU = 1e5
-"""Largest mu that the rule `paper` (Nie et al. 2014) can reach."""
+"""Largest mu of the rule `paper`. Larger: mu can grow for longer. The value is that of Nie et al. (2014)."""
 ENTRIES_A_STEP = 5_000_000
 """Maximum stored entries of X that one step reads if an iteration needs several passes; 5 million take some
-milliseconds. Larger: fewer, longer steps, so a stop or a time limit takes effect later. Chosen."""
+milliseconds. Larger: fewer, longer steps, so a stop or a time limit takes effect later. Set by hand; no measurement is
+recorded."""
 
 
 @dataclass(slots=True)
@@ -294,15 +295,18 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
         return balanced(problem, alpha) if problem.spec.bias == "free" else alpha
 
     def _resume(self, state: AlmState, earlier: AlmState) -> None:
-        """Continue from an earlier state with bit-identical results. If the rows changed, start from its weights."""
+        """Continue from the state `earlier` with bit-identical results. If the rows are others, start from its
+        weights."""
         expected, stored = state.stored(copy=False), earlier.stored(copy=False)
         arrays = [name for name, value in expected.items() if isinstance(value, np.ndarray)]
         fitting = {name for name in arrays if stored[name].shape == expected[name].shape}
         if not {"weights", "evaluated"} <= fitting:
             features = self.problem.data.n_features
-            raise InvalidOptions("warm_start", f"is not a state of {self.name} on data with {features} features")
+            raise InvalidOptions(
+                "warm_start", f"is not a state of {self.name} on data with {features} features; leave it out"
+            )
         if any(not np.isfinite(stored[name]).all() for name in fitting):
-            raise InvalidOptions("warm_start", "has numbers that are NaN or infinite")
+            raise InvalidOptions("warm_start", "has numbers that are NaN or infinite; leave it out")
         if len(fitting) < len(arrays):
             state.weights = earlier.evaluated
             return
@@ -315,13 +319,13 @@ class AugmentedLagrangian(Method[BinaryProblem, AlmState]):
 def balanced(problem: BinaryProblem, alpha: Floats) -> Floats:
     """Return alpha with sum_i y_i alpha_i = 0, as far as moving variables inside their bounds allows.
 
-    Only rows strictly between their bounds move. They lie on the margin (p = 1) or where the dual is smooth (p > 1), so
-    the dual bound falls only a little.
+    Only variables strictly between their bounds change. Their rows lie on the margin (p = 1) or where the dual is
+    smooth (p > 1), so the dual bound falls only a little.
     """
     is_capped, room = problem.loss.is_capped, alpha.copy()
     if is_capped:
         room *= 1.0 - np.divide(alpha, problem.costs, out=np.ones_like(alpha), where=problem.costs > 0.0)
-    for _ in range(2):  # the second time removes rounding errors
+    for _ in range(2):  # the second iteration removes rounding errors of the first
         excess, total = float((problem.signs * alpha).sum()), float(room.sum())
         if total > 0.0:
             alpha = np.maximum(alpha - min(max(excess / total, -1.0), 1.0) * problem.signs * room, 0.0)

@@ -119,7 +119,7 @@ def add_product(rows: SignedRows, scales: Array, mu: float, direction: Array, ou
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def write_dual_point(costs: Array, penalties: Penalties, mu: float, split: Split, out: Array) -> None:
-    """Write alpha^ of the last read, for rows with a cost."""
+    """Write alpha^ of the last pass, for rows with a positive cost."""
     scales, p = penalties.scales, penalties.p
     multipliers, z, slack = split.multipliers, split.z, split.slack
     for i in range(costs.size):
@@ -160,8 +160,9 @@ def _minimise_residual(t: float, g: float, p: float) -> float:
         return max(t - g, 0.0)
     if p == 2.0:
         return t / (1.0 + 2.0 * g)
-    # Neither term exceeds t, which bounds z from above. A Newton step from there lands left of the root because the
-    # left side is concave; so does the other term's bound. From the left, Newton's method rises to the root.
+    # Both terms are positive and sum to t, so z <= t and p g z^(p - 1) <= t. Each inequality gives an upper bound of z.
+    # The left side is concave, so a Newton step from an upper bound lands left of the root, and Newton's method then
+    # rises to the root.
     q, G = p - 1.0, p * g
     above = min(t, _power(t / G, 1.0 / q))
     if above == 0.0:

@@ -16,7 +16,7 @@ Sherman-Morrison-Woodbury formula the minimiser over u_B is
 so every linear system has one unknown per feature, and z = H_B' u_B are primal weights. Details of this implementation:
 
 - z is computed as a correction of the last z: (I + H_B' W H_B) dz = H_B' W (e - H_B z) - z. The matrix is updated and
-  downdated by the rows that enter and leave B. In this form the matrix's rounding errors do not reach z.
+  downdated by the rows that enter and leave B. In this form rounding errors of the matrix do not accumulate in z.
 - Values of f are compared by their differences from the minimum over u_B. These are sums of squares, so no digits
   cancel.
 - Step 4b is misprinted in the paper: the direction is (u - (Qu - e))+ - u. It is taken in the variables u / sqrt(W),
@@ -52,16 +52,18 @@ __all__ = ["ActiveSupportVectorMachine", "AsvmState"]
 
 MAX_FEATURES = 4096
 """Maximum number of features. Larger: wider data is accepted; memory grows with the square: 400 MB at 4,096 for the
-matrix, its factor and a copy of the state. Chosen by memory."""
+matrix, its factor and a copy of the state. The value limits memory."""
 PATIENCE = 10
-"""Number of consecutive minimisers without a better bound or gap after which the run ends as stalled, because only
-rounding errors remain. Larger: more iterations without progress. Chosen."""
+"""Number of consecutive minimisers without a better bound or gap after which the run ends as `stalled`. Only rounding
+errors remain then. Larger: more iterations without progress. Set by hand; no measurement is recorded."""
 SAME = 1e-13
-"""Relative difference below which two values of f count as equal: some hundred times the rounding of one operation.
-Larger: the loop counts as stuck less often, and the run stalls sooner. Chosen."""
+"""Relative difference below which two values of f count as equal. 1e-13 is about 900 times the largest rounding error
+of one operation. Larger: the loop counts as stuck less often, and the run stalls sooner. Set by hand; no measurement is
+recorded."""
 DRIFT = 1e-3
-"""Maximum rounding error of a downdated matrix, relative to the identity in it. Beyond it the matrix is summed again
-from all rows of the basis. Larger: fewer such sums, less precise steps. Chosen."""
+"""Maximum rounding error of a downdated matrix, relative to the identity that is part of it. Above this error, the
+matrix is summed again from all rows of the basis. Larger: fewer such sums, less precise steps. Set by hand; no
+measurement is recorded."""
 _EPS = float(np.finfo(float).eps)
 
 
@@ -262,7 +264,8 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
         return self._progress(state, finished)._replace(primal=primal, dual_bound=bound, gap_estimate=estimate)
 
     def _hold(self, state: AsvmState, bound: float, gap: float) -> Status | None:
-        """Keep the minimiser and the rows that enter. Return STALLED after PATIENCE minimisers without improvement."""
+        """Store the minimiser, with the rows that enter, as the iterate to return to. Return STALLED after PATIENCE
+        minimisers without improvement."""
         improves = gap < 0.99 * state.best_gap or bound > state.held_bound + 0.1 * SAME * abs(bound)
         state.best_gap = min(gap, state.best_gap)
         state.idle = 0 if improves else state.idle + 1
@@ -272,7 +275,7 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
         return Status.STALLED if state.idle >= PATIENCE else None
 
     def _go_back(self, state: AsvmState) -> Progress:
-        """Return to the iterate where rows last entered, with step 2a in force."""
+        """Return to the iterate at which rows last entered the basis, and apply step 2a from now on."""
         state.iterate = state.held.copied()
         state.guarded, state.phase = True, "solve"
         state.returns += 1
@@ -298,13 +301,15 @@ class ActiveSupportVectorMachine(Method[BinaryProblem, AsvmState]):
         return Progress(state.iterations, passes, None, None, None, finished)
 
     def _resume(self, state: AsvmState, earlier: AsvmState) -> None:
-        """Continue from an earlier state with bit-identical results. On another problem, start from its weights."""
+        """Continue from the state `earlier` with bit-identical results. On another problem, start from its weights."""
         expected, stored = state.stored(copy=False), earlier.stored(copy=False)
         arrays = [name for name, value in expected.items() if isinstance(value, np.ndarray)]
         if any(stored[name].shape != expected[name].shape for name in arrays):
-            raise InvalidOptions("warm_start", "is not a state of asvm on data with these rows and features")
+            raise InvalidOptions(
+                "warm_start", "is not a state of asvm on data with these rows and features; leave it out"
+            )
         if any(not np.isfinite(stored[name]).all() for name in arrays):
-            raise InvalidOptions("warm_start", "has numbers that are NaN or infinite")
+            raise InvalidOptions("warm_start", "has numbers that are NaN or infinite; leave it out")
         w = self.problem.weights_of(earlier.iterate.alpha)
         is_own = np.allclose(w, earlier.iterate.w, rtol=0.0, atol=1e-9 * max(1.0, float(np.abs(w).max())))
         if is_own and earlier.costs_seen == state.costs_seen:

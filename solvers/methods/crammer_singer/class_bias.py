@@ -1,19 +1,19 @@
 """The free bias of the joint multi-class problem, by the proximal point method (Rockafellar 1976).
 
 An unregularised bias b adds the constraint S_m = sum_i A_i^m = 0 for every class m to the dual. Instead of enforcing
-it, the method adds the proximal term pull / 2 |b - b_0|^2 around a centre b_0 to the primal problem. Then b = b_0 + S /
-pull: b acts as a regularised bias with feature 1 / sqrt(pull), shifted by b_0. The centre then moves to b, and so on,
-until S tends to 0.
+this constraint, the method adds the proximal term pull / 2 |b - b_0|^2 around a centre b_0 to the primal problem. Then
+b = b_0 + S / pull: b acts as a regularised bias with feature 1 / sqrt(pull), shifted by b_0. The centre then moves to
+b. Repeating this makes S tend to 0.
 
-At first the centre moves several times per epoch. The pull is so strong that the bias adds little to the curvature of a
-row. The pull is reduced while the imbalance |S| makes up most of the gap, and raised again while it is negligible. This
-is usually fast but need not converge, because the bias can move faster than the rows react to it. Each time the gap has
-not halved over a long period, `care` is raised by one. With care c > 0 the centre moves only after the problem around
-it is solved to a fraction of the gain of the move, as the convergence proof requires, or after c^2 passes. If solving
-that problem did not reduce the imbalance to a quarter, the pull is reduced.
+At first the centre moves several times per epoch. The first pull is so strong that the bias adds little to the
+curvature of a row. The pull is reduced while the imbalance |S| is most of the gap, and raised while the imbalance is
+negligible. This is usually fast but need not converge, because the bias can move faster than the dual variables follow.
+Each time the gap has not halved over a long period, `care` is raised by one. With care c > 0 the centre moves only
+after the problem around it is solved to a fraction of the gain of the move, as the convergence proof requires, or after
+c^2 passes. If the imbalance after solving that problem is more than a quarter of what it was, the pull is reduced.
 
-A class without any row of positive cost has zero weights, and any bias low enough to matter to no row is optimal for
-it. Its bias is LEFT_OUT.
+A class without any row of positive cost has zero weights. Any bias so low that the class never has the highest score is
+optimal; LEFT_OUT is used.
 """
 
 import numpy as np
@@ -25,29 +25,30 @@ from solvers.problem.problems import MulticlassProblem
 __all__ = ["FreeBias"]
 
 PULL = 30.0
-"""First pull, as a multiple of 1 / mean |x_i|^2. At 30 the bias adds 1/30 to the curvature of a row, and thirty rows
-are enough to move it. Larger: longer steps of the rows, slower moves of the bias. Of 30, 100, 300 and 1,000, 30 took
-the fewest passes on four sets with C = 0.01, and no more than the others with C = 1."""
+"""First pull, as a multiple of 1 / mean |x_i|^2. At 30 the bias adds 1/30 to the curvature of a row. Larger: longer
+steps of the rows, slower moves of the bias. Of 30, 100, 300 and 1,000, 30 took the fewest passes on four sets with C =
+0.01, and no more than the others with C = 1."""
 MOVES = 4
-"""Moves of the centre per epoch while care is 0. Larger: the bias moves faster, with more risk that the rows fall
-behind and care must rise. Chosen."""
+"""Number of moves of the centre per epoch while `care` is 0. Larger: the bias moves faster, and `care` has to rise more
+often. Set by hand; no measurement is recorded."""
 LEFT_OUT = -1e100
-"""Bias of a class without rows of positive cost: low enough that the class never has the highest score."""
+"""Bias of a class without rows of positive cost. It is so low that the class never has the highest score."""
 SOLVED = 0.25
 """The problem around a centre counts as solved once its gap is below this fraction of |S|^2 / (2 pull), the gain of
-moving the centre. Larger: earlier moves from less precise solutions. Chosen."""
+moving the centre. Larger: earlier moves from less precise solutions. Set by hand; no measurement is recorded."""
 HIGH, LOW = 1.0, 0.01
 """The pull is reduced while the imbalance exceeds HIGH times the rows' gap, and raised while it is below LOW times that
-gap. Values farther apart: the pull changes less often. Chosen."""
+gap. Values farther apart: the pull changes less often. Set by hand; no measurement is recorded."""
 LEAST_PULL = 1e-12
-"""Least pull, as a fraction of the first one. Larger: the bias of badly scaled data moves more slowly. Chosen."""
+"""Least pull, as a fraction of the first pull. Larger: the bias of badly scaled data moves more slowly. Set by hand; no
+measurement is recorded."""
 SETTLED = 1e-15
-"""Imbalance, as a fraction of the total cost, that counts as rounding error. Larger: the run can stall before the bias
-is exact. Chosen near the precision of a double."""
+"""Largest imbalance that counts as rounding error, as a fraction of the total cost. Larger: the run can stall before
+the bias is precise. The value is about 5 times the precision of a double."""
 
 
 class FreeBias:
-    """Updates the bias of one problem as its dual point changes. The bias is `W[-1]` times the feature."""
+    """Updates the bias of one problem as its dual point changes. The bias is `W[-1]` times the bias feature."""
 
     def __init__(self, problem: MulticlassProblem, squared_norms: Floats) -> None:
         counted = problem.costs > 0.0
@@ -87,7 +88,8 @@ class FreeBias:
         return np.where(self.is_absent, LEFT_OUT, intercept)
 
     def intercept(self, state: CrammerSingerState) -> Floats:
-        """Return b. The value for an absent class is 2 below any score that a row can have for another class."""
+        """Return b. For a class without rows of positive cost, b is 2 below any score that a row can have for another
+        class."""
         b, W = self.bias(state), state.W[:-1]
         is_out = b <= 0.5 * LEFT_OUT  # absent in this run, or in the run of the earlier state
         if not is_out.any():
@@ -98,12 +100,13 @@ class FreeBias:
     def imbalance(self, state: CrammerSingerState) -> float:
         """Return half the sum of |S_m|: the dual mass to move between classes to make S = 0.
 
-        The move lowers the bound by about this.
+        Moving this mass lowers the bound by about the same amount.
         """
         return 0.5 * float(np.abs(state.bias.balance).sum())
 
     def follow(self, state: CrammerSingerState, gap: float, visited: int, is_whole: bool, is_solved: bool) -> bool:
-        """Move the centre if it is time and adapt the pull, after a pass with this gap of the rows.
+        """After a pass, move the centre if it is due, and adapt the pull. `gap` is the sum of the rows' terms of the
+        gap.
 
         `is_solved` means that the rows need not or cannot come closer to the optimum around this centre. Returns
         whether the imbalance is only rounding error.
@@ -130,7 +133,7 @@ class FreeBias:
         return imbalance <= SETTLED * self.total_cost
 
     def look_back(self, state: CrammerSingerState) -> None:
-        """Raise the care if the gap has not halved since the last call."""
+        """Raise `care` by one if the gap has not halved since the last call."""
         bias = state.bias
         if bias.least_gap > 0.5 * bias.least_before:
             bias.care += 1

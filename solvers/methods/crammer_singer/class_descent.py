@@ -19,11 +19,11 @@ __all__ = ["ACTIVE_SHARE", "ClassPoint", "ClassTerms", "ClassVisits", "Goal", "P
 
 _SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vectorise a sum; NaN and infinity propagate
 ACTIVE_SHARE = 0.1
-"""An epoch over all rows follows once the gap of the active rows is below this fraction of the gap that the last epoch
-over all rows had. Larger: shrunk rows are visited more often. Chosen."""
+"""An epoch over all rows follows once the gap of the active rows is below this fraction of the gap in the last epoch
+over all rows. Larger: shrunk rows are visited more often. Set by hand; no measurement is recorded."""
 _SETTLED = 1e-12
-"""Difference of scores that counts as rounding error: a row is not moved for less. Larger: less precise results.
-Chosen."""
+"""Largest difference of violations that counts as rounding error: a smaller one does not change a row's variables.
+Larger: less precise results. Set by hand; no measurement is recorded."""
 
 
 class ClassTerms(NamedTuple):
@@ -95,7 +95,7 @@ class PassReport(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def run_pass(terms: ClassTerms, point: ClassPoint, visits: ClassVisits, goal: Goal) -> PassReport:
-    """Run one epoch over all rows, or several epochs over the active rows that together visit no more rows than that.
+    """Run one epoch over all rows, or several epochs over the active rows that together visit at most as many rows.
 
     All rows become active again once the gap of the active ones is below the target or below `active_goal`.
     """
@@ -213,7 +213,7 @@ def move_shares(h: float, C: float, v: Array, q: Array) -> None:
     for m in range(v.size):
         v[m] += h * q[m]
         top = max(top, v[m])
-    if not h * C > 0.0:  # an empty row or cost 0: the whole share belongs to the highest violation
+    if not h * C > 0.0:  # an empty row or cost 0: the class with the highest violation takes the whole cost
         for m in range(v.size):
             q[m] = 0.0
         q[v.argmax()] = C

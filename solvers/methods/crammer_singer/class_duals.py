@@ -17,8 +17,8 @@ __all__ = ["ClassDuals", "SharesFace"]
 
 
 _ROUNDING = 1e-13
-"""Relative error up to which the shares of a row count as equal to its cost. Larger: more rows are treated as at their
-bound. Chosen above the rounding error of a sum over classes."""
+"""Relative error up to which the shares of a row count as equal to its cost. Larger: more variables count as being at
+their bound. The value is above the rounding error of a sum over the classes."""
 
 
 class ClassDuals:
@@ -79,7 +79,7 @@ class ClassDuals:
 class SharesFace(Face):
     """The face of variables below their bounds C_i [m = y_i]. The variables of a row always sum to 0.
 
-    A free bias near a centre appears as a feature 1 / sqrt(pull), and the centre is added to every score.
+    A free bias (class_bias.py) is a feature of value 1 / sqrt(pull), and the centre is added to every score.
     """
 
     diagonal = np.zeros(1)

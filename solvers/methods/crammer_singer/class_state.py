@@ -18,11 +18,11 @@ class FreeBiasState(State):
 
     balance: Floats  # S_m = sum_i A_i^m, one per class
     pull: float  # strength of the proximal term
-    care: int  # 0: the centre moves several times per epoch; larger: it moves later and later
+    care: int  # 0: the centre moves several times per epoch; larger: it waits longer (class_bias.py)
     rows_waited: int  # rows visited since the last move of the centre (used if care > 0)
     last_imbalance: float  # imbalance when the problem around the last centre was solved
-    least_gap: float  # smallest gap, imbalance included, since care was last considered
-    least_before: float  # smallest gap before that
+    least_gap: float  # smallest gap, imbalance included, since the last decision whether to raise `care`
+    least_before: float  # smallest gap before that decision
 
 
 @dataclass(slots=True)

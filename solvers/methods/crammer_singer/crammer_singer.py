@@ -44,13 +44,13 @@ __all__ = ["CrammerSinger"]
 FACE_PASSES, FACE_READS = 50, 100
 """Passes between two joint solves of the shares above zero, and the maximum passes over X in one of them. More passes
 between solves: slow phases of coordinate descent last longer. More passes in a solve: more precise and longer solves.
-Chosen."""
+Set by hand; no measurement is recorded."""
 FACE_PRODUCTS = 100_000_000
 """Maximum multiplications of an entry of X by a weight in a joint solve. The solve is part of one step, so this limits
-the time of a step. Larger: longer steps on large data. Chosen."""
+the time of a step. Larger: longer steps on large data. Set by hand; no measurement is recorded."""
 ENOUGH = 0.1
-"""The rows count as solved, and the centre of a free bias moves, once their gap is below this fraction of the target.
-Larger: earlier moves from less precise solutions. Chosen."""
+"""Once the gap of the rows is below this fraction of the target, the rows count as solved and the centre of a free bias
+moves. Larger: earlier moves from less precise solutions. Set by hand; no measurement is recorded."""
 
 
 class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
@@ -194,13 +194,14 @@ class CrammerSinger(Method[MulticlassProblem, CrammerSingerState]):
         state.rows_read += used * n
 
     def _resumed(self, state: CrammerSingerState, earlier: CrammerSingerState) -> CrammerSingerState:
-        """Continue an earlier state, bit-identical if the problem is the same; otherwise start from its dual point."""
+        """Continue from the state `earlier`. On the same problem results are bit-identical; otherwise the run starts
+        from its dual point."""
         if earlier.alpha.shape != state.alpha.shape or earlier.W.shape != state.W.shape:
             shape = f"{self.shape[0]} rows x {self.problem.data.n_features} features and {self.shape[1]} classes"
-            raise InvalidOptions("warm_start", f"is not a state of crammer_singer on data with {shape}")
+            raise InvalidOptions("warm_start", f"is not a state of crammer_singer on data with {shape}; leave it out")
         given = earlier.alpha.copy()
         if not np.isfinite(given).all():
-            raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
+            raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite; leave it out")
         if self.bias is not None:
             given[:, self.bias.is_absent] = 0.0
         A = self.duals.feasible(given)

@@ -18,7 +18,8 @@ __all__ = ["BundleMethod"]
 
 
 class AnyLossRisk(SquaredHingeRisk):
-    """R for a loss that has no kernels in risks.py. The marks of a plane are its alpha, as for squared hinge."""
+    """The total loss R for a loss that has no kernels in risks.py. A plane stores its alpha in its marks, as for
+    squared hinge."""
 
     def loss(self, scores: Floats) -> float:
         loss, costs = self.problem.loss, self.problem.costs
@@ -27,7 +28,7 @@ class AnyLossRisk(SquaredHingeRisk):
     def cut(self, scores: Floats, towards: Floats, share: float, last: Cut | None) -> Cut:
         loss, costs = self.problem.loss, self.problem.costs
         slack = loss.margin - (scores + share * (towards - scores))
-        # Rounded to float32 first, so that the plane and its marks have the same alpha.
+        # alpha is rounded to float32 first, so that the plane and its marks use the same numbers.
         marks = np.minimum(loss.derivative(slack, costs), loss.dual_top(costs)).astype(np.float32)
         alpha = np.minimum(marks.astype(np.float64), loss.dual_top(costs))
         level = float((loss.margin * alpha - loss.conjugate(alpha, costs)).sum())

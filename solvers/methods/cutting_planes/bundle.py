@@ -20,11 +20,11 @@ Instead of normals the bundle can store other vectors that are linear in them, s
 `add(vector, level, partner)` takes a partner whose products with the stored vectors equal the products of the normals.
 `combine` returns sum_k g_k beta_k and sum_k g_k vector_k, and the caller computes |w|^2.
 
-Plane 0 is the bound R >= 0, which takes the rest of sum g = 1. It is never dropped and never active. The bundle keeps
-the Gram matrix of the normals; a new plane adds one row to it. The dual is solved by an active-set method over the
-simplex. It takes Newton steps on the support, with an exact step length limited by the first multiplier that reaches 0.
-Then the most violated plane enters. The Cholesky factor is used only for directions, so equal or dependent planes do no
-harm.
+Plane 0 is the bound R >= 0. Its multiplier is 1 minus the sum of the others. It is never dropped and does not count as
+active. The bundle keeps the Gram matrix of the normals; a new plane adds one row to it. The dual is solved by an
+active-set method over the simplex. It takes Newton steps on the support, with an exact step length limited by the first
+multiplier that reaches 0. Then the most violated plane enters. The Cholesky factor is used only for directions, so
+equal or dependent planes do no harm.
 """
 
 import math
@@ -44,17 +44,17 @@ __all__ = ["IDLE_SOLVES", "Bundle", "empty_bundle", "sum_squares"]
 
 IDLE_SOLVES = 50
 """Number of consecutive solutions with multiplier 0 after which a plane is dropped. Larger: more planes in memory and
-in the reduced problem. Chosen."""
+in the reduced problem. Set by hand; no measurement is recorded."""
 LEAST_CAPACITY, FIRST_BYTES = 16, 1 << 27
-"""Planes for which memory is reserved at the start: LEAST_CAPACITY, or up to 8 times that number if their vectors fit
-into FIRST_BYTES bytes. Larger: fewer copies of all planes when the bundle grows. Unused reserved memory is not backed
-by RAM. Chosen."""
+"""Number of planes for which memory is reserved at the start: LEAST_CAPACITY, or up to 8 times that number if their
+vectors fit into FIRST_BYTES bytes. Larger: fewer copies when the bundle grows. Reserved memory takes no RAM until it is
+used. Set by hand; no measurement is recorded."""
 LARGEST_SQUARE = 1e300
-"""Largest squared norm of a normal. Beyond it sums of squares overflow, and the bound is NaN. Chosen below the largest
-double, 1.8e308."""
+"""Largest squared norm of a normal. Above it the bound is NaN, because sums of squares could overflow. Larger: closer
+to overflow. The value is a factor of 1e8 below the largest double, 1.8e308."""
 PRECISION = 1e-13
-"""Duality gap of the reduced problem, relative to D, at which it counts as solved. Larger: shorter solves, weaker
-bounds. Chosen above the rounding error of D."""
+"""Relative duality gap at which the reduced problem counts as solved. Larger: shorter solves, weaker bounds. The value
+is above the rounding error of D."""
 
 
 @dataclass(slots=True)
@@ -90,8 +90,8 @@ class Bundle(State):
         self.gram[: new + 1, new] = products
 
     def solve(self) -> tuple[float, Floats]:
-        """Maximise D, starting from the current multipliers. Return D, which bounds the whole problem or is NaN, and
-        w."""
+        """Maximise D, starting from the current multipliers. Return (D, w). D is a lower bound of the whole problem, or
+        NaN if numbers overflow."""
         level, w = self.combine(IDLE_SOLVES)
         return level - 0.5 * sum_squares(read_only(w)), w
 
@@ -106,7 +106,8 @@ class Bundle(State):
         combined = np.zeros(self.vectors.shape[1])
         if not (self.gram.diagonal()[:n] < LARGEST_SQUARE).all():
             return math.nan, combined
-        # The whole matrix: a part of it is contiguous only if the bundle is full, so numba would compile two versions.
+        # The whole matrix is passed. A part of it would be contiguous only if the bundle is full, so numba would
+        # compile two versions.
         _maximise_dual(self.gram, levels, PRECISION, g, np.empty((n, n)), np.empty((5, n)))
         idle[:] = np.where(g > 0.0, 0, idle + 1)
         _combine_rows(self.vectors, self.active(), g, combined)
@@ -170,7 +171,7 @@ _DEPENDENT = 1e-13  # fraction of a diagonal entry below which a plane counts as
 
 @njit(cache=True, nogil=True, fastmath=_SUM)
 def sum_squares(vector: Array) -> float:
-    """Return |vector|^2 without the copy that an expression would make of a long vector."""
+    """Return |vector|^2 without a temporary array."""
     total = 0.0
     for j in range(vector.size):
         total += vector[j] * vector[j]
@@ -249,7 +250,7 @@ def _maximise_dual(H: Array, levels: Array, precision: float, g: Array, L: Array
             barred[:] = 0.0
         if blocked >= 0:
             if not moved:
-                barred[S[blocked]] = 1.0  # it entered but could not move, because of rounding: do not try it again
+                barred[S[blocked]] = 1.0  # rounding kept this plane from moving: do not try it again
             g[S[blocked]] = 0.0
             _remove_plane(q, size, blocked)
             size -= 1

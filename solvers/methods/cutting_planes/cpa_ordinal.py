@@ -37,15 +37,17 @@ __all__ = ["OrdinalCuttingPlanes", "OrdinalState"]
 
 SEARCH_ACCURACY = 0.1
 """The line search ends when it can lower P by at most this fraction of the gap. Smaller: more sorts per iteration,
-fewer iterations and passes. Chosen."""
+fewer iterations and passes. Set by hand; no measurement is recorded."""
 SEARCH_POINTS = 12
-"""Maximum number of points that a line search evaluates. Larger: more precise, longer searches. Chosen."""
+"""Maximum number of points that a line search evaluates. Larger: more precise, longer searches. Set by hand; no
+measurement is recorded."""
 SEARCH_GROWTH = 4.0
-"""Factor by which the distance from w_b can grow from one point to the next while P falls. Larger: fewer points, more
-risk of overshooting. Chosen."""
+"""Factor by which the distance from w_b can grow from one point to the next while P falls. Larger: fewer points, and
+more often a point beyond the minimum. Set by hand; no measurement is recorded."""
 LEAST_SHARE, MOST_SHARE = 1e-4, 2.0
-"""Limits of a line search, as fractions of the way from w_b to w_t: the nearest first point, and the farthest point.
-The rounding error of w_b's scores grows by |1 - share|, so a farther point loses precision. Chosen."""
+"""Limits of a line search, as fractions of the way from w_b to w_t: the least first point, and the largest point. A
+larger MOST_SHARE allows longer steps, which lose precision: the rounding error of w_b's scores grows by |1 - share|.
+Set by hand; no measurement is recorded."""
 
 
 @dataclass(slots=True)
@@ -185,12 +187,13 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem, OrdinalState]):
         state.counts, state.beta, state.loss = spot.found
 
     def _is_of_these_pairs(self, earlier: OrdinalState) -> bool:
-        """Return whether an earlier state has the planes of this problem, up to C; refuse one with other features."""
+        """Return whether the state `earlier` has the planes of this problem, possibly with another C. Raise
+        InvalidOptions if its number of features differs."""
         n, d = self.problem.data.n_rows, self.problem.data.n_features
         if earlier.w.shape != (d,):
-            raise InvalidOptions("warm_start", f"is not a state of cpa_ordinal on data with {d} features")
+            raise InvalidOptions("warm_start", f"is not a state of cpa_ordinal on data with {d} features; leave it out")
         if not np.isfinite(earlier.w).all():
-            raise InvalidOptions("warm_start", "has weights that are NaN or infinite")
+            raise InvalidOptions("warm_start", "has weights that are NaN or infinite; leave it out")
         if earlier.scores.shape != (n,) or earlier.counts.shape != (n,) or earlier.origin.shape != (d,):
             return False
         ratio = self.problem.pair_scale / earlier.pair_scale
@@ -198,7 +201,8 @@ class OrdinalCuttingPlanes(Method[OrdinalProblem, OrdinalState]):
         return np.allclose(ratio * earlier.origin, self.origin, rtol=0.0, atol=tolerance)
 
     def _resumed(self, state: OrdinalState) -> OrdinalState:
-        """Continue from an earlier state with bit-identical results; with another C, scale its planes first."""
+        """Continue from an earlier state with bit-identical results. If C differs, scale the planes of that state
+        first."""
         ratio = self.problem.pair_scale / state.pair_scale
         state.origin, state.pair_scale = self.origin.copy(), self.problem.pair_scale
         state.iterations, state.reads = 0, 1

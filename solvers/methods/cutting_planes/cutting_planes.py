@@ -38,8 +38,9 @@ __all__ = ["CuttingPlanes", "CuttingPlanesState"]
 
 LEAST_GAIN = 1e-6
 """Least gain of a new plane: how far it must lie above the other planes at w_t, as a fraction of the gap. A plane that
-gains less would not move w_t, so one cut at w_t itself, which always moves w_t, replaces it. Without this rule, rows
-exactly on the margin can produce such planes for ever. Larger: more planes cut at w_t. Chosen."""
+gains less would not move w_t, so it is replaced by a plane cut at w_t itself, which always moves w_t. Without this
+rule, rows exactly on the margin can produce useless planes without end. Larger: more planes cut at w_t. Set by hand; no
+measurement is recorded."""
 
 
 @dataclass(slots=True)
@@ -162,7 +163,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
         return self.scores.size if self.by_scores else self.risk.n_weights
 
     def _improve(self, state: AnyPlanesState, weights: Floats) -> None:
-        """Update w_b, given the weights of w_t; its scores are in `self.scores`."""
+        """Update w_b, given the weights w_t. The scores of w_t are in `self.scores`."""
         primal = self._objective(weights, self.scores)
         if not primal >= state.primal:
             state.scores[:] = self.scores
@@ -173,7 +174,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
         return None
 
     def _cut(self, state: AnyPlanesState, bound: float, weights: Floats) -> None:
-        """Cut a plane between w_b and w_t, or at w_t if the former would gain too little."""
+        """Cut a plane between w_b and w_t. If that plane would gain too little, cut it at w_t."""
         last = Cut(state.cut_normal, 0.0, state.cut_choices, state.cut_choices, 0)
         cut = self.risk.cut(state.scores, self.scores, self.cutting_share, last)
         state.rows_read += cut.rows_read
@@ -187,7 +188,7 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
         return 0.5 * sum_squares(read_only(weights)) + self.risk.loss(scores)
 
     def _promised(self, bound: float, weights: Floats) -> float:
-        """Return the value of the planes at w_t: a lower bound of the loss there."""
+        """Return the maximum of the planes at w_t, which is a lower bound of the loss at w_t."""
         return bound - 0.5 * sum_squares(read_only(weights))
 
     def _add_plane(self, state: AnyPlanesState, cut: Cut) -> None:
@@ -203,9 +204,12 @@ class CuttingPlanes(Method[BinaryProblem | MulticlassProblem, AnyPlanesState], G
         state.cut_normal, state.cut_choices = cut.normal, cut.choices
 
     def _is_of_this_problem(self, earlier: AnyPlanesState, at_zero: Cut) -> bool:
-        """Return whether an earlier state has planes of this problem; refuse a state with other features or classes."""
+        """Return whether the state `earlier` has planes of this problem. Raise InvalidOptions if its features or
+        classes differ."""
         if earlier.weights.shape != at_zero.normal.shape or not np.isfinite(earlier.weights).all():
-            raise InvalidOptions("warm_start", f"is not a state of {self.name} on data with these features and classes")
+            raise InvalidOptions(
+                "warm_start", f"is not a state of {self.name} on data with these features and classes; leave it out"
+            )
         return (
             np.array_equal(earlier.origin, at_zero.normal)
             and earlier.bundle.vectors.shape[1:] == (self._vector_size(),)

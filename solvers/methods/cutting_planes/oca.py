@@ -28,13 +28,13 @@ __all__ = ["OcaState", "OptimizedCuttingPlanes"]
 
 
 ROUNDING = 1e-13
-"""Distance between w_b and w_t, relative to the norm of w_t, below which they count as equal. Larger: the run can stop
-moving earlier. Chosen above the rounding error of the difference."""
+"""Distance between w_b and w_t, relative to the norm of w_t, below which they count as equal and w_b does not move.
+Larger: progress can end earlier. The value is above the rounding error of the difference."""
 
 
 @dataclass(slots=True)
 class OcaState(CuttingPlanesState):
-    mu: float = 1.0  # result of the last line search; at first that of w_t itself
+    mu: float = 1.0  # result of the last line search; at first 1, which is w_t
     search_seconds: float = 0.0  # total time of all line searches, in seconds
     standstills: int = 0  # number of line searches that ended at w_b
 

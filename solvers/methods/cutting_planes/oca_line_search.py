@@ -11,8 +11,8 @@ scores at w_b and w_t suffice and no row of X is read.
 `minimum` is exact (Arnosti and Kalita 2011, Algorithm 3). The derivative of f increases and jumps at the breakpoints of
 the rows. The search finds the breakpoint where it becomes positive by selection, in linear time and without sorting. A
 multi-class row can have several breakpoints. If the same line is highest at both ends of a bracket, the row has no
-breakpoint inside it and is settled, so each narrower bracket has fewer rows left. `three_point_search` is Algorithm 4
-of the same paper, with mu > 0.
+breakpoint inside the bracket and is settled. So each narrower bracket leaves fewer unsettled rows. `three_point_search`
+is Algorithm 4 of the same paper, with mu > 0.
 """
 
 from abc import ABC, abstractmethod
@@ -30,10 +30,10 @@ __all__ = ["BinaryLine", "ClassLine", "Line", "three_point_search"]
 
 FIRST_STEP = 0.02
 """First distance between the three points: delta in Arnosti and Kalita (2011). It doubles whenever the points move.
-Larger: fewer values of the objective, coarser results."""
+Larger: fewer evaluations of the objective, less precise minima."""
 SMALLEST = 1e-3
-"""Least mu of the three-point search. With mu > 0 the point always moves, which gives better next planes than no move.
-Larger: longer forced moves. Chosen."""
+"""Least mu of the three-point search. With mu > 0, w_b always moves, which gives better planes than no move. Larger:
+longer moves even if P rises. Set by hand; no measurement is recorded."""
 
 
 class BinaryRows(NamedTuple):
@@ -75,7 +75,8 @@ class Line(ABC):
 
     @abstractmethod
     def minimum(self, guess: float) -> float:
-        """Return the mu >= 0 that minimises f. The search starts at `guess` > 0; a good guess makes it faster."""
+        """Return the mu >= 0 that minimises f. The search starts at `guess` > 0; a good guess makes the search
+        faster."""
 
 
 class BinaryLine(Line):
@@ -304,7 +305,8 @@ def _shrink_bracket(data: ClassRows, A: float, B: float, guess: float, rows: Arr
 
 @njit(cache=True, nogil=True)
 def _find_lines(data: ClassRows, mu: float, rows: Array, count: int, found: Array) -> float:
-    """Write the highest line of each row at mu (the steepest of equal ones); return the sum of their slopes."""
+    """Write the highest line of each row at mu (of equally high lines, the steepest). Return the sum of the slopes of
+    these lines."""
     codes, costs, scores, towards = data.codes, data.costs, data.scores, data.towards
     total = 0.0
     for k in range(count):

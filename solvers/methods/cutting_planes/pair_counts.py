@@ -1,11 +1,11 @@
 """Counts the pairs of rows that scores violate, in O(n log n) for n rows and any number of pairs, ranks and groups.
 
 A pair is two rows i, j of one group with rank_i > rank_j. Its weight is s_i s_j. It is violated if score_i - score_j is
-below 1 (or just below, see `cut_margin`). The rows are sorted by score once. A sweep from high to low scores inserts
-rows into a Fenwick tree over the ranks of their group, as soon as their score is above score_i - 1. The sum over the
-ranks below that of row i is then the weight of the rows that row i should outscore by 1: c+ of Joachims (2006). A
-second sweep, from low to high, yields c-, the weight of the rows that should outscore row i. Weights are doubles, so
-integer counts are exact up to 2^53. No pair is visited.
+below 1, or below the slightly smaller `cut_margin`. The rows are sorted by score once. A sweep from high to low scores
+inserts rows into a Fenwick tree over the ranks of their group, as soon as their score is above score_i - 1. The sum
+over the ranks below that of row i is then the weight of the rows that row i should outscore by 1: c+ of Joachims
+(2006). A second sweep, from low to high, yields c-, the weight of the rows that should outscore row i. Weights are
+doubles, so integer counts are exact up to 2^53. No pair is visited.
 """
 
 from typing import Any, NamedTuple
@@ -74,7 +74,8 @@ class PairCounter:
 
 
 def _ranks_within_groups(ranks: Array, group_of: Array, starts: Array) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return the ranks renumbered within each group, so that a tree is no larger than its group, and their counts."""
+    """Return the ranks renumbered within each group, and the number of ranks in each group. A tree is then no larger
+    than its group."""
     cells, cell_of = np.unique(group_of * (int(ranks.max()) + 1) + ranks, return_inverse=True)
     first_cells = np.minimum.reduceat(cell_of, starts)
     n_ranks = np.diff(first_cells, append=cells.size)
@@ -164,7 +165,8 @@ def _count_ranks(
 
 @njit(cache=True, nogil=True)
 def _count_two_ranks(margin: float, scores: Array, ranks: Array, weights: Array, below: Array, above: Array) -> None:
-    """Count with a running sum instead of a tree. Products with ranks 0 and 1 avoid unpredictable branches."""
+    """Compute c+ and c- of a group with two ranks, by a running sum instead of a tree. Multiplying by the rank, 0 or 1,
+    avoids unpredictable branches."""
     n, total, entering = scores.size, 0.0, scores.size - 1
     for i in range(n - 1, -1, -1):
         while entering >= 0 and scores[i] - margin < scores[entering]:

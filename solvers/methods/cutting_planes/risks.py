@@ -10,9 +10,9 @@ The plane cut at given scores has the alpha for which the bounds are equalities 
 x_i; its level is the sum of the terms that do not depend on w. The `marks` of a plane store its alpha in the smallest
 form: bits, float32 or class numbers. The dual point of a combination of planes is the same combination of their alphas.
 
-Consecutive planes are often similar. If the rows that became or ceased to be violators (several classes: whose class
-changed) are fewer than the violators, the new normal is the last one plus their change, and only they are read. With
-squared hinge all violators are read.
+Consecutive planes are often similar. If fewer rows became or ceased to be violators than there are violators, the new
+normal is computed from the last one by reading only the changed rows. With several classes, a row changes if its chosen
+class changes. With squared hinge all violators are read.
 """
 
 from abc import ABC, abstractmethod
@@ -33,8 +33,7 @@ __all__ = ["BinaryRisk", "ClassRisk", "Cut", "HingeRisk", "Risk", "SquaredHingeR
 
 MOST_MARKED_ROWS = 2**22
 """Maximum number of rows for which planes of the squared hinge store marks, at 4 bytes per row and plane. Without marks
-there is no dual point. Larger: dual points for more rows, more memory (16 MB per plane at 2^22 rows). Chosen by
-memory."""
+there is no dual point. Larger: dual points for more rows, more memory. The value limits memory to 16 MB per plane."""
 
 
 class Cut(NamedTuple):
@@ -43,7 +42,8 @@ class Cut(NamedTuple):
     normal: Floats
     level: float
     choices: Array
-    """Hinge: 1 for each violator. Several classes: the class with the highest score. Squared hinge: empty."""
+    """Hinge: 1 for each violator, 0 for other rows. Several classes: the class with the highest loss in each row.
+    Squared hinge: empty."""
     marks: Array
     """The alpha of the plane, in compact form."""
     rows_read: int
@@ -309,7 +309,7 @@ def _weigh_violators(
     level, chosen = 0.0, 0
     for i in range(costs.size):
         slack = max(0.0, 1.0 - (margins[i] + share * (towards[i] - margins[i])))
-        # Rounded to float32 first: the plane and its marks must have the same alpha.
+        # alpha is rounded to float32 first, so that the plane and its marks use the same numbers.
         rounded = np.float32(2.0 * costs[i] * slack)
         if i < marks.size:
             marks[i] = rounded

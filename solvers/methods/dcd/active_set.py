@@ -1,15 +1,16 @@
 """The direct solve of a small active set, for the last phase of dual coordinate descent.
 
-Once all but some dozens of alphas stay at a bound, an epoch over those few rows is cheap, but a great number of epochs
-can be needed: nearly equal rows move the same error back and forth. With all other alphas fixed, the dual over these
-rows is a small quadratic program with bounds:
+When only some dozens of alphas are not at a bound, an epoch over their rows is cheap, but very many epochs can be
+needed: steps on nearly equal rows undo each other in part. With all other alphas fixed, the dual over these rows is a
+small quadratic program with bounds:
 
     minimise  g . t + 1/2 t' Q t    with  0 <= alpha + t <= U,    Q_ij = y_i y_j (x_i . x_j + beta^2) + [i = j] D_ii
 
 Each round runs some sweeps of coordinate descent, which find the variables at a bound, and then takes a Newton step in
 the other variables. The step follows the projected path, which bends at every bound it meets, as long as the objective
-falls (Moré and Toraldo 1991). If there are more such rows than features, Q is singular. A ridge is then added, which
-shrinks from round to round; without it a step would follow flat directions to an arbitrary bound.
+falls (Moré and Toraldo 1991). If there are more of these variables than features, Q is singular. A ridge is then added,
+which shrinks from round to round. Without the ridge, a step would follow directions of zero curvature to an arbitrary
+bound.
 """
 
 from typing import NamedTuple
@@ -27,16 +28,16 @@ __all__ = ["solve_active_set"]
 
 
 _ROUNDS = 30
-"""Maximum number of rounds. Larger: more time on programs that converge slowly. Chosen; ten rounds are usual."""
+"""Maximum number of rounds. Larger: more time on programs that converge slowly. Usually ten rounds suffice."""
 _SWEEPS = 10
-"""Sweeps of coordinate descent per round. Larger: fewer rounds, each longer. Chosen: ten sweeps take about the time of
-the Newton step and halve the number of rounds."""
+"""Sweeps of coordinate descent per round. Larger: fewer and longer rounds. Ten sweeps take about the time of the Newton
+step and halve the number of rounds."""
 _RIDGE, _FALL, _LEAST_RIDGE = 1e-2, 0.1, 1e-11
 """Ridge of the first round and least ridge, as fractions of the mean diagonal of Q, and the factor from round to round.
-Larger ridges: shorter, safer steps and more rounds. Chosen."""
+Larger ridges: shorter, safer steps and more rounds. Set by hand; no measurement is recorded."""
 _ENOUGH = 1e-6
 """The rounds end at this fraction of the active rows' first gap. Smaller: more precise solves, of little use because
-other rows add to the gap afterwards. Chosen."""
+other rows add to the gap afterwards. Set by hand; no measurement is recorded."""
 
 
 class BoxProgram(NamedTuple):
@@ -52,7 +53,7 @@ class BoxProgram(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def solve_active_set(terms: DualTerms, point: DualPoint, rows: Array) -> None:
-    """Maximise the dual over the alphas of these rows; update w and balance, with b = beta^2 S."""
+    """Maximise the dual over the alphas of these rows. Update w and balance; b becomes beta^2 S."""
     values, columns, starts = terms.rows
     constants, bias_feature = terms.constants, terms.bias_feature
     alpha, w, balance = point

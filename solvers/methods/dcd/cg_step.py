@@ -1,12 +1,13 @@
 """A conjugate-gradient step in all alphas strictly between their bounds, for phases where coordinate descent is slow.
 
-Coordinate descent finds quickly which alphas are at a bound. Among the others, nearly equal rows move the same error
-back and forth. The number of epochs then grows with the condition number of their matrix; that of conjugate gradients
-grows with its square root.
+Coordinate descent quickly finds the alphas at a bound. Among the other alphas, steps on nearly equal rows undo each
+other in part. The number of epochs then grows with the condition number of the matrix of these rows; the number of
+conjugate-gradient iterations grows with its square root.
 
-The alphas at bounds stay fixed. A few conjugate-gradient iterations yield a direction. They ignore the bounds, because
-with thousands of rows some bound would end every iteration at once. The point then moves along the direction, with each
-alpha clipped at its bound, by the best of several step lengths. Only the rows strictly between their bounds are read.
+The alphas at bounds stay fixed. A few conjugate-gradient iterations yield a direction. The iterations ignore the
+bounds, because with thousands of rows every iteration would meet some bound at once. The point then moves along the
+direction, with each alpha clipped at its bound, by the best of several step lengths. Only the rows strictly between
+their bounds are read.
 """
 
 import numpy as np
@@ -21,14 +22,14 @@ __all__ = ["MOST_READS", "combine_rows", "take_cg_step"]
 
 
 _ITERATIONS = 12
-"""Maximum conjugate-gradient iterations in a step. Larger: more passes, whose gain is increasingly lost by clipping.
-Chosen."""
+"""Maximum conjugate-gradient iterations in a step. Larger: more passes; clipping at the bounds removes most of what
+they gain. Set by hand; no measurement is recorded."""
 _SETTLED = 1e-4
 """The iterations end once the squared residual is below this fraction of the first one. Smaller: more precise
-directions, more passes. Chosen."""
+directions, more passes. Set by hand; no measurement is recorded."""
 _SHORTER, _TRIALS = 0.4, 8
 """Step lengths tried along the direction: 1, 0.4, 0.4^2, ..., at most 8. A factor closer to 1: finer search, more
-passes. Chosen."""
+passes. Set by hand; no measurement is recorded."""
 MOST_READS = 1 + 2 * _ITERATIONS + _TRIALS
 """Maximum passes over the rows in one step, derived from the constants above."""
 
@@ -37,7 +38,7 @@ MOST_READS = 1 + 2 * _ITERATIONS + _TRIALS
 def take_cg_step(terms: DualTerms, point: DualPoint) -> int:
     """Move all alphas between their bounds along a conjugate-gradient direction if that raises the dual.
 
-    Updates w and balance too, with b = beta^2 S. Returns the number of rows read.
+    Updates w and balance; b becomes beta^2 S. Returns the number of rows read.
     """
     constants, bias_feature = terms.constants, terms.bias_feature
     alpha, w, balance = point

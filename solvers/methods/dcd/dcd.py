@@ -38,14 +38,17 @@ from solvers.result import Status
 __all__ = ["DualCoordinateDescent"]
 
 ACTIVE_SET_COST, ACTIVE_SET_READS, SLOW = 8, 8, 0.1
-"""An active set of k rows is solved directly if k^3 <= 8 nnz, k^2 <= 16 n, and the last pass left more than SLOW of the
-gap. Such a solve costs about as much as a few epochs. Larger limits: fewer epochs, longer solves. Chosen."""
+"""An active set of k rows is solved directly if k^3 <= 8 nnz, k^2 <= 16 n, and more than the fraction SLOW of the gap
+remained after the last pass. Such a solve costs about as much as a few epochs. Larger limits: fewer epochs, longer
+solves. Set by hand; no measurement is recorded."""
 FALL, NEAR = 0.25, 0.5
-"""A conjugate-gradient step is taken if the last CG_PASSES passes left more than FALL of the gap, and the gap is below
-NEAR times the objective. Larger FALL: fewer steps. Larger NEAR: steps while the active set still changes. Chosen."""
+"""A conjugate-gradient step is taken if more than the fraction FALL of the gap remained after the last CG_PASSES
+passes, and the gap is below NEAR times the objective. Larger FALL: fewer steps. Larger NEAR: steps while the active set
+still changes. Set by hand; no measurement is recorded."""
 LESS_PULL = 0.9
-"""Factor on the pull of the bias every CG_PASSES passes: a quarter remains after about a hundred passes. Smaller: the
-method becomes that of the paper sooner. Chosen."""
+"""Factor by which the pull of the bias is multiplied every CG_PASSES passes. At 0.9 a quarter of the pull remains after
+about a hundred passes. Smaller: the pull approaches 0, the method of the paper, sooner. Set by hand; no measurement is
+recorded."""
 
 
 class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
@@ -186,4 +189,5 @@ class DualCoordinateDescent(Method[BinaryProblem, DcdState]):
             state.last_gap = np.inf
 
     def _make_exact(self, state: DcdState) -> None:
-        """Make w equal to sum_i alpha_i y_i x_i. Needed only by the subclass whose threads let them drift apart."""
+        """Set w to sum_i alpha_i y_i x_i. Does nothing here: only the subclass with several threads lets the two
+        differ."""

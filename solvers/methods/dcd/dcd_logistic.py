@@ -33,16 +33,19 @@ from solvers.state import State
 __all__ = ["LogisticDualDescent"]
 
 LESS_PULL = 0.99
-"""Factor on the pull of the bias per epoch: a third remains after about a hundred epochs. Smaller: the method becomes
-that of the paper sooner. Chosen."""
+"""Factor by which the pull of the bias is multiplied after each epoch. At 0.99 a third of the pull remains after about
+a hundred epochs. Smaller: the pull approaches 0, the method of the paper, sooner. Set by hand; no measurement is
+recorded."""
 CG_EPOCHS, FALL = 4, 0.25
-"""Every CG_EPOCHS epochs a conjugate-gradient step is taken if these epochs left more than FALL of the gap. Larger:
-fewer such steps, longer slow phases. Chosen."""
+"""Every CG_EPOCHS epochs a conjugate-gradient step is taken if more than the fraction FALL of the gap remained after
+these epochs. Larger: fewer such steps, longer slow phases. Set by hand; no measurement is recorded."""
 LATER = 0.35
-"""Gap after an epoch, relative to what the rows' terms at their visits predict (measured on a9a, w8a, news20 and mnist:
-0.28 to 0.5): each row was seen before its own step. Smaller values try certificates that fail."""
+"""Predicted gap after an epoch, as a fraction of the gap that the rows' terms at their visits give. Each term is
+computed before the step of its row, so their sum is too large. Measured on a9a, w8a, news20 and mnist: 0.28 to 0.5.
+Smaller: more certificates that fail."""
 _BISECTIONS = 60
-"""Bisections of the interval that contains the first intercept, enough for the precision of a double."""
+"""Number of bisections of the interval that contains the first intercept. 60 exceed the 53 bits of a double. Larger: no
+effect."""
 
 
 @dataclass(slots=True)
@@ -198,15 +201,16 @@ class LogisticDualDescent(Method[BinaryProblem, LogisticDualState]):
         state.bias.balance = self.dual.balance_of(w)
 
     def _resumed(self, state: LogisticDualState, earlier: LogisticDualState) -> LogisticDualState:
-        """Continue an earlier state, bit-identical if the problem is the same; otherwise start from its log-odds."""
+        """Continue from the state `earlier`. On the same problem results are bit-identical; otherwise the run starts
+        from its log-odds."""
         problem = self.problem
         shapes = earlier.alpha.shape, earlier.logits.shape, earlier.w.shape
         if shapes != (state.alpha.shape, state.logits.shape, state.w.shape):
             rows, features = problem.data.n_rows, problem.data.n_features
             shape = f"{rows} rows x {features} features"
-            raise InvalidOptions("warm_start", f"is not a state of {self.name} on data with {shape}")
+            raise InvalidOptions("warm_start", f"is not a state of {self.name} on data with {shape}; leave it out")
         if not (np.isfinite(earlier.alpha).all() and np.isfinite(earlier.logits).all()):
-            raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
+            raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite; leave it out")
         shares, _ = problem.loss.dual_bounds(earlier.logits, problem.costs, 0.0)
         alpha = np.where(earlier.alpha > 0.0, shares, 0.0)
         w = problem.weights_of(alpha)

@@ -9,8 +9,8 @@ exact, as those of `dcd`, and errors do not accumulate.
 
 Whether threads that share w are faster than one depends on the distance of their cores: on one machine a signal to the
 other core and back took 60, 120 or 600 ns within a minute. The first pass uses one thread and the second all of them.
-After that the method continues with the faster way and tries the slower one again now and then. With several threads
-two runs therefore differ in their last digits. With one thread the method is `dcd`.
+After that the method continues with whichever was faster, and tries the other again every TRUST_PASSES passes. With
+several threads two runs therefore differ in their last digits. With one thread the method is `dcd`.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -33,19 +33,19 @@ __all__ = ["ParallelDualDescent"]
 
 ENTRIES = 1_000_000
 """One thread runs the pass if the active rows have fewer stored entries than this, because starting threads would cost
-more than they save. Larger: fewer passes with several threads. Chosen."""
+more than they save. Larger: fewer passes with several threads. Set by hand; no measurement is recorded."""
 SEGMENTS = 4
 """Moves of the proximal centre of the bias per epoch. Larger: the bias adapts faster, and threads wait for each other
-more often. Chosen."""
+more often. Set by hand; no measurement is recorded."""
 TURN = 64
 """Rows after which a thread adds the other threads' changes of the bias to its own copy. Larger: less traffic between
-cores, an older bias. Chosen."""
+cores, a less current bias. Set by hand; no measurement is recorded."""
 DRIFT_PASSES = 8
 """Passes by several threads after which w is computed again from alpha. That costs a third of a pass, because the rows
-are read in order. Larger: fewer such sums, larger errors in w between them. Chosen."""
+are read in order. Larger: fewer such sums, larger errors in w between them. Set by hand; no measurement is recorded."""
 TRUST_PASSES = 16
-"""Passes after which the slower way (one thread or all) is tried again, because the load of the cores can change.
-Larger: fewer trials, later notice of a change. Chosen."""
+"""Number of passes after which the slower alternative (one thread or all threads) is tried again, because the load of
+the cores can change. Larger: fewer trials, later reaction to a change. Set by hand; no measurement is recorded."""
 
 
 class ParallelDualDescent(DualCoordinateDescent):
@@ -76,8 +76,8 @@ class ParallelDualDescent(DualCoordinateDescent):
         return seen
 
     def _is_turn_of_all(self, state: DcdState) -> bool:
-        """Return whether all threads run this pass: not the first, but the second; then the faster way wins, with a
-        trial of the other way every TRUST_PASSES passes."""
+        """Return whether all threads run this pass. One thread runs the first pass and all threads run the second. Then
+        the faster alternative continues, and the other is tried again every TRUST_PASSES passes."""
         if len(self.row_seconds) < 2:
             return state.shrinking.epoch > 0 and True not in self.row_seconds
         self.passes_since_try = (self.passes_since_try + 1) % TRUST_PASSES
@@ -144,7 +144,7 @@ class ParallelDualDescent(DualCoordinateDescent):
         state.rows_read += self._sum_up(state)
 
     def _sum_up(self, state: DcdState) -> int:
-        """Compute w from alpha if several threads have let them drift apart; return the number of rows read."""
+        """Compute w from alpha if several threads have run since the last time; return the number of rows read."""
         if state.rows_adrift == 0:
             return 0
         state.rows_adrift = 0
@@ -166,8 +166,8 @@ def _descend_beside(
     own: Array,
     thread: int,
 ) -> Sweep:
-    """Run the steps of one thread. own[thread] = [this thread's copy of b, its change of S, which other threads
-    read]."""
+    """Run the steps of one thread. own[thread] contains this thread's copy of b and its change of S, which other
+    threads read."""
     total, heard = Sweep(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0), 0.0
     beside = DualPoint(point.alpha, point.w, own[thread])
     for first in range(0, rows.size, TURN):

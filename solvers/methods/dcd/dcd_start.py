@@ -32,14 +32,16 @@ __all__ = [
 ]
 
 SMALL_COST, WORTH, SAMPLED_ROWS = 0.1, 0.5, 2048
-"""With hinge, descent starts at alpha_i = C_i if the mean C |x|^2 is at most SMALL_COST and, there, |w|^2 is at most
-WORTH times sum_i alpha_i. A sample of about SAMPLED_ROWS rows first decides whether w is worth computing. Larger
-SMALL_COST and WORTH: starts at the bounds more often, even where zero is closer to the optimum. Chosen."""
+"""With hinge, the run starts at alpha_i = C_i instead of 0 if two conditions hold: the mean C |x|^2 is at most
+SMALL_COST, and |w|^2 at that point is at most WORTH times sum_i alpha_i. A sample of about SAMPLED_ROWS rows first
+estimates |w|^2. Larger SMALL_COST or WORTH: more runs start there, even if zero is closer to the optimum. Set by hand;
+no measurement is recorded."""
 PULL = 30.0
 """First pull of the proximal bias, as a multiple of 1 / mean |x_i|^2. At 30 the bias adds 1/30 to the curvature of a
-row, and thirty free alphas are enough to move it. Larger: longer steps in alpha, slower moves of the bias. Chosen."""
+row. Larger: longer steps in alpha, slower moves of the bias. Set by hand; no measurement is recorded."""
 CG_PASSES = 8
-"""Passes after which a conjugate-gradient step is considered. Larger: fewer such steps, longer slow phases. Chosen."""
+"""Passes after which a conjugate-gradient step is considered. Larger: fewer such steps, longer slow phases. Set by
+hand; no measurement is recorded."""
 TOGETHER, CACHED_BYTES, THIN = 8, 32 << 20, 0.01
 """Shuffling keeps TOGETHER neighbouring rows together if X takes more than CACHED_BYTES bytes, because the processor
 then reads memory ahead: an epoch over 200,000 rows like rcv1's takes half the time. This applies only if a row has less
@@ -157,7 +159,7 @@ def start_at_bounds(dual: BinaryDual, state: DcdState) -> None:
     """Start at alpha_i = C_i, with hinge and a C so small that hardly any row reaches the margin.
 
     Nearly all alphas are at this bound in the optimum. With a bias the alphas of the larger class are scaled down so
-    that S = 0. One pass in order replaces the first epoch.
+    that S = 0. One pass over the rows in order replaces the first epoch.
     """
     problem, data = dual.problem, dual.problem.data
     if not problem.loss.is_piecewise_linear or problem.total_cost / data.n_rows * dual.mean_norm > SMALL_COST:
@@ -223,13 +225,16 @@ def approach_weights(dual: BinaryDual, state: DcdState, coef: Floats, intercept:
 
 
 def resume(dual: BinaryDual, state: DcdState, earlier: DcdState, solver: str) -> DcdState:
-    """Continue an earlier state, bit-identical if the problem is the same; otherwise start from its alpha."""
+    """Continue from the state `earlier`. On the same problem results are bit-identical; otherwise the run starts from
+    its alpha."""
     problem = dual.problem
     if earlier.alpha.shape != state.alpha.shape or earlier.w.shape != state.w.shape:
         rows, features = problem.data.n_rows, problem.data.n_features
-        raise InvalidOptions("warm_start", f"is not a state of {solver} on data with {rows} rows x {features} features")
+        raise InvalidOptions(
+            "warm_start", f"is not a state of {solver} on data with {rows} rows x {features} features; leave it out"
+        )
     if not np.isfinite(earlier.alpha).all():
-        raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite")
+        raise InvalidOptions("warm_start", "has a dual point that is NaN or infinite; leave it out")
     alpha = np.clip(earlier.alpha, 0.0, dual.upper)
     w = problem.weights_of(alpha)
     state.alpha, state.w = alpha, w

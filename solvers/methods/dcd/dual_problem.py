@@ -1,4 +1,4 @@
-"""The dual of a binary problem as arguments of kernels: two records, its value, and a row's term of the gap.
+"""The dual of a binary problem for kernels: its constants, its variables, its value, and a row's term of the gap.
 
 All kernels of this family use the same symbols: y, a, U, C and D are y_i, alpha_i, the upper bound of alpha_i, C_i, and
 the diagonal D_ii = 1 / (2 C_i) of squared hinge (0 for hinge). g is the gradient y_i f(x_i) - 1 + D_ii alpha_i, b is

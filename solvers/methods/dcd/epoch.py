@@ -21,18 +21,19 @@ __all__ = ["Carried", "Goal", "PassReport", "Sweep", "add_sweeps", "descend", "e
 
 _FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's numbers, then of its entries
 _SEGMENTS = 4
-"""Segments of an epoch; the proximal centre of the bias moves before each. Larger: the bias adapts faster, with more
-work per epoch. Chosen."""
+"""Number of segments of an epoch. The proximal centre of the bias moves before each segment. Larger: the bias adapts
+faster, with more work per epoch. Set by hand; no measurement is recorded."""
 _LEAST_SAMPLE, _SAMPLE, _SAMPLE_SHARE = 64, 1024, 8
 """Rows whose scores determine the first proximal centre of the bias: 1/8 of the segment's rows, at least 64, at most
 1,024. Larger: a better centre, a longer first epoch. With 4,600 rows, four samples of 1,024 took twice as long as the
 epoch."""
 _DOUBT = 1.5
 """Factor on the gap predicted from the last two epochs. Larger: fewer failed certificates (each costs half an epoch),
-more epochs beyond the target. Chosen."""
+more epochs beyond the target. Set by hand; no measurement is recorded."""
 _CLOSE, _LEFT = 2.0, 0.15
-"""Within an epoch the gap is estimated only if it is likely to be below _CLOSE times the target. _LEFT is the usual
-fraction of a row's term of the gap that remains after its visit. Larger _CLOSE: earlier and more estimates. Chosen."""
+"""Within an epoch the gap is estimated only if it is likely to be below _CLOSE times the target. The visit of a row is
+assumed to reduce its term of the gap to the fraction _LEFT. Larger _CLOSE: earlier and more estimates. Set by hand; no
+measurement is recorded."""
 _CAUTION = 1.5
 """Standard errors added to the gap that is extrapolated from the rows visited so far. Larger: fewer failed
 certificates, more visits. Of 152 runs, 5 had a failed certificate (7 with a value of 1, 3 without extrapolation). With
@@ -40,10 +41,10 @@ extrapolation w8a, C = 0.01, takes 10 % fewer reads."""
 _FEW = 4
 """An active set of fewer than 1/_FEW of the rows counts as small. Its gap is then computed from all of its rows,
 because the terms seen at the visits were up to 1.8 times too low (w8a, ijcnn1, hinge, C = 0.01, 1e-6). Larger: fewer
-such computations, less certain estimates."""
+active sets count as small, and estimates are less certain."""
 _SAMPLE_WORTH = 8
-"""Visits per sampled row before the gap is sampled again. Smaller: more samples; with few rows every row was then read
-twice as often. Chosen."""
+"""Least number of visits, per row of a sample, before the gap is sampled again. Smaller: more samples, up to twice the
+reads on data with few rows. Set by hand; no measurement is recorded."""
 
 
 class Sweep(NamedTuple):
@@ -137,13 +138,14 @@ def run_pass(
             quadratic += sweep.gain
             w[d] = bias_feature * balance[1]
             dual = quadratic - 0.5 * w[d] * w[d]
-            # Rows not yet visited in this epoch have the gap of the last one; visited rows keep _LEFT of theirs.
+            # Rows not yet visited in this epoch still have their term of the last epoch; the terms of visited rows have
+            # fallen to about the fraction _LEFT.
             is_close = (_SEGMENTS - (1.0 - _LEFT) * k) * sweep.gap <= _CLOSE * target * max(dual, floor)
             until_sample -= rows.size
             likely = np.inf
             if is_close and _FEW * size >= pool.size:
                 if not are_even(sweep.gap, sweep.gap_squares, rows.size, alpha.size):
-                    # A sample would miss the few large terms. The rows visited so far are many more, in random order.
+                    # A sample would miss the few large terms. The rows visited so far are a larger random sample.
                     if is_fresh and k < _SEGMENTS:
                         likely = (seen.gap + _CAUTION * np.sqrt(seen.gap_squares)) * _SEGMENTS / k
                 elif until_sample <= 0:
@@ -185,7 +187,8 @@ def run_pass(
 
 @njit(cache=True, nogil=True)
 def predict_gap(gap: float, last_gap: float) -> float:
-    """Predict the rows' gap after an epoch whose visits saw `gap`, if those of the epoch before saw `last_gap`."""
+    """Predict the sum of the rows' terms of the gap after an epoch. `gap` is the sum of the terms at the visits of this
+    epoch, `last_gap` the same for the epoch before."""
     return gap * min(1.0, _DOUBT * np.sqrt(gap / last_gap)) if 0.0 < last_gap < np.inf else gap
 
 
@@ -193,7 +196,7 @@ def predict_gap(gap: float, last_gap: float) -> float:
 def end_epoch(
     terms: DualTerms, point: DualPoint, schedule: Schedule, pull: float, epoch: int, size: int, gap: float, updates: int
 ) -> tuple[float, int, float, float]:
-    """End an epoch by several threads; return the pull, the size of the active set, the gap, the dual objective."""
+    """Finish an epoch of several threads. Return (pull, size of the active set, gap, dual objective)."""
     alpha, w, balance = point
     w[w.size - 1] = terms.bias_feature * balance[1]
     pull, mismatch = adapt_pull(terms.bias_feature, pull, balance, gap, updates)
@@ -219,7 +222,8 @@ def add_sweeps(one: Sweep, other: Sweep) -> Sweep:
 def descend(
     terms: DualTerms, point: DualPoint, rows: Array, share: float, rate: float, epoch: int, due: Array
 ) -> Sweep:
-    """Take a step in the alpha of each row, in this order. Several threads can do so at once for different rows.
+    """Take a step in the alpha of each row, in this order. Several threads can call this at the same time for different
+    rows.
 
     A row whose gradient pushes alpha against its bound is skipped for |gradient| * rate epochs.
     """

@@ -18,15 +18,17 @@ from solvers.problem.problems import BinaryProblem
 __all__ = ["MOST_READS", "LogisticMove", "take_logistic_cg_step"]
 
 _ITERATIONS = 12
-"""Maximum conjugate-gradient iterations in a step. Larger: a better direction, more passes over X. Chosen."""
+"""Maximum conjugate-gradient iterations in a step. Larger: a better direction, more passes over X. Set by hand; no
+measurement is recorded."""
 _SETTLED = 1e-4
 """The iterations end once the squared residual is below this fraction of the first one. Smaller: more precise
-directions, more passes. Chosen."""
+directions, more passes. Set by hand; no measurement is recorded."""
 _SHORTER, _TRIALS = 0.4, 6
 """Factor between the step lengths tried along the direction (1, 0.4, 0.4^2, ...), and their maximum number. Each takes
-one pass over X. A factor closer to 1: finer search, more passes. Chosen."""
+one pass over X. A factor closer to 1: finer search, more passes. Set by hand; no measurement is recorded."""
 _LEFT = 0.1
-"""Least fraction of an alpha's distance from its bound that a step leaves. Larger: shorter steps. Chosen."""
+"""Least fraction of an alpha's distance from its bound that a step leaves. Larger: shorter steps. Set by hand; no
+measurement is recorded."""
 MOST_READS = 1 + 2 * _ITERATIONS + _TRIALS
 """Maximum passes over X in one step, derived from the constants above."""
 

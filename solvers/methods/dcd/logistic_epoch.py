@@ -37,24 +37,25 @@ __all__ = [
 
 _FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's numbers, then of its entries
 _SEGMENTS = 4
-"""Segments of an epoch; the proximal centre of the bias moves before each. Larger: the bias adapts faster. Chosen."""
+"""Number of segments of an epoch. The proximal centre of the bias moves before each segment. Larger: the bias adapts
+faster, with more work per epoch. Set by hand; no measurement is recorded."""
 _ENOUGH = 0.01
-"""Fraction of a row's gradient at which its Newton iterations end. Smaller: more exponentials per row, no fewer epochs.
-Chosen."""
+"""The Newton iterations of a row end when the gradient is this fraction of its first value. Smaller: more exponentials
+per row without fewer epochs. Set by hand; no measurement is recorded."""
 _SHORT = 0.3
-"""Steps in t up to this length are taken in t, because the step in alpha is nearly the same. Larger: less safe steps.
-Chosen."""
+"""Newton steps up to this length in t are taken in t, because the step in alpha would be nearly the same. Larger: steps
+pass the root more often. Set by hand; no measurement is recorded."""
 _TINY = 0.05
 """For steps in t up to this length, the corrected trapezoidal rule computes the change of the entropy, with an error
 below 1e-10. Larger: fewer logarithms, larger errors."""
 _MOST_STEPS = 40
 """Maximum Newton steps of a row. Bisection replaces slow Newton steps, so this limit is not reached in practice."""
 _NEAR_ROOT = 0.5
-"""For gradients up to this value the gap's term is computed by its Taylor series, with an error below 1 %. Larger:
-larger errors."""
+"""Largest gradient for which a row's term of the gap is computed by its Taylor series, with an error below 1 %. Larger:
+fewer exponentials, larger errors."""
 _SETTLED = 1e-14
-"""A gradient y_i f(x_i) + t_i counts as rounding error up to this fraction of |y_i f(x_i)| + |t_i|. Larger: less
-precise results. Chosen."""
+"""A gradient y_i f(x_i) + t_i of at most this fraction of |y_i f(x_i)| + |t_i| counts as rounding error. Larger: less
+precise results. Set by hand; no measurement is recorded."""
 
 
 class LogisticPoint(NamedTuple):

@@ -1,14 +1,15 @@
 """The bias of dual coordinate descent, by the proximal point method.
 
-A regularised bias is a constant feature of all rows. Inside every row it would add as much to the curvature of each
-alpha_i as the rest of a normalised row, and so halve every step. With S = sum_i alpha_i y_i, its term of the dual is
+A regularised bias is a constant feature of all rows. As part of every row, this feature would add as much to the
+curvature of each alpha_i as the rest of a normalised row, which halves every step. With S = sum_i alpha_i y_i, its term
+of the dual is
 
     -1/2 beta^2 S^2 = min over b of  b^2 / (2 beta^2) - b S.
 
 Instead, the proximal term pull/2 (b - b_0)^2 is added around a centre b_0. Then b = share (S + pull b_0), and share = 1
 / (1 / beta^2 + pull) replaces beta^2 in the curvature. The centre moves to b several times per epoch. This converges
-fast while many alphas react to b. If they do not, b and beta^2 S stay apart, and the pull is reduced. The pull also
-falls with time. At pull = 0 this is the method of the paper, so the limit is the same.
+fast while many alphas change with b. If few do, the difference between b and beta^2 S persists, and the pull is
+reduced. The pull also falls with time. At pull = 0 this is the method of the paper, so the limit is the same.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Estimates from a sample of the rows: the current gap, and the best bias.
 
 An epoch sums the gap row by row, each term as it was at the visit of its row. At the end of the epoch these terms are
-half an epoch old on average. Reading some rows again shows the current gap, at a small fraction of the cost of a
-certificate. Symbols are those of dual_problem.py.
+half an epoch old on average. Reading a sample of the rows again gives an estimate of the current gap, at a small
+fraction of the cost of a certificate. Symbols are those of dual_problem.py.
 """
 
 import numpy as np
@@ -21,21 +21,22 @@ _SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vector
 _FAR, _NEAR = 8, 3  # prefetch distance, in rows: of a row's numbers, then of its entries
 _BISECTIONS = 20
 """Bisections of the interval that contains the best bias: they narrow it to 1e-6 of its length. Larger: a more precise
-bias. Chosen."""
+bias. Set by hand; no measurement is recorded."""
 _FEWEST, _MOST, _SHARE = 512, 4096, 32
-"""Rows in a sample: one in _SHARE, at least _FEWEST, at most _MOST. More rows: a better estimate, more reads.
-Chosen."""
+"""Rows in a sample: one in _SHARE, at least _FEWEST, at most _MOST. More rows: a better estimate, more reads. Set by
+hand; no measurement is recorded."""
 _ENOUGH = 24
-"""Least number of terms of equal size in a usable sample. A sample with fewer can miss the few large terms. Larger:
-samples are used less often. Chosen."""
+"""Least effective number of terms in a sample: the number of equal terms that would vary as much. A sample with fewer
+can miss the few large terms. Larger: samples are used less often. Set by hand; no measurement is recorded."""
 _CAUTION = 2.0
 """Standard errors added to the sampled gap. Larger: fewer failed certificates (each costs half an epoch), later stops.
-Chosen."""
+Set by hand; no measurement is recorded."""
 
 
 @njit(cache=True, nogil=True)
 def are_even(terms: float, squares: float, count: int, n: int) -> bool:
-    """Return whether `count` terms with this sum and sum of squares are even enough for a sample of n rows."""
+    """Return whether `count` terms with this sum and sum of squares are similar enough to be estimated from a sample of
+    n rows."""
     return terms * terms * sample_size(n) >= _ENOUGH * squares * count
 
 

@@ -20,15 +20,16 @@ from solvers.state import State
 __all__ = ["NEVER", "Schedule", "Shrinking", "due_epoch", "gather_active", "keep_active", "make_all_due", "skip_rate"]
 
 _SKIP_SHARE = 1.0
-"""Epochs to skip a shrunk row, per multiple of the root mean square gradient. Larger: fewer visits, later notice of
-rows that should move. Chosen."""
+"""Epochs to skip a shrunk row, per multiple of the root mean square gradient. Larger: fewer visits, and rows that
+should leave their bound are visited later. Set by hand; no measurement is recorded."""
 _LONGEST_SKIP = 1 << 20
-"""Maximum number of epochs to skip a row. Larger values could overflow the 32-bit epoch numbers. Chosen."""
+"""Maximum number of epochs to skip a row. Larger: rows are skipped for longer, and epoch numbers of 32 bits could
+overflow. Set by hand; no measurement is recorded."""
 NEVER = 2**31 - 1
 """The due epoch of rows with cost 0, which are never visited: the largest 32-bit integer."""
 _SCAN_SHARE = 4
-"""`due` is scanned for shrunk rows that are due after n / _SCAN_SHARE visits. Larger: more scans of `due`, and rows are
-visited closer to their due epoch. Chosen."""
+"""After every n / _SCAN_SHARE visits, `due` is scanned for shrunk rows that are due. Larger: more scans, and rows are
+visited closer to their due epoch. Set by hand; no measurement is recorded."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,5 @@
-"""The direction of a Newton step on the features, as one kernel: numpy's overhead per call exceeded the work."""
+"""Computes the direction of a Newton step on the features, as one kernel, because the overhead of separate numpy calls
+took longer than the work."""
 
 import numpy as np
 from numba import njit
@@ -10,7 +11,8 @@ from solvers.linalg.types import Array, Floats
 __all__ = ["empty_factor", "factor_hessian", "factor_raised", "newton_direction"]
 
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-"""Shares of the diagonal to add, one after the other, to a matrix that rounding makes indefinite."""
+"""Fractions of the diagonal that are added to a matrix which rounding errors make indefinite. They are tried in this
+order until the matrix is positive definite. Larger: shorter steps."""
 
 
 def empty_factor(k: int) -> Floats:
@@ -20,13 +22,14 @@ def empty_factor(k: int) -> Floats:
 
 
 def factor_raised(gram: Floats, squares: Floats, of_sample: bool, ridge: Floats) -> Floats:
-    """Factor R + gram as `factor_hessian` does, with as little more on its diagonal as makes it positive definite."""
+    """Factor R + gram like `factor_hessian`. If the matrix is not positive definite, add the least fraction of RAISES
+    to its diagonal that makes it so."""
     factor = empty_factor(ridge.size)
     for more in RAISES:
         raised = gram + np.diag(more * gram.diagonal()) if more > 0.0 else gram
         if factor_hessian(raised, 1.0, 1.0, squares, 0.0, of_sample, ridge, factor):
             return factor
-    raise np.linalg.LinAlgError("the matrix is not positive definite")
+    raise np.linalg.LinAlgError("the matrix is not positive definite, even with 1e-7 of its diagonal added")
 
 
 @njit(cache=True, nogil=True)

@@ -18,7 +18,7 @@ _SUM = {"reassoc", "contract", "nsz"}  # fastmath flags: the compiler may vector
 
 
 class Line(NamedTuple):
-    """A step from one point (t = 0) to another (t = 1): the numbers that do not depend on single rows."""
+    """The numbers of a step from one point (t = 0) to another (t = 1) that do not depend on single rows."""
 
     scale: float
     """Number of rows of the data per row of the sample."""

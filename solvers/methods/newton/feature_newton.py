@@ -19,13 +19,13 @@ __all__ = ["MAX_FEATURES", "FeatureNewton", "dot"]
 
 MAX_FEATURES = 4096
 """Maximum number of features. Larger: wider data is accepted; memory grows with the square: 400 MB at 4,096 for the
-matrix, its factor and a copy of the state. Chosen by memory."""
+matrix, its factor and a copy of the state. The value limits memory."""
 BLOCK_ENTRIES = 1 << 20
-"""Stored entries in a block of rows. Threads read blocks in any order; results are added in the order of the rows.
-Smaller: better balance between threads, more overhead. Chosen."""
+"""Number of stored entries in a block of rows. Threads read blocks in any order; the results are added in the order of
+the rows. Larger: less overhead, less even work for the threads. Set by hand; no measurement is recorded."""
 PAIR_WORK = 12
-"""Time to add one product of two sparse entries to the matrix, as a multiple of the time per element with dense tiles.
-Larger: more sparse data is copied to dense tiles. Chosen."""
+"""Assumed time to add the product of two sparse entries to the matrix, as a multiple of the time per number in a dense
+tile. Larger: more sparse data is copied to dense tiles. Set by hand; no measurement is recorded."""
 
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
 AnyState = TypeVar("AnyState", bound=State)
@@ -33,7 +33,7 @@ AnySums = TypeVar("AnySums")
 
 
 class FeatureNewton(Method[AnyProblem, AnyState]):
-    """The rows, samples of them, and work space for a matrix of features x features."""
+    """Base class: the rows, samples of the rows, and work space for a matrix of features x features."""
 
     biases = ("regularized", "none", "free")
     uses_threads = True
@@ -67,7 +67,8 @@ class FeatureNewton(Method[AnyProblem, AnyState]):
         return self._taken
 
     def _read_in_blocks(self, n_rows: int, read: Callable[[int, int, Floats], AnySums]) -> tuple[list[AnySums], Floats]:
-        """Call `read` for each block, with its first and past-the-last row and two vectors to add to.
+        """Call `read` for each block of rows. Its arguments are the first row, the row after the last, and two vectors
+        to add to.
 
         Returns the results of the calls, in order, and the sum of the vectors. Both are bit-identical for any number of
         threads.

@@ -13,11 +13,11 @@ __all__ = ["LogisticState"]
 
 PAIRS = 8
 """Maximum number of L-BFGS pairs (a step and its change of the gradient) that correct the kept matrix. Larger: fewer
-steps, more memory: a pair is two vectors as long as w. Chosen."""
+steps, more memory: a pair is two vectors as long as w. Set by hand; no measurement is recorded."""
 
 FIRST_SOLUTION = 4.0
-"""Assumed passes of a solution by conjugate gradients until the first one is measured. Larger: they are used later.
-Chosen."""
+"""Assumed number of passes that conjugate gradients need for a Newton step, until the first step is measured. Larger:
+conjugate gradients are first used later. Set by hand; no measurement is recorded."""
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ With the slack s_i = -y_i f(x_i), the loss is C_i log(1 + exp(s_i)). Its derivat
 r_i = 1 / (1 + exp(-s_i)), and its second derivative is C_i r_i (1 - r_i).
 
 A second dual point at the end of a step comes from the tangent of the shares at its start: r_i + r_i (1 - r_i) (t_i -
-s_i), where t_i are the slacks at the end. After an exact Newton step, H d = -gradient, its weights equal those at the
-end.
+s_i), where t_i are the slacks at the end. After an exact Newton step, H d = -gradient, the weights w(alpha) of this
+dual point equal the weights at the end of the step.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ _AT_ONCE = 256  # rows per block: with 200 entries per row a block fits into the
 
 
 class LogisticLine(NamedTuple):
-    """A step from one point (t = 0) to another (t = 1): the numbers that do not depend on single rows."""
+    """The numbers of a step from one point (t = 0) to another (t = 1) that do not depend on single rows."""
 
     scale: float
     """Number of rows of the data per row of the sample."""

@@ -1,16 +1,17 @@
 """`newton_logistic`: Newton's method for the logistic loss, with a matrix of features x features.
 
-A Newton step needs H = I + sum_i C_i r_i (1 - r_i) h_i h_i', and summing that matrix takes as long as many passes. It
-is summed on a sample and kept for several steps. The directions are those of L-BFGS (Nocedal 1980): they start from the
-kept matrix and correct it by the measured changes of the gradient. A new matrix, of more rows, follows if the remaining
-steps would take longer. If it costs more than ten passes, conjugate gradients compute the Newton step instead.
+A Newton step needs H = I + sum_i C_i r_i (1 - r_i) h_i h_i'. Summing this matrix takes as long as many passes, so it is
+summed over a sample of the rows and kept for several steps. The directions are those of L-BFGS (Nocedal 1980): they
+start from the kept matrix and correct it by the measured changes of the gradient. A new matrix, from more rows, is
+summed if the remaining steps would take longer than that. If the sum costs more than ten passes, conjugate gradients
+compute the Newton step instead.
 
 The first steps use a sample of the rows, which grows once its own error exceeds the gain of a further step. A step
 costs one pass over X, at its end point. If that point is not good enough, the minimum along the line is found from the
 slacks at both ends, without X.
 
-With alpha_i = C_i r_i the gap is 1/2 |gradient|^2, so each pass yields it. After a Newton step the tangent of the
-shares (logistic_terms.py) gives a dual point with a far smaller gap, which proves the end some steps earlier.
+With alpha_i = C_i r_i the gap is 1/2 |gradient|^2, so each pass yields the gap. After a Newton step the tangent of the
+shares (logistic_terms.py) gives a dual point with a far smaller gap, so the run can end some steps earlier.
 """
 
 import math
@@ -39,6 +40,24 @@ from solvers.methods.newton.logistic_terms import (
     shares_of_slacks,
     tangent_shares,
 )
+from solvers.methods.newton.logistic_thresholds import (
+    EXACT_SHARE,
+    FEW_READS,
+    GOOD_SLOPE,
+    LEAST_KNOWN,
+    LIGHT,
+    LIGHT_NORM,
+    LONG_SOLUTION,
+    NEAR,
+    PAIR_READS,
+    PATIENCE,
+    POOR_STRIDE,
+    ROW_WORK,
+    SAMPLE_SHARE,
+    SPARSE_SAMPLE_SHARE,
+    STEPS_AFTER,
+    TANGENT_GAIN,
+)
 from solvers.methods.newton.newton_system import corrected_direction, solve_newton_system
 from solvers.methods.newton.row_terms import SampledRows, sum_with_places
 from solvers.problem.problems import BinaryProblem
@@ -46,38 +65,6 @@ from solvers.result import Status
 
 __all__ = ["NewtonLogistic"]
 
-SAMPLE_SHARE, SPARSE_SAMPLE_SHARE = 0.5, 1.0
-"""A larger sample follows when a step gains at most this multiple of the sample's error (dense, sparse). Chosen."""
-LEAST_KNOWN = 1e-3
-"""Shortest step, as a fraction of the line, whose slacks are interpolated. Larger: more passes, fewer lost digits."""
-GOOD_SLOPE = 0.5
-"""A whole step is taken if it reduces the slope to this fraction. Smaller: more line searches. Chosen."""
-PATIENCE = 16
-"""Steps on all rows without a smaller gap or objective after which the run ends as `stalled`. Chosen."""
-STEPS_AFTER = 2.0
-"""Expected number of steps after the direction is improved. Larger: it is improved less often. Chosen."""
-FEW_READS = 10.0
-"""Cost of the matrix of all rows, in passes, up to which a new one is summed if steps gain too little. Above it,
-conjugate gradients, preconditioned by the kept matrix, compute the Newton step instead. Chosen."""
-LONG_SOLUTION = 6.0
-"""Passes of conjugate gradients above which a new matrix of the same cost precedes the next solution. Chosen."""
-EXACT_SHARE = 0.25
-"""Near the end the system is solved precisely, which takes a few times the passes of the last solution. If that exceeds
-this fraction of the cost of the matrix of all rows, the matrix is summed instead. Chosen."""
-NEAR = 4.0
-"""The end is near when a step gains at most this multiple of the wanted gap. Larger: it begins earlier. Chosen."""
-TANGENT_GAIN = 20.0
-"""Largest gain of a step, in multiples of the wanted gap, at which the tangent's dual point is tried. Larger: more
-failed attempts; each costs 40 % of a pass (a9a)."""
-POOR_STRIDE = 6
-"""A matrix from fewer than one in this many sparse rows is too poor for all rows. Measured at C = 1, 1e-3: a new one
-saves 1.5 of 9.3 ms on a9a (one row in 8) and costs 3 of 28 ms on w8a (one in 5)."""
-LIGHT, LIGHT_NORM = 1e-3, 1e-2
-"""Rows are left out of the matrix if their curvature is at most LIGHT times the mean and, times the mean squared norm,
-at most LIGHT_NORM. Larger: fewer rows to sum, poorer steps. On w8a (C = 100) a third of the rows is left out."""
-PAIR_READS, ROW_WORK = 0.2, 6.0
-"""Time to add a pair of entries to the matrix, and of a row's exponential and logarithm, in entries read. Larger: fewer
-new matrices. With 0.5 per pair there were too few (a9a, C = 0.01, 1e-3: 16 ms instead of 12)."""
 _EPS = float(np.finfo(float).eps)
 
 
@@ -116,7 +103,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         self._factor: Floats | None = None
 
     def init(self, seed: int, start: Start) -> LogisticState:
-        # The sums depend on the order: the same costs in another order are a different problem.
+        # These checksums depend on the order of the rows: the same costs in another order are a different problem.
         seen = [sum_with_places(self.problem.costs), sum_with_places(self.labels), self.constant]
         state = LogisticState.new(self.ridge.size, first_stride(self.problem.data, has_top=False), seed, np.array(seen))
         earlier = self.earlier(start)
@@ -186,7 +173,8 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
     def _improved(
         self, state: LogisticState, gradient: Floats, direction: Floats, measure: float, wanted: float
     ) -> tuple[Floats, float]:
-        """Return a better direction if plain steps would take longer, and its residual 1/2 |H d + gradient|^2."""
+        """Return (direction, residual 1/2 |H d + gradient|^2). The direction is improved if the remaining L-BFGS steps
+        would take longer than improving it."""
         left = self._steps_left(state, measure, wanted)
         is_near = -0.5 * dot(gradient, direction) <= NEAR * wanted
         is_solved = self.gram_reads > FEW_READS and left > state.solve_reads + STEPS_AFTER
@@ -242,7 +230,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         return 0.5 * (-dot(gradient, direction) if state.stride > 1 else dot(gradient, gradient))
 
     def _steps_left(self, state: LogisticState, measure: float, wanted: float) -> float:
-        """Return the number of plain steps still needed at the rate of the last one; 0 if there was none."""
+        """Return the number of L-BFGS steps still needed at the rate of the last step; 0 if there was no step yet."""
         if state.measure == math.inf or measure <= wanted:
             return 0.0
         ratio = measure / state.measure
@@ -273,7 +261,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
             *sample.data.flat(), read_only(rows), read_only(weights), self.constant, *self.gathered, state.gram
         )
         if not math.isfinite(float(state.gram.trace())):
-            raise np.linalg.LinAlgError("the matrix overflows")
+            raise np.linalg.LinAlgError("the matrix of the Newton step has numbers that overflow")
         state.gram_stride, state.gram_steps, state.pairs, self._factor = stride, 0, 0, None
 
     def _direction(self, state: LogisticState, gradient: Floats) -> Floats:
@@ -341,7 +329,7 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         gradient = (state.w - u)[: state.w.size - self.is_free]
         gap = 0.5 * dot(gradient, gradient)
         if self.is_free:
-            # Alphas of the heavier side must fall until both sides balance, which lowers the bound.
+            # A free bias requires equal sums of alpha in both classes. Reducing the larger sum lowers the bound.
             mass = float(self.problem.costs.sum())
             excess = abs(u[-1]) / mass
             gap += excess * (state.primal + excess * self._dot(u, u))
@@ -387,10 +375,13 @@ class NewtonLogistic(FeatureNewton[BinaryProblem, LogisticState]):
         state.measure = state.lowest = math.inf
 
     def _resumed(self, state: LogisticState, earlier: LogisticState) -> LogisticState:
-        """Return the earlier state, to continue bit-identically, or on another problem a start from its weights."""
+        """Return the state `earlier`, which continues with bit-identical results. On another problem, return a start
+        from its weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             size = state.w.size - 1
-            raise InvalidOptions("warm_start", f"is not a state of {self.name} on data with {size} features")
+            raise InvalidOptions(
+                "warm_start", f"is not a state of {self.name} on data with {size} features; leave it out"
+            )
         n = self.problem.data.n_rows
         if np.array_equal(earlier.seen, state.seen) and earlier.slack.shape == (n // max(1, earlier.stride),):
             earlier.iterations, earlier.rows_read = 0, n

@@ -8,9 +8,10 @@ minimum along the line is found from the slacks at both ends, without X, and is 
   all rows are read only a few times.
 - The matrix is updated by the rows that became or ceased to be curved. If very many rows are curved, the matrix of a
   sample is used, with the exact diagonal; a rare column that the sample lacks would otherwise have no curvature. A
-  larger sample follows once the steps gain too little for the remaining passes.
+  matrix of more rows follows once the steps gain too little.
 - For the dual point alpha(w), with u = sum alpha_i y_i x_i (targets: alpha_i x_i), the gap at w is 1/2 |w - u|^2 plus
-  the terms of the curved rows. This is exact. The dual point is also scaled by the factor that gives the best bound.
+  the terms of the curved rows. This formula is exact. The dual point is also scaled by the factor that gives the best
+  bound.
 """
 
 import math
@@ -52,26 +53,26 @@ LEAST_SHARE = 0.1
 """Least curvature of a column, as a fraction of the median. Larger: shorter, safer steps in columns with few curved
 rows. covtype, C = 100, 1e-3 took 6 steps on all rows with 0, 4 with 0.1."""
 SAMPLE_STEPS = 4
-"""Number of steps with a sample's matrix that cost as much as summing the matrix of all rows. Larger: the matrix of all
-rows is used later. Chosen."""
+"""Assumed number of steps with the matrix of a sample that cost as much as summing the matrix of all rows. Larger: the
+matrix of all rows is used later. Set by hand; no measurement is recorded."""
 LEAST_KNOWN = 1e-3
 """Shortest step, as a fraction of the line, whose slacks are interpolated instead of computed from X. In shorter steps
-digits cancel. Larger: more passes, more precise slacks. Chosen."""
+digits cancel. Larger: more passes, more precise slacks. Set by hand; no measurement is recorded."""
 PATIENCE = 16
 """Consecutive steps on all rows without a smaller gap or objective after which the run ends as `stalled`. Larger: more
-steps without progress. Chosen."""
+steps without progress. Set by hand; no measurement is recorded."""
 DRIFT = 1e-3
 """Rounding error of the updated matrix, relative to the identity added to it, at which the matrix is summed from zero.
-Larger: fewer such sums, less precise steps. Chosen."""
+Larger: fewer such sums, less precise steps. Set by hand; no measurement is recorded."""
 RAISES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)
-"""Fractions of the diagonal that are added to it, one after the other, while rounding makes the matrix indefinite. This
-happens with columns that are equal up to rounding, such as a free bias and a large constant column. Larger: shorter
-steps. Chosen."""
+"""Fractions of the diagonal that are added to a matrix which rounding errors make indefinite. They are tried in this
+order until the matrix is positive definite. Such a matrix has nearly equal columns, for example a free bias and a large
+constant column. Larger: shorter steps. Set by hand; no measurement is recorded."""
 _EPS = float(np.finfo(float).eps)
 
 
 class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
-    """The loop. A subclass defines the width of the smoothing and how it changes."""
+    """The loop of Newton's method. A subclass defines the width of the smoothing and how the width changes."""
 
     tasks = ("binary", "regression")
     state_type = NewtonState
@@ -97,8 +98,9 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         """
 
     def init(self, seed: int, start: Start) -> NewtonState:
-        # The sums depend on the order: the same costs in another order are a different problem.
-        seen = [sum_with_places(self.problem.costs), sum_with_places(self.labels), self.tube, self.constant]
+        # These checksums depend on the order of the rows: the same costs in another order are a different problem.
+        seen = [sum_with_places(self.labels), self.tube, self.constant]
+        seen += [sum_with_places(self.problem.costs), self.problem.total_cost]
         stride = first_stride(self.problem.data, has_top=self.top == 1.0)
         state = NewtonState.new(self.ridge.size, LEAST_SHARE, stride, seed, np.array(seen))
         if self.is_free and self.low < 0.0:
@@ -206,7 +208,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
             gram = matrix + np.diag(more * matrix.diagonal()) if more > 0.0 else matrix
             if newton_direction(gram, curvature, *damping, self.ridge, gradient, direction):
                 return direction
-        raise np.linalg.LinAlgError("the matrix is not positive definite")
+        raise np.linalg.LinAlgError("the matrix is not positive definite, even with 1e-7 of its diagonal added")
 
     def _update_gram(self, state: NewtonState) -> None:
         gram, sample = state.gram, self._sample(state)
@@ -224,7 +226,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         state.rows_read += count
         trace = float(gram.matrix.trace())
         if not math.isfinite(trace):
-            raise np.linalg.LinAlgError("the matrix overflows")
+            raise np.linalg.LinAlgError("the matrix of the Newton step has numbers that overflow")
         gram.peak = max(gram.peak, trace)
 
     def _search(self, state: NewtonState, direction: Floats) -> None:
@@ -236,7 +238,7 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         t = search_line(read_only(state.slack), state.trial_slack, costs, self._smoothing(state), line, *scratch)
         # Slacks along a line need no pass over X, unless the step is so short that most of their digits cancel.
         state.trial, state.phase = w + t * direction, "known" if t > LEAST_KNOWN else "searched"
-        # Either the step was too long, or the least curvature of the columns made it too short.
+        # The step was too long, or LEAST_SHARE made it too short.
         state.least_share = LEAST_SHARE if t < 0.2 else state.least_share * (0.1 if t > 1.0 else 1.0)
 
     # --- this point --------------------------------------------------------------------------------------------------
@@ -290,8 +292,8 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         )
 
     def _imbalance(self, sums: Sums, u: Floats) -> float:
-        """Return the loss of the bound from a free bias: alphas of the heavier side must fall until both sides
-        balance."""
+        """Return how much a free bias lowers the bound: the sums of alpha in both classes must become equal, so the
+        larger sum is reduced."""
         if not (self.is_free and sums.alpha > 0.0):
             return 0.0
         excess = abs(u[-1]) / sums.alpha
@@ -314,10 +316,12 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         return self.top > 1.0 and not self.problem.data.sparse and self.row_entries > 20
 
     def _resumed(self, state: NewtonState, earlier: NewtonState) -> NewtonState:
-        """Return the earlier state, to continue bit-identically, or on another problem a start from its weights."""
+        """Return the state `earlier`, which continues with bit-identical results. On another problem, return a start
+        from its weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             raise InvalidOptions(
-                "warm_start", f"is not a state of {self.name} on data with {self.problem.data.n_features} features"
+                "warm_start",
+                f"is not a state of {self.name} on data with {self.problem.data.n_features} features; leave it out",
             )
         n = self.problem.data.n_rows
         if np.array_equal(earlier.seen, state.seen) and earlier.slack.shape == (n // max(1, earlier.stride),):
@@ -327,4 +331,21 @@ class RowNewton(FeatureNewton[BinaryProblem | RegressionProblem, NewtonState]):
         self._enter(state, 1)
         state.gram.stride = 1
         self._prepare(state, is_warm=True)
+        if self.top > 1.0 and (factor := _common_factor(earlier, state)) is not None:
+            # The same rows at another C: their slacks at w stay, and the matrix is multiplied.
+            state.gram, state.trial_slack, state.phase = earlier.gram, earlier.slack, "known"
+            state.gram.matrix *= factor
+            state.gram.peak *= factor
+            state.gram.stride = 1
         return state
+
+
+def _common_factor(earlier: NewtonState, state: NewtonState) -> float | None:
+    """Return the factor between the costs of all rows now and in an earlier run on all of the same rows; None if there
+    is none."""
+    is_same_size = earlier.slack.shape == state.slack.shape == earlier.gram.summed.shape
+    if not (is_same_size and earlier.stride == 1 and np.array_equal(earlier.seen[:3], state.seen[:3])):
+        return None
+    factors = state.seen[3:] / earlier.seen[3:]
+    is_common = bool(abs(factors[0] - factors[1]) <= 1e-9 * factors[0])
+    return float(factors[0]) if is_common else None

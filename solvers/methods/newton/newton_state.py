@@ -29,8 +29,9 @@ class NewtonState(State):
     """The state of the method. Arrays with one number per row refer to the rows of the sample."""
 
     phase: str
-    # What the trial is. "trial": it is compared with w before it is accepted. "moved" (to another smoothed problem),
-    # "searched" (the minimum of a line), "known" (the same, slacks known): it is accepted as it is. "aim": none yet.
+    # The kind of the trial. "trial": compared with w before it is accepted. "moved": w itself, on another smoothed
+    # problem. "searched": the minimum along a line. "known": the same, with known slacks. The last three are accepted
+    # without a comparison. "aim": no trial yet.
     w: Floats  # weights; the last entry is the weight of the bias feature
     trial: Floats  # weights at which the next pass evaluates the rows
     u: Floats  # sum of alpha_i y_i h_i (targets: alpha_i h_i) at w

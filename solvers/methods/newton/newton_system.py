@@ -16,9 +16,9 @@ from solvers.methods.newton.feature_newton import dot
 __all__ = ["NewtonSolution", "corrected_direction", "solve_newton_system"]
 
 ENOUGH = 0.03
-"""Squared residual at which a direction is good enough, relative to the squared gradient, both in the preconditioner's
-norm. Smaller: more passes, fewer steps. Between 0.01 and 0.1 the time to a gap of 1e-3 hardly changes (mnist, C = 1 and
-100)."""
+"""Squared residual at which a direction is precise enough, as a fraction of the squared gradient. Both are measured in
+the norm of the preconditioner. Smaller: more passes, fewer steps. Between 0.01 and 0.1 the time to a gap of 1e-3 hardly
+changes (mnist, C = 1 and 100)."""
 
 
 class NewtonSolution(NamedTuple):
@@ -49,8 +49,8 @@ def solve_newton_system(
     small: float,
     most: int,
 ) -> NewtonSolution:
-    """Solve until the relative residual is at most ENOUGH and the residual at most `small`; use at most `most`
-    products."""
+    """Solve H d = -gradient by conjugate gradients. Stop once the relative residual is at most ENOUGH and the residual
+    is at most `small`, or after `most` products."""
     d, r = np.zeros_like(gradient), -gradient
     z = precondition(r)
     p, rho = z, dot(r, z)

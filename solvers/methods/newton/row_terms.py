@@ -302,13 +302,14 @@ def mark_changes(
     """Find the rows of a sample whose weight in the Gram matrix changes; write them and the change to rows, changes.
 
     `summed` marks the rows of the sample that are in the matrix; it is updated. The matrix is summed from zero if the
-    last argument says so or if more rows change than are curved. Returns the number of rows, and whether it is.
+    last argument is true or if more rows change than are curved. Returns (number of rows, whether the matrix is summed
+    from zero).
     """
     h, low, top, tube, before = smoothing.h, smoothing.low, smoothing.top, smoothing.tube, smoothing.before
     has_before, steep = before.size > 0, 1.0 / h
     has_targets, least, most = low < 0.0, tube * steep, top + tube * steep
     if has_targets and tube == 0.0:
-        least = -1.0  # an error of 0 is curved, too
+        least = -1.0  # a row with error 0 is curved
     n_between, count = 0, 0
     for m in range(slack.size // stride):
         i = row_of(m, stride, seed)

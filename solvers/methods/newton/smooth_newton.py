@@ -31,24 +31,25 @@ __all__ = ["SmoothNewton"]
 FIRST_WIDTH = 2.0
 """First width of the smoothing, as a multiple of the margin; regression: of the mean error beyond the tube. At w = 0
 every row of a classification problem then lies in the quadratic part, with an alpha of half its cost. Larger: more
-widths to pass through. Chosen."""
+widths to pass through. Set by hand; no measurement is recorded."""
 WARM_WIDTH = 0.1
-"""First width of a warm start, in the unit of FIRST_WIDTH. Larger: weights of another problem are corrected in fewer
-steps, but the precision of good weights is lost. Chosen."""
+"""First width of the smoothing after a warm start, in the unit of FIRST_WIDTH. Larger: poor weights are corrected in
+fewer steps, but good weights lose precision. Set by hand; no measurement is recorded."""
 SMOOTH_SHARE = 0.4
-"""Fraction of the wanted gap that the smoothing can contribute at the end; the gradient contributes the rest. Larger:
-fewer widths, more steps at the last one. Chosen."""
+"""Largest contribution of the smoothing to the final gap, as a fraction of the wanted gap. The rest is for the
+gradient. Larger: fewer widths, more steps at the last width. Set by hand; no measurement is recorded."""
 SOLVED_SHARE = 0.1
 """A width counts as solved when its objective can fall by at most this fraction of the smoothing's contribution to the
-gap. Larger: less precise solutions, more widths. Chosen."""
+gap. Larger: less precise solutions, more widths. Set by hand; no measurement is recorded."""
 SHRINK = 0.25
-"""Least factor from one width to the next. Smaller: the sets of curved rows at consecutive widths have little in
-common. Chosen."""
+"""Least factor from one width to the next. Larger: more widths. Smaller: consecutive widths have few curved rows in
+common, so each needs more steps. Set by hand; no measurement is recorded."""
 SHRINK_WITH_MULTIPLIERS, SHRINK_FINELY, FINE = 0.7, 0.5, 1e-4
 """Least factor from one width to the next with multipliers: SHRINK_WITH_MULTIPLIERS for a blur (the smoothing's
 contribution to the gap, relative to the objective) above FINE, else SHRINK_FINELY. The width shrinks only if the
-multipliers alone did not reduce the blur to the fraction SHRINK. A wider kink needs fewer steps, but below FINE the
-multipliers alone close the gap so slowly that rounding ends the run first. Chosen."""
+multipliers alone did not reduce the blur to the fraction SHRINK. A larger width needs fewer Newton steps. But below
+FINE the multipliers alone close the gap so slowly that rounding errors stop progress first. Set by hand; no measurement
+is recorded."""
 
 
 class SmoothNewton(RowNewton):

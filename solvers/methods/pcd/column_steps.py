@@ -86,7 +86,7 @@ def visit_columns(
         read += size
         seen += D1 * D1
         z = -D1 / D2
-        # A step this short decreases P enough, whichever rows it makes active.
+        # A step of at most this length decreases P enough for any set of active rows.
         safe = D2 / (0.5 * H[j] + SIGMA)
         fraction = 1.0
         while fraction > safe:

@@ -8,16 +8,17 @@ from solvers.linalg.types import Array, Floats
 __all__ = ["combine_moves"]
 
 NEWTON_STEPS, HALVINGS = 8, 6
-"""Maximum Newton steps per combination, and maximum halvings of each step. Larger: more precise minima, more time.
-Chosen."""
+"""Maximum Newton steps per combination, and maximum halvings of each step. Larger: more precise minima, more time. Set
+by hand; no measurement is recorded."""
 ROUNDING = 1e-9
 """Moves that change the slacks by less than this fraction of the largest slack are dropped as rounding errors. Larger:
-fewer usable moves. Chosen."""
+fewer usable moves. Set by hand; no measurement is recorded."""
 RIDGE = 1e-8
 """Ridge added to the diagonal of the Hessian, whose diagonal is scaled to 1. Larger: shorter steps along nearly
-parallel moves. Chosen."""
+parallel moves. Set by hand; no measurement is recorded."""
 MOST_MULTIPLE = 1e3
-"""Largest multiple of a move in an accepted combination. Larger multiples magnify rounding errors. Chosen."""
+"""Largest multiple of a move in an accepted combination. Larger multiples magnify rounding errors. Set by hand; no
+measurement is recorded."""
 
 
 def combine_moves(w: Floats, b: Floats, w_moves: Floats, b_moves: Floats, u: Floats, slot: int) -> None:
@@ -25,7 +26,7 @@ def combine_moves(w: Floats, b: Floats, w_moves: Floats, b_moves: Floats, u: Flo
 
     Changes w and its slacks b, and adds the change to the latest move, in `slot`.
     """
-    # A smaller move is mostly rounding error. A multiple of it would make the slacks disagree with w.
+    # A smaller move is mostly rounding error. A multiple of it would make the slacks differ from those of w.
     is_rounding = np.abs(b_moves).max(axis=1) < ROUNDING * np.abs(b).max()
     w_moves[is_rounding], b_moves[is_rounding] = 0.0, 0.0
     gram = np.array([(w_moves * move).sum(axis=1) for move in w_moves])

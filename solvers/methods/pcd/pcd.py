@@ -34,12 +34,14 @@ from solvers.state import State
 __all__ = ["PcdState", "PrimalCoordinateDescent"]
 
 MOVES = 5
-"""Number of sweeps whose moves are combined. Larger: fewer sweeps, more time and memory per combination. Chosen."""
+"""Number of sweeps whose moves are combined. Larger: fewer sweeps, more time and memory per combination. Set by hand;
+no measurement is recorded."""
 FIRST_GUESS = 0.1
-"""First guess of a ratio: the gap after a sweep, divided by the gap computed from the derivatives seen during the
-sweep. Larger: the first exact gap is computed later. Chosen."""
+"""First value of `PcdState.guess`: the gap after a sweep, as a fraction of the estimate from the derivatives during the
+sweep. Larger: the first exact gap is computed later. Set by hand; no measurement is recorded."""
 LEAST_GUESS = 1e-3
-"""Lower limit of that ratio once it is measured. Larger: the exact gap is computed later. Chosen."""
+"""Lower limit of `PcdState.guess` once it is measured. Larger: the exact gap is computed later. Set by hand; no
+measurement is recorded."""
 
 
 @dataclass(slots=True)
@@ -161,7 +163,7 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
         """Visit columns to the end of the sweep or of the current pass over the data, whichever comes first."""
         slot = state.sweeps % MOVES
         if state.position == 0:
-            # The move of this sweep replaces the oldest one: minus the point before the sweep, plus the point after it.
+            # The move of this sweep (the point after it minus the point before it) replaces the oldest move.
             state.w_moves[slot], state.b_moves[slot] = -state.w, -state.b
         most = self.entries - state.entries_read % max(self.entries, 1)
         sweep = Sweep(state.order, state.w, state.b, state.random_state)
@@ -195,7 +197,8 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
         return 0.5 * float((apart**2).sum()) + (1.0 - t) ** 2 * loss
 
     def _start_at(self, state: PcdState, w: Floats) -> None:
-        """Start at w, with zero in the columns that no loss depends on, because only the penalty acts there."""
+        """Start at w, with weight 0 in the columns that no loss depends on: there the regulariser alone decides, and
+        its minimum is 0."""
         w = np.where(self.curvature > 1.0, w, 0.0)
         scores = np.empty(self.problem.data.n_rows)
         self.problem.data.margins(w[:-1], scores)
@@ -204,10 +207,12 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
         state.entries_read += self.entries
 
     def _resume(self, state: PcdState, earlier: PcdState) -> None:
-        """Continue from an earlier state with bit-identical results. If rows or costs changed, start from its
+        """Continue from the state `earlier` with bit-identical results. If rows or costs differ, start from its
         weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
-            raise InvalidOptions("warm_start", f"is not a state of pcd on data with {state.w.size - 1} features")
+            raise InvalidOptions(
+                "warm_start", f"is not a state of pcd on data with {state.w.size - 1} features; leave it out"
+            )
         self._start_at(state, earlier.w)
         counted = self.problem.costs > 0.0
         same_order = np.array_equal(np.sort(earlier.order), state.order)
@@ -220,5 +225,6 @@ class PrimalCoordinateDescent(Method[BinaryProblem, PcdState]):
             state.moved, state.seen, state.last_seen = earlier.moved, earlier.seen, earlier.last_seen
             state.guess, state.check_due, state.dual_scale = earlier.guess, earlier.check_due, earlier.dual_scale
             state.random_state = earlier.random_state
-            # A step ends with a pass over the data: the part of the pass that was already read still counts.
+            # A step ends when a pass over the data is complete. The part of the pass that was read before the state was
+            # stored counts.
             state.entries_read += earlier.entries_read % max(self.entries, 1)

@@ -2,13 +2,13 @@
 
     min over (s, b) of  1/2 N s^2 + sum_i C_i max(0, 1 - y_i (s z_i + b))^p,    p = 1 or 2.
 
-Hinge (p = 1), O(n log n). Sort the positive rows by rising z and the negative rows by falling z, and let each row take
-up as much mass as its cost. delta(m) is the distance between the positive and the negative row at mass m, for m up to
-the total mass of the lighter class. For a slope s >= 0 and the best b, the losses are the integral over m of max(0, 2 -
-s delta(m)). delta never decreases, so one sweep over m finds the s at which the derivative changes sign. The rows are
-sorted only as far as the sweep goes (incremental quicksort, Paredes and Navarro 2006). The mass that the sweep took
-from each row is its dual variable. If no s > 0 lowers the value, the sweep is repeated with -z; if that fails too, the
-best slope is 0.
+Hinge (p = 1), O(n log n). Sort the positive rows by ascending z and the negative rows by descending z, and give each
+row a mass equal to its cost. delta(m) is the difference of z between the positive and the negative row at cumulative
+mass m, for m up to the smaller total mass of the two classes. For a slope s >= 0 and the best b, the losses are the
+integral over m of max(0, 2 - s delta(m)). delta never decreases, so one sweep over m finds the s at which the
+derivative changes sign. The rows are sorted only as far as the sweep goes (incremental quicksort, Paredes and Navarro
+2006). The mass that the sweep took from each row is its dual variable. If no s > 0 lowers the value, the sweep is
+repeated with -z; if that fails too, the best slope is 0.
 
 Squared hinge (p = 2) has no such pairs. It is solved by Newton's method in (s, b), which needs a few sums over all rows
 and no sorting.
@@ -31,12 +31,12 @@ class LineOptimum(NamedTuple):
     value: float
     """The minimum."""
     rise: float = 0.0
-    """If the slope is 0: the derivative of the value at s = 0 per unit of |w|, the lower one of the two directions. It
-    ranks lines on which no point is better than s = 0. Always 0 for squared hinge."""
+    """If the slope is 0: the derivative of the value with respect to |w| at s = 0, the smaller of the two directions.
+    It ranks lines on which s = 0 is optimal. Always 0 for squared hinge."""
 
 
 class Line:
-    """Solves such problems one after another, with the same signs, costs and loss."""
+    """Solves the problem on one line after another, with the same signs, costs and loss."""
 
     def __init__(self, signs: Floats, costs: Floats, *, is_squared: bool) -> None:
         self._signs, self._costs = read_only(signs), read_only(costs)
@@ -48,7 +48,7 @@ class Line:
         self._mass = 0.0
 
     def solve(self, z: Floats, squared_norm: float, near: LineOptimum | None = None) -> LineOptimum:
-        """Return the optimum for these projections. For squared hinge, an optimum `near` it makes the solve faster."""
+        """Return the optimum for these projections. For squared hinge, Newton's method starts from `near`, if given."""
         z = read_only(z)
         if self._is_squared:
             return self._solve_squared(z, squared_norm, near)
@@ -67,7 +67,8 @@ class Line:
             return np.asarray(2.0 * self._costs * np.maximum(slack, 0.0))
         if optimum.slope != 0.0:
             return self._taken()
-        # Slope 0 is optimal: the value falls in neither direction. A convex combination of both dual points balances.
+        # Slope 0 is optimal: the value falls in neither direction. A convex combination of the dual points of both
+        # directions satisfies both equations.
         reaches, points = [], []
         for direction in (1.0, -1.0):
             reaches.append(max(0.0, -self._sweep(read_only(z), 0.0, direction).reach))
@@ -150,7 +151,8 @@ class _Derivatives(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _choose_direction(z: Array, sides: _Sides) -> float:
-    """Return 1 if the mean of the positive rows is at least that of the negative ones, else -1. It is rarely wrong."""
+    """Guess the sign of the best slope: return 1 if the mean of the positive rows is at least that of the negative
+    rows, else -1."""
     members, positives, c = sides.members, sides.positives, sides.c
     mass, moment = np.zeros(2), np.zeros(2)
     for k in range(members.size):
@@ -181,7 +183,7 @@ def _sweep_pairs(z: Array, sides: _Sides, N: float, direction: float, order: _Or
             Q_sorted, Q_depth = _sort_stretch(Q, Q_rows, j, stacks[1], Q_depth)
         p, q = P[i] if i < P.size else np.inf, Q[j] if j < Q.size else np.inf
         is_end = i == P.size or j == Q.size
-        # Between two kinks: all earlier pairs are inside the margin, this pair is outside.
+        # The minimum lies between two kinks: all earlier pairs are inside the margin, this pair is outside.
         if reach > 0.0 and N > 0.0 and (is_end or reach * (p + q) >= 2.0 * N):
             s = reach / N
             b = 0.5 * (max(1.0 - s * p, s * Q_last - 1.0) + min(1.0 - s * P_last, s * q - 1.0))

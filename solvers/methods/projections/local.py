@@ -7,8 +7,8 @@ paper's rule.
 
 The scores z = X w are kept up to date, so a trial reads only one column. Many trials can be excluded without sorting.
 Let alpha be the dual point of the line through w, and g = sum_i alpha_i y_i x_ij. If (|w|^2 + t g)^2 <= |w|^2 |w + t
-e_j|^2, then no point of the line through w + t e_j is better than w. Such trials are skipped, which changes only the
-time.
+e_j|^2, then no point of the line through w + t e_j is better than w. Such trials are skipped. This changes only the
+time, not the result.
 
 On some lines no point is better than w = 0. With hinge this is common if one class has few rows. The printed Algorithm
 1 returns a worse point there. Here w stays 0, and of two such lines the one on which P rises more slowly is better.
@@ -41,13 +41,13 @@ __all__ = ["LocalSearch", "LocalState"]
 
 
 FIRST_CHANGE, CHANGE_FACTOR, FIRST_THRESHOLD = 1.0, 2.0, 1.1
-"""First values of t, c_t and thres, as printed in the paper. A larger factor: coarser and faster search."""
+"""First values of t, c_t and thres, as printed in the paper. Larger c_t: coarser and faster search."""
 LEAST_CHANGE = 1e-8
-"""The search can end once t is below this fraction of the square root of the value. |w| has about that size, so smaller
-changes are lost in rounding. Larger: the search ends earlier. Chosen."""
+"""Largest t at which the search can end, as a fraction of the square root of P. |w| is about sqrt(P), so smaller
+changes are lost in rounding. Larger: the search ends earlier. Set by hand; no measurement is recorded."""
 LEAST_GAIN = 1e-12
-"""The search ends if, in addition, a phase lowered the value by at most this fraction. Larger: the search ends earlier.
-Chosen."""
+"""Largest gain of a phase, as a fraction of P, at which the search ends if t is below LEAST_CHANGE. Larger: the search
+ends earlier. Set by hand; no measurement is recorded."""
 
 
 @dataclass(slots=True)
@@ -163,7 +163,7 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
             work += size + z.size
             optimum = self.line.solve(z, norm, LineOptimum(1.0, state.intercept, state.value))
             rises_less = state.w_scale == optimum.slope == 0.0 and optimum.rise < state.rise
-            # A NaN value is accepted, too, and ends the run.
+            # A NaN value is accepted as well; it ends the run.
             if not optimum.value >= state.value or rises_less:
                 state.w[j] += change / scale
                 self._move(state, z, norm, optimum)
@@ -214,11 +214,13 @@ class LocalSearch(Method[BinaryProblem, LocalState]):
         self._move(state, z, squared_norm, optimum if squared_norm > 0.0 else optimum._replace(rise=np.inf))
 
     def _resume(self, state: LocalState, earlier: LocalState) -> None:
-        """Continue from an earlier state with bit-identical results. If rows or costs changed, start from its
+        """Continue from the state `earlier` with bit-identical results. If rows or costs differ, start from its
         weights."""
         w, z, counted = earlier.w, earlier.z, self.counted
         if w.shape != state.w.shape or not (np.isfinite(w).all() and np.isfinite(earlier.w_scale)):
-            raise InvalidOptions("warm_start", f"is not a state of local on data with {state.w.size} features")
+            raise InvalidOptions(
+                "warm_start", f"is not a state of local on data with {state.w.size} features; leave it out"
+            )
         self._start_at(state, (earlier.w_scale or 1.0) * w)
         same_rows = z.shape == counted.shape and np.allclose(z[counted], state.z[counted], rtol=1e-9, atol=1e-9)
         if same_rows and earlier.total_cost == state.total_cost:

@@ -141,10 +141,12 @@ class RandomDirections(Method[BinaryProblem, ProjectState]):
             self._compare(state, w, self.lines[0].solve(z, float((w**2).sum())))
 
     def _resume(self, state: ProjectState, earlier: ProjectState) -> None:
-        """Continue from an earlier state with bit-identical results. If rows or costs changed, start from its
+        """Continue from the state `earlier` with bit-identical results. If rows or costs differ, start from its
         weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
-            raise InvalidOptions("warm_start", f"is not a state of project on data with {state.w.size} features")
+            raise InvalidOptions(
+                "warm_start", f"is not a state of project on data with {state.w.size} features; leave it out"
+            )
         self._start_at(state, earlier.w)
         if np.isclose(state.value, earlier.value, rtol=1e-9):
             state.w, state.intercept, state.value = earlier.w, earlier.intercept, earlier.value

@@ -67,7 +67,9 @@ class OneDirection(Method[BinaryProblem, Svm1dState]):
         if earlier is not None:
             direction, features = earlier.direction, self.problem.data.n_features
             if direction.shape != (features,) or not np.isfinite(direction).all():
-                raise InvalidOptions("warm_start", f"is not a state of svm1d on data with {features} features")
+                raise InvalidOptions(
+                    "warm_start", f"is not a state of svm1d on data with {features} features; leave it out"
+                )
         passes = 0
         if direction is None:
             direction = self._chosen_direction(seed)

@@ -1,4 +1,5 @@
-"""Preconditioned conjugate gradients for one Newton step, with the combination of iterates of least residual."""
+"""Preconditioned conjugate gradients for one Newton step. They also keep the combination of iterates with the least
+residual."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self

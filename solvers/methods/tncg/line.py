@@ -5,11 +5,11 @@ from typing import NamedTuple
 __all__ = ["LONGEST", "STEEP", "Line"]
 
 STEEP = 0.25
-"""Fraction of the slope at the start of a step. If the slope at its end is still steeper than that, longer steps are
-tried. Larger: longer steps are tried less often. Chosen."""
+"""If the slope of P at the end of a step is steeper than this fraction of the slope at its start, longer steps are
+tried. Larger: longer steps are tried less often. Set by hand; no measurement is recorded."""
 LONGEST = 8.0
 """Longest step, as a multiple of the minimiser of the quadratic model. Larger: fewer Newton steps from bad starts, more
-evaluations per search. Chosen."""
+evaluations per search. Set by hand; no measurement is recorded."""
 
 
 class Line(NamedTuple):

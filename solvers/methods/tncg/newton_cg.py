@@ -2,11 +2,11 @@
 
     minimise P(w) = 1/2 |w|^2 + sum_i (a smooth term of row i)
 
-Conjugate gradients, preconditioned by the diagonal of H, solve H s = -g for a Newton step. Their iterates lower P, not
-|g|, but the certified gap contains 1/2 |g|^2. So the loop also keeps the combination of all iterates with the least |g
-+ H s| (residual smoothing, Weiss 1990) and takes it as the step if its residual is small enough. If P does not fall as
-predicted, or if the step could be much longer, the step length is the minimiser of P along the step. It is found from
-the scores at both ends, without a pass over X.
+Conjugate gradients, preconditioned by the diagonal of H, solve H s = -g for a Newton step. The iterates lower P but not
+always |g|, and the certified gap contains 1/2 |g|^2. So the loop also keeps the combination of all iterates with the
+least |g + H s| (residual smoothing, Weiss 1990). This combination is the step if its residual is small enough. If P
+does not fall as predicted, or if the step could be much longer, the step length is the minimiser of P along the step.
+It is found from the scores at both ends, without a pass over X.
 
 On tall data the first Newton steps use only every 125th, 25th or 5th row.
 """
@@ -33,35 +33,35 @@ __all__ = ["SOLVED_SHARE", "NewtonCg", "NewtonCgState", "dot"]
 
 
 FIRST_PRODUCTS, MOST_PRODUCTS = 30, 240
-"""Limit of the products with H in one Newton step: its first value and its maximum. Beyond the limit a new quadratic
-model is worth more than a better minimum of the old one. The limit doubles if it cut a step whose quadratic model was
-accurate. Larger than MOST_PRODUCTS: the driver would see no progress for so long that it reports a standstill.
-Chosen."""
+"""Maximum products with H in one Newton step: the first limit, and the largest. The limit doubles if it ended a step
+whose quadratic model was accurate. Larger: more precise minima of the quadratic model, fewer new models. With a limit
+above MOST_PRODUCTS the driver would see no progress for too long and report `stalled`. Set by hand; no measurement is
+recorded."""
 SPARE_PRECISION = 0.4
 """Conjugate gradients end when the gap of the quadratic model is this fraction of the wanted gap. Smaller: more
-products, fewer Newton steps. Chosen."""
+products, fewer Newton steps. Set by hand; no measurement is recorded."""
 GOOD_AGREEMENT = 0.05
-"""A quadratic model was accurate if the error of its gradient is below this fraction of the gradient before. Larger:
-the limit of products grows sooner. Chosen."""
+"""A quadratic model counts as accurate if the error of the gradient that it predicts is below this fraction of the
+gradient before the step. Larger: the limit of products grows sooner. Set by hand; no measurement is recorded."""
 SOLVED_SHARE = 1.0
 """The gap is 1/2 |g|^2 plus the rows' terms. The smoothing changes once 1/2 |g|^2 is at most this multiple of the rows'
-terms. Larger: the smoothing changes earlier, from less precise solutions. Chosen."""
+terms. Larger: the smoothing changes earlier, from less precise solutions. Set by hand; no measurement is recorded."""
 ROWS_A_FEATURE, LEAST_ROWS, STRIDE = 100, 2000, 5
-"""A subset of the rows is used if it has at least ROWS_A_FEATURE rows per feature and LEAST_ROWS in total. It has one
-in STRIDE rows of the next larger subset. Larger limits: fewer steps on subsets. With 10 rows per feature, mnist took a
-quarter longer than with all rows from the start."""
+"""A subset of the rows is used for the first steps if it has at least ROWS_A_FEATURE rows per feature and LEAST_ROWS
+rows in total. Each subset has one in STRIDE rows of the next larger subset. Larger limits: fewer steps on subsets. With
+10 rows per feature, mnist took a quarter longer than with all rows from the start."""
 PART_GAP = 0.05
 """Relative gap on a subset of the rows at which the next larger subset follows. A smaller gap there says nothing about
-all rows. Smaller: more steps on subsets. Chosen."""
+all rows. Smaller: more steps on subsets. Set by hand; no measurement is recorded."""
 GOOD_SHARE = 0.25
 """The whole step is taken if P decreases by at least this fraction of the predicted decrease. Larger: more line
-searches. Chosen."""
+searches. Set by hand; no measurement is recorded."""
 RISE = 0.01
 """Maximum rise of P in a step of least residual, as a fraction of 1/2 |g|^2, the most that P can still fall. Larger:
-such steps are accepted more often. Chosen."""
+such steps are accepted more often. Set by hand; no measurement is recorded."""
 ROUNDING = 1e-10
 """Fraction of P below which a predicted decrease is lost in the rounding of P; the slopes at both ends then measure it.
-Larger: the slopes are used earlier. Chosen."""
+Larger: the slopes are used earlier. Set by hand; no measurement is recorded."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ AnyState = TypeVar("AnyState", bound=NewtonCgState)
 
 
 class NewtonCg(Method[AnyProblem, AnyState]):
-    """The loop. A subclass provides the terms of the rows."""
+    """The loop of truncated Newton. A subclass provides the terms of the rows."""
 
     biases = ("none", "regularized")
     options = (
@@ -126,9 +126,10 @@ class NewtonCg(Method[AnyProblem, AnyState]):
 
     @abstractmethod
     def _repeats(self, earlier: AnyState) -> bool:
-        """Return whether an earlier state is of this very problem: recomputing its gradient gives identical bits.
+        """Return whether the state `earlier` belongs to this problem: whether recomputing its gradient gives identical
+        bits.
 
-        Sets its `rows_read` to the number of rows read for that.
+        Sets `earlier.rows_read` to the number of rows that this reads.
         """
 
     @abstractmethod
@@ -172,7 +173,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         return self._progress(state, finished)
 
     def _run_conjugate_gradients(self, state: AnyState, target: float) -> None:
-        """Take products that together read about n rows."""
+        """Take conjugate-gradient steps whose products with H together read about n rows."""
         cg, rows = state.cg, self._rows_of_product(state)
         Hd = np.empty_like(cg.d)
         enough = max(self._wanted(state, target), 0.25 * SOLVED_SHARE * state.apart)
@@ -191,7 +192,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         cg.solved = cg.products >= state.most_products
 
     def _move(self, state: AnyState) -> bool:
-        """Move along s by the chosen step length; return False if w does not change and nothing else can."""
+        """Move along s by the chosen step length. Return False if neither w nor the problem can change any more."""
         cg, w, before = state.cg, state.w, state.scores
         s, r = (cg.best_s, cg.best_r) if cg.is_least else (cg.s, cg.r)
         there = w + s
@@ -200,7 +201,7 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         after = self._scores(state, there)
         slope = dot(state.gradient, s)
         predicted = 0.5 * (dot(s, r) - slope)
-        # A step of least residual can raise P by a small fraction of what P can still fall.
+        # A step of least residual may raise P, by a small fraction of the largest possible decrease.
         least_decrease = -RISE * state.half_gg if cg.is_least else GOOD_SHARE * predicted
         is_drowned = predicted <= ROUNDING * state.primal
         line = Line(dot(w, s), dot(s, s), slope, least_decrease, is_drowned, cg.is_least)
@@ -285,11 +286,12 @@ class NewtonCg(Method[AnyProblem, AnyState]):
         return stride
 
     def _resumed(self, state: AnyState, earlier: AnyState) -> tuple[AnyState, bool]:
-        """Return the state to continue with, and whether it is the earlier one. Another problem starts from its
+        """Return (state, whether it is `earlier`). If `earlier` belongs to another problem, the state starts from its
         weights."""
         if earlier.w.shape != state.w.shape or not np.isfinite(earlier.w).all():
             raise InvalidOptions(
-                "warm_start", f"is not a state of {self.name} on data with {self.problem.data.n_features} features"
+                "warm_start",
+                f"is not a state of {self.name} on data with {self.problem.data.n_features} features; leave it out",
             )
         is_alike = earlier.scores.shape == state.scores.shape and earlier.total_cost == state.total_cost
         if is_alike and self._repeats(earlier):

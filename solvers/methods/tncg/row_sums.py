@@ -2,8 +2,8 @@
 
 A row h_i is x_i followed by the constant feature of a regularised bias. The chosen rows are cut into a fixed number of
 parts. Each part has its own sum, and the sums are added in order, so the results are bit-identical for any number of
-threads. Sparse sums run in order, one entry after the other: a vectorised sum has to gather the weights, which took
-half as long again.
+threads. Sparse sums add one entry after the other. A vectorised sum has to gather the weights and took 1.5 times as
+long.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,16 +22,19 @@ __all__ = ["RowProducts"]
 
 
 MOST_PARTS = 8
-"""Maximum number of parts. Larger: work for more threads, but each part costs one more sum of weights. Chosen."""
+"""Maximum number of parts into which the rows are cut. Larger: more threads can work, but each part costs one more
+vector of sums. Set by hand; no measurement is recorded."""
 CACHED_NUMBERS = 2**17
-"""Maximum total length of the parts' sums, in numbers of 8 bytes: about a core's cache. Data too wide for it has two
-parts. Larger: more parts for wide data, slower memory access. Chosen."""
+"""Maximum total length of the sums of all parts, in numbers of 8 bytes. 2^17 numbers (1 MB) are about the cache of a
+core. Data with longer sums has two parts. Larger: more parts for wide data, slower memory access. Set by hand; no
+measurement is recorded."""
 WORTH_PARTS = 200_000
 """Least number of stored entries for which the rows are cut into parts. A pass over fewer ends before threads have
-started. Larger: fewer parts for small data. Chosen."""
+started. Larger: fewer parts for small data. Set by hand; no measurement is recorded."""
 WORTH_A_SUM = 32
 """Least number of stored entries, per number in a part's sum, for which the rows are cut into parts. With fewer, adding
-the sums takes longer than reading the rows. Larger: fewer parts for wide data. Chosen."""
+the sums takes longer than reading the rows. Larger: fewer parts for wide data. Set by hand; no measurement is
+recorded."""
 
 
 class RowProducts:

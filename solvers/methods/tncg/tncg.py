@@ -38,11 +38,11 @@ __all__ = ["TruncatedNewton"]
 
 
 FIRST_SHARPNESS = 0.5
-"""First sharpness of hinge. At 0.5 every row is free at w = 0. Larger: fewer smoothing steps, fewer free rows.
-Chosen."""
+"""First sharpness of hinge. At 0.5 every row is free at w = 0. Larger: fewer smoothing steps, fewer free rows. Set by
+hand; no measurement is recorded."""
 MOST_SHARPNESS = 1e5
-"""Largest sharpness of hinge. Beyond it H is worse conditioned and alpha no more precise; moving the centres closes the
-rest of the gap. Chosen."""
+"""Largest sharpness of hinge. Moving the centres closes the rest of the gap. Larger: H is worse conditioned, and alpha
+is no more precise. Set by hand; no measurement is recorded."""
 
 
 @dataclass(slots=True)

@@ -113,7 +113,7 @@ def run_products(
         a = rho / dHd
         outside = sMs + 2.0 * a * sMd + a * a * dMd > radius * radius
         if outside:
-            # The positive root of |s + a d|_M = radius, in the form without cancellation.
+            # a is the positive root of |s + a d|_M = radius, computed without cancellation.
             room = max(radius * radius - sMs, 0.0)
             root = np.sqrt(sMd * sMd + dMd * room)
             a = room / (sMd + root) if sMd > 0.0 else (root - sMd) / dMd

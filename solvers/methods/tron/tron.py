@@ -40,22 +40,22 @@ __all__ = ["TronState", "TrustRegionNewton"]
 
 ETA_BAD, ETA_GOOD = 0.25, 0.75
 """A step is bad if P decreases by less than ETA_BAD times the predicted decrease, and good above ETA_GOOD times it.
-Larger values: the trust region shrinks more often and grows less often. Chosen."""
+Larger values: the trust region shrinks more often and grows less often. Set by hand; no measurement is recorded."""
 SIGMA_BAD, SIGMA_GOOD = 2.0, 4.0
 """After a bad step the radius is at most SIGMA_BAD times the length of the step; after a good step on the boundary the
-radius is multiplied by SIGMA_GOOD. Larger: longer steps, more of them bad. Chosen."""
+radius is multiplied by SIGMA_GOOD. Larger: longer steps, more of them bad. Set by hand; no measurement is recorded."""
 MOST_PRODUCTS = 150
-"""Maximum Hessian products in one Newton step. Beyond it a new quadratic model is worth more than a better minimum of
-the old one. Larger: more precise, longer Newton steps. Chosen."""
+"""Maximum Hessian products in one Newton step. After that many, a new quadratic model gains more than a more precise
+minimum of the old one. Larger: more precise, slower Newton steps. Set by hand; no measurement is recorded."""
 SPARE_PRECISION = 0.25
 """Conjugate gradients end when the gap of the quadratic model is this fraction of the target gap. Smaller: more
-products, fewer Newton steps. Chosen."""
+products, fewer Newton steps. Set by hand; no measurement is recorded."""
 ROUNDING = 1e-10
 """Fraction of P below which a predicted decrease is lost in the rounding of P; the slopes at both ends then measure it.
-Larger: the slopes are used earlier. Chosen."""
+Larger: the slopes are used earlier. Set by hand; no measurement is recorded."""
 PATIENCE = 10
-"""Consecutive Newton steps below ROUNDING without a smaller gap after which the run stalls. Larger: more steps without
-progress. Chosen."""
+"""The run stalls after this many consecutive Newton steps whose predicted decrease is below ROUNDING and that do not
+reduce the gap. Larger: more steps without progress. Set by hand; no measurement is recorded."""
 
 
 @dataclass(slots=True)
@@ -278,7 +278,7 @@ class TrustRegionNewton(Method[BinaryProblem, TronState]):
     def _checked_weights(self, w: Floats) -> Floats:
         size = self.problem.data.n_features + 1
         if w.shape != (size,) or not np.isfinite(w).all():
-            raise InvalidOptions("warm_start", f"is not a state of tron on data with {size - 1} features")
+            raise InvalidOptions("warm_start", f"is not a state of tron on data with {size - 1} features; leave it out")
         if not self.problem.bias_feature:
             w[-1] = 0.0
         return w

@@ -1,7 +1,7 @@
 """The epsilon-insensitive losses for targets: max(0, |y - f(x)| - epsilon) and its square.
 
 With the error e = y - f(x), the slacks on the two sides of the tube are e - epsilon and -e - epsilon. On each side the
-loss is that of hinge.py. The dual point beta can have either sign; |beta_i| is in the domain of the hinge loss.
+loss is that of hinge.py. The dual variables beta_i can have either sign; |beta_i| is in the domain of the hinge loss.
 """
 
 import numpy as np

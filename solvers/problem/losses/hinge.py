@@ -8,7 +8,8 @@ The kernels account for rounding. The slack s of a row is known up to an error e
     T(s) = C max(0, s)^p + conj(a) - a s  >=  0,
 
 is convex in s, so the larger of T(s - e) and T(s + e) is an upper bound of the exact term. Every value has a relative
-error of at most 16 u, which SUM_ERROR includes. Where a difference could lose more, its error is added.
+error of at most 16 u, which SUM_ERROR includes. If a subtraction can have a larger relative error, that error is added
+to the bound.
 """
 
 import numpy as np
@@ -95,7 +96,7 @@ def loss_of(p: float, C: float, slack: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def most_loss_of(p: float, C: float, slack: float) -> float:
-    """Return an upper bound of `loss_of` that allows for underflow; it is exactly 0 only without a violation."""
+    """Return an upper bound of `loss_of` that allows for underflow. It is 0 only if slack <= 0."""
     return loss_of(p, C, slack) + (LEAST if slack > 0.0 else 0.0)
 
 
@@ -107,7 +108,8 @@ def share_of(p: float, C: float, a: float) -> tuple[float, float]:
     share = a / (p * C)
     if p == 2.0:
         return share, C * (share * share) + LEAST
-    # By logarithms. The exponent q grows without limit as p approaches 1, and multiplies the errors of share and log.
+    # The power is computed by logarithms. The exponent q grows without limit as p approaches 1, and multiplies the
+    # errors of share and log.
     q, logarithm = p / (p - 1.0), np.log(share)
     error = UNIT * (16.0 + 8.0 * q * (1.0 + abs(logarithm)))
     return share, (p - 1.0) * C * np.exp(q * logarithm) * (1.0 + 2.0 * error) + LEAST

@@ -23,12 +23,13 @@ __all__ = ["LEAST_SHARE", "Logistic"]
 
 DOUBT = 48.0 * UNIT
 """Bound on the relative error of a loss or an entropy. A loss has an error of 20 u: exp and log1p, correct to 4 units
-in the last place (8 u each), and the operations around them. An entropy has less than 32 u: log, log1p and a / C.
-Larger: wider error terms."""
+in the last place (8 u each), and the operations around them. An entropy has an error of less than 32 u: log, log1p and
+a / C. Larger: larger published gaps."""
 
 LEAST_SHARE = 1e-290
-"""Smallest share whose entropy is counted. Subnormal shares have no bounded relative error, so their entropy could be
-too high; 0 instead is safe for the bound and for the gap."""
+"""Smallest share alpha_i / C_i whose entropy is counted. For smaller shares it counts as 0, which is safe for the bound
+and for the gap. Subnormal shares have no bounded relative error, so their computed entropy could be too high. Larger:
+weaker bounds."""
 
 
 class Logistic(MarginLoss):

@@ -1,12 +1,12 @@
-"""The interface of a loss, which certificates, the choice of a method and the methods themselves use.
+"""The interface of a loss. Certificates, the choice of a method, and the methods use it.
 
     Loss
       MarginLoss    for two classes: C_i l(s_i) with the slack s_i = margin - y_i f(x_i)
       TubeLoss      for targets: C_i l(|y_i - f(x_i)| - epsilon)
 
 A new loss is one file in this folder: a subclass of `MarginLoss` with a name, `value`, `dual_bounds` and `conjugate`.
-Every certificate then works with it, and so does each method that takes any loss. A method that has a kernel for it
-lists it in its `losses`.
+Certificates and all methods that take any loss then work with it. A method with its own kernel for the loss lists the
+loss in `losses`.
 """
 
 from abc import ABC, abstractmethod
@@ -60,16 +60,17 @@ class RowTotals(NamedTuple):
     """Sums over the rows, each with a relative error of at most SUM_ERROR."""
 
     losses: float
-    """Sum of the losses as computed, without the errors of the slacks. The same holds for `terms`."""
+    """Sum of the losses as computed, without bounds on the errors of the slacks. `terms` is such a sum as well."""
     losses_at_most: float
     losses_at_least: float
     terms: float
     """Sum of the rows' terms of the gap, C l(s) + conj(alpha) - alpha s."""
     terms_at_most: float
     conjugates: float
-    """Upper bound of the part of the dual value that falls fast with alpha: at t alpha it is at most t^2 times this."""
+    """Upper bound of the part of the conjugates that at t alpha, 0 <= t <= 1, is at most t^2 times its value at
+    alpha."""
     linear: float
-    """The rest of the dual value: at t alpha it is at least t times this."""
+    """The rest of the dual value. At t alpha, 0 <= t <= 1, it is at least t times its value at alpha."""
     linear_error: float
     """Bound on the error of the terms of `linear`, without the error of their sum."""
     mass: float
@@ -90,7 +91,7 @@ class Loss(ABC):
     """The value of `loss` in a request."""
     tasks: ClassVar[tuple[str, ...]]
     rank: ClassVar[int] = 100
-    """Position among the losses of a task. `auto` means the first one."""
+    """Sort key among the losses of a task. `auto` means the loss with the lowest rank."""
     description: ClassVar[str]
     takes_p: ClassVar[bool] = False
     """Whether the loss has an exponent `p`, an argument of its constructor."""

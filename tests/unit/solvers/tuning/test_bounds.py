@@ -7,7 +7,8 @@ from solvers.data.rows import as_rows
 from solvers.problem.labels import read_labels
 from solvers.tuning.bounds import edges_of, score_bounds, score_bounds_at, spread_of
 from solvers.tuning.folds import Fold
-from solvers.tuning.path import FoldPath, Subject, Training
+from solvers.tuning.path import FoldPath, Training
+from solvers.tuning.source import Source
 from tests.support.tuning_truth import random_case, true_scores
 
 SEEDS = range(12)
@@ -16,10 +17,10 @@ KINDS = [("binary", "ovr"), ("multiclass", "ovr"), ("multiclass", "crammer_singe
 
 def path_of(case, fold=0, uses_differences=False):
     labels = read_labels(case.y, case.definition.get("task", "auto"))
-    subject = Subject(as_rows(case.X), labels, case.sample_weight)
+    source = Source(as_rows(case.X), labels, case.sample_weight)
     rows = Fold(fold, np.flatnonzero(case.folds != fold), np.flatnonzero(case.folds == fold))
     training = Training(case.definition, "auto", 0, None, None)
-    return FoldPath(training, subject, rows, uses_differences=uses_differences)
+    return FoldPath(training, source.rows_of(rows, 0), uses_differences=uses_differences)
 
 
 def excess(scores, doubt, low, high, are_joint):

@@ -11,7 +11,7 @@ Y = np.array([0] * 30 + [1] * 12)
 
 
 def drawn(folds=5, y=Y, groups=None, repeats=1, seed=0):
-    return read_folds(folds, read_labels(y, "auto"), groups=groups, repeats=repeats, seed=seed)
+    return read_folds(folds, read_labels(y, "auto"), groups=groups, repeats=repeats, seed=seed, has_ranks=False)
 
 
 def test_every_row_is_held_out_once_and_trained_on_otherwise():

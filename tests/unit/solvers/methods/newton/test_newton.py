@@ -147,3 +147,20 @@ def test_a_kink_that_narrows_slowly_is_not_taken_for_rounding():
         np.array(x)[:, None], y, solver="smooth_newton", loss="hinge", C=0.3, bias="free", class_weight=rare, tol=1e-8
     )
     assert result.converged
+
+
+def test_another_c_keeps_the_matrix_and_other_weights_do_not():
+    X, y = tall(n=4_000)
+    first = train(X, y, C=1.0, tol=1e-9)
+    from_weights, from_state = (
+        train(X, y, C=1.2, tol=1e-9, warm_start=start) for start in ((first.coef, first.intercept), first)
+    )
+    assert from_state.state["rows_read"] < from_weights.state["rows_read"]  # rows of the matrix count
+    assert from_state.certificate.primal == pytest.approx(from_weights.certificate.primal, rel=2e-9)
+    weight = np.where(np.arange(y.size) % 2 == 0, 1.0, 3.0)
+    from_weights, from_state = (
+        train(X, y, sample_weight=weight, C=1.0, tol=1e-9, warm_start=start)
+        for start in ((first.coef, first.intercept), first)
+    )
+    assert from_state.iterations == from_weights.iterations
+    np.testing.assert_array_equal(from_state.coef, from_weights.coef)
