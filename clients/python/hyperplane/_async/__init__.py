@@ -1,0 +1,1 @@
+"""The asynchronous client. `hyperplane/_sync` is written from this folder by `make sync-client`."""

@@ -1,0 +1,252 @@
+"""`client.jobs`: submit jobs, wait for them, follow and control them."""
+
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import httpx
+
+from hyperplane._async.pages import AsyncPages
+from hyperplane._async.predicting import predicted
+from hyperplane._async.transport import AsyncTransport
+from hyperplane._shared.errors import ApiError, JobFailed, WaitTimeout
+from hyperplane._shared.events import EVENT_STREAM, SILENCE_SECONDS, Event, EventParser
+from hyperplane._shared.media_types import JSON
+from hyperplane._shared.requests import Request, id_of, path
+from hyperplane._shared.retries import Backoff
+from hyperplane._shared.types import JobState, JobSummary, Trace, Validation
+from hyperplane._shared.waiting import async_sleep
+
+__all__ = ["AsyncJob", "AsyncJobs"]
+
+LONG_POLL_SECONDS = 30.0
+"""Seconds that one request waits for the end of a job. Larger: fewer requests; a proxy can cut it off. Set by hand;
+nginx's default read timeout is 60 s."""
+PROGRESS_SECONDS = 0.25
+"""Seconds between two reports of a job's progress. Larger: fewer requests, coarser progress. Set by hand; no
+measurement is recorded."""
+
+
+class AsyncJob(JobState):
+    """A job. It is a snapshot: `refresh` and `wait` return newer ones."""
+
+    def __init__(self, data: dict[str, Any], jobs: "AsyncJobs") -> None:
+        super().__init__(data)
+        self._jobs = jobs
+        self._trace: Trace | None = None
+
+    async def refresh(self) -> "AsyncJob":
+        """Get the present state."""
+        return await self._jobs.get(self.id)
+
+    async def wait(
+        self, timeout: float | None = None, on_progress: "Callable[[AsyncJob], object] | None" = None
+    ) -> "AsyncJob":
+        """Wait until the job is done; see `client.jobs.wait`."""
+        return await self._jobs.wait(self, timeout=timeout, on_progress=on_progress)
+
+    def stream(self, after_id: str | None = None) -> AsyncIterator[Event]:
+        """Follow the events; see `client.jobs.stream`."""
+        return self._jobs.stream(self, after_id=after_id)
+
+    async def cancel(self) -> "AsyncJob":
+        """Stop the job and discard its work."""
+        return await self._jobs.cancel(self)
+
+    async def finish(self) -> "AsyncJob":
+        """Stop the job and keep its best model so far."""
+        return await self._jobs.finish(self)
+
+    async def pause(self) -> "AsyncJob":
+        """Pause the job and free its worker."""
+        return await self._jobs.pause(self)
+
+    async def resume(self) -> "AsyncJob":
+        """Queue the paused job again."""
+        return await self._jobs.resume(self)
+
+    async def trace(self) -> Trace:
+        """Get the convergence curve, which notebooks then show with the job."""
+        self._trace = await self._jobs.trace(self)
+        return self._trace
+
+    def _repr_html_(self) -> str:
+        from hyperplane._shared.html import job_html
+
+        return job_html(self, self._trace)
+
+
+class AsyncJobs:
+    """Jobs."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def create(self, *, wait: float | None = None, **body: Any) -> AsyncJob:
+        """Submit a job with the fields of `POST /v1/jobs`. `wait`: maximum seconds that the service waits for the end
+        of the job before it answers."""
+        headers = {} if wait is None else {"Prefer": f"wait={wait:g}"}
+        request = Request("POST", path("v1", "jobs"), json=body, headers=headers).once()
+        return AsyncJob(await self._transport.json(request), self)
+
+    async def validate(self, **body: Any) -> Validation:
+        """Check a job and estimate what it needs, without submitting it."""
+        request = Request("POST", path("v1", "jobs"), params={"validate_only": True}, json=body, repeatable=True)
+        return Validation(await self._transport.json(request))
+
+    async def train(self, dataset: Any, *, model: str | None = None, **parameters: Any) -> AsyncJob:
+        """Train a model on a dataset (an answer or an id). Parameters are those of a job of the type `train`.
+
+        Among them: `C`, `loss`, `p`, `task`, `bias`, `class_weight`, `solver`, `tol`, `split`, `cross_validation`,
+        `calibrate`, `preprocess`, `stop`, `warm_start`, `labels`.
+        """
+        return await self.create(**_body("train", dataset, model, parameters))
+
+    async def tune(self, dataset: Any, *, model: str | None = None, **parameters: Any) -> AsyncJob:
+        """Search the best C, loss, ... by cross-validation. Parameters are those of a job of the type `tune`."""
+        return await self.create(**_body("tune", dataset, model, parameters))
+
+    async def race(
+        self, dataset: Any, *, solvers: Sequence[str], model: str | None = None, **parameters: Any
+    ) -> AsyncJob:
+        """Train with several solvers; the first to reach `tol` wins. Parameters are those of a job of type `race`."""
+        return await self.create(**_body("race", dataset, model, {"solvers": [*solvers], **parameters}))
+
+    async def predict_dataset(self, dataset: Any, model: Any, **parameters: Any) -> AsyncJob:
+        """Predict the rows of a dataset into a file; `output` downloads it."""
+        return await self.create(**_body("predict", dataset, _reference(model), parameters))
+
+    def list(self, **filters: Any) -> AsyncPages[JobSummary]:
+        """List jobs, newest first. Filters: `status`, `type`, `name`, `task`, `created_after`, `labels`, `limit`."""
+        return AsyncPages(self._transport, Request("GET", path("v1", "jobs"), params=filters), JobSummary)
+
+    async def get(self, job: Any, *, wait: float | None = None) -> AsyncJob:
+        """Get a job. `wait`: seconds to wait for its end."""
+        request = Request("GET", path("v1", "jobs", id_of(job)), params={"wait": wait})
+        return AsyncJob(await self._transport.json(request), self)
+
+    async def wait(
+        self,
+        job: Any,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[AsyncJob], object] | None = None,
+        check: bool = True,
+    ) -> AsyncJob:
+        """Wait until a job is done and return it.
+
+        A job that failed or was cancelled raises `JobFailed`, unless `check` is false. After `timeout` seconds
+        `WaitTimeout` is raised and the job continues. `on_progress` is called with its state meanwhile.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        poll = PROGRESS_SECONDS if on_progress else LONG_POLL_SECONDS
+        while True:
+            left = poll if deadline is None else max(0.0, deadline - time.monotonic())
+            current = await self.get(job, wait=min(poll, left))
+            if on_progress:
+                on_progress(current)
+            if current.done:
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                raise WaitTimeout(f"{current.id} is still {current.status} after {timeout:g} s")
+        if check and current.status != "succeeded":
+            raise JobFailed(current)
+        if "IPython" in sys.modules and current.type == "train":  # a notebook shows the curve
+            await current.trace()
+        return current
+
+    async def stream(self, job: Any, *, after_id: str | None = None) -> AsyncIterator[Event]:
+        """Yield the events of a job as they happen, each once, until the job is done. The last has the type `done`.
+
+        Reconnects after a broken connection and continues after the last event. Starts after `after_id`, if given.
+        """
+        async for event in self._events(path("v1", "jobs", id_of(job), "events"), after_id):
+            yield event
+            if event.type == "done":
+                return
+
+    async def stream_all(self, *, after_id: str | None = None) -> AsyncIterator[Event]:
+        """Yield the events of all jobs, without end, from now on or after `after_id`. Each has a `job_id`."""
+        async for event in self._events(path("v1", "events"), after_id):
+            yield event
+
+    def events(self, job: Any, *, limit: int | None = None) -> AsyncPages[Event]:
+        """List the events of a job that have happened, oldest first."""
+        request = Request("GET", path("v1", "jobs", id_of(job), "events"), params={"limit": limit})
+        return AsyncPages(self._transport, request, Event)
+
+    async def cancel(self, job: Any) -> AsyncJob:
+        """Stop a job and discard its work."""
+        return await self._act(job, "cancel")
+
+    async def finish(self, job: Any) -> AsyncJob:
+        """Stop a job and keep its best model so far."""
+        return await self._act(job, "finish")
+
+    async def pause(self, job: Any) -> AsyncJob:
+        """Pause a job and free its worker."""
+        return await self._act(job, "pause")
+
+    async def resume(self, job: Any) -> AsyncJob:
+        """Queue a paused job again. It continues where it was paused."""
+        return await self._act(job, "resume")
+
+    async def trace(self, job: Any) -> Trace:
+        """Get the convergence curve."""
+        return Trace(await self._transport.json(Request("GET", path("v1", "jobs", id_of(job), "trace"))))
+
+    async def path(self, job: Any, *, accept: str = JSON) -> bytes:
+        """Get the scores and coefficients of a search by C, in the format of `accept`: JSON, CSV, Arrow or SVG."""
+        request = Request("GET", path("v1", "jobs", id_of(job), "path"), headers={"Accept": accept})
+        return (await self._transport.send(request)).content
+
+    async def predict(self, job: Any, rows: Any, *, outputs: Any = None, index_base: int | None = None) -> Any:
+        """Predict with the current model of a training job; see `client.models.predict`."""
+        place = path("v1", "jobs", id_of(job), "predict")
+        return await predicted(self._transport, place, rows, {"return": outputs, "index_base": index_base})
+
+    async def output(self, job: Any) -> bytes:
+        """Download the file that a job wrote."""
+        return (await self._transport.send(Request("GET", path("v1", "jobs", id_of(job), "output")))).content
+
+    async def errors(self, job: Any) -> bytes:
+        """Download the rows that a batch prediction could not predict."""
+        return (await self._transport.send(Request("GET", path("v1", "jobs", id_of(job), "errors")))).content
+
+    async def delete_output(self, job: Any) -> None:
+        """Delete the file that a job wrote."""
+        await self._transport.send(Request("DELETE", path("v1", "jobs", id_of(job), "output")))
+
+    async def _act(self, job: Any, action: str) -> AsyncJob:
+        request = Request("POST", path("v1", "jobs", id_of(job), action)).once()
+        return AsyncJob(await self._transport.json(request), self)
+
+    async def _events(self, place: str, after_id: str | None) -> AsyncIterator[Event]:
+        """Yield each event once. Reconnects after a broken connection."""
+        backoff = Backoff(self._transport.max_retries)
+        while True:
+            headers = {"Accept": EVENT_STREAM} | ({"Last-Event-ID": after_id} if after_id else {})
+            timeout = httpx.Timeout(self._transport.http.timeout.connect, read=SILENCE_SECONDS)
+            try:
+                async with self._transport.stream(Request("GET", place, headers=headers), timeout) as response:
+                    parser = EventParser()
+                    async for line in response.aiter_lines():
+                        event = parser.feed(line)
+                        if event is not None:
+                            backoff.restart()
+                            after_id = event.id or after_id
+                            yield event
+                raise httpx.RemoteProtocolError("the event stream ended before the job")
+            except (httpx.TransportError, ApiError) as error:
+                pause = backoff.pause_after(error, reached=self._transport.reached)
+            await async_sleep(pause)
+
+
+def _reference(model: Any) -> str:
+    return model if isinstance(model, str) else id_of(model)
+
+
+def _body(kind: str, dataset: Any, model: str | None, parameters: dict[str, Any]) -> dict[str, Any]:
+    named = {} if model is None else {"model": model}
+    return {"type": kind, "dataset_id": id_of(dataset), **named, **parameters}

@@ -1,0 +1,28 @@
+"""Send rows to a route that predicts, and return the predictions in the shape of the rows."""
+
+from typing import Any
+
+from hyperplane._async.transport import AsyncTransport
+from hyperplane._shared.payloads import is_frame
+from hyperplane._shared.requests import Request
+from hyperplane._shared.rows import predicted_frame, rows_body
+from hyperplane._shared.types import Predictions
+
+__all__ = ["predicted", "row_request"]
+
+
+def row_request(place: str, rows: Any, params: dict[str, Any], headers: dict[str, str] | None = None) -> Request:
+    """Build a request whose body is rows. Predicting changes nothing, so it can be repeated."""
+    body = rows_body(rows)
+    sent = {**body.headers, **(headers or {})}
+    return Request("POST", place, params=params, headers=sent, json=body.json, content=body.content, repeatable=True)
+
+
+async def predicted(
+    transport: AsyncTransport, place: str, rows: Any, params: dict[str, Any], headers: dict[str, str] | None = None
+) -> Any:
+    """Predict rows. Returns a frame for a frame, else `Predictions`."""
+    response = await transport.send(row_request(place, rows, params, headers))
+    if is_frame(rows):
+        return predicted_frame(rows, response.content, response.headers.get("Content-Type", ""))
+    return Predictions(response.json())

@@ -1,0 +1,123 @@
+"""Resumable uploads: send a file in parts and continue after failures from the bytes that the service has."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, BinaryIO
+
+import httpx
+
+from hyperplane._async.transport import AsyncTransport
+from hyperplane._shared.dataset_types import Upload
+from hyperplane._shared.errors import ApiError
+from hyperplane._shared.payloads import Payload
+from hyperplane._shared.progress import UploadProgress
+from hyperplane._shared.requests import Request, path
+from hyperplane._shared.retries import PASSING, Backoff
+from hyperplane._shared.waiting import async_read, async_sleep
+
+__all__ = ["AsyncUploads"]
+
+READ_BYTES = 1 << 18
+"""Bytes per read of the file. Larger: fewer calls, more memory, coarser progress. Set by hand; no measurement is
+recorded."""
+SMALLEST_PART_BYTES = 16 << 10
+"""Minimum bytes of a part after repeated failures. Larger: fewer requests, more bytes to send again. Set by hand; no
+measurement is recorded."""
+PARTS_BEFORE_GROWTH = 16
+"""Number of successful parts after which the part size doubles. Larger: fewer failures on a bad connection, more
+requests. Set by hand; no measurement is recorded."""
+PART_TYPE = "application/partial-upload"
+RESUMABLE = (*PASSING, 409)
+"""Statuses after which an upload continues. 409: the offset was out of date."""
+
+OnUpload = Callable[[UploadProgress], object]
+
+
+class AsyncUploads:
+    """Resumable uploads. `client.datasets.create` uses them for large files."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def create(self, length: int, headers: Mapping[str, str], **options: Any) -> Upload:
+        """Begin an upload. Options are those of `datasets.create`."""
+        announced = {**headers, "Upload-Length": str(length)}
+        request = Request("POST", path("v1", "uploads"), params=options, headers=announced).once()
+        return Upload(await self._transport.json(request))
+
+    async def get(self, upload_id: str) -> Upload:
+        """Get the progress of an upload, and the dataset that it became."""
+        return Upload(await self._transport.json(Request("GET", path("v1", "uploads", upload_id))))
+
+    async def offset(self, upload_id: str) -> int:
+        """Return the number of bytes that are stored."""
+        response = await self._transport.send(Request("HEAD", path("v1", "uploads", upload_id)))
+        return int(response.headers["Upload-Offset"])
+
+    async def append(self, upload_id: str, offset: int, content: bytes, *, complete: bool = False) -> dict[str, Any]:
+        """Append bytes. Returns the dataset if the upload is complete now, else an empty dict."""
+        headers = {"Content-Type": PART_TYPE, "Upload-Offset": str(offset), "Upload-Complete": f"?{complete:d}"}
+        request = Request("PATCH", path("v1", "uploads", upload_id), headers=headers, content=content)
+        response = await self._transport.send(request)
+        return {} if response.status_code == 204 else dict(response.json())
+
+    async def delete(self, upload_id: str) -> None:
+        """Delete an upload and its bytes. A dataset that it became is kept."""
+        await self._transport.send(Request("DELETE", path("v1", "uploads", upload_id)))
+
+    async def send(self, payload: Payload, options: Mapping[str, Any], on_progress: OnUpload | None) -> dict[str, Any]:
+        """Upload a file and return its dataset. After a failure it continues from the bytes that the service has.
+
+        The first request has the whole file. After a failure without progress the parts become smaller.
+        """
+        upload = await self.create(payload.size, payload.headers, **options)
+        backoff = Backoff(self._transport.max_retries)
+        offset, part, stored_parts = 0, payload.size, 0
+        with payload.open() as file:
+            while True:
+                end = min(offset + part, payload.size)
+                try:
+                    dataset = await self._send_part(file, upload.id, offset, end, payload.size, on_progress)
+                    if dataset:
+                        return dataset
+                    offset, stored_parts = end, stored_parts + 1
+                    part *= 2 if stored_parts % PARTS_BEFORE_GROWTH == 0 else 1
+                    backoff.note_progress(offset)
+                    continue
+                except (httpx.TransportError, ApiError) as error:
+                    pause = backoff.pause_after(error, passing=RESUMABLE)
+                await async_sleep(pause)
+                upload = await self.get(upload.id)
+                if upload.dataset_id is not None:  # the answer to the last part was lost
+                    return await self._transport.json(Request("GET", path("v1", "datasets", upload.dataset_id)))
+                if upload.offset <= offset:
+                    part = max(SMALLEST_PART_BYTES, (end - offset) // 4)
+                offset = upload.offset
+                backoff.note_progress(offset)
+
+    async def _send_part(
+        self, file: BinaryIO, upload_id: str, offset: int, end: int, size: int, on_progress: OnUpload | None
+    ) -> dict[str, Any]:
+        """Send the bytes from `offset` to `end`. Returns the dataset after the last ones, else an empty dict."""
+        file.seek(offset)
+        headers = {
+            "Content-Type": PART_TYPE,
+            "Content-Length": str(end - offset),
+            "Upload-Offset": str(offset),
+            "Upload-Complete": f"?{end == size:d}",
+        }
+        content = pieces(file, offset, end, size, on_progress)
+        response = await self._transport.send_once(
+            method="PATCH", url=path("v1", "uploads", upload_id), headers=headers, content=content
+        )
+        return {} if response.status_code == 204 else dict(response.json())
+
+
+async def pieces(
+    file: BinaryIO, offset: int, end: int, size: int, on_progress: OnUpload | None
+) -> AsyncIterator[bytes]:
+    """Yield the bytes of a file from `offset`, which is its position, to `end`, and report how many were sent."""
+    while offset < end and (piece := await async_read(file, min(READ_BYTES, end - offset))):
+        offset += len(piece)
+        yield piece
+        if on_progress:
+            on_progress(UploadProgress(offset, size))

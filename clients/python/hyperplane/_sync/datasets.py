@@ -1,0 +1,160 @@
+# Written by `make sync-client` from hyperplane/_async. Do not edit it.
+"""`client.datasets`: create datasets from files, frames and arrays, and look at them."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from hyperplane._shared.dataset_types import Column, ColumnStatistics, Dataset, DatasetSummary, Deleted, Issues, Preview
+from hyperplane._shared.errors import ApiError, UnprocessableEntity, WaitTimeout
+from hyperplane._shared.payloads import Payload, payload_of
+from hyperplane._shared.progress import UploadProgress
+from hyperplane._shared.requests import Request, id_of, path
+from hyperplane._shared.retries import Backoff
+from hyperplane._shared.waiting import sleep
+from hyperplane._sync.pages import Pages
+from hyperplane._sync.transport import Transport
+from hyperplane._sync.uploads import Uploads, pieces
+
+__all__ = ["Datasets"]
+
+RESUMABLE_BYTES = 8 << 20
+"""Minimum bytes of a file that is sent as a resumable upload. A smaller file is sent in a single request, and as a
+resumable upload only after a broken connection. Larger: fewer requests, more bytes to send again. Set by hand; no
+measurement is recorded."""
+LONG_POLL_SECONDS = 30.0
+"""Seconds that one request waits for the service. Larger: fewer requests; a proxy can cut it off. Set by hand; nginx's
+default read timeout is 60 s."""
+
+
+class Datasets:
+    """Datasets."""
+
+    def __init__(self, transport: Transport, uploads: Uploads) -> None:
+        self._transport = transport
+        self._uploads = uploads
+
+    def create(
+        self,
+        data: Any,
+        *,
+        name: str | None = None,
+        target: str | int | None = None,
+        content_type: str | None = None,
+        labels: dict[str, str] | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+        on_progress: Callable[[UploadProgress], object] | None = None,
+        **options: Any,
+    ) -> Dataset:
+        """Upload data and wait until the service has read it.
+
+        `data`: a path, bytes, a file object, a data frame of pandas or polars, an Arrow table, or a pair (X, y) of
+        numpy arrays, a scipy matrix or a frame. Options are those of `POST /v1/datasets` (`weight`, `group`, `ignore`,
+        `header`, `delimiter`, ...); with (X, y), `weight` and `group` can be arrays. An invalid file raises
+        `UnprocessableEntity`, whose `errors` name the lines. A broken connection is resumed.
+        """
+        arrays = {
+            key: options.pop(key)
+            for key in ("weight", "group")
+            if hasattr(options.get(key), "__len__") and not isinstance(options[key], str)
+        }
+        payload = payload_of(data, content_type, **arrays)
+        params = {**payload.options, "name": name, "labels": labels, **options}
+        if target is not None:
+            params["target"] = target
+        dataset = Dataset(self._sent(payload, params, on_progress))
+        return self.wait(dataset, timeout=timeout) if wait else dataset
+
+    def wait(self, dataset: Dataset | str, *, timeout: float | None = None) -> Dataset:
+        """Wait until the service has read a dataset."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        current = self.get(dataset) if isinstance(dataset, str) else dataset
+        while not current.done:
+            left = LONG_POLL_SECONDS if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise WaitTimeout(f"{current.id} is still {current.status} after {timeout:g} s")
+            current = self.get(current, wait=min(left, LONG_POLL_SECONDS))
+        if current.status == "invalid" and current.error is not None:
+            problem = {**current["error"], "detail": current.error.message, "errors": current["errors"], "status": 422}
+            raise UnprocessableEntity(problem, 422)
+        return current
+
+    def list(self, **filters: Any) -> Pages[DatasetSummary]:
+        """List datasets, newest first. Filters: `status`, `name`, `task`, `created_after`, `labels`, `limit`."""
+        return Pages(self._transport, Request("GET", path("v1", "datasets"), params=filters), DatasetSummary)
+
+    def get(self, dataset: Dataset | str, *, wait: float | None = None) -> Dataset:
+        """Get a dataset. `wait`: seconds to wait until it has been read."""
+        request = Request("GET", path("v1", "datasets", id_of(dataset)), params={"wait": wait})
+        return Dataset(self._transport.json(request))
+
+    def delete(self, dataset: Dataset | str) -> Deleted:
+        """Delete a dataset and free its bytes."""
+        return Deleted(self._transport.json(Request("DELETE", path("v1", "datasets", id_of(dataset)))))
+
+    def reread(self, dataset: Dataset | str, *, wait: bool = True, **options: Any) -> Dataset:
+        """Read the stored file again with other options. Creates a new dataset, or returns the existing one with the
+        same options."""
+        request = Request("POST", path("v1", "datasets", id_of(dataset), "reread"), params=options, repeatable=True)
+        made = Dataset(self._transport.json(request))
+        return self.wait(made) if wait else made
+
+    def columns(self, dataset: Dataset | str, *, limit: int | None = None) -> Pages[Column]:
+        """List the columns."""
+        request = Request("GET", path("v1", "datasets", id_of(dataset), "columns"), params={"limit": limit})
+        return Pages(self._transport, request, Column)
+
+    def preview(self, dataset: Dataset | str, *, rows: int | None = None) -> Preview:
+        """Get the first rows."""
+        request = Request("GET", path("v1", "datasets", id_of(dataset), "preview"), params={"rows": rows})
+        return Preview(self._transport.json(request))
+
+    def statistics(self, dataset: Dataset | str, *, limit: int | None = None) -> Pages[ColumnStatistics]:
+        """List the statistics of each column."""
+        request = Request("GET", path("v1", "datasets", id_of(dataset), "statistics"), params={"limit": limit})
+        return Pages(self._transport, request, ColumnStatistics)
+
+    def issues(self, dataset: Dataset | str) -> Issues:
+        """Get what may harm a training: leaks, duplicates, constant columns and more, each with a remedy."""
+        return Issues(self._transport.json(Request("GET", path("v1", "datasets", id_of(dataset), "issues"))))
+
+    def content(self, dataset: Dataset | str) -> bytes:
+        """Download the uploaded file."""
+        response = self._transport.send(Request("GET", path("v1", "datasets", id_of(dataset), "content")))
+        return response.content
+
+    def download(self, dataset: Dataset | str, target: str | Path) -> Path:
+        """Write the uploaded file to a path, without holding it in memory."""
+        request = Request("GET", path("v1", "datasets", id_of(dataset), "content"))
+        with self._transport.stream(request) as response:
+            with Path(target).open("wb") as file:
+                for piece in response.iter_bytes():
+                    file.write(piece)
+        return Path(target)
+
+    def _sent(
+        self, payload: Payload, params: dict[str, Any], on_progress: Callable[[UploadProgress], object] | None
+    ) -> dict[str, Any]:
+        """Send a file: a small one in one request, a large one or one whose connection broke in parts."""
+        if payload.size >= RESUMABLE_BYTES:
+            return self._uploads.send(payload, params, on_progress)
+        request = Request("POST", path("v1", "datasets"), params=params, headers=payload.headers).once()
+        request.headers["Content-Length"] = str(payload.size)
+        backoff = Backoff(self._transport.max_retries)
+        while True:
+            try:
+                with payload.open() as file:
+                    content = pieces(file, 0, payload.size, payload.size, on_progress)
+                    arguments = request.arguments() | {"content": content}
+                    return dict((self._transport.send_once(**arguments)).json())
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                # The service can have stored the file already. The resumed upload then finds it by its content and its
+                # options.
+                return self._uploads.send(payload, params, on_progress)
+            except (httpx.TransportError, ApiError) as error:
+                pause = backoff.pause_after(error, reached=self._transport.reached)
+            sleep(pause)

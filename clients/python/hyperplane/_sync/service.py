@@ -1,0 +1,69 @@
+# Written by `make sync-client` from hyperplane/_async. Do not edit it.
+"""The service itself: health, sessions of the dashboard, and the Open Inference Protocol."""
+
+from typing import Any
+
+from hyperplane._shared.answers import Answer
+from hyperplane._shared.requests import Request, path
+from hyperplane._shared.types import Session
+from hyperplane._sync.transport import Transport
+
+__all__ = ["OpenInference", "Sessions"]
+
+
+class Sessions:
+    """Sessions of the dashboard: a cookie instead of a key."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get(self) -> Session:
+        """Get the session of this client's cookie, and whether the service needs a key."""
+        return Session(self._transport.json(Request("GET", path("v1", "session"))))
+
+    def create(self, api_key: str) -> Session:
+        """Sign in with a key."""
+        request = Request("POST", path("v1", "session"), json={"key": api_key}, repeatable=True)
+        return Session(self._transport.json(request))
+
+    def delete(self, csrf_token: str | None = None) -> None:
+        """Sign out."""
+        headers = {"X-CSRF-Token": csrf_token} if csrf_token else {}
+        self._transport.send(Request("DELETE", path("v1", "session"), headers=headers))
+
+
+class OpenInference:
+    """The Open Inference Protocol (`/v2`)."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def live(self) -> Answer:
+        """Whether the service runs."""
+        return self._transport.answer(Request("GET", "/v2/health/live"))
+
+    def ready(self) -> Answer:
+        """Whether the service can predict."""
+        return self._transport.answer(Request("GET", "/v2/health/ready"))
+
+    def server(self) -> Answer:
+        """Get the name, version and extensions of the server."""
+        return self._transport.answer(Request("GET", "/v2"))
+
+    def model(self, name: str, version: str | None = None) -> Answer:
+        """Get the inputs and outputs of a model."""
+        return self._transport.answer(Request("GET", _place(name, version)))
+
+    def model_ready(self, name: str, version: str | None = None) -> Answer:
+        """Whether a model can predict."""
+        return self._transport.answer(Request("GET", _place(name, version, "ready")))
+
+    def infer(self, name: str, body: dict[str, Any], version: str | None = None) -> Answer:
+        """Predict with a body of the protocol: `{"inputs": [{"name", "shape", "datatype", "data"}]}`."""
+        request = Request("POST", _place(name, version, "infer"), json=body, repeatable=True)
+        return self._transport.answer(request)
+
+
+def _place(name: str, version: str | None, *rest: str) -> str:
+    versions = () if version is None else ("versions", str(version))
+    return path("v2", "models", name, *versions, *rest)
