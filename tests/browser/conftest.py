@@ -23,11 +23,15 @@ def browser() -> Iterator[Any]:
 
 
 def train_versions(service: Service) -> None:
-    """One dataset and two versions of a model: screens show all that is there."""
+    """One dataset, two versions of a model, a search and a race: screens show all that is there."""
     dataset = service.upload(SAMPLE.read_bytes(), name="radar")
     for C in (1.0, 0.01):
         job = service.submit(dataset["id"], model="radar", C=C, loss="squared_hinge", split={"test": 0.2})
         service.wait(job["id"], 120)
+    search = {"type": "tune", "model": "tuned", "loss": "hinge", "C": {"min": 0.01, "max": 1}, "tol": 1e-3}
+    service.wait(service.submit(dataset["id"], **search, certify={"epsilon": 0.1})["id"], 120)
+    race = {"type": "race", "model": "raced", "loss": "squared_hinge", "solvers": ["dcd", "newton"]}
+    service.wait(service.submit(dataset["id"], **race)["id"], 120)
 
 
 @pytest.fixture(scope="session")

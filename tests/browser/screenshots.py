@@ -1,7 +1,7 @@
 """Write docs/images/ui/*.webp: each screen in both themes, 360 and 1440 px wide. Run by `make screenshots`.
 
 It starts a service of its own with sample data: two versions of a model behind an alias with a canary, jobs that
-ended in every way, and one that runs.
+ended in every way, a search with its proof, a race, and a job that runs.
 """
 
 import argparse
@@ -37,6 +37,10 @@ def prepare(service: Service) -> dict[str, str]:
     service.wait(service.submit(noise, **{**slow, **doomed})["id"], 300)
     curves = [service.wait(service.submit(noise, C=C, **slow)["id"], 300)["id"] for C in (1.0, 0.1)]
     endless = {"solver": "dcd", "C": 1000.0, "tol": 1e-12, "stop": {"seconds": 3600}}
+    search = {"type": "tune", "model": "radar-tuned", "loss": "hinge", "C": {"min": 1e-3, "max": 100}}
+    tuned = service.wait(service.submit(radar, **search, certify={"epsilon": 0.02})["id"], 600)["id"]
+    race = {"type": "race", "model": "race", "solvers": ["dcd", "pcd", "newton"], "tol": 1e-9, "C": 10.0}
+    raced = service.wait(service.submit(noise, loss="squared_hinge", **race)["id"], 300)["id"]
     live = service.submit(noise, **endless, **common)["id"]
     waiting = [service.submit(noise, C=1.0, **slow)["id"] for _ in range(2)]
     checked(http.post(f"/v1/jobs/{waiting[0]}/cancel"))
@@ -51,7 +55,10 @@ def prepare(service: Service) -> dict[str, str]:
         "job": f"jobs/{curves[0]}",
         "job-live": f"jobs/{live}",
         "compare": f"jobs/compare?ids={','.join([*curves, live])}",
+        "tune": f"jobs/{tuned}",
+        "race": f"jobs/{raced}",
         "new-job": f"jobs/new?dataset={radar}",
+        "new-search": f"jobs/new?dataset={radar}&type=tune",
         "datasets": "datasets",
         "dataset": f"datasets/{radar}",
         "histograms": f"datasets/{radar}?tab=histograms",

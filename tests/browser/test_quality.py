@@ -21,11 +21,14 @@ SERIOUS = """async () => (await axe.run(document, {resultTypes: ['violations']})
 def screens(service: Service) -> list[str]:
     job = service.get("/v1/jobs", name="radar")["data"][0]
     dataset = job["dataset_id"]
+    search, race = (service.get("/v1/jobs", type=name)["data"][0] for name in ("tune", "race"))
     return [
         *("overview", "jobs", f"jobs/{job['id']}", f"jobs/compare?ids={job['id']}", "jobs/new", "datasets"),
         *(f"datasets/{dataset}", f"datasets/{dataset}?tab=histograms", f"datasets/{dataset}?tab=preview"),
         *("models", "models/radar:1", "models/radar:1?tab=weights", "models/radar:1?tab=aliases"),
         *("models/several/versions?refs=radar:1,radar:2", "try?model=radar:1", "operate"),
+        *(f"jobs/{search['id']}", "jobs/new?type=tune", f"jobs/new?from={search['id']}&C=1", "models/tuned:1"),
+        *(f"jobs/{race['id']}", "jobs/new?type=race"),
     ]
 
 
@@ -43,6 +46,16 @@ def test_axe_finds_nothing_serious(page: Any, service: Service, theme: str) -> N
         if problems := page.evaluate(SERIOUS):
             found[screen] = problems
     assert found == {}
+
+
+def test_a_first_visit_needs_few_requests(page: Any, service: Service) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.removeprefix(service.url)))
+    page.goto(f"{service.url}/ui/#/jobs")
+    page.get_by_role("link", name="radar").first.wait_for()
+    assert len([path for path in asked if path.startswith("/ui/")]) <= 12
+    for path in ("/v1/session", "/v1/system", "/v1/jobs?limit=50"):
+        assert asked.count(path) == 1, "what was asked for early is used"
 
 
 @pytest.mark.parametrize("width", [360, 1440, 3840])
@@ -66,7 +79,6 @@ def test_hostile_names_are_shown_as_text(page: Any, service: Service) -> None:
     dataset = service.upload(f"{header}\n{rows}\n".encode(), name="hostile", **{"label.x": "<script>1</script>"})
     labels = {"html": html, "rtl": rtl, "long": "l" * MAX_LABEL_LENGTH}
     job = service.wait(service.submit(dataset["id"], model="hostile", labels=labels)["id"], 120)
-    page.set_viewport_size({"width": 360, "height": 800})
     screens = {
         **{f"datasets/{dataset['id']}?tab={tab}": "<img src=x" for tab in ("columns", "histograms", "preview")},
         "datasets": "<script>1</script>",
@@ -77,9 +89,11 @@ def test_hostile_names_are_shown_as_text(page: Any, service: Service) -> None:
         "try?model=hostile:1": "<img src=x",
     }
     for screen, text in screens.items():
+        page.set_viewport_size({"width": 600, "height": 800})  # lists leave out the labels on a phone
         page.goto(f"{service.url}/ui/#/{screen}")
         page.get_by_text(text).first.wait_for()
         page.wait_for_function(SETTLED)
+        page.set_viewport_size({"width": 360, "height": 800})
         assert page.locator("main img, main script, main b").count() == 0, screen
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), screen
         assert "owned" not in page.title()
@@ -95,7 +109,7 @@ LIBLINEAR = "solver_type L2R_L2LOSS_SVC\nnr_class 2\nlabel 1 -1\nnr_feature 2\nb
 ACTIONS = (
     *("New job", "Delete", "Train", "Choose a file", "Add", "Upload data", "Train a model", "Train again", "Apply"),
     *("Load the sample data set", "Verify", "Roll back", "Promote version 1", "Cancel", "Pause", "Finish now", "Test"),
-    *("Start training", "Resume", "Try it"),
+    *("Start training", "Resume", "Try it", "Tune", "Run again", "Train with this C", "Start the search"),
 )
 """What changes something, or asks a model: a key that only reads must not see it."""
 

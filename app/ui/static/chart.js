@@ -26,6 +26,26 @@ export function axis(c, extra = {}) {
     font: '11px system-ui, sans-serif', labelFont: '11px system-ui, sans-serif', labelGap: 2, ...extra };
 }
 
+// The powers of ten of a log axis, or every few where there are many: uPlot's own ticks are ten a decade.
+export function powers(low, high) {
+  const first = Math.ceil(Math.log10(low) - 1e-9);
+  const last = Math.floor(Math.log10(high) + 1e-9);
+  const step = Math.max(1, Math.ceil((last - first + 1) / 8));
+  return Array.from({ length: Math.max(0, Math.floor((last - first) / step) + 1) }, (_, place) => 10 ** (last - place * step)).reverse();
+}
+
+export function line(u, from, to, colour, dash, width = 1.5) {
+  u.ctx.save();
+  u.ctx.beginPath();
+  u.ctx.setLineDash(dash.map((one) => one * devicePixelRatio));
+  u.ctx.strokeStyle = colour;
+  u.ctx.lineWidth = width * devicePixelRatio;
+  u.ctx.moveTo(u.valToPos(from[0], 'x', true), u.valToPos(from[1], 'y', true));
+  u.ctx.lineTo(u.valToPos(to[0], 'x', true), u.valToPos(to[1], 'y', true));
+  u.ctx.stroke();
+  u.ctx.restore();
+}
+
 // make(colours, width, height) gives uPlot's options; data its columns. Rebuilt when `shape` or the theme changes.
 export function Chart({ title, describe, make, data, shape, height = 260, table, name = 'chart', legend }) {
   const box = useRef(null);

@@ -1,6 +1,6 @@
 // How a job closes in on the optimum: primal value and dual bound as a band that closes, and the gap against its target.
 import { html, useMemo, useState } from './html.js';
-import { axis, Chart, faded } from './chart.js';
+import { axis, Chart, faded, line, powers } from './chart.js';
 import { gap as gapText, number, seconds as secondsText } from './format.js';
 import { Segmented } from './parts.js';
 
@@ -57,41 +57,36 @@ const xAxis = (c, x) => axis(c, { label: x === 'seconds' ? 'seconds of solving' 
   values: (_, ticks) => ticks.map((tick) => number(tick)) });
 
 const logAxis = (c) => axis(c, { label: 'seconds of solving, log scale', labelSize: 20, size: 34, splits: (u) => powers(u.scales.x.min, u.scales.x.max),
-  filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map((tick) => secondsText(tick)) });
+  filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map((tick) => (tick < 1 ? secondsText(tick) : `${number(tick)} s`)) });
 
 // A grid line a decade, or every few where there are many: uPlot's own are ten a decade.
 const gapAxis = (c) => axis(c, { size: 62, splits: (u) => powers(u.scales.y.min, u.scales.y.max), filter: (_, ticks) => ticks,
   values: (_, ticks) => ticks.map((tick) => tick.toExponential(0).replace('e+', 'e')) });
 
-function powers(low, high) {
-  const first = Math.ceil(Math.log10(low) - 1e-9);
-  const last = Math.floor(Math.log10(high) + 1e-9);
-  const step = Math.max(1, Math.ceil((last - first + 1) / 8));
-  return Array.from({ length: Math.max(0, Math.floor((last - first) / step) + 1) }, (_, place) => 10 ** (last - place * step)).reverse();
-}
-
 const known = (values) => values.reduce((count, value) => count + (value === null ? 0 : 1), 0);
 const FEW = 25;
 
-function line(u, from, to, colour, dash, width = 1.5) {
-  u.ctx.save();
-  u.ctx.beginPath();
-  u.ctx.setLineDash(dash.map((one) => one * devicePixelRatio));
-  u.ctx.strokeStyle = colour;
-  u.ctx.lineWidth = width * devicePixelRatio;
-  u.ctx.moveTo(u.valToPos(from[0], 'x', true), u.valToPos(from[1], 'y', true));
-  u.ctx.lineTo(u.valToPos(to[0], 'x', true), u.valToPos(to[1], 'y', true));
-  u.ctx.stroke();
-  u.ctx.restore();
+const AXES = [['seconds', 'Seconds'], ['log', 'Log seconds'], ['passes', 'Passes']];
+
+// Places on the axis. A log axis has no zero: what was measured before the first millisecond is drawn there.
+function along(points, axisOf) {
+  if (axisOf === 'passes') return points.map((one) => one.passes);
+  if (axisOf !== 'log') return points.map((one) => one.seconds);
+  const first = points.reduce((least, one) => (one.seconds > 0 ? Math.min(least, one.seconds) : least), 1);
+  return points.map((one) => Math.max(one.seconds, first));
 }
 
 export function Convergence({ points, job, tol }) {
-  const [x, setX] = useState('seconds');
+  const [axisOf, setAxis] = useState('seconds');
+  const x = axisOf === 'passes' ? 'passes' : 'seconds';
+  const isLog = axisOf === 'log';
   const [view, setView] = useState('distance');
-  const xs = useMemo(() => points.map((one) => one[x]), [points, x]);
+  const xs = useMemo(() => along(points, axisOf), [points, axisOf]);
   const end = closing(points, job, x);
   const last = points.at(-1);
-  const range = (_, low, high) => [Math.min(low, 0), Math.max(high, end || 0, 1e-6) * 1.02];
+  const range = (_, low, high) => [isLog ? low : Math.min(low, 0), Math.max(high, shared.end || 0, 1e-6) * (isLog ? 1.2 : 1.02)];
+  const across = isLog ? { time: false, distr: 3, log: 10, range } : { time: false, range };
+  const below = (c) => (isLog ? logAxis(c) : xAxis(c, x));
 
   const close = distances(points, tol);
   const live = { close, end, tol };
@@ -101,10 +96,10 @@ export function Convergence({ points, job, tol }) {
     rows: () => points.map((one) => [one.seconds, one.passes, one.primal, one.dual_bound, one.relative_gap, one.test_error]) };
 
   const distanceChart = (c) => ({
-    scales: { x: { time: false, range }, y: { range: (_, low, high) => [Math.min(low ?? -1, -1) - 0.15, Math.max(high ?? 1, 1) + 0.15] } },
+    scales: { x: across, y: { range: (_, low, high) => [Math.min(low ?? -1, -1) - 0.15, Math.max(high ?? 1, 1) + 0.15] } },
     series: [{}, { stroke: c['series-1'], width: 2, points: { show: known(close.above) < FEW, size: 5 } }, { stroke: c['series-2'], width: 2, spanGaps: true, points: { show: known(close.below) < FEW, size: 6 } }],
     bands: [{ series: [1, 2], fill: faded(c.accent, 0.13) }],
-    axes: [xAxis(c, x), axis(c, { size: 62, splits: (u) => decades(u.scales.y.min, u.scales.y.max, shared.close.floor),
+    axes: [below(c), axis(c, { size: 62, splits: (u) => decades(u.scales.y.min, u.scales.y.max, shared.close.floor),
       values: (_, ticks) => ticks.map((tick) => tickText(tick, shared.close.floor)) })],
     cursor: { y: false, points: { size: 6 } },
     hooks: { drawClear: [(u) => {
@@ -128,10 +123,10 @@ export function Convergence({ points, job, tol }) {
   });
 
   const objectiveChart = (c) => ({
-    scales: { x: { time: false, range }, y: { distr: 3, log: 10 } },
+    scales: { x: across, y: { distr: 3, log: 10 } },
     series: [{}, { stroke: c['series-1'], width: 2 }, { stroke: c['series-2'], width: 2 }],
     bands: [{ series: [1, 2], fill: faded(c.accent, 0.13) }],
-    axes: [xAxis(c, x), axis(c, { size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : number(tick))) })],
+    axes: [below(c), axis(c, { size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : number(tick))) })],
     cursor: { y: false, points: { size: 6 } },
     hooks: { draw: [(u) => {
       const best = Math.min(...points.map((one) => one.primal).filter(Number.isFinite));
@@ -143,9 +138,9 @@ export function Convergence({ points, job, tol }) {
   const gapFloor = (tol || 1e-3) / BELOW_TOL;
   const gaps = points.map((one) => (one.relative_gap === null ? null : Math.max(one.relative_gap, gapFloor)));
   const gapChart = (c) => ({
-    scales: { x: { time: false, range }, y: { distr: 3, log: 10, range: (_, low, high) => [Math.min(low ?? gapFloor, gapFloor), Math.max(high ?? 1, 1) * 1.3] } },
+    scales: { x: across, y: { distr: 3, log: 10, range: (_, low, high) => [Math.min(low ?? gapFloor, gapFloor), Math.max(high ?? 1, 1) * 1.3] } },
     series: [{}, { stroke: c.accent, width: 2, spanGaps: true, points: { show: known(gaps) < FEW, size: 6 } }],
-    axes: [xAxis(c, x), gapAxis(c)],
+    axes: [below(c), gapAxis(c)],
     cursor: { y: false, points: { size: 6 } },
     hooks: { draw: [(u) => {
       if (shared.tol) line(u, [u.scales.x.min, shared.tol], [u.scales.x.max, shared.tol], c.good, [6, 4]);
@@ -163,47 +158,55 @@ export function Convergence({ points, job, tol }) {
   return html`<div class="convergence">
     <div class="row wrap">
       <${Segmented} label="What the band shows" value=${view} options=${[['distance', 'Distance to the optimum'], ['objective', 'Objective']]} onChange=${setView} />
-      <${Segmented} label="Horizontal axis" value=${x} options=${[['seconds', 'Seconds'], ['passes', 'Passes']]} onChange=${setX} />
+      <${Segmented} label="Horizontal axis" value=${axisOf} options=${AXES} onChange=${setAxis} />
     </div>
     ${view === 'distance'
-      ? html`<${Chart} key="distance" title="The optimum is inside the band" name="convergence" describe=${said} height=${300} shape=${`distance ${x} ${known(close.below) < FEW} ${xs.length < FEW}`} make=${distanceChart}
+      ? html`<${Chart} key="distance" title="The optimum is inside the band" name="convergence" describe=${said} height=${300} shape=${`distance ${axisOf} ${known(close.below) < FEW} ${xs.length < FEW}`} make=${distanceChart}
           data=${[xs, close.above, close.below]} table=${table} legend=${legend} />`
-      : html`<${Chart} key="objective" title="Objective and proven bound" name="objective" describe=${said} height=${300} shape=${`objective ${x}`} make=${objectiveChart}
+      : html`<${Chart} key="objective" title="Objective and proven bound" name="objective" describe=${said} height=${300} shape=${`objective ${axisOf}`} make=${objectiveChart}
           data=${[xs, points.map((one) => positive(one.primal)), points.map((one) => positive(one.dual_bound))]} table=${table} legend=${legend} />`}
     <div class="two">
-      <${Chart} title="Relative gap" name="relative-gap" describe=${said} height=${210} shape=${`gap ${x} ${known(gaps) < FEW}`} make=${gapChart}
+      <${Chart} title="Relative gap" name="relative-gap" describe=${said} height=${210} shape=${`gap ${axisOf} ${known(gaps) < FEW}`} make=${gapChart}
         data=${[xs, gaps]}
         table=${{ columns: [x, 'relative_gap'], rows: () => points.map((one) => [one[x], one.relative_gap]) }} />
-      ${errors.length > 0 && html`<${Chart} title="Test error while training" name="test-error" height=${210} shape=${`error ${x}`}
+      ${errors.length > 0 && html`<${Chart} title="Test error while training" name="test-error" height=${210} shape=${`error ${axisOf}`}
         describe=${`Test error is ${number(errors.at(-1).test_error)} at the end.`}
-        make=${(c) => ({ scales: { x: { time: false, range } }, series: [{}, { stroke: c['series-3'], width: 2, points: { show: true, size: 5 } }],
-          axes: [xAxis(c, x), axis(c, { size: 62 })], cursor: { y: false } })}
-        data=${[errors.map((one) => one[x]), errors.map((one) => one.test_error)]}
+        make=${(c) => ({ scales: { x: across }, series: [{}, { stroke: c['series-3'], width: 2, points: { show: true, size: 5 } }],
+          axes: [below(c), axis(c, { size: 62 })], cursor: { y: false } })}
+        data=${[along(errors, axisOf), errors.map((one) => one.test_error)]}
         table=${{ columns: [x, 'test_error'], rows: () => errors.map((one) => [one[x], one.test_error]) }} />`}
     </div>
   </div>`;
 }
 
+const FAR = 20;
+/* A run that took this many times as long as another makes it invisible on a linear axis. */
+
+function areFar(runs) {
+  const ends = runs.map((run) => run.points.at(-1)?.seconds).filter((value) => value > 0);
+  return ends.length > 1 && Math.max(...ends) > FAR * Math.min(...ends);
+}
+
 // Gaps of several jobs in one picture: one line a job.
 export function GapComparison({ runs, height = 340 }) {
-  const [axisOf, setAxis] = useState('seconds');
+  const [axisOf, setAxis] = useState(() => (areFar(runs) ? 'log' : 'seconds'));
   const x = axisOf === 'passes' ? 'passes' : 'seconds';
   const isLog = axisOf === 'log';
   const floor = Math.min(...runs.map((run) => run.tol || 1e-3)) / BELOW_TOL;
   const data = useMemo(() => {
     if (!runs.some((run) => run.points.length)) return [[], ...runs.map(() => [])];
     const first = Math.min(...runs.flatMap((run) => run.points.map((one) => one.seconds)).filter((value) => value > 0), 1);
-    const along = (one) => (isLog ? Math.max(one.seconds, first) : one[x]);
-    return uPlot.join(runs.map((run) => [run.points.map(along), run.points.map((one) => (one.relative_gap === null ? null : Math.max(one.relative_gap, floor)))]));
+    const place = (one) => (isLog ? Math.max(one.seconds, first) : one[x]);
+    return uPlot.join(runs.map((run) => [run.points.map(place), run.points.map((one) => (one.relative_gap === null ? null : Math.min(Math.max(one.relative_gap, floor), 1)))]));
   }, [runs, axisOf]);
   const make = (c) => ({
-    scales: { x: isLog ? { time: false, distr: 3, log: 10 } : { time: false, range: (_, low, high) => [0, Math.max(high ?? 1, 1e-6) * 1.02] }, y: { distr: 3, log: 10, range: (_, low, high) => [Math.min(low ?? floor, floor), Math.max(high ?? 1, 1) * 1.3] } },
+    scales: { x: isLog ? { time: false, distr: 3, log: 10 } : { time: false, range: (_, low, high) => [0, Math.max(high ?? 1, 1e-6) * 1.02] }, y: { distr: 3, log: 10, range: (_, low) => [Math.min(low ?? floor, floor), 1.3] } },
     series: [{}, ...runs.map((run, place) => ({ label: run.name, stroke: c[`series-${place + 1}`], width: 2, spanGaps: true, points: { show: run.points.length < 25, size: 5 } }))],
     axes: [isLog ? logAxis(c) : xAxis(c, x), gapAxis(c)],
     cursor: { y: false, points: { size: 6 } },
     hooks: { draw: [(u) => { for (const tol of new Set(runs.map((run) => run.tol).filter(Boolean))) line(u, [u.scales.x.min, tol], [u.scales.x.max, tol], c.good, [6, 4]); }] },
   });
-  return html`<div class="convergence"><div class="row wrap"><${Segmented} label="Horizontal axis" value=${axisOf} options=${[['seconds', 'Seconds'], ['log', 'Log seconds'], ['passes', 'Passes']]} onChange=${setAxis} /></div>
+  return html`<div class="convergence"><div class="row wrap"><${Segmented} label="Horizontal axis" value=${axisOf} options=${AXES} onChange=${setAxis} /></div>
     <${Chart} title="Relative gap, proven" name="compared-gaps" height=${height} shape=${`${axisOf} ${runs.map((run) => `${run.id}${run.points.length < 25}`)}`} make=${make} data=${data}
       describe=${runs.map((run) => `${run.name}: ${gapText(run.points.at(-1)?.relative_gap)}`).join('; ')}
       legend=${[...runs.map((run, place) => [run.name, `s${place + 1}`]), ['tol', 'good', 'dash']]}

@@ -38,7 +38,7 @@ export function usePages(path, query, cursor, limit = 50) {
 
 const listeners = new Set();
 let source = null;
-const TYPES = ['queued', 'running', 'paused', 'succeeded', 'failed', 'cancelled', 'progress', 'compiling', 'resumed', 'restarted',
+const TYPES = ['queued', 'running', 'paused', 'succeeded', 'failed', 'cancelled', 'progress', 'trial', 'compiling', 'resumed', 'restarted',
   'waiting', 'pause_requested', 'finish_requested', 'cancel_requested', 'resume_requested'].map((name) => `job.${name}`);
 const CLOSED = 2;
 const RETRY_MS = 5000;

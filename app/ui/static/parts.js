@@ -76,12 +76,12 @@ function copyByHand(text) {
 export function ErrorBox({ error, retry }) {
   if (!error) return null;
   const report = [`${error.status || ''} ${error.code}: ${error.message}`, ...error.errors?.map((one) => `${place(one)}: ${one.detail} (${one.code})`) || [],
-    error.requestId && `request ${error.requestId}`].filter(Boolean).join('\n');
+    error.requestId && `request ${error.requestId}`, error.jobId && `job ${error.jobId}`].filter(Boolean).join('\n');
   return html`<div class="error" role="alert">
     <div class="grow">
-      <strong>${error.message}</strong>
+      <strong><bdi>${error.message}</bdi></strong>
       ${error.errors?.length > 0 && html`<ul>${error.errors.slice(0, 20).map((one) => html`<li><code>${place(one)}</code> <bdi>${one.detail}</bdi> <span class="muted">${one.code}</span></li>`)}</ul>`}
-      <p class="fine"><code>${error.code || 'error'}</code>${error.requestId && html` · request <code>${error.requestId}</code>`}</p>
+      <p class="fine"><code>${error.code || 'error'}</code>${error.requestId && html` · request <code>${error.requestId}</code>`}${error.jobId && html` · job <code>${error.jobId}</code>`}</p>
     </div>
     <div class="actions">${retry && html`<button type="button" class="ghost small" onClick=${retry}>Try again</button>`}<${Copy} small text=${report} label="Copy details" /></div>
   </div>`;
@@ -93,7 +93,7 @@ function place(one) {
   return 'request';
 }
 
-// columns: {head, cell(row), num, wide}. A row with `link` opens as a whole; its first link is what the keyboard uses.
+// columns: {head, cell(row), num, wide, minor}; minor ones are left out on a phone. A row with `link` opens as a whole; its first link is what the keyboard uses.
 export function Table({ caption, columns, rows, rowKey, link, busy }) {
   const open = (event, row) => {
     if (!link || event.defaultPrevented || event.target.closest('a, button, input, label, summary') || getSelection()?.toString()) return;
@@ -101,11 +101,13 @@ export function Table({ caption, columns, rows, rowKey, link, busy }) {
   };
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption} aria-busy=${busy ? 'true' : 'false'}><table>
     <caption class="offscreen">${caption}</caption>
-    <thead><tr>${columns.map((one) => html`<th scope="col" class=${one.num ? 'num' : ''}>${one.head}</th>`)}</tr></thead>
+    <thead><tr>${columns.map((one) => html`<th scope="col" class=${classOf(one)}>${one.head}</th>`)}</tr></thead>
     <tbody>${rows.map((row, place) => html`<tr key=${rowKey ? rowKey(row) : place} class=${link ? 'opens' : ''} onClick=${(event) => open(event, row)}>
-      ${columns.map((one) => html`<td class=${`${one.num ? 'num' : ''}${one.wide ? ' wide' : ''}`}>${one.cell(row, place)}</td>`)}</tr>`)}</tbody>
+      ${columns.map((one) => html`<td class=${classOf(one)}>${one.cell(row, place)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
+
+const classOf = (column) => ['num', 'wide', 'minor'].filter((name) => column[name]).join(' ');
 
 export function Pager({ page, route, busy }) {
   if (!page) return null;
@@ -130,11 +132,17 @@ export function Dialog({ title, onClose, children, wide }) {
   </dialog>`;
 }
 
-// The request behind an action or a screen, for a shell or a program.
-export function Code({ request, label = 'API' }) {
+// The request behind an action or a screen, for a shell or a program. `requests`: several, as [name, request] pairs.
+export function Code({ request, requests = [['', request]], label = 'API' }) {
   const [open, setOpen] = useState(false);
   return html`<button type="button" class="ghost" onClick=${() => setOpen(true)} aria-haspopup="dialog"><span aria-hidden="true" class="mono">${'</>'}</span> ${label}</button>
-    ${open && html`<${Dialog} title="The same as a request" onClose=${() => setOpen(false)} wide><${Snippets} request=${request} /></${Dialog}>`}`;
+    ${open && html`<${Dialog} title="The same as a request" onClose=${() => setOpen(false)} wide><${Requests} requests=${requests} /></${Dialog}>`}`;
+}
+
+function Requests({ requests }) {
+  const [place, setPlace] = useState(0);
+  return html`<div class="snippets">${requests.length > 1 && html`<${Field} label="Action">${(input) => html`<select ...${input} value=${place} onChange=${(event) => setPlace(Number(event.target.value))}>
+    ${requests.map(([name], index) => html`<option value=${index}>${name}</option>`)}</select>`}</${Field}>`}<${Snippets} request=${requests[place][1]} /></div>`;
 }
 
 export function Snippets({ request }) {
@@ -169,18 +177,23 @@ export function Field({ label, hint, error, children, inline }) {
   </div>`;
 }
 
+// Texts of the API are Markdown with no more than code spans.
+export const withCode = (text) => text?.split('`').map((part, place) => (place % 2 ? html`<code>${part}</code>` : part));
+
 export function Labels({ labels }) {
   const pairs = Object.entries(labels || {});
   return pairs.length ? html`<span class="labels">${pairs.map(([name, value]) => html`<span class="label" title=${`${name}=${value}`}><bdi>${name}</bdi>=<bdi>${value}</bdi></span>`)}</span>` : null;
 }
 
-export function Confirm({ title, text, action, danger, onYes, onClose }) {
+// `request`: what saying yes sends, to be done by a program instead.
+export function Confirm({ title, text, action, danger, request, onYes, onClose }) {
   const [state, setState] = useState({ busy: false, error: null });
   const yes = async () => {
     setState({ busy: true, error: null });
     try { await onYes(); onClose(); } catch (error) { setState({ busy: false, error }); }
   };
-  return html`<${Dialog} title=${title} onClose=${onClose}><p>${text}</p><${ErrorBox} error=${state.error} />
+  return html`<${Dialog} title=${title} onClose=${onClose}><div class="stack tight"><p>${text}</p><${ErrorBox} error=${state.error} />
+    ${request && html`<details><summary>The same as a request</summary><${Snippets} request=${request} /></details>`}</div>
     <div class="actions end"><button type="button" class="ghost" onClick=${onClose}>Back</button>
     <button type="button" class=${danger ? 'danger' : 'primary'} disabled=${state.busy} onClick=${yes}>${action}</button></div></${Dialog}>`;
 }

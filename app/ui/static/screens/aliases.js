@@ -52,7 +52,7 @@ function Alias({ alias, path, versions, reload }) {
   const may = can('write');
   const options = [...new Set([...versions.map((one) => one.version), ...alias.targets.map((one) => one.version)])].sort((a, b) => b - a);
   const pickers = (value, set, empty) => (input) => html`<select ...${input} value=${value} onChange=${(event) => set(event.target.value)}>${empty && html`<option value="">${empty}</option>`}${options.map((one) => html`<option value=${one}>version ${one}</option>`)}</select>`;
-  return html`<${Card} title=${html`@<bdi>${alias.alias}</bdi>`} note=${html`revision ${alias.revision}, <${When} at=${alias.updated_at} />`} actions=${html`<${Code} request=${{ method: 'PUT', path, body }} />${may && html`<button type="button" class="ghost" disabled=${alias.revision < 2} onClick=${() => back()}>Roll back</button><button type="button" class="danger" onClick=${() => setAsking(true)}>Delete</button>`}`}>
+  return html`<${Card} title=${html`@<bdi>${alias.alias}</bdi>`} note=${html`revision ${alias.revision}, <${When} at=${alias.updated_at} />`} actions=${html`<${Code} requests=${[['Apply', { method: 'PUT', path, body }], ['Roll back', { method: 'POST', path: `${path}/rollback`, body: {} }], ['Delete', { method: 'DELETE', path }], ['History', { path: `${path}/history` }]]} />${may && html`<button type="button" class="ghost" disabled=${alias.revision < 2} onClick=${() => back()}>Roll back</button><button type="button" class="danger" onClick=${() => setAsking(true)}>Delete</button>`}`}>
     <div class="stack">
       <div class="split-bar" role="img" aria-label=${alias.targets.map((one) => `version ${one.version}: ${percent(one.weight, 0)}`).join(', ')}>${alias.targets.map((one, place) => html`<span class=${`part part-${place % 4}`} style=${{ flexGrow: one.weight }}>v${one.version} · ${percent(one.weight, 0)}</span>`)}</div>
       ${alias.shadow_stats && html`<p class="fine">Shadow v${alias.shadow}: ${number(alias.shadow_stats.rows)} rows mirrored, ${number(alias.shadow_stats.label_differences)} labels differ.</p>`}
@@ -68,6 +68,6 @@ function Alias({ alias, path, versions, reload }) {
         { head: '', cell: (one) => (may && one.targets && one.revision !== alias.revision ? html`<button type="button" class="ghost small" onClick=${() => back(one.revision)}>Go back to it</button>` : '') },
       ]} />`}
     </div>
-    ${asking && html`<${Confirm} title="Delete the alias?" text="Requests to it are refused from then on. Rolling back brings it back." action="Delete" danger onYes=${async () => { await call('DELETE', path); reload(); }} onClose=${() => setAsking(false)} />`}
+    ${asking && html`<${Confirm} title="Delete the alias?" text="Requests to it are refused from then on. Rolling back brings it back." action="Delete" danger request=${{ method: 'DELETE', path }} onYes=${async () => { await call('DELETE', path); reload(); }} onClose=${() => setAsking(false)} />`}
   </${Card}>`;
 }

@@ -46,7 +46,7 @@ export function Compare({ route }) {
   const crumbs = [['Jobs', href('jobs')]];
   const rows = useMemo(() => (runs ? facts(runs) : []), [runs]);
   if (ids.length < 1) return html`<${Page} title="Compare jobs" crumbs=${crumbs}><${Card}><${Empty} title="Choose jobs to compare" actions=${html`<a class="button primary" href=${href('jobs')}>Go to the jobs</a>`}>Tick up to ${MOST_COMPARED} jobs in the list.</${Empty}></${Card}></${Page}>`;
-  return html`<${Page} title=${`Compare ${ids.length} jobs`} crumbs=${crumbs} actions=${html`<${Code} request=${{ path: `v1/jobs/${ids[0]}/trace` }} />`}>
+  return html`<${Page} title=${`Compare ${ids.length} jobs`} crumbs=${crumbs} actions=${html`<${Code} requests=${ids.map((id) => [`Curve of ${shortId(id)}`, { path: `v1/jobs/${id}/trace` }])} />`}>
     <${ErrorBox} error=${error} retry=${load} />
     ${!runs ? html`<${Card}><${Loading} lines=${8} /></${Card}>` : html`
       <${Card} title="Gaps"><${GapComparison} runs=${runs} /></${Card}>

@@ -4,12 +4,13 @@ import { address, call, get } from '../api.js';
 import { Bars, DataTable } from '../chart.js';
 import { useResource } from '../data.js';
 import { bytes, number, plural, shortId } from '../format.js';
-import { Card, Code, Confirm, Empty, ErrorBox, Labels, Loading, Page, Stat, Status, Table, Tabs, When } from '../parts.js';
+import { Card, Code, Confirm, Empty, ErrorBox, Labels, Loading, Page, Stat, Status, Table, Tabs, When, withCode } from '../parts.js';
 import { go, href } from '../router.js';
 import { can } from '../session.js';
 import { Columns } from './columns.js';
 
 const FIGURES = ['name', 'kind', 'count', 'missing', 'zeros', 'min', 'max', 'mean', 'std', 'levels'];
+const DRAWN = ['histogram', 'top'];
 const STATISTICS_A_PAGE = 24;
 const TABS = [['columns', 'Columns'], ['histograms', 'Histograms'], ['preview', 'Preview']];
 
@@ -36,7 +37,7 @@ export function Dataset({ route }) {
     lead=${html`<${Status} status=${dataset.status} /> · ${dataset.format} · <code>${dataset.id}</code> · uploaded <${When} at=${dataset.created_at} /> <${Labels} labels=${dataset.labels} />`}
     actions=${html`<${Code} request=${{ path }} /><a class="button ghost" href=${address(`${path}/content`).href} download>Download</a>
       ${can('write') && html`<button type="button" class="danger" onClick=${() => setAsking(true)}>Delete</button>`}
-      ${can('write') && isReady && html`<a class="button primary" href=${href(['jobs', 'new'], { dataset: id })}>Train</a>`}`}>
+      ${can('write') && isReady && html`<a class="button ghost" href=${href(['jobs', 'new'], { dataset: id, type: 'tune' })}>Tune</a><a class="button primary" href=${href(['jobs', 'new'], { dataset: id })}>Train</a>`}`}>
     ${dataset.status === 'invalid' && html`<${ErrorBox} error=${{ ...dataset.error, message: dataset.error?.message, errors: dataset.errors, requestId: null }} />`}
     ${dataset.status === 'processing' && html`<${Card}><${Empty} title="The file is being read">This page shows its columns as soon as that is done.</${Empty}></${Card}>`}
     ${isReady && html`
@@ -55,7 +56,7 @@ export function Dataset({ route }) {
         ${dataset.classes.length > 0 && html`<${Card} title="Classes"><${Bars} caption="Rows of each class" rows=${dataset.classes.slice(0, 20).map((one) => ({ name: String(one.label), value: one.count }))} />
           <${DataTable} caption="classes" table=${{ columns: ['label', 'rows'], rows: () => dataset.classes.map((one) => [one.label, one.count]) }} /></${Card}>`}
       </div></div>`}
-    ${asking && html`<${Confirm} title="Delete this dataset?" text="Its bytes are freed. Models that were trained on it stay." action="Delete" danger onYes=${remove} onClose=${() => setAsking(false)} />`}
+    ${asking && html`<${Confirm} title="Delete this dataset?" text="Its bytes are freed. Models that were trained on it stay." action="Delete" danger request=${{ method: 'DELETE', path }} onYes=${remove} onClose=${() => setAsking(false)} />`}
   </${Page}>`;
 }
 
@@ -66,10 +67,10 @@ function Issues({ issues }) {
     ${issues.loading && html`<${Loading} />`}
     ${found && (found.length === 0 ? html`<div class="notice good-notice">Nothing stands out: no conflicting duplicates, constant or leaking columns.</div>`
       : html`<div class="stack tight">${found.map((one) => html`<div class=${`notice ${one.severity === 'error' ? 'error-notice' : one.severity === 'warning' ? 'warning' : ''}`}>
-        <span><strong>${one.code.replaceAll('_', ' ')}</strong>${one.count !== null && html` <span class="muted">${number(one.count)}</span>`}</span><bdi>${one.detail}</bdi>
+        <span><strong>${one.code.replaceAll('_', ' ')}</strong>${one.count !== null && html` <span class="muted">${number(one.count)}</span>`}</span><bdi>${withCode(one.detail)}</bdi>
         ${one.columns.length > 0 && html`<span class="labels">${one.columns.slice(0, 8).map((name) => html`<span class="label"><bdi>${name}</bdi></span>`)}</span>`}
         ${one.rows.length > 0 && html`<span class="muted">rows ${one.rows.slice(0, 8).join(', ')}</span>`}
-        <span class="muted">Remedy: ${one.remedy}</span></div>`)}</div>`)}
+        <span class="muted">Remedy: ${withCode(one.remedy)}</span></div>`)}</div>`)}
   </${Card}>`;
 }
 
@@ -91,7 +92,7 @@ function Histograms({ path }) {
       ${one.histogram ? html`<${Histogram} of=${one} />` : one.top ? html`<${Bars} caption=${`Levels of ${one.name}`} rows=${one.top.slice(0, 5).map((level) => ({ name: level.level, value: level.count }))} />` : html`<p class="fine">no range to draw</p>`}
       ${one.missing > 0 && html`<p class="fine warn">${number(one.missing)} missing</p>`}</div>`)}</div>
     ${rows.length > 0 && html`<div class="row">${next ? html`<button type="button" class="ghost" onClick=${read}>More columns</button>` : html`<span></span>`}
-      <${DataTable} caption="statistics" table=${{ columns: FIGURES, rows: () => rows.map((one) => FIGURES.map((name) => one[name])) }} /></div>`}
+      <${DataTable} caption="statistics" table=${{ columns: [...FIGURES, ...DRAWN], rows: () => rows.map((one) => [...FIGURES.map((name) => one[name]), ...DRAWN.map((name) => (one[name] ? JSON.stringify(one[name]) : null))]) }} /></div>`}
   </${Card}>`;
 }
 

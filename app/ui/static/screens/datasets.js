@@ -31,10 +31,10 @@ export function Datasets({ route }) {
           { head: 'Status', cell: (one) => html`<${Status} status=${one.status} />` },
           { head: 'Rows', num: true, cell: (one) => number(one.n_rows) },
           { head: 'Features', num: true, cell: (one) => number(one.n_features) },
-          { head: 'Task', cell: (one) => one.task_hint || '–' },
-          { head: 'Size', num: true, cell: (one) => bytes(one.bytes) },
-          { head: 'Labels', cell: (one) => html`<${Labels} labels=${one.labels} />` },
-          { head: 'Uploaded', cell: (one) => html`<${When} at=${one.created_at} />` },
+          { head: 'Task', minor: true, cell: (one) => one.task_hint || '–' },
+          { head: 'Size', num: true, minor: true, cell: (one) => bytes(one.bytes) },
+          { head: 'Labels', minor: true, cell: (one) => html`<${Labels} labels=${one.labels} />` },
+          { head: 'Uploaded', minor: true, cell: (one) => html`<${When} at=${one.created_at} />` },
         ]} />`}
       <${Pager} page=${page.data} route=${route} busy=${page.loading} />
     </${Card}>

@@ -8,7 +8,7 @@ import { go, href } from '../router.js';
 import { can } from '../session.js';
 
 const STATUSES = ['queued', 'running', 'paused', 'succeeded', 'failed', 'cancelled'];
-const TYPES = ['train', 'evaluate', 'predict', 'verify'];
+const TYPES = ['train', 'tune', 'race', 'evaluate', 'predict', 'verify'];
 export const MOST_COMPARED = 10;
 
 function asked(query) {
@@ -63,19 +63,19 @@ export function Jobs({ route }) {
         : html`<${Table} caption="Jobs" busy=${page.loading} link=${(job) => href(['jobs', job.id])} rowKey=${(job) => job.id} rows=${rows} columns=${[
           { head: html`<input type="checkbox" aria-label="Select all on this page" checked=${all} onChange=${() => setPicked(all ? new Set() : new Set(rows.map((job) => job.id)))} />`,
             cell: (job) => html`<input type="checkbox" aria-label=${`Select ${job.id}`} checked=${picked.has(job.id)} onChange=${() => pick(job.id)} />` },
-          { head: 'Job', cell: (job) => html`<a href=${href(['jobs', job.id])} class="mono" title=${job.id}>${shortId(job.id)}</a>` },
+          { head: 'Job', minor: true, cell: (job) => html`<a href=${href(['jobs', job.id])} class="mono" title=${job.id}>${shortId(job.id)}</a>` },
           { head: 'Status', cell: (job) => html`<${Status} status=${job.status} />` },
-          { head: 'Model', cell: (job) => html`<bdi class="clip" title=${job.model}>${job.model}</bdi>` },
-          { head: 'Type', cell: (job) => html`${job.type}${job.solver && html` <span class="muted">${job.solver}</span>`}` },
+          { head: 'Model', cell: (job) => html`<a href=${href(['jobs', job.id])} class="plain"><bdi class="clip" title=${job.model}>${job.model}</bdi></a>` },
+          { head: 'Type', minor: true, cell: (job) => html`${job.type}${job.solver && html` <span class="muted">${job.solver}</span>`}` },
           { head: 'Gap', num: true, cell: (job) => html`<span class="mono">${gap(job.relative_gap)}</span>` },
-          { head: 'Progress', cell: (job) => (job.done ? html`<span class="muted">${job.error ? html`<code class="bad">${job.error.code}</code>` : spent(job)}</span>` : html`<${Bar} value=${job.progress} label=${`Progress of ${job.id}`} />`) },
-          { head: 'Labels', cell: (job) => html`<${Labels} labels=${job.labels} />` },
-          { head: 'Created', cell: (job) => html`<${When} at=${job.created_at} />` },
+          { head: 'Progress', minor: true, cell: (job) => (job.done ? html`<span class="muted">${job.error ? html`<code class="bad">${job.error.code}</code>` : spent(job)}</span>` : html`<${Bar} value=${job.progress} label=${`Progress of ${job.id}`} />`) },
+          { head: 'Labels', minor: true, cell: (job) => html`<${Labels} labels=${job.labels} />` },
+          { head: 'Created', minor: true, cell: (job) => html`<${When} at=${job.created_at} />` },
         ]} />`}
       <${Pager} page=${page.data} route=${route} busy=${page.loading} />
     </${Card}>
     <${Announce} text=${page.data ? `${plural(rows.length, 'job')} shown` : ''} />
-    ${asking && html`<${Confirm} title=${`Cancel ${plural(open.length, 'job')}?`} text="They end and keep nothing. To keep the best model so far, finish a job on its own page." action="Cancel them" danger
+    ${asking && html`<${Confirm} title=${`Cancel ${plural(open.length, 'job')}?`} text="They end and keep nothing. To keep the best model so far, finish a job on its own page." action="Cancel them" danger request=${{ method: 'POST', path: `v1/jobs/${open[0]?.id}/cancel` }}
       onYes=${cancelAll} onClose=${() => setAsking(false)} />`}
   </${Page}>`;
 }

@@ -2,12 +2,14 @@
 import { html, useState } from '../html.js';
 import { address, call, post } from '../api.js';
 import { Bars, DataTable } from '../chart.js';
+import { ChosenC } from '../cv_curve.js';
 import { useResource } from '../data.js';
 import { bytes, gap, moment, number, plural, seconds, shortId } from '../format.js';
 import { Card, Code, Confirm, Dialog, Empty, ErrorBox, Loading, Page, Segmented, Stat, Table, Tabs, When } from '../parts.js';
 import { go, href } from '../router.js';
 import { can } from '../session.js';
 import { Aliases } from './aliases.js';
+import { Baseline } from './baseline.js';
 import { MetricsTable, metricText, metricTitle, Notices } from './model_parts.js';
 import { Calibration, Confusion, Curves } from './model_charts.js';
 
@@ -35,7 +37,7 @@ export function Model({ route }) {
   const remove = async () => { await call('DELETE', `v1/models/${model.id}`); go('models'); };
   return html`<${Page} title=${exact} crumbs=${[...crumbs, [model.name, href('models', { name: model.name })]]}
     lead=${html`${model.task}${model.classes.length > 0 && html` of ${plural(model.classes.length, 'class', 'classes')}`} · ${model.solver} · trained <${When} at=${model.created_at} /> ${model.aliases.map((alias) => html` <span class="chip">@<bdi>${alias}</bdi></span>`)}`}
-    actions=${html`<${Code} request=${{ path: `v1/models/${exact}` }} />
+    actions=${html`<${Code} requests=${[['Read the model', { path: `v1/models/${exact}` }], ['List its versions', { path: 'v1/models', query: { name: model.name } }], ...(can('write') ? [['Verify its certificate', { method: 'POST', path: `v1/models/${exact}/verify`, body: {} }]] : [])]} />
       <button type="button" class="ghost" onClick=${() => setDialog('export')}>Export</button>
       ${can('write') && model.certificate && !model.certificate.claimed && html`<button type="button" class="ghost" disabled=${state.busy} onClick=${verify}>Verify</button>`}
       ${can('write') && html`<button type="button" class="danger" onClick=${() => setDialog('delete')}>Delete</button>`}
@@ -50,7 +52,7 @@ export function Model({ route }) {
     </dl>
     <div class="with-side"><div class="stack">
       <${Tabs} label="Views of the model" value=${tab} options=${TABS} link=${(name) => href(['models', ref], { tab: name })} />
-      ${tab === 'report' && html`<${Report} model=${model} />`}
+      ${tab === 'report' && html`<${Report} model=${model} versions=${versions.data?.data || []} />`}
       ${tab === 'weights' && html`<${Weights} model=${model} />`}
       ${tab === 'aliases' && html`<${Aliases} name=${model.name} versions=${versions.data?.data || []} version=${model.version} />`}
       ${tab === 'lineage' && html`<${Lineage} model=${model} />`}
@@ -69,7 +71,7 @@ export function Model({ route }) {
       <${Table} caption="Formats" rows=${EXPORTS} columns=${[{ head: 'Format', cell: ([name]) => html`<strong>${name}</strong>` }, { head: 'What it is', wide: true, cell: ([, text]) => text },
         { head: '', cell: ([name]) => html`<a class="button ghost small" download href=${address(`v1/models/${model.id}/export`, { format: name }).href}>Download</a>` },
         { head: '', cell: ([name]) => html`<${Code} label="API" request=${{ path: `v1/models/${exact}/export`, query: { format: name } }} />` }]} /></${Dialog}>`}
-    ${dialog === 'delete' && html`<${Confirm} title=${`Delete ${exact}?`} text="It no longer answers. It can be restored until it is purged. A version that an alias uses is not deleted." action="Delete" danger onYes=${remove} onClose=${() => setDialog(null)} />`}
+    ${dialog === 'delete' && html`<${Confirm} title=${`Delete ${exact}?`} text="It no longer answers. It can be restored until it is purged. A version that an alias uses is not deleted." action="Delete" danger request=${{ method: 'DELETE', path: `v1/models/${exact}` }} onYes=${remove} onClose=${() => setDialog(null)} />`}
   </${Page}>`;
 }
 
@@ -90,14 +92,15 @@ function Certificate({ model }) {
     </div></${Card}>`;
 }
 
-function Report({ model }) {
+function Report({ model, versions }) {
   const [rows, setRows] = useState(model.metrics.test ? 'test' : 'train');
   const metrics = model.metrics[rows];
   if (!metrics) return html`<${Card}><${Empty} title="No metrics">An imported model has none. Evaluate it on a dataset: a job of type evaluate.</${Empty}></${Card}>`;
-  return html`<${Card} title="Metrics"><${MetricsTable} metrics=${model.metrics} /></${Card}>
+  return html`<${Card} title="Metrics"><${Baseline} model=${model} versions=${versions} /></${Card}>
     ${metrics.confusion && html`<${Card} title="Confusion" actions=${model.metrics.test && html`<${Segmented} label="Rows" value=${rows} options=${[['test', 'Test'], ['train', 'Train']]} onChange=${setRows} />`}><${Confusion} confusion=${metrics.confusion} /></${Card}>`}
     ${model.curves && html`<${Card} title="Curves" note=${`on the ${model.curves.rows} rows`}><${Curves} curves=${model.curves} metrics=${model.metrics[model.curves.rows]} /></${Card}>`}
     ${metrics.calibration_curve && html`<${Card} title="Calibration" note="are the probabilities honest?"><${Calibration} curve=${metrics.calibration_curve} /></${Card}>`}
+    ${model.tuning?.best && html`<${Card} title="How C was chosen"><${ChosenC} tuning=${model.tuning} link=${model.lineage.job_id && html`<a href=${href(['jobs', model.lineage.job_id])}>The search</a>`} /></${Card}>`}
     ${model.cross_validation && html`<${Card} title="Cross-validation"><${MetricsTable} metrics=${{ mean: model.cross_validation.mean, std: model.cross_validation.std }} /></${Card}>`}
     ${model.warnings.length > 0 && html`<${Card} title="Decided or unwise"><${Notices} items=${model.warnings} /></${Card}>`}`;
 }

@@ -6,6 +6,7 @@ const ORDER = ['accuracy', 'error', 'precision', 'recall', 'f1', 'roc_auc', 'pr_
   'mae', 'rmse', 'r2', 'swapped_pairs', 'kendall_tau'];
 const NAMES = { accuracy: 'Accuracy', error: 'Error', precision: 'Precision', recall: 'Recall', f1: 'F1', roc_auc: 'ROC AUC', pr_auc: 'PR AUC', prbep: 'PRBEP', brier: 'Brier score',
   log_loss: 'Log loss', calibration_error: 'Calibration error', mae: 'MAE', rmse: 'RMSE', r2: 'R²', swapped_pairs: 'Swapped pairs', kendall_tau: 'Kendall tau', rows: 'Rows' };
+export const LOWER_IS_BETTER = new Set(['error', 'brier', 'log_loss', 'calibration_error', 'mae', 'rmse', 'swapped_pairs']);
 const SHARES = new Set(['accuracy', 'error']);
 
 export function metricNames(metrics) {

@@ -34,11 +34,11 @@ export function Models({ route }) {
         : html`<${Table} caption="Models" busy=${page.loading} link=${(one) => href(['models', `${one.name}:${one.version}`])} rowKey=${(one) => one.id} rows=${rows} columns=${[
           { head: html`<span class="offscreen">Select</span>`, cell: (one) => html`<input type="checkbox" aria-label=${`Select ${one.name}:${one.version}`} checked=${picked.includes(one.id)} onChange=${() => pick(one.id)} />` },
           { head: 'Model', cell: (one) => html`<a href=${href(['models', `${one.name}:${one.version}`])}><bdi class="clip" title=${one.name}>${one.name}</bdi>:${one.version}</a>` },
-          { head: 'Task', cell: (one) => one.task },
-          { head: 'Metric', num: true, cell: (one) => (one.headline ? html`${metricText(one.headline.name, one.headline.value)} <span class="muted">${metricTitle(one.headline.name)}, ${one.headline.rows}</span>` : '–') },
+          { head: 'Task', minor: true, cell: (one) => one.task },
+          { head: 'Metric', num: true, cell: (one) => (one.headline ? html`${metricText(one.headline.name, one.headline.value)} <span class="muted spill">${metricTitle(one.headline.name)}, ${one.headline.rows}</span>` : '–') },
           { head: 'Certified gap', num: true, cell: (one) => html`<span class=${`mono ${one.converged ? 'good' : 'warn'}`}>${gap(one.relative_gap)}</span>` },
-          { head: 'Solver', cell: (one) => one.solver },
-          { head: 'Trained', cell: (one) => html`<${When} at=${one.created_at} />` },
+          { head: 'Solver', minor: true, cell: (one) => one.solver },
+          { head: 'Trained', minor: true, cell: (one) => html`<${When} at=${one.created_at} />` },
         ]} />`}
       <${Pager} page=${page.data} route=${route} busy=${page.loading} />
     </${Card}>

@@ -49,7 +49,7 @@ function Webhooks({ route }) {
   };
   const toggle = (name) => setEvents(events.includes(name) ? events.filter((one) => one !== name) : [...events, name]);
   const rows = hooks.data?.data || [];
-  return html`<${Card} flush title="Webhooks" note="signed, retried for a day" actions=${html`<${Code} request=${{ method: 'POST', path: 'v1/webhooks', body }} />`}>
+  return html`<${Card} flush title="Webhooks" note="signed, retried for a day" actions=${html`<${Code} requests=${[['Add', { method: 'POST', path: 'v1/webhooks', body }], ['List', { path: 'v1/webhooks' }], ...rows.slice(0, 1).flatMap((one) => [['Deliveries', { path: `v1/webhooks/${one.id}/deliveries` }], ['Test', { method: 'POST', path: `v1/webhooks/${one.id}/test` }], ['Delete', { method: 'DELETE', path: `v1/webhooks/${one.id}` }]])]} />`}>
     <${ErrorBox} error=${hooks.error} retry=${hooks.reload} />
     ${made && html`<div class="inset notice good-notice"><span>The secret of the new webhook. It is not shown again.</span><span class="row start"><code>${made.secret}</code><${Copy} small text=${made.secret} /></span></div>`}
     ${hooks.loading && !hooks.data ? html`<${Loading} />` : rows.length === 0 ? html`<${Empty} title="No webhook">An address that hears of the end of every job. Messages follow Standard Webhooks.</${Empty}>`
@@ -64,7 +64,7 @@ function Webhooks({ route }) {
       <fieldset class="labels" aria-label="Events">${EVENTS.map((name) => html`<label class="check"><input type="checkbox" checked=${events.includes(name)} onChange=${() => toggle(name)} /> ${name.replace('job.', '')}</label>`)}</fieldset>
       <div class="actions"><button class="primary" disabled=${!url || events.length === 0}>Add</button></div><${ErrorBox} error=${error} /></form>`}
     ${chosen && html`<${Deliveries} key=${chosen} id=${chosen} />`}
-    ${asking && html`<${Confirm} title="Delete the webhook?" text="Nothing more is sent to it, and what was sent is forgotten." action="Delete" danger onYes=${async () => { await call('DELETE', `v1/webhooks/${asking.id}`); hooks.reload(); }} onClose=${() => setAsking(null)} />`}
+    ${asking && html`<${Confirm} title="Delete the webhook?" text="Nothing more is sent to it, and what was sent is forgotten." action="Delete" danger request=${{ method: 'DELETE', path: `v1/webhooks/${asking.id}` }} onYes=${async () => { await call('DELETE', `v1/webhooks/${asking.id}`); hooks.reload(); }} onClose=${() => setAsking(null)} />`}
   </${Card}>`;
 
   async function test(one) {

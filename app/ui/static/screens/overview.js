@@ -55,7 +55,8 @@ export function Overview() {
   const error = system.error || running.error || failed.error || models.error;
   const s = system.data;
   const isEmpty = s && s.datasets === 0 && s.models === 0 && Object.values(s.jobs).every((count) => count === 0);
-  return html`<${Page} title="Overview" actions=${can('write') && html`<a class="button ghost" href=${href('datasets')}>Upload data</a><a class="button primary" href=${href(['jobs', 'new'])}>New job</a>`}>
+  return html`<${Page} title="Overview" actions=${html`<${Code} requests=${[['Figures of the service', { path: 'v1/system' }], ['Running jobs', { path: 'v1/jobs', query: { status: 'running' } }], ['Last failures', { path: 'v1/jobs', query: { status: 'failed', limit: 5 } }], ['Newest models', { path: 'v1/models', query: { limit: 6 } }]]} />
+    ${can('write') && html`<a class="button ghost" href=${href('datasets')}>Upload data</a><a class="button primary" href=${href(['jobs', 'new'])}>New job</a>`}`}>
     <${ErrorBox} error=${error} retry=${refresh} />
     <${Announce} text=${s ? `${plural(s.jobs.running, 'job')} running, ${s.jobs.queued} queued` : ''} />
     ${isEmpty ? html`<${Card}><${First} /></${Card}>` : html`
@@ -68,17 +69,17 @@ export function Overview() {
       <${Stat} label="Models" value=${number(s.models)} note=${plural(s.datasets, 'dataset')} />
       <${Stat} label="Service" value=${html`<${Status} status=${s.readiness.status} />`} note=${s.readiness.training === 'compiling' ? 'kernels are being compiled' : null} />
     </dl>` : html`<${Card}><${Loading} lines=${2} /></${Card}>`}
-    <${Card} flush title="Running now" note="live" actions=${html`<${Code} request=${{ path: 'v1/jobs', query: { status: 'running' } }} /><a class="button ghost" href=${href('jobs')}>All jobs</a>`}>
+    <${Card} flush title="Running now" note="live" actions=${html`<a href=${href('jobs')}>All jobs</a>`}>
       ${!running.data ? html`<${Loading} />` : running.data.data.length === 0
         ? html`<${Empty} title="Nothing is running">${queued.data?.data.length ? `${plural(queued.data.data.length, 'job')} waiting for a worker.` : 'A job that starts appears here by itself, with its gap closing.'}</${Empty}>`
         : html`<${Table} caption="Running jobs" link=${(job) => href(['jobs', job.id])} rowKey=${(job) => job.id} rows=${running.data.data} columns=${[
           { head: 'Model', cell: (job) => html`<a href=${href(['jobs', job.id])}><bdi class="clip">${job.model}</bdi></a> <span class="muted">${job.type}</span>` },
           { head: 'Gap', num: true, cell: (job) => html`<span class="mono">${gap(live[job.id]?.relative_gap ?? job.relative_gap)}</span>` },
-          { head: 'Target', num: true, cell: (job) => html`<span class="mono muted">${gap(job.tol)}</span>` },
+          { head: 'Target', num: true, minor: true, cell: (job) => html`<span class="mono muted">${gap(job.tol)}</span>` },
           { head: 'Closing', cell: (job) => html`<div class="spark-cell"><${GapSpark} points=${live[job.id]?.gaps || []} tol=${job.tol} /></div>` },
-          { head: 'Progress', cell: (job) => html`<${Bar} value=${live[job.id]?.progress ?? job.progress} label=${`Progress of ${job.model}`} />` },
-          { head: 'Closes in', num: true, cell: (job) => seconds(live[job.id]?.eta_seconds ?? job.eta_seconds) },
-          { head: 'Started', cell: (job) => html`<${When} at=${job.started_at} />` },
+          { head: 'Progress', minor: true, cell: (job) => html`<${Bar} value=${live[job.id]?.progress ?? job.progress} label=${`Progress of ${job.model}`} />` },
+          { head: 'Closes in', num: true, minor: true, cell: (job) => seconds(live[job.id]?.eta_seconds ?? job.eta_seconds) },
+          { head: 'Started', minor: true, cell: (job) => html`<${When} at=${job.started_at} />` },
         ]} />`}
     </${Card}>
     <div class="two">
@@ -87,7 +88,7 @@ export function Overview() {
           : html`<${Table} caption="Last failures" link=${(job) => href(['jobs', job.id])} rows=${failed.data.data} columns=${[
             { head: 'Job', cell: (job) => html`<a href=${href(['jobs', job.id])}><bdi class="clip">${job.model}</bdi></a>` },
             { head: 'Reason', wide: true, cell: (job) => html`<code class="bad">${job.error?.code}</code> <bdi>${short(job.error?.message)}</bdi>` },
-            { head: 'When', cell: (job) => html`<${When} at=${job.finished_at} />` },
+            { head: 'When', minor: true, cell: (job) => html`<${When} at=${job.finished_at} />` },
           ]} />`}
       </${Card}>
       <${Card} flush title="Newest models" actions=${html`<a href=${href('models')}>All models</a>`}>
