@@ -1,7 +1,7 @@
 """Alembic's entry point, for `app.db.migrate` and for the command `alembic`.
 
-`app.db.migrate` passes a connection inside a transaction. The command does not: it uses the database of
-HYPERPLANE_DATABASE_URL or HYPERPLANE_DATA_DIR, like the service.
+`app.db.migrate` passes a connection inside a transaction. The command `alembic` passes none: this module then connects
+to the database of HYPERPLANE_DATABASE_URL or HYPERPLANE_DATA_DIR, like the service.
 """
 
 import logging
@@ -39,7 +39,8 @@ def number_revision(_context: MigrationContext, _revision: object, directives: l
 
 
 def render_type(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:
-    """Render our own column types as SQLAlchemy's, so that migrations do not depend on later code."""
+    """Render the column types of `app.db` as types of SQLAlchemy, so that old migrations run after those types
+    change."""
     if kind == "type" and isinstance(item, UtcDateTime):
         return "sa.DateTime(timezone=True)"
     if kind == "type" and item is Json:
@@ -49,12 +50,13 @@ def render_type(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[
 
 
 def is_comparable(_object: object, name: str | None, *_: object) -> bool:
-    """Ignore that an index column is descending, which SQLite does not report. A test checks the index itself."""
+    """Return False for the index `ix_jobs_queue`. SQLite does not report that one of its columns is descending, so
+    autogenerate would find a difference each time. A test checks the index."""
     return name != "ix_jobs_queue" or context.get_context().dialect.name != "sqlite"
 
 
 def check_foreign_keys(ctx: MigrationContext, step: MigrationInfo, **_: object) -> None:
-    """Fail if a migration broke a foreign key. SQLite does not check them during migrations (app.db.migrate)."""
+    """Raise if a migration broke a foreign key. `app.db.migrate` turns SQLite's own check off during migrations."""
     if ctx.connection is None or ctx.dialect.name != "sqlite":
         return
     broken = ctx.connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
@@ -96,7 +98,7 @@ def run_from_command_line() -> None:
     for chatty in (
         "alembic.ddl.impl",
         "alembic.runtime.plugins",
-    ):  # silence the warning about what is_comparable ignores
+    ):  # silence the warning about the index that is_comparable skips
         logging.getLogger(chatty).setLevel(logging.ERROR)
     url = Settings().resolved_database_url
     if context.is_offline_mode():

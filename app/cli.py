@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from app import __version__
+from app.admin.client_verbs import add_verbs
 from app.config import PREFIX, Settings, setting_sources, unknown_variables
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.Exit:
+            raise
         except Exception as error:
             from app.db.outages import unreachable
             from app.errors import DatabaseUnavailable
@@ -33,7 +37,6 @@ class _Commands(TyperGroup):
 main = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Linear support vector machines as a service. Settings are HYPERPLANE_* variables; `config` lists them.",
 )
@@ -41,6 +44,21 @@ keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.
 main.add_typer(keys, name="keys")
 
 DataDir = Annotated[Path | None, typer.Option(help="Folder for files and, by default, the SQLite database.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hyperplane {__version__}")
+        raise typer.Exit
+
+
+@main.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 @main.command()
@@ -295,6 +313,8 @@ def _migrated_database(data_dir: Path | None) -> "Database":
         raise typer.Exit(1) from error
     return database
 
+
+add_verbs(main, _settings)
 
 if __name__ == "__main__":
     main()

@@ -15,12 +15,13 @@ LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 GIB = 1 << 30
 MIB = 1 << 20
 SHARE_FOR_TRAINING = 0.7
-"""Default share of the machine's memory for training processes. Larger: larger jobs are admitted, and less is left for
-the API, the file readers and the page cache."""
+"""Default share of the machine's memory for training processes. Larger: larger jobs are admitted, and less memory is
+left for the API, the parser processes and the page cache. Set by hand; no measurement is recorded."""
 
 
 class Settings(BaseSettings):
-    """Everything that a deployment can configure. A variable is the name of its field in capitals, with the prefix."""
+    """The settings of a deployment. The environment variable of a field is HYPERPLANE_ and the field's name in
+    capitals."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True)
 
@@ -30,7 +31,7 @@ class Settings(BaseSettings):
     path_prefix: str = Field(
         "",
         pattern=r"^(/[A-Za-z0-9._~-]+)*$",
-        description="Path that a reverse proxy puts before every address and keeps, such as `/tools/hyperplane`.",
+        description="Path prefix that a reverse proxy adds and does not strip, such as `/tools/hyperplane`.",
     )
     port: int = Field(8000, ge=0, le=65535, description="TCP port to bind.")
     workers: int = Field(
@@ -42,19 +43,19 @@ class Settings(BaseSettings):
     memory_budget_bytes: int = Field(
         default_factory=lambda: int(SHARE_FOR_TRAINING * memory_bytes()),
         gt=0,
-        description="Memory for all training processes of the machine, in bytes. A job that needs more is refused with "
-        "422. Default: 70 % of the memory.",
+        description="Memory for all training processes of the machine together, in bytes. A job that needs more "
+        "is refused with 422. Default: 70 % of the machine's memory.",
     )
     processes: int = Field(1, ge=1, le=64, description="API processes that share the port.")
     lease_seconds: float = Field(
-        30.0, gt=0, description="Seconds without a heartbeat after which a job is given to another worker."
+        30.0, gt=0, description="Seconds without a heartbeat after which another worker takes over a job."
     )
     heartbeat_seconds: float = Field(
-        5.0, gt=0, description="Seconds between two heartbeats of a worker. Must be well below the lease."
+        5.0, gt=0, description="Seconds between two heartbeats of a worker. Must be well below lease_seconds."
     )
-    poll_seconds: float = Field(0.2, gt=0, description="Seconds between two looks of an idle worker at the queue.")
+    poll_seconds: float = Field(0.2, gt=0, description="Seconds between two queries of the queue by an idle worker.")
     checkpoint_seconds: float = Field(
-        30.0, gt=0, description="Seconds between two checkpoints: the most training time that a crash costs."
+        30.0, gt=0, description="Seconds between two checkpoints of a training: a crash loses at most this much of it."
     )
     storage_patience_seconds: float = Field(
         600.0, ge=0, description="Seconds that a job waits for a failing disk or database before it fails."
@@ -65,7 +66,9 @@ class Settings(BaseSettings):
         30.0, gt=0, description="Seconds without a byte of the body after which a request is refused with 408."
     )
     body_bytes_per_second: float = Field(
-        1024.0, gt=0, description="Minimum speed of a body, over body_patience_seconds. Slower requests get 408."
+        1024.0,
+        gt=0,
+        description="Minimum bytes per second of a body, averaged over body_patience_seconds. Slower requests get 408.",
     )
     upload_idle_seconds: float = Field(
         86_400.0, gt=0, description="Seconds without new bytes after which a resumable upload is deleted."
@@ -76,29 +79,36 @@ class Settings(BaseSettings):
     max_body_memory_bytes: int = Field(
         256 * MIB,
         gt=0,
-        description="Memory for request bodies in an API process, in bytes: once for predictions, once for all others.",
+        description="Memory for request bodies in an API process, in bytes: one such budget for predictions, "
+        "one for all others.",
     )
     max_predict_bytes: int = Field(
         256 * MIB,
         gt=0,
-        description="Maximum size of the rows of a predict request as numbers, in bytes: rows x columns x 8.",
+        description="Maximum size of a predict request's rows once parsed, in bytes: rows x columns x 8.",
     )
     max_connections: int = Field(
         4096,
         gt=0,
-        description="Maximum open connections of an API process, at most half of its open files. Idle connections are "
-        "closed to make room.",
+        description="Maximum open connections of an API process, limited to half of the process's file limit. "
+        "The connections that have been idle longest are closed to make room.",
     )
     header_patience_seconds: float = Field(
         10.0, gt=0, description="Seconds within which the headers of a request must arrive."
     )
     free_space_bytes: int = Field(
-        GIB, ge=0, description="Disk space to keep free, in bytes. Uploads and jobs that would use it get 507. 0: none."
+        GIB,
+        ge=0,
+        description="Disk space to keep free, in bytes. Uploads and jobs that would use it get 507. 0: no reserve.",
     )
     max_event_streams: int = Field(500, ge=0, description="Maximum event streams of an API process.")
-    max_webhooks: int = Field(100, ge=0, description="Maximum webhooks for all jobs. Webhooks of single jobs are free.")
+    max_webhooks: int = Field(
+        100,
+        ge=0,
+        description="Maximum webhooks that receive the events of all jobs. Webhooks of single jobs do not count.",
+    )
     webhook_allow_private: bool = Field(
-        False, description="Whether webhooks can be sent to private addresses, such as 10.0.0.1 or localhost."
+        False, description="Whether to send webhooks to private addresses, such as 10.0.0.1 or localhost."
     )
     webhook_timeout_seconds: float = Field(
         10.0, gt=0, description="Seconds within which the receiver of a webhook must respond."
@@ -146,7 +156,7 @@ def setting_sources() -> dict[str, str]:
 
 
 def unknown_variables() -> list[str]:
-    """List the `HYPERPLANE_*` variables that nothing reads: nearly always a misspelling."""
+    """List the `HYPERPLANE_*` variables that are not settings. They are nearly always misspelt."""
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     known |= {PREFIX + name for name in ("URL", "API_KEY", "TEST_DATABASE_URL", "SOAK_EXAMPLES")}
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)

@@ -1,4 +1,4 @@
-"""The errors that reach clients, and the handlers that turn them into HTTP responses.
+"""The errors that clients receive, and the handlers that turn them into HTTP responses.
 
     AppError
     ├── Unparsable 400      ├── NotAcceptable 406         ├── BadRange 416
@@ -10,20 +10,20 @@
 
 408, 414 and 431 are sent before the request is complete.
 
-Responses are RFC 9457 problem documents. They never contain a stack trace or the client's raw input. Codes are listed
-in app/error_codes.
+Responses are RFC 9457 problem documents. They never contain a stack trace or the client's raw input. app/error_codes
+lists the codes.
 """
 
 import errno
 import logging
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -34,20 +34,21 @@ from app.error_codes import problem_type
 log = logging.getLogger(__name__)
 
 UNION_TAG = "type="
-"""Prefix of the tags of unions in pydantic's error locations. A tag is not a field, so it is removed."""
+"""Prefix of union tags in pydantic's error locations. A tag is not a field of the request, so it is removed from the
+location."""
 
 OUR_WORDS = {
     "extra_forbidden": "is not a field of this request",
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be an object"),
 }
-"""Replacements for messages of pydantic that use terms of Python."""
+"""Messages by error type of pydantic, in place of messages that use terms of Python."""
 
 FULL_STORAGE = frozenset({errno.ENOSPC, errno.EDQUOT})
 FAILING_STORAGE = frozenset(
     {errno.EIO, errno.EROFS, errno.EACCES, errno.ENOTCONN, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT}
 )
-"""Error numbers of temporary storage failures: the volume can be mounted again, the disk or the network can recover. A
-request gets 503, and a job waits. StoreAway (app/storage/identity.py) uses one of them."""
+"""Error numbers of storage failures that can be temporary: a volume that is not mounted, a disk or network that can
+recover. A request gets 503, and a job waits. StoreAway (app/storage/identity.py) has one of these numbers."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 HTTP_CODES = {
     400: "unparsable",
@@ -56,7 +57,7 @@ HTTP_CODES = {
     408: "body_too_slow",
     413: "payload_too_large",
 }
-"""Error code of each HTTP status that the web framework itself raises."""
+"""Error code of each HTTP status that the web framework raises."""
 OTHER_HTTP_CODE = "http_error"
 RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 
@@ -64,11 +65,19 @@ RETRYABLE_STATUSES = frozenset({408, 423, 429, 503, 507})
 class ErrorItem(BaseModel):
     """One error: a field of the request, or a place in an uploaded file."""
 
-    field: str | None = Field(None, description="Field of the request, with dots between its parts; absent: none.")
-    line: int | None = Field(None, description="Line of the uploaded file, from 1; absent: not a line.")
-    column: int | None = Field(None, description="Column of that line, from 1; absent: the whole line.")
+    field: str | None = Field(
+        None, description="Field of the request, as a dotted path; absent: the error is in a file."
+    )
+    line: int | None = Field(
+        None, description="Line of the uploaded file, counted from 1; absent: the error has no line."
+    )
+    column: int | None = Field(None, description="Column in that line, counted from 1; absent: the whole line.")
     code: str = Field(description="Error code, for programs.")
     detail: str = Field(description="What is wrong, in a sentence.")
+
+
+ERROR_ITEMS = {"type": "array", "items": {"$ref": "#/components/schemas/ErrorItem"}}
+"""JSON Schema of `errors`. The items are written without the fields that are null."""
 
 
 class Problem(BaseModel):
@@ -79,16 +88,21 @@ class Problem(BaseModel):
     status: int = Field(description="HTTP status.")
     detail: str = Field(description="What is wrong with this request, in a sentence.")
     code: str = Field(description="Error code, for programs; `/docs/errors` explains each of them.")
-    errors: list[dict[str, Any]] = Field(
-        [], description="All errors that were found: `field`, or `line` and `column`, and `code` and `detail`."
+    errors: Annotated[list[dict[str, Any]], WithJsonSchema(ERROR_ITEMS)] = Field(
+        [], description="All errors found, each with its place (`field`, or `line` and `column`), `code` and `detail`."
     )
-    request_id: str | None = Field(None, description="Id of the request, which the log of the service also has.")
-    retryable: bool = Field(description="Whether the same request can succeed later; see the header Retry-After.")
+    request_id: str | None = Field(
+        None, description="Id of the request, under which the log of the service has the details."
+    )
+    retryable: bool = Field(
+        description="Whether the same request can succeed later. The header Retry-After has the seconds to wait."
+    )
     error: str = Field(description="The same as `detail`, for clients of the Open Inference Protocol.")
 
 
 class AppError(Exception):
-    """An error with an HTTP status and a code. Services raise it; endpoints do not catch it."""
+    """An error with an HTTP status and an error code. Services raise it, and `install_handlers` turns it into a
+    response."""
 
     status = 500
     code = "internal"
@@ -173,7 +187,8 @@ class Unavailable(AppError):
 
 
 class DatabaseUnavailable(Unavailable):
-    """The database does not respond, is read-only or is overloaded. app/db/outages.py lists these errors."""
+    """Raised when the database does not respond, is read-only or is overloaded. app/db/outages.py recognizes these
+    errors."""
 
 
 class StorageFull(AppError):
@@ -181,13 +196,13 @@ class StorageFull(AppError):
 
 
 class DatabaseFull(DatabaseUnavailable):
-    """The disk of the database is full: it can be read, and nothing is stored until there is room."""
+    """Raised when the disk of the database is full. Reads still work; writes fail until there is free space."""
 
     status, code = 507, "storage_full"
 
 
 def invalid_field(field: str, code: str, detail: str) -> Invalid:
-    """Build the most common refusal: one field is not valid."""
+    """Return the error for a request in which one field is not valid."""
     return Invalid(f"{field}: {detail}", code=code, errors=[ErrorItem(field=field, code=code, detail=detail)])
 
 
@@ -213,14 +228,15 @@ def problem_response(error: AppError, request_id: str | None) -> JSONResponse:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Declare the problem responses of a route for OpenAPI. Those of the server and the guard are always included."""
+    """Declare the problem responses of a route for OpenAPI. The problems of the server and the guard, which every route
+    can return, are added."""
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     every = sorted({401, 403, 408, 414, 422, 431, 503, *statuses})
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in every}
 
 
 class SpaceReserved(OSError):
-    """Writing would use disk space that must stay free. `strerror` is the detail for the client."""
+    """Raised when a write would use disk space that must stay free. `strerror` is the detail for the client."""
 
 
 def is_disk_full(error: OSError) -> bool:
@@ -228,12 +244,13 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether the error can pass, so that the same work is worth a retry."""
+    """Return whether an error is temporary, so that a retry can succeed."""
     return error.errno in FULL_STORAGE | FAILING_STORAGE
 
 
 def install_handlers(app: FastAPI, check_store: Callable[[], None]) -> None:
-    """Turn exceptions into problem documents. `check_store` raises OSError while the store of files is away."""
+    """Install handlers that turn exceptions into problem documents. `check_store` raises OSError while the blob store
+    is not available."""
 
     @app.exception_handler(AppError)
     async def on_app_error(request: Request, error: AppError) -> JSONResponse:
@@ -252,7 +269,8 @@ def install_handlers(app: FastAPI, check_store: Callable[[], None]) -> None:
 
     @app.exception_handler(OSError)
     async def on_os_error(request: Request, error: OSError) -> JSONResponse:
-        if isinstance(error, FileNotFoundError | NotADirectoryError):  # the volume can have gone after it was checked
+        # the volume can have been unmounted after it was checked
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
             try:
                 await run_in_threadpool(check_store)
             except OSError as away:
@@ -263,21 +281,23 @@ def install_handlers(app: FastAPI, check_store: Callable[[], None]) -> None:
                 request, StorageFull(reserved or "The disk is full; nothing was stored. Free disk space and retry.")
             )
         if error.errno in FAILING_STORAGE:
-            log.warning("the storage failed: %s", error)
+            log.warning("storage failed during a request, which got 503: %s", error)
             return _respond(request, Unavailable("The storage does not respond; nothing was stored. Retry later."))
         raise error
 
     @app.exception_handler(ClientDisconnect)
     async def on_disconnect(request: Request, error: ClientDisconnect) -> JSONResponse:
-        return _respond(request, Unparsable("The connection was closed before the body was complete."))
+        return _respond(
+            request, Unparsable("The connection was closed before the body was complete; send the request again.")
+        )
 
     @app.exception_handler(Exception)
     async def on_anything_else(request: Request, _: Exception) -> JSONResponse:
         request_id = _request_id(request)
-        # The server closes the connection after a crash; the header tells the client not to reuse it.
+        # The server closes the connection after an unhandled exception, so the header tells the client not to reuse it.
         detail = "Internal error. The log of the service has the details under this request id."
         error = AppError(detail, headers={"Connection": "close"})
-        if request_id is not None:  # this response bypasses the guard, which sets the header on all others
+        if request_id is not None:  # this response bypasses the guard, which sets the header of all other responses
             error.headers["X-Request-Id"] = request_id
         return problem_response(error, request_id)
 
@@ -291,7 +311,7 @@ def _request_id(request: Request) -> str | None:
 
 
 def _from_validation(error: RequestValidationError) -> AppError:
-    items = [_item_from_pydantic(raw) for raw in error.errors()]
+    items = [item_from_pydantic(raw) for raw in error.errors()]
     first = items[0]
     if first.code == "json_invalid":
         return Unparsable(f"The body is not JSON: {first.detail}.")
@@ -301,7 +321,8 @@ def _from_validation(error: RequestValidationError) -> AppError:
     return Invalid(detail, errors=items)
 
 
-def _item_from_pydantic(raw: Any) -> ErrorItem:
+def item_from_pydantic(raw: Any) -> ErrorItem:
+    """Return an error of a request that pydantic found, in our words."""
     place = [str(part) for part in raw["loc"] if part not in ("body", "query", "path", "header")]
     place = [part for part in place if not part.startswith(UNION_TAG)]
     code, message = str(raw["type"]), str(raw["msg"])
@@ -315,7 +336,7 @@ def _item_from_pydantic(raw: Any) -> ErrorItem:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """List the methods of all routes for this path. Starlette would list those of the first matching route only."""
+    """List the methods of all routes for this path. Starlette lists only the methods of the first matching route."""
     found: set[str] = set()
     for method in METHODS:
         scope = {**request.scope, "method": method}
@@ -332,4 +353,4 @@ def _from_http(error: HTTPException) -> AppError:
 
 
 class CorruptModel(Exception):
-    """The file is not a model file, or this version cannot read it."""
+    """Raised for a file that is not a model file, or that this version cannot read."""

@@ -12,18 +12,19 @@ Kind = Literal["ds", "up", "job", "mdl", "evt", "key", "wrk", "req", "wh", "dlv"
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH = 26
 _PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
-"""All pairs of base-32 digits, so that an id is built two digits at a time: every request gets one."""
+"""All pairs of base-32 digits. An id is built two digits at a time, which is faster; every request gets an id."""
 _LOOKS_LIKE_ID = re.compile(rf"[a-z]+_[{_ALPHABET}]{{{_LENGTH}}}")
 
 _lock = threading.Lock()
 _last = 0
-# Seeded once: a system call for each id would release the GIL, and every request gets an id. Ids are not secrets.
+# Seeded once, because a system call for each id would release the GIL, and every request gets an id. Ids are not
+# secrets, so they need no secure random numbers.
 _random = random.Random()
 os.register_at_fork(after_in_child=_random.seed)
 
 
 def new_id(kind: Kind) -> str:
-    """Return a new id. Ids of one process are strictly increasing, also within a millisecond."""
+    """Return a new id. The ids of one process strictly increase, even within a millisecond."""
     global _last
     with _lock:
         number = max((time.time_ns() // 1_000_000 << 80) | _random.getrandbits(80), _last + 1)
@@ -32,7 +33,7 @@ def new_id(kind: Kind) -> str:
 
 
 def following_id(text: str) -> str:
-    """Return the id that sorts directly after this one, for a row that must sort after that of another process."""
+    """Return the id that sorts directly after this one, for a row that must sort after a row of another process."""
     kind, _, digits = text.partition("_")
     number = 0
     for digit in digits:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 from anyio import to_thread
 from fastapi import Depends, FastAPI
@@ -24,27 +23,31 @@ from app.datasets.uploads import endpoints as uploads
 from app.datasets.uploads import service as uploads_service
 from app.datasets.uploads.part_files import PartFiles
 from app.db import Database
-from app.errors import Problem, install_handlers
+from app.errors import install_handlers
 from app.health import endpoints as health
 from app.health import system_endpoints
 from app.jobs import endpoints as jobs
-from app.jobs import event_endpoints, model_endpoints, snapshot_endpoints, solver_endpoints
+from app.jobs import event_endpoints, model_endpoints, path_endpoints, snapshot_endpoints, solver_endpoints
 from app.jobs import repository as job_rows
 from app.jobs.events import EventFeed
 from app.keys import session_endpoints
-from app.keys.guard import Guard
+from app.keys.guard import OPEN_PATHS, SESSION_PATH, Guard
+from app.keys.session_store import COOKIE, CSRF_HEADER
 from app.models import endpoints as models
 from app.models.aliases import endpoints as aliases
 from app.models.evaluations import endpoints as evaluations
 from app.models.exports import endpoints as exports
 from app.models.serving_hooks import Serving
 from app.predictions import endpoints as predictions
+from app.predictions import schemas as prediction_schemas
 from app.predictions.model_cache import ModelCache
 from app.predictions.open_inference import endpoints as inference
+from app.predictions.open_inference import schemas as inference_schemas
 from app.predictions.shadow import Shadows
 from app.storage.identity import open_store
 from app.ui import endpoints as ui
 from app.web import idempotency
+from app.web.api_document import Additions, complete_document
 from app.web.browser import HeadRequests, PathPrefix, add_docs
 from app.web.context import Context, set_context
 from app.web.fast_route import DirectRoutes
@@ -53,6 +56,7 @@ from app.web.thread_rooms import READ_THREADS
 from app.web.validation import known_query_only
 from app.webhooks import endpoints as webhooks
 from app.webhooks.dispatcher import Dispatcher
+from app.webhooks.schemas import MESSAGES
 
 DESCRIPTION = """\
 Linear support vector machines as a service: upload a dataset, submit a training job, watch it
@@ -66,16 +70,24 @@ TAGS = {
     "uploads": "Resumable uploads of large files.",
     "jobs": "Submit and control jobs: train, evaluate, predict, verify.",
     "models": "Trained models: certificate, metrics, weights, export, import, deletion.",
-    "aliases": "Names for versions of a model: switch, canary, shadow, rollback.",
+    "aliases": "Aliases of model versions: switch, canary, shadow, rollback.",
     "evaluations": "Reports of models on labelled datasets.",
     "predictions": "Predict and explain rows.",
     "open inference protocol": "Predictions for clients of the Open Inference Protocol, such as tritonclient.",
     "solvers": "The solvers and their options.",
     "webhooks": "Addresses that receive the events of jobs.",
+    "messages": "Requests that the service sends to webhooks.",
     "session": "Sign-in of browsers: a key in exchange for a cookie.",
     "health": "Liveness and readiness checks, and figures of the whole service.",
 }
 """Groups of operations in the API documentation, in order, with their descriptions."""
+DOCUMENT_ADDITIONS = Additions(
+    {**prediction_schemas.COMPONENTS, **snapshot_endpoints.COMPONENTS, **inference_schemas.COMPONENTS},
+    MESSAGES,
+    COOKIE,
+    CSRF_HEADER,
+    {("get", SESSION_PATH), ("post", SESSION_PATH), *(("get", path) for path in OPEN_PATHS)},
+)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -131,8 +143,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.add_middleware(PathPrefix, prefix=settings.path_prefix)
     install_handlers(app, blobs.check)
     idempotency.install_replay(app)
-    # Routing tries one route after another, and those of an included router twice. So the busiest routes come first,
-    # and not through a router.
+    # Routing tries one route after another, and the routes of an included router twice. The busiest routes therefore
+    # come first and are not in a router.
     app.router.routes[:0] = hot_routes
     for module in (
         inference,
@@ -141,6 +153,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         uploads,
         jobs,
         model_endpoints,
+        path_endpoints,
         snapshot_endpoints,
         models,
         evaluations,
@@ -155,49 +168,20 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     ):
         app.include_router(module.router)
     add_docs(app)
-    _complete_document(app)
+    complete_document(app, DOCUMENT_ADDITIONS)
     return app
 
 
 def serve_from(context: Context, model_cache: ModelCache) -> None:
-    """Serve predictions from this model cache, with its own queue of shadow requests."""
+    """Make the application serve predictions from this model cache, with a new queue of shadow requests."""
     shadows = Shadows(model_cache)
     for part in (model_cache, shadows, Serving(model_cache.forget, model_cache.forget_reference, shadows.stats)):
         context.add(part)
 
 
 def _telemetry() -> TelemetryConfig | None:
-    """Turn telemetry off unless an OTEL_ variable is set: otherwise FastAPI looks for its setup with every request."""
+    """Turn telemetry off unless an OTEL_ variable is set. If it were on, FastAPI would look for its configuration with
+    every request."""
     if any("OTEL_" in name for name in os.environ):
         return None
     return {"tracing": False, "metrics": False, "logs": False}
-
-
-def _complete_document(app: FastAPI) -> None:
-    """Correct the OpenAPI document that FastAPI generates.
-
-    Problem documents get their schema: no route declares it as its response. Parameters lose `null`: a query or a
-    header cannot hold it, and an optional one is left out instead.
-    """
-    generate = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        document = generate()
-        schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-        document["components"]["schemas"].setdefault("Problem", schema)
-        for methods in document["paths"].values():
-            for operation in methods.values():
-                for parameter in operation.get("parameters", ()):
-                    parameter["schema"] = _without_null(parameter["schema"])
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema without the choice of null."""
-    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
-    rest = {name: value for name, value in schema.items() if name != "anyOf"}
-    if not choices:
-        return schema
-    return {**choices[0], **rest} if len(choices) == 1 else {"anyOf": choices, **rest}

@@ -9,11 +9,14 @@ from app.ids import looks_like_id
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 TEXT_PATTERN = r"^[^\x00]*$"
-"""For the OpenAPI document: a text without NUL. JSON in UTF-8 has no lone surrogates."""
+"""Regular expression of a text without NUL, for the OpenAPI document. It need not exclude lone surrogates, because JSON
+in UTF-8 has none."""
 MAX_LABELS = 64
-"""Maximum labels of an object. They are stored in its row, so a larger value makes lists slower."""
+"""Maximum number of labels of a dataset, job or model. Larger: slower lists, because labels are stored in its row. Set
+by hand; no measurement is recorded."""
 MAX_LABEL_LENGTH = 256
-"""Maximum characters of a label's value."""
+"""Maximum characters of the value of a label. Larger: larger rows in the database. Set by hand; no measurement is
+recorded."""
 
 
 def check_name(text: str) -> str:

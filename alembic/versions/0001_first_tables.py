@@ -1,4 +1,4 @@
-"""The first tables."""
+"""Create the first tables: datasets, jobs, models, keys and blobs."""
 
 import sqlalchemy as sa
 from alembic import op

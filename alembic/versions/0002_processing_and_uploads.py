@@ -1,4 +1,4 @@
-"""Datasets that are read in the background, what is found out about them later, and resumable uploads."""
+"""Add columns for datasets that are parsed in the background, their statistics and issues, and resumable uploads."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -27,7 +27,7 @@ def upgrade() -> None:
         datasets.add_column(sa.Column("expires_at", TIME))
         datasets.add_column(sa.Column("statistics", SHA256))
         datasets.add_column(sa.Column("issues", JSON))
-    with op.batch_alter_table("datasets") as datasets:  # the default was for the rows that were there
+    with op.batch_alter_table("datasets") as datasets:  # the default was only for existing rows
         datasets.alter_column("attempt", server_default=None)
 
     op.create_table(

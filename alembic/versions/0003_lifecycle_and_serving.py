@@ -1,4 +1,4 @@
-"""Checkpoints and requests of jobs, aliases, evaluations, webhooks and idempotency keys."""
+"""Add checkpoints and requests to jobs; create aliases, evaluations, webhooks and idempotency keys."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,7 +19,8 @@ NEW_TABLES = ("deliveries", "webhooks", "idempotency_keys", "evaluations", "alia
 
 
 def upgrade() -> None:
-    op.drop_index("ix_jobs_queue", "jobs")  # SQLite's copy of the table would forget its descending order
+    # SQLite copies the table, and the copied index would lose its descending order
+    op.drop_index("ix_jobs_queue", "jobs")
     with op.batch_alter_table("jobs") as jobs:
         jobs.add_column(sa.Column("request", sa.String(8)))
         jobs.add_column(sa.Column("peak_bytes", sa.BigInteger, nullable=False, server_default="0"))

@@ -1,4 +1,4 @@
-"""Which store of blobs belongs to the database."""
+"""Record which blob store belongs to the database."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Browsers that are signed in with a key."""
+"""Create the sessions of browsers that signed in with an API key."""
 
 import sqlalchemy as sa
 from alembic import op

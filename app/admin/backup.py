@@ -1,14 +1,16 @@
-"""`hyperplane backup` and `restore`: all rows and files in a folder that can fill a database of either kind.
+"""`hyperplane backup` and `hyperplane restore`: copy all rows and files to a folder, and load them from it.
+
+A backup of SQLite can be restored to PostgreSQL, and the reverse. The folder contains:
 
     manifest.json        written last: the contents with their hashes; without it the backup is incomplete
     rows/TABLE.jsonl     every row of a table, one JSON object per line
     blobs/ab/cdef…       every file that a row of the snapshot owns, named by its hash
-    uploads/up_…         the bytes so far of incomplete uploads
+    uploads/up_…         the bytes received so far of incomplete uploads
 
-The rows are one consistent snapshot, taken while the service runs. Files are immutable, so a hard link that is made at
-the moment of the snapshot keeps each of them, whatever is deleted during the copy. Rows are read from a private copy of
-an SQLite database, or in a repeatable-read transaction on PostgreSQL, so that no writer waits for long. A missing or
-damaged file is left out and listed in the manifest: it does not prevent the backup of the others.
+The rows are one consistent snapshot, taken while the service runs. At the moment of the snapshot, each file gets a hard
+link, so a file that is deleted during the copy is still copied. Files are immutable. Rows are read from a private copy
+of an SQLite database, or in a repeatable-read transaction on PostgreSQL, so writers do not wait for the backup. A
+missing or damaged file is skipped and listed in the manifest.
 """
 
 import errno
@@ -39,36 +41,42 @@ from app.storage.identity import StoreAway, open_store
 FORMAT = "hyperplane-backup-1"
 MANIFEST = "manifest.json"
 ATTEMPTS = 5
-"""Attempts to take a snapshot while uploads end. Larger: a busy service is less likely to lose an upload's part."""
+"""Attempts to take a snapshot. An attempt fails if an upload completes during it, because the file of the upload moves.
+The last attempt skips such uploads. Larger: fewer incomplete uploads are missing from the backup of a busy service. Set
+by hand; no measurement is recorded."""
 ROWS_AT_ONCE = 500
-"""Rows that are read or inserted at once. Larger: fewer statements, more memory."""
+"""Rows per SELECT fetch and per INSERT. Larger: fewer statements, more memory. Set by hand; no measurement is
+recorded."""
 BLOCK_BYTES = 1 << 20
-"""Bytes per read of a copy. Larger: fewer calls, more memory."""
+"""Bytes per read while a file is copied. Larger: fewer calls, more memory. Set by hand; no measurement is recorded."""
 STALE_SECONDS = 86_400.0
-"""Age in seconds of leftovers of killed backups that are deleted. Must exceed the duration of a backup."""
+"""Age in seconds at which the hard links of a killed backup are deleted. Larger: deleted files occupy the disk longer.
+Must exceed the duration of a backup; one day is set by hand."""
 BACKED_UP = [table for table in Base.metadata.sorted_tables if table is not StoreRow.__table__]
-"""All tables except `store`: a restored database has another data folder."""
+"""Tables in a backup: all except `store`, which identifies the data folder. A restored database has another folder."""
 PRIVATE = 0o700
-"""Permissions of the backup folder: it contains secrets of webhooks and all data."""
+"""Permissions of the backup folder: only its owner can read it, because it contains all data and the secrets of
+webhooks."""
 
 
 class BackupError(Exception):
-    """A backup cannot be made or restored; the message says why."""
+    """Raised when a backup cannot be made or restored. The message is for the user of the command."""
 
 
 @dataclass(frozen=True)
 class Manifest:
     rows: dict[str, str]
-    """Hash of the file of each table."""
+    """SHA-256 of the file of rows, by table name."""
     blobs: dict[str, int]
-    """Size in bytes of each blob, by hash."""
+    """Size in bytes of each blob, by SHA-256."""
     uploads: dict[str, str]
-    """Hash of the bytes so far of each upload, by id."""
+    """SHA-256 of the bytes received so far, by id of the upload."""
     schema: str | None
     version: str
     created_at: str
     lacking: dict[str, str] = field(default_factory=dict)
-    """Files that rows need but the backup lacks: the fault of each, and the rows that need it."""
+    """Files that are not in the backup although rows refer to them. The value says what is wrong and which rows refer
+    to the file."""
 
     def document(self) -> dict[str, Any]:
         return {"format": FORMAT, **vars(self)}
@@ -77,7 +85,7 @@ class Manifest:
 def back_up(settings: Settings, target: Path) -> Manifest:
     """Write a backup into a folder that is empty or does not exist."""
     if target.exists() and any(target.iterdir()):
-        raise BackupError(f"{target} is not empty; choose an empty folder, or one that does not exist")
+        raise BackupError(f"{target} is not empty; choose an empty folder or a new one")
     target.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     database = Database(settings.resolved_database_url)
     blobs = open_store(settings.data_dir, database)
@@ -105,9 +113,13 @@ def check_backup(source: Path) -> tuple[Manifest, list[str]]:
         assert document.pop("format") == FORMAT
         manifest = Manifest(**document)
     except FileNotFoundError:
-        raise BackupError(f"{source} has no {MANIFEST}: it is not a backup, or the backup was interrupted") from None
+        raise BackupError(
+            f"{source} has no {MANIFEST}: it is not a backup, or the backup was interrupted. Choose another backup"
+        ) from None
     except (ValueError, AssertionError, KeyError, TypeError):
-        raise BackupError(f"{source / MANIFEST} is damaged, or was written by another version") from None
+        raise BackupError(
+            f"{source / MANIFEST} is damaged or was written by another version. Choose another backup or version"
+        ) from None
     expected = {f"rows/{name}.jsonl": sha256 for name, sha256 in manifest.rows.items()}
     expected |= {f"blobs/{sha256[:2]}/{sha256[2:]}": sha256 for sha256 in manifest.blobs}
     expected |= {f"uploads/{name}": sha256 for name, sha256 in manifest.uploads.items()}
@@ -122,7 +134,7 @@ def check_backup(source: Path) -> tuple[Manifest, list[str]]:
 
 
 def fill_from(settings: Settings, source: Path) -> Manifest:
-    """Fill an empty database and data folder. The rows are written last, in one transaction."""
+    """Restore a backup into an empty database and data folder. The rows are written last, in one transaction."""
     manifest, faults = check_backup(source)
     if faults:
         raise BackupError(f"{len(faults)} files of the backup are missing or damaged; the first: {faults[0]}")
@@ -133,13 +145,15 @@ def fill_from(settings: Settings, source: Path) -> Manifest:
             raise BackupError(
                 f"the backup was made by version {manifest.version}: restore it with that version, then upgrade"
             )
-        # Files of this backup are allowed: an interrupted restore can have left them.
+        # Files of this backup are allowed: an earlier, interrupted restore may have written them.
         if any(sha256 not in manifest.blobs for sha256 in blobs):
             raise BackupError(f"{settings.data_dir} holds files of another database; use an empty folder")
         with database.write() as session:
             for table in BACKED_UP:
                 if session.scalar(select(func.count()).select_from(table)):
-                    raise BackupError(f"the database is not empty: table {table.name} has rows")
+                    raise BackupError(
+                        f"the database is not empty: table {table.name} has rows. Restore into an empty database"
+                    )
             _restore_files(manifest, source, blobs, settings)
             for table in BACKED_UP:
                 for rows in _read_rows(source / "rows" / f"{table.name}.jsonl", table):
@@ -169,18 +183,19 @@ def _snapshot_with_files(
     for last in [False] * (ATTEMPTS - 1) + [True]:
         attempt = ExitStack()
         try:
-            with database.write() as session:  # owners and deletions of files wait for this lock
+            with database.write() as session:  # no file gets an owner or is deleted while this lock is held
                 ownership.lock(session)
                 snapshot = attempt.enter_context(_snapshot(database, held))
                 for sha256 in _owned(snapshot):
-                    with suppress(FileNotFoundError):  # lost: nothing is deleted while the lock is held
+                    # the file is lost; it was not deleted just now, because the lock is held
+                    with suppress(FileNotFoundError):
                         _link(blobs.path(sha256), held / sha256)
                 for upload_id in snapshot.scalars(select(UploadRow.id).where(UploadRow.dataset_id.is_(None))):
                     with suppress(FileNotFoundError) if last else nullcontext():
                         _link(settings.data_dir / "uploads" / upload_id, held / upload_id)
             stack.push(attempt)
             return snapshot
-        except FileNotFoundError:  # the upload has just ended, or its file is lost: retry
+        except FileNotFoundError:  # the upload has just completed, or its file is lost: retry
             attempt.close()
     raise AssertionError("unreachable: the last attempt ignores missing uploads and returns")
 
@@ -188,7 +203,8 @@ def _snapshot_with_files(
 def _copy_files(
     snapshot: Connection, held: Path, target: Path
 ) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
-    """Copy the held files. Returns sizes of blobs, hashes of uploads, and the faults of files that were not copied."""
+    """Copy the files in `held`. Returns the sizes of blobs, the hashes of uploads, and what is wrong with each file
+    that was not copied."""
     copied: dict[str, int] = {}
     uploads: dict[str, str] = {}
     lacking: dict[str, str] = {}
@@ -208,7 +224,7 @@ def _copy_files(
 
 
 def _fault_of(source: Path, target: Path, sha256: str) -> str | None:
-    """Copy a blob. Returns None, or its fault; then no copy is left."""
+    """Copy a blob. Returns None, or what is wrong with it; then the copy is deleted."""
     try:
         if _copy(source, target) == sha256:
             return None
@@ -216,7 +232,7 @@ def _fault_of(source: Path, target: Path, sha256: str) -> str | None:
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
-        if error.errno != errno.EIO:  # an error of the target, such as a full disk, is not a fault of the file
+        if error.errno != errno.EIO:  # the target failed, for example because its disk is full; the blob is not damaged
             raise
         fault = f"cannot be read: {error.strerror}"
     target.unlink()
@@ -266,7 +282,8 @@ def _write_rows(snapshot: Connection, table: Table, target: Path) -> str:
 
 
 def _read_rows(path: Path, table: Table) -> Iterator[list[dict[str, Any]]]:
-    """Read rows in batches. Running jobs become queued: their workers do not exist here."""
+    """Read rows in batches. Running jobs become queued, because their workers do not exist in the restored
+    installation."""
     moments = [column.name for column in table.columns if isinstance(column.type, UtcDateTime)]
     rows: list[dict[str, Any]] = []
     with path.open("rb") as file:
@@ -290,7 +307,7 @@ def _as_text(value: object) -> str:
 
 
 def _waiting_room(settings: Settings) -> Path:
-    """Create a folder on the file system of the blobs for hard links. Removes those of killed backups."""
+    """Create a folder for hard links on the file system of the blobs. Removes the folders of killed backups."""
     folder = settings.data_dir / "backups"
     folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     for stale in folder.iterdir():
@@ -305,7 +322,7 @@ def _link(file: Path, name: Path) -> None:
 
 
 def _copy(source: Path, target: Path, n_bytes: int | None = None) -> str:
-    """Copy a file, or its first bytes, durably; return the hash."""
+    """Copy a file, or its first `n_bytes` bytes, and fsync the copy. Returns its SHA-256."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, left = hashlib.sha256(), n_bytes
     with source.open("rb") as file, target.open("wb") as copy:

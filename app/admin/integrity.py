@@ -1,4 +1,5 @@
-"""`hyperplane verify`: check that all files of the database exist and are undamaged, and that there are no others."""
+"""`hyperplane verify`: check that every file that the database refers to exists and is undamaged, and count files that
+it does not refer to."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -44,11 +45,12 @@ def verify_storage(settings: Settings) -> Report:
     blobs, report = open_store(settings.data_dir, database), Report()
     try:
         blobs.check()
-    except StoreAway as error:  # otherwise all files would be reported as missing
+    except StoreAway as error:  # without this, every file would be reported as missing
         database.close()
         return Report(faults=[str(error.strerror)])
     with database.read() as session:
-        interrupted = session.scalars(INTERRUPTED).all()  # before the owners are read: a listed blob then has an owner
+        # read before the owners, so that a blob listed here has its owner below
+        interrupted = session.scalars(INTERRUPTED).all()
         owners = ownership.owners(session)
         datasets = session.scalars(select(DatasetRow)).all()
         models = session.scalars(select(ModelRow).options(undefer(ModelRow.card))).all()
@@ -59,12 +61,12 @@ def verify_storage(settings: Settings) -> Report:
             intact.add(sha256)
             if sha256 not in owners:
                 report.unowned.append(sha256)
-        elif blobs.path(sha256).exists():  # not one that was deleted since it was listed
+        elif blobs.path(sha256).exists():  # skip a file that was deleted after it was listed
             report.faults.append(f"file {sha256}: damaged (its bytes have another hash)")
     needs = {row.id: _dataset_files(row) for row in datasets}
     needs |= {row.id: _model_files(row) for row in models}
     with database.read() as session:
-        # Running jobs replace their files: those that no row refers to any more can be gone.
+        # Running jobs replace their files, so a file that no row refers to any more can be gone.
         kept = {(row.id, blob) for row in session.scalars(INTERRUPTED) for blob in _job_files(row)}
     needs |= {row.id: [blob for blob in _job_files(row) if (row.id, blob) in kept] for row in interrupted}
     for row_id, needed in needs.items():
@@ -72,7 +74,7 @@ def verify_storage(settings: Settings) -> Report:
             if row_id not in owners.get(sha256, ()):
                 report.faults.append(f"{row_id}: refers to file {sha256}, but is not recorded as its owner")
     lacking = {sha256 for sha256 in owners if sha256 not in intact}
-    with database.read() as session:  # files deleted during the check are not missing
+    with database.read() as session:  # read the owners again: a file that was deleted during the check is not missing
         still = ownership.owners(session) if lacking else {}
         report.faults += [
             f"{owner}: file {sha256} is missing or damaged"

@@ -1,8 +1,8 @@
 """`hyperplane verify --repair`: replace missing or damaged files with good copies.
 
-Copies are looked for in a backup and among temporary files (`staging`, `uploads`, `backups`). Arrays of a dataset are
-rebuilt from its uploaded file, and its statistics are computed again on the next request. The service can keep running:
-a file is replaced by a rename.
+Searches for copies in a backup and among temporary files (`staging`, `uploads`, `backups`). Rebuilds the arrays of a
+dataset from its uploaded file. Deletes damaged statistics, which the service computes again on the next request. The
+service can keep running, because a file is replaced by a rename.
 """
 
 import shutil
@@ -23,11 +23,11 @@ from app.storage.identity import StoreAway, open_store
 
 SCRATCH = ("staging", "uploads", "backups")
 BLOCK_BYTES = 1 << 20
-"""Bytes per read when a copy is hashed. Larger: fewer calls, more memory."""
+"""Bytes per read while a copy is hashed. Larger: fewer calls, more memory. Set by hand; no measurement is recorded."""
 
 
 def repair_storage(settings: Settings, backup: Path | None = None) -> Iterator[str]:
-    """Repair what can be repaired. Yields a line for each repair."""
+    """Repair every file that has a good copy or can be rebuilt. Yields one line of text per repair."""
     database = Database(settings.resolved_database_url)
     blobs = open_store(settings.data_dir, database)
     try:
@@ -45,7 +45,7 @@ def repair_storage(settings: Settings, backup: Path | None = None) -> Iterator[s
         for dataset in rows:
             if dataset.statistics in lacking:
                 _forget_statistics(database, dataset)
-                yield f"{dataset.id}: its statistics will be computed again on the next request"
+                yield f"{dataset.id}: statistics deleted; the next request computes them again"
             if lacking.keys() & set(dataset.arrays.values()) and dataset.sha256 not in lacking:
                 yield _read_again(settings, database, blobs, dataset)
     except StoreAway:
@@ -64,14 +64,14 @@ def _copy_of(data_dir: Path, backup: Path | None, sha256: str, size: int) -> Pat
             if one.is_file() and one.stat().st_size == size and hash_file(one) == sha256:
                 return one
         except OSError:
-            continue  # deleted meanwhile, or damaged too
+            continue  # it was deleted meanwhile, or is damaged too
     return None
 
 
 def _take(blobs: BlobStore, source: Path, sha256: str) -> None:
     with blobs.stage() as staged, source.open("rb") as file:
         shutil.copyfileobj(file, staged, BLOCK_BYTES)
-        if staged.sha256 == sha256:  # it can have changed since it was hashed
+        if staged.sha256 == sha256:  # the source can have changed since it was hashed
             staged.commit()
 
 
@@ -88,6 +88,6 @@ def _read_again(settings: Settings, database: Database, blobs: BlobStore, datase
         options = datasets.options_from(dataset.options)
         parsed = reader.ingest(blobs.path(dataset.sha256), dataset.format, options)
     except AppError as error:
-        return f"{dataset.id}: its file cannot be read again: {error.detail}"
+        return f"{dataset.id}: arrays not rebuilt, because its uploaded file cannot be parsed: {error.detail}"
     datasets.settle_repaired(database, blobs, dataset, parsed)
-    return f"{dataset.id}: its arrays were rebuilt from its uploaded file"
+    return f"{dataset.id}: arrays rebuilt from its uploaded file"

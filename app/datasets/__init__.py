@@ -1,1 +1,1 @@
-"""Datasets: uploaded and parsed once, then stored as immutable arrays that workers map."""
+"""Datasets: files that are uploaded, parsed once and stored as immutable arrays, which workers map into memory."""

@@ -1,4 +1,4 @@
-"""The arrays of a stored dataset. They are mapped, not copied, except for the names of categories."""
+"""Opens the arrays of a stored dataset. Arrays are memory-mapped; only the names of categories are copied."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +17,10 @@ SAMPLED_NUMBERS, SAMPLED_PARTS = 4096, 16
 
 @dataclass(frozen=True)
 class DatasetArrays:
-    """The features, y as the solver sees it, and the label of each value of y.
+    """The features of a dataset, its target y as numbers, and the label of each value of y.
 
-    `group`: number of each row's group, from 0 in the order of the file. Rows of a group need not be adjacent.
+    `group` is the number of each row's group. Groups are numbered from 0 in order of appearance, and their rows need
+    not be adjacent.
     """
 
     frame: Frame
@@ -30,11 +31,12 @@ class DatasetArrays:
 
     @property
     def X(self) -> Any:  # noqa: N802
-        """Return the features as numbers, dense or CSR. Complete only if every column is numeric."""
+        """Return the features as numbers, dense or CSR. `app/tabular/frame.py` defines how columns that are not numeric
+        are encoded."""
         return self.frame.X
 
     def label(self, value: Any) -> Label:
-        """Return the client's label for a value of y."""
+        """Return the label, as written in the file, of a value of y."""
         if self.label_names is not None:
             return self.label_names[int(value)]
         number = float(value)
@@ -54,7 +56,7 @@ class DatasetArrays:
 
 
 def mean_squared_norm(blobs: BlobStore, dataset: DatasetRow) -> float | None:
-    """Return the mean of |x|^2 over a few rows, for estimates; None: not known."""
+    """Return the mean of |x|^2 over a sample of rows, for estimates of training time; None if it is unknown."""
     try:
         values = blobs.map_array(dataset.arrays["data" if dataset.storage == "csr" else "X"]).reshape(-1)
     except OSError:
@@ -69,7 +71,7 @@ def mean_squared_norm(blobs: BlobStore, dataset: DatasetRow) -> float | None:
 def open_arrays(
     blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]] | None = None
 ) -> DatasetArrays:
-    """Open the arrays of a dataset. `columns`: its features, or only the first of them."""
+    """Open the arrays of a dataset. `features` are the stored descriptions of its features, or of the first ones."""
     shown = None if features is None else len(features)
     arrays = {
         name: blobs.load_array(sha256) if name.startswith("levels.") else blobs.map_array(sha256)
@@ -77,7 +79,8 @@ def open_arrays(
         if shown is None or "." not in name or int(name.split(".")[1]) < shown
     }
     if dataset.storage == "csr":
-        # scipy converts row pointers and indices to one type: convert the few row pointers, not the many indices.
+        # scipy needs row pointers and indices of one type. Converting the row pointers copies less than converting the
+        # indices.
         starts = arrays["indptr"].astype(np.int32) if dataset.nnz <= np.iinfo(np.int32).max else arrays["indptr"]
         parts = (arrays["data"], arrays["indices"], starts)
         matrix: Any = sp.csr_array(parts, shape=(dataset.n_rows, dataset.n_features), copy=False)
@@ -92,7 +95,7 @@ def open_arrays(
 
 
 def open_columns(blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]], first: int) -> list[Column]:
-    """Open features of a dataset from a given number on, with the names of their categories."""
+    """Open the features of a dataset that follow the first `first` ones, with the names of their categories."""
     found = []
     for number, feature in enumerate(features, first):
         names = [f"levels.{number}.{part}" for part in ("bytes", "offsets")]

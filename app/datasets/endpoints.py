@@ -45,8 +45,8 @@ from app.web.validation import CreatedAfter, label_parameters, no_body
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=RoomRoute)
 
 UPLOAD_WAIT_SECONDS = 10.0
-"""Default seconds that an upload waits until its file has been read. Larger: more small files are answered as `ready`
-at once, and requests with large files stay open longer."""
+"""Default seconds that an upload request waits for its file to be parsed. Larger: the response shows more datasets as
+`ready`, and requests with large files stay open longer. Set by hand; no measurement is recorded."""
 RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 MEDIA_TYPE_OF = {one.name: one.media_type for one in file_formats().values()}
 FILE_CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in MEDIA_TYPE_OF.values()}
@@ -54,7 +54,7 @@ FILE_CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} f
 Prefer = Annotated[
     str | None,
     Header(
-        description="`wait=N`: wait up to N seconds until the file has been read (default 10). "
+        description="`wait=N`: wait at most N seconds for the file to be parsed (default 10). "
         "`respond-async`: do not wait."
     ),
 ]
@@ -76,13 +76,14 @@ async def create_dataset(
     context: InContext,
     options: InReadOptions,
     once: InStreamedOnce,
-    name: Annotated[Name | None, Query(description="Name of the dataset, to find it by.")] = None,
+    name: Annotated[Name | None, Query(description="Name of the dataset. `GET /v1/datasets?name=` finds it.")] = None,
     prefer: Prefer = None,
 ) -> Dataset:
     """Upload a file as the raw body, or as the part `file` of a form.
 
-    If the file is read within the wait, the status is `ready`; an invalid file is refused with 422 and its errors, and
-    nothing is stored. Otherwise the status is `processing`: repeat `GET /v1/datasets/{id}?wait=60` until `done`.
+    If the file is parsed within the wait, the status is `ready`. An invalid file is refused with 422 and a list of its
+    errors, and nothing is stored. If parsing takes longer than the wait, the status is `processing`: repeat `GET
+    /v1/datasets/{id}?wait=60` until `done` is true.
     """
     labels = label_parameters(request)
     async with once.claimed():
@@ -97,7 +98,7 @@ async def create_dataset(
 async def create_from(
     request: Request, response: Response, file: Path, received: Received, prefer: str | None, once: Once | None = None
 ) -> Dataset:
-    """Create the dataset from a received file and build the response, for all kinds of uploads."""
+    """Create a dataset from a received file and return the response. Raw, form and resumable uploads all call this."""
     context = context_of(request)
     parse_queue = context.part(ParseQueue)
     seconds = preferred_wait(prefer, UPLOAD_WAIT_SECONDS)
@@ -139,12 +140,14 @@ async def reread_dataset(
     response: Response,
     context: InContext,
     options: InReadOptions,
-    name: Annotated[Name | None, Query(description="Name of the new dataset; default: the name of this one.")] = None,
+    name: Annotated[
+        Name | None, Query(description="Name of the new dataset. Default: the name of the existing one.")
+    ] = None,
     prefer: Prefer = None,
 ) -> Dataset:
-    """Read a stored file again with other options, such as another `target`: a new dataset that shares its bytes.
+    """Create another dataset from the same uploaded file with other options, such as another `target`.
 
-    Options that the query leaves out are those of the first upload.
+    The file is stored only once. Options that are not in the query keep the values of the existing dataset.
     """
 
     def look() -> Received:
@@ -192,7 +195,7 @@ def delete_dataset(dataset_id: DatasetInPath, context: InContext) -> Deleted:
 def list_dataset_columns(
     dataset_id: DatasetInPath, context: InContext, page: InPage, request: Request, response: Response
 ) -> Listing[Column]:
-    """List all columns: features first, in the order of the model's weights."""
+    """List all columns: features first, in the order of a model's weights."""
     first = following_number(page)
     with context.database.read() as session:
         columns = service.list_columns(session, dataset_id, first, page.limit + 1)
@@ -206,7 +209,7 @@ def preview_dataset(
     context: InContext,
     rows: Annotated[int, Query(ge=1, le=100, description="Number of rows to show.")] = 10,
 ) -> Preview:
-    """Get the first rows as they were read: labels and values of at most the first 1000 columns."""
+    """Get the first rows after parsing: their labels and the values of at most the first 1000 columns."""
     with context.database.read() as session:
         dataset, features, target = service.read_features(session, dataset_id, 0, SHOWN_COLUMNS)
     return Preview.model_validate(preview(context.blobs, dataset, features, target, rows))
@@ -218,8 +221,8 @@ async def get_dataset_statistics(
 ) -> Listing[ColumnStatistics]:
     """List counts, range, mean, standard deviation, quantiles and histogram of each feature.
 
-    The first request computes them in a few passes over the data; they are then stored. 413 if the dataset has many
-    columns and few rows, so that the statistics would need far more space than the data.
+    The first request computes the statistics in a few passes over the data and stores them. The response is 413 if the
+    statistics would need far more space than the data, as for many columns and few rows.
     """
     inspector = context_of(request).part(Inspector)
     rows = await inspector.statistics(dataset_id, following_number(page), page.limit + 1)
@@ -228,7 +231,8 @@ async def get_dataset_statistics(
 
 @router.get("/{dataset_id}/issues", operation_id="get_dataset_issues", responses=problems(404, 409, 413, 507))
 async def get_dataset_issues(dataset_id: DatasetInPath, request: Request) -> Issues:
-    """Check the data for problems: conflicting duplicates, constant or leaking columns, different scales and others."""
+    """Check the data for problems, such as equal rows with different labels, constant columns, columns that reveal the
+    label, and columns of very different scales."""
     inspector = context_of(request).part(Inspector)
     found = await inspector.issues(dataset_id)
     return Issues.model_validate({"dataset_id": dataset_id, "data": found})
@@ -245,7 +249,8 @@ async def get_dataset_issues(dataset_id: DatasetInPath, request: Request) -> Iss
     },
 )
 def get_dataset_content(dataset_id: DatasetInPath, context: InContext, request: Request) -> StoredFile:
-    """Download the file as it was uploaded, with its Content-Type and Content-Encoding. `Range` selects a part."""
+    """Download the uploaded file unchanged, with its Content-Type and Content-Encoding. The header `Range` selects a
+    part."""
     with context.database.read() as session:
         dataset = service.get_stored(session, dataset_id, service.get_light)
     _check_range(request.headers.get("range"), dataset.bytes)
@@ -261,7 +266,7 @@ def get_dataset_content(dataset_id: DatasetInPath, context: InContext, request: 
 
 
 class NumberedColumn(NamedTuple):
-    """A column of a list; `id` is stored in the cursor."""
+    """A column and its position in the list. The cursor of the next page stores `id`."""
 
     id: str
     column: dict[str, Any]
@@ -269,7 +274,7 @@ class NumberedColumn(NamedTuple):
 
 def show(dataset: DatasetRow, columns: list[dict[str, Any]], n_columns: int) -> dict[str, Any]:
     """Return the fields of `schemas.Dataset`."""
-    stored = set(DatasetRow.__mapper__.columns.keys()) - {"columns"}  # loading that would read all columns
+    stored = set(DatasetRow.__mapper__.columns.keys()) - {"columns"}  # reading this attribute would load all columns
     own = {name: getattr(dataset, name) for name in Dataset.model_fields if name in stored}
     errors = dataset.error["errors"] if dataset.error else []
     return {**own, **_show_summary(dataset), "columns": columns, "n_columns": n_columns, "errors": errors}
@@ -295,7 +300,8 @@ def _look(context: Context, dataset_id: str) -> Callable[[], dict[str, Any]]:
 
 
 def _check_range(wanted: str | None, size: int) -> None:
-    """Refuse a Range header that is not one range beginning inside the file, instead of ignoring it."""
+    """Raise BadRange unless the header is one range that begins inside the file. Without this check, an invalid header
+    would be ignored."""
     if wanted is None:
         return
     match = RANGE.fullmatch(wanted)

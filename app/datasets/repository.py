@@ -1,4 +1,5 @@
-"""SQL of datasets. Writes to a dataset that is being read are fenced by its attempt number."""
+"""SQL of datasets. The attempt number of a dataset is a fencing token: it protects a dataset that is being parsed from
+writes of a process that has lost its lease."""
 
 import json
 import sqlite3
@@ -21,7 +22,7 @@ WITHOUT_HEAVY = (defer(DatasetRow.columns), defer(DatasetRow.arrays), defer(Data
 
 @dataclass(frozen=True)
 class Claim:
-    """The right of a process to read a dataset's file. Valid while the row has this attempt number."""
+    """The right of a process to parse a dataset's file. A claim is valid while the row has this attempt number."""
 
     dataset_id: str
     attempt: int
@@ -29,7 +30,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Filters:
-    """Filters of a list; None and empty mean all."""
+    """Filters of a list of datasets. None or empty: no filter."""
 
     status: str | None = None
     name: str | None = None
@@ -48,7 +49,7 @@ def get(session: Session, dataset_id: str) -> DatasetRow | None:
 
 
 def get_light(session: Session, dataset_id: str) -> DatasetRow | None:
-    """Return a dataset without the fields that grow with its columns and classes; these are loaded on access."""
+    """Return a dataset. Fields whose size grows with the number of columns or classes are loaded only on access."""
     return session.get(DatasetRow, dataset_id, options=WITHOUT_HEAVY)
 
 
@@ -59,9 +60,10 @@ def get_without_columns(session: Session, dataset_id: str) -> DatasetRow | None:
 def columns_from(
     session: Session, dataset_id: str, first: int, limit: int, role: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return some of the columns. The database selects them: parsing 300,000 here takes 0.4 s and blocks all threads.
+    """Return at most `limit` columns, from number `first` on. The database selects them, because parsing 300,000
+    columns here would take 0.4 s and block all threads.
 
-    On SQLite this ends the transaction of the session, which must be a reading one.
+    On SQLite this ends the transaction of the session, so the session must only read.
     """
     if session.get_bind().dialect.name != "postgresql":
         where = "key >= ? AND key < ?" if role is None else "json_extract(value, '$.role') = ? LIMIT ? OFFSET ?"
@@ -90,9 +92,10 @@ def count_columns(session: Session, dataset_id: str) -> int:
 
 
 def _ask_apart(session: Session, dataset_id: str, query: str, *arguments: int | str) -> list[Any]:
-    """Query the JSON of the columns in a separate in-memory SQLite: parsing 30 MB takes 0.3 s.
+    """Query the JSON of the columns in a separate in-memory SQLite database.
 
-    In a transaction on the database file, commits would wait for that time, and new reads would wait for the commits.
+    Parsing 30 MB of JSON takes 0.3 s. In a transaction on the database file, commits would wait for that time, and new
+    reads would wait for the commits.
     """
     stored = type_coerce(DatasetRow.columns, Text).label("columns_text")
     text = session.scalar(select(stored).where(DatasetRow.id == dataset_id))
@@ -104,13 +107,14 @@ def _ask_apart(session: Session, dataset_id: str, query: str, *arguments: int | 
 
 
 def hold(session: Session, dataset_id: str) -> bool:
-    """Prevent deletion until this unit of work ends; return False if it is gone. Several can hold it."""
+    """Prevent the deletion of a dataset until this unit of work ends. Returns False if it is already deleted. Several
+    units of work can hold a dataset."""
     query = select(DatasetRow.id).where(DatasetRow.id == dataset_id).with_for_update(read=True, key_share=True)
     return session.scalar(query) is not None
 
 
 def lock(session: Session, dataset_id: str) -> None:
-    """Lock exclusively until this unit of work ends, waiting for its holders."""
+    """Lock a dataset exclusively until this unit of work ends. Waits for units of work that `hold` it."""
     session.execute(select(DatasetRow.id).where(DatasetRow.id == dataset_id).with_for_update())
 
 
@@ -126,7 +130,7 @@ def list_newest(session: Session, limit: int, before_id: str | None, filters: Fi
 
 
 def unfinished_among(session: Session, dataset_ids: Sequence[str]) -> set[str]:
-    """Return those of the ids that are still being read."""
+    """Return the ids, among the given ones, of datasets that are still being parsed."""
     query = select(DatasetRow.id).where(DatasetRow.id.in_(dataset_ids), DatasetRow.status == "processing")
     return set(session.scalars(query))
 
@@ -136,7 +140,8 @@ def delete(session: Session, dataset: DatasetRow) -> None:
 
 
 def update_claimed(session: Session, claim: Claim, **values: Any) -> bool:
-    """Update a dataset that is being read, if the claim is valid. Returns False if it is not, or it is gone."""
+    """Update a dataset that is being parsed. Returns False, and changes nothing, if the claim is no longer valid or the
+    dataset is deleted."""
     return session.execute(_claimed(claim).values(**values).returning(DatasetRow.id)).first() is not None
 
 
@@ -152,7 +157,8 @@ def any_silent(session: Session) -> bool:
 
 
 def claim_silent(session: Session, lease_seconds: float, alive: Collection[str] = ()) -> list[Claim]:
-    """Take over all datasets with expired leases. `alive`: ids that this process reads itself."""
+    """Take over all datasets with expired leases, except `alive`: the ids of datasets that this process parses
+    itself."""
     now = current_time(session)
     query = select(DatasetRow.id, DatasetRow.attempt).where(_silent(session)).with_for_update(skip_locked=True)
     claims = []
@@ -166,14 +172,15 @@ def claim_silent(session: Session, lease_seconds: float, alive: Collection[str] 
 
 
 def replace_arrays(session: Session, dataset_id: str, **values: Any) -> bool:
-    """Replace the arrays and their description of a ready dataset. Returns False if it is gone."""
+    """Replace the arrays of a ready dataset and their description. Returns False if the dataset is deleted."""
     ready = DatasetRow.id == dataset_id, DatasetRow.status == "ready"
     statement = update(DatasetRow).where(*ready).values(**values).returning(DatasetRow.id)
     return session.execute(statement.execution_options(synchronize_session=False)).first() is not None
 
 
 def set_statistics(session: Session, dataset_id: str, before: str | None, sha256: str) -> bool:
-    """Store the blob of the statistics. Returns False if another process did, or the dataset is gone."""
+    """Store the hash of the statistics' blob. Returns False if another process did so first, or the dataset is
+    deleted."""
     free = DatasetRow.id == dataset_id, DatasetRow.statistics.is_not_distinct_from(before)
     statement = update(DatasetRow).where(*free).values(statistics=sha256).returning(DatasetRow.id)
     return session.execute(statement.execution_options(synchronize_session=False)).first() is not None
@@ -206,7 +213,7 @@ def _claimed(claim: Claim) -> Update:
 
 
 def count_unfinished_jobs(session: Session, dataset_id: str) -> int:
-    """Count unfinished jobs that need the dataset, for training or testing."""
+    """Count the unfinished jobs that train or test on the dataset."""
     active = (JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.PAUSED)
     tests_on_it = JobRow.spec["split"]["test_dataset_id"].as_string() == dataset_id
     is_needed = or_(JobRow.dataset_id == dataset_id, tests_on_it)

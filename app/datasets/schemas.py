@@ -26,16 +26,16 @@ class ClassCount(BaseModel):
 class Column(BaseModel):
     """A column of the uploaded file."""
 
-    name: str = Field(description="Name from the header, or a number for files without names.")
+    name: str = Field(description="Name from the header; for files without names, the number of the column.")
     role: Literal["feature", "target", "weight", "group", "ignored"] = Field(description="What the column is used for.")
-    kind: Kind | None = Field(None, description="Kind of its values; null: the column is ignored.")
+    kind: Kind | None = Field(None, description="Kind of the values; null: the column is ignored.")
     missing: int | None = Field(None, description="Number of rows without a value.")
     levels: int | None = Field(None, description="Number of different values of a categorical column.")
-    reason: str | None = Field(None, description="Why the column was given this kind.")
+    reason: str | None = Field(None, description="Reason for the kind.")
 
 
 class FileWarning(BaseModel):
-    """Something that the reader had to guess or that looks wrong."""
+    """Something in the file that the service had to guess or that looks wrong."""
 
     code: str = Field(description="Code of the warning, for programs.")
     detail: str = Field(description="The warning, in a sentence.")
@@ -52,19 +52,19 @@ class DatasetSummary(BaseModel):
     """A dataset in a list. `GET /v1/datasets/{dataset_id}` has all fields."""
 
     id: DatasetId
-    name: str | None = Field(description="Name that the upload gave it; null: none.")
-    status: Status = Field(description="`processing` while the file is read, then `ready` or `invalid`.")
-    done: bool = Field(description="True once the dataset is ready or invalid: it will not change any more.")
+    name: str | None = Field(description="Name that the upload request set; null: none.")
+    status: Status = Field(description="`processing` while the file is parsed, then `ready` or `invalid`.")
+    done: bool = Field(description="True once the status is `ready` or `invalid`, which is final.")
     sha256: str = Field(description="SHA-256 of the uploaded bytes, in hexadecimal.")
     bytes: int = Field(description="Size of the uploaded file in bytes.")
-    n_rows: int | None = Field(description="Number of rows; null until the file has been read.")
-    n_features: int | None = Field(description="Number of feature columns; null until the file has been read.")
-    nnz: int | None = Field(description="Number of nonzero values; null until the file has been read.")
+    n_rows: int | None = Field(description="Number of rows; null until the file is parsed.")
+    n_features: int | None = Field(description="Number of feature columns; null until the file is parsed.")
+    nnz: int | None = Field(description="Number of nonzero values; null until the file is parsed.")
     storage: Literal["dense", "csr"] | None = Field(
-        description="Storage of the numbers: dense matrix or sparse rows (CSR); null until the file has been read."
+        description="Storage of the features: dense matrix or sparse rows (CSR); null until the file is parsed."
     )
     task_hint: TaskHint | None = Field(
-        description="Task that the labels suggest, which `task: auto` uses; null until the file has been read."
+        description="Task that the labels suggest. Jobs with `task: auto` use it. null until the file is parsed."
     )
     labels: LabelsShown
     created_at: CreatedAt
@@ -80,12 +80,15 @@ class Dataset(DatasetSummary):
         "without names whose features are all numbers, such as libsvm."
     )
     n_columns: int = Field(description="Number of all columns.")
-    warnings: list[FileWarning] = Field(description="What the reader had to guess, and what looks wrong.")
+    warnings: list[FileWarning] = Field(
+        description="What the service had to guess about the file, and what looks wrong."
+    )
     deduplicated: bool = Field(
         False,
-        description="True if the same bytes with the same options had been uploaded before: this is that dataset.",
+        description="True if the same bytes were uploaded before with the same options. The response then is "
+        "that dataset.",
     )
-    error: DatasetError | None = Field(None, description="Why the file is invalid; null: it is not.")
+    error: DatasetError | None = Field(None, description="Why the file is invalid; null: it is not invalid.")
     errors: list[ErrorItem] = Field([], description="The first places where the file is invalid.")
     expires_at: datetime | None = Field(
         None, description="Time when an invalid dataset is deleted; null: it is not invalid."
@@ -97,15 +100,17 @@ class Deleted(BaseModel):
 
     id: DatasetId
     deleted: Literal[True] = Field(True, description="Always true.")
-    bytes_freed: int = Field(description="Bytes of the files that nothing else needs and that are now deleted.")
+    bytes_freed: int = Field(
+        description="Total size in bytes of the deleted files. Files that other datasets or models need are kept."
+    )
 
 
 class PreviewRow(BaseModel):
-    """A row as it was read."""
+    """A row of the dataset."""
 
     label: Label = Field(description="Label of the row.")
     values: list[bool | float | str | None] = Field(
-        description="Values of the shown columns. null: missing; dates as ISO 8601; texts cut at 1000 characters."
+        description="Values of the shown columns. null: missing. Dates are ISO 8601. Texts are cut at 1000 characters."
     )
     indices: list[int] | None = Field(
         description="Column numbers of the values, from 0, in a sparse dataset; null: all columns in order."
@@ -126,17 +131,17 @@ class Preview(BaseModel):
 
 
 class Quantiles(BaseModel):
-    """Quantiles of a column; estimated from a sample of the rows if there are many."""
+    """Quantiles of a column, estimated from a sample if the dataset has more than 20,000 rows."""
 
-    q05: float | None = Field(description="5 % of the values are below; null: not known.")
-    q25: float | None = Field(description="25 % of the values are below; null: not known.")
-    q50: float | None = Field(description="Median; null: not known.")
-    q75: float | None = Field(description="75 % of the values are below; null: not known.")
-    q95: float | None = Field(description="95 % of the values are below; null: not known.")
+    q05: float | None = Field(description="Value below which 5 % of the values lie; null: unknown.")
+    q25: float | None = Field(description="Value below which 25 % of the values lie; null: unknown.")
+    q50: float | None = Field(description="Median; null: unknown.")
+    q75: float | None = Field(description="Value below which 75 % of the values lie; null: unknown.")
+    q95: float | None = Field(description="Value below which 95 % of the values lie; null: unknown.")
 
 
 class Histogram(BaseModel):
-    """Ten equal-width bins from the minimum to the maximum; every value is counted."""
+    """Histogram of a column: ten bins of equal width from the minimum to the maximum."""
 
     edges: list[float] = Field(description="The 11 edges of the bins, ascending.")
     counts: list[int] = Field(description="Number of values in each bin.")
@@ -150,7 +155,7 @@ class LevelCount(BaseModel):
 
 
 class Range(BaseModel):
-    """Range and moments of numbers."""
+    """Minimum, maximum, mean, standard deviation and quantiles of numbers."""
 
     min: float | None = Field(None, description="Smallest value; null: none, or not meaningful for this kind.")
     max: float | None = Field(None, description="Largest value; null: none, or not meaningful for this kind.")
@@ -168,29 +173,33 @@ class ColumnStatistics(Range):
     """
 
     index: int = Field(description="Number of the feature, from 0.")
-    name: str | None = Field(description="Name of the feature; null: it has none.")
-    kind: Kind = Field(description="Kind of its values.")
+    name: str | None = Field(description="Name of the feature; null: the file has no names.")
+    kind: Kind = Field(description="Kind of the values.")
     count: int = Field(description="Number of rows with a value.")
     missing: int = Field(description="Number of rows without a value.")
     zeros: int | None = Field(None, description="Number of zeros; null: not a numeric column.")
     histogram: Histogram | None = Field(None, description="Distribution of the values; null: not a numeric column.")
     levels: int | None = Field(None, description="Number of different values of a categorical column.")
     top: list[LevelCount] | None = Field(None, description="The most frequent values of a categorical column.")
-    length: Range | None = Field(None, description="Numbers of characters of the texts of a text column.")
+    length: Range | None = Field(
+        None, description="Statistics of the lengths, in characters, of the texts of a text column."
+    )
 
 
 class Issue(BaseModel):
-    """A property of the data that makes training fail, mislead or take long."""
+    """A property of the data that makes training fail, slow or misleading."""
 
     code: str = Field(description="Code of the issue, for programs.")
     severity: Literal["error", "warning", "info"] = Field(
-        description="`error`: training fails; `warning`: the model can be poor; `info`: good to know."
+        description="`error`: training fails. `warning`: the model can be poor. `info`: no action is needed."
     )
     detail: str = Field(description="What was found, in a sentence.")
     remedy: str = Field(description="What to do about it.")
     count: int | None = Field(None, description="Number of affected rows or columns; null: not counted.")
     rows: list[int] = Field([], description="The first affected rows, from 0.")
-    columns: list[str] = Field([], description="The first affected columns: names, or numbers from 0 without names.")
+    columns: list[str] = Field(
+        [], description="The first affected columns: their names or, in files without names, their numbers from 0."
+    )
 
 
 class Issues(BaseModel):

@@ -4,7 +4,7 @@
         └── takes longer ──> processing ──> ready
                                  └────────> invalid ── a day later ──> (deleted)
 
-A file that is found invalid in time is refused, and nothing is stored.
+`In time` means: while the upload request waits. A file that is found invalid in time is refused, and nothing is stored.
 """
 
 import hashlib
@@ -31,17 +31,18 @@ from app.storage.ownership import own, reclaim
 
 KEEP_INVALID = timedelta(hours=24)
 MAX_READER_DEATHS = 3
-"""Number of kills of the parsing process after which the file is marked invalid. Larger: more attempts for a file that
-is killed for other reasons."""
+"""Number of times that the parser of a file can be killed before the file is marked invalid. Larger: more attempts for
+a file whose parser was killed for another reason, and more attempts with a file that kills its parser. Set by hand; no
+measurement is recorded."""
 MAX_ATTEMPTS = 10
-"""Attempts to parse a file whose API process died, before it is given up. It is given up only if
-HYPERPLANE_STORAGE_PATIENCE_SECONDS have passed, too. API processes parse in child processes, so the file is rarely the
-cause. Larger: a file that does kill them has more chances to do so."""
+"""Maximum attempts to parse a file when API processes die meanwhile. The file is marked invalid only if
+HYPERPLANE_STORAGE_PATIENCE_SECONDS have passed, too. The file is rarely the cause, because child processes do the
+parsing. Larger: a file that kills API processes can kill more of them. Set by hand; no measurement is recorded."""
 
-# Further work in the transaction that inserts a dataset.
+# A function that does further work in the transaction that inserts a dataset.
 OnInsert = Callable[[Session, DatasetRow], None]
 
-# Fields that the reader fills in; responses have null until then.
+# Fields that parsing fills in. Until then they are null in responses.
 UNREAD: dict[str, Any] = {
     **{"n_rows": 0, "n_features": 0, "nnz": 0, "storage": "", "task_hint": ""},
     **{"arrays": {}, "label_names": None, "classes": [], "columns": [], "warnings": []},
@@ -50,7 +51,7 @@ UNREAD: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Received:
-    """A completely received file, and the client's options."""
+    """A completely received file and the options of the upload request."""
 
     sha256: str
     size: int
@@ -61,13 +62,13 @@ class Received:
 
     @property
     def fingerprint(self) -> str:
-        """Return a hash of bytes, read options and name."""
+        """Return a hash of the file's bytes, the read options and the name."""
         parts = [self.sha256, self.file_format, asdict(self.options), self.name, self.labels]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def find_known(database: Database, received: Received) -> DatasetRow | None:
-    """Return the existing dataset of this file; None: there is none. Refuses an empty file."""
+    """Return the existing dataset of this file, or None. Raises Invalid for an empty file."""
     if received.size == 0:
         raise Invalid("The body is empty; send the file as the body.", code="empty_body")
     with database.read() as session:
@@ -77,7 +78,7 @@ def find_known(database: Database, received: Received) -> DatasetRow | None:
 def store_ready(
     database: Database, blobs: BlobStore, received: Received, on_insert: OnInsert, parsed: Parsed
 ) -> tuple[DatasetRow, bool]:
-    """Store a file that has been read; return (dataset, whether it existed before)."""
+    """Store a parsed file as a ready dataset. Returns the dataset and whether it existed before."""
     sizes = {**parsed.sizes, received.sha256: received.size}
     row = _row(received, status="ready", arrays=parsed.arrays, **parsed.description)
     return _store(database, blobs, received, on_insert, row, sizes)
@@ -86,7 +87,7 @@ def store_ready(
 def store_processing(
     database: Database, blobs: BlobStore, received: Received, on_insert: OnInsert, lease_seconds: float
 ) -> tuple[DatasetRow, bool]:
-    """Store a file that is still being read; return (dataset, whether it existed before)."""
+    """Store a file that is still being parsed as a dataset. Returns the dataset and whether it existed before."""
     row = _row(received, status="processing", attempt=1, **UNREAD)
     with database.read() as session:
         row.lease_expires_at = current_time(session) + timedelta(seconds=lease_seconds)
@@ -94,7 +95,7 @@ def store_processing(
 
 
 def settle_ready(database: Database, blobs: BlobStore, claim: Claim, parsed: Parsed) -> None:
-    """Store the result of reading a claimed dataset."""
+    """Store the result of parsing a claimed dataset, and make it ready."""
     values = {"status": "ready", "lease_expires_at": None, "arrays": parsed.arrays, **parsed.description}
     with database.write() as session:
         if repository.update_claimed(session, claim, **values):
@@ -102,7 +103,7 @@ def settle_ready(database: Database, blobs: BlobStore, claim: Claim, parsed: Par
 
 
 def settle_invalid(database: Database, blobs: BlobStore, claim: Claim, error: AppError) -> None:
-    """Mark a claimed dataset as invalid: its file is deleted, and the row keeps the reason for a day."""
+    """Mark a claimed dataset as invalid. Its file is deleted. The row is kept for a day to give the reason."""
     items = [item.model_dump(exclude_none=True) for item in error.errors]
     with database.write() as session:
         changed = repository.update_claimed(
@@ -119,7 +120,7 @@ def settle_invalid(database: Database, blobs: BlobStore, claim: Claim, error: Ap
 
 
 def damaged_files(database: Database, blobs: BlobStore, dataset_id: str) -> tuple[DatasetRow, set[str]]:
-    """Return a dataset and its missing or damaged files. Reads all files."""
+    """Return a dataset and the hashes of its missing or damaged files. Reads and hashes all its files."""
     with database.read() as session:
         dataset = _get_without_columns(session, dataset_id)
     files = {dataset.sha256, *dataset.arrays.values()}
@@ -127,7 +128,8 @@ def damaged_files(database: Database, blobs: BlobStore, dataset_id: str) -> tupl
 
 
 def settle_repaired(database: Database, blobs: BlobStore, dataset: DatasetRow, parsed: Parsed) -> None:
-    """Store the arrays of a dataset that was read again. Another version of the reader can give other arrays."""
+    """Store the arrays of a dataset that was parsed again. They can differ from the old ones if the version of the
+    service differs."""
     if parsed.arrays == dataset.arrays:
         return
     new = {sha256: size for sha256, size in parsed.sizes.items() if sha256 not in dataset.arrays.values()}
@@ -140,19 +142,19 @@ def settle_repaired(database: Database, blobs: BlobStore, dataset: DatasetRow, p
 
 
 def release(database: Database, claims: Sequence[Claim]) -> None:
-    """Release claimed datasets because this process stops, so that another one can continue at once."""
+    """Release claimed datasets because this process stops, so that another process can take them over at once."""
     with database.write() as session:
         repository.extend_leases(session, claims, 0.0)
 
 
 def age_seconds(session: Session, claim: Claim) -> float:
-    """Seconds since the file of a claimed dataset was received; 0: it has been deleted meanwhile."""
+    """Return the seconds since the file of a claimed dataset was received; 0 if the dataset has been deleted."""
     dataset = repository.get_light(session, claim.dataset_id)
     return 0.0 if dataset is None else (current_time(session) - dataset.created_at).total_seconds()
 
 
 def received_again(session: Session, claim: Claim) -> Received | None:
-    """Return the file of a claimed dataset, to be read again; None: the dataset was deleted."""
+    """Return the file of a claimed dataset, to be parsed again, or None if the dataset was deleted."""
     dataset = repository.get(session, claim.dataset_id)
     if dataset is None:
         return None
@@ -161,7 +163,8 @@ def received_again(session: Session, claim: Claim) -> Received | None:
 
 
 def received_with(session: Session, dataset_id: str, changes: ReadOptions, name: str | None) -> Received:
-    """The stored file of a dataset, to be read with other options; those that `changes` leaves out stay."""
+    """Return the stored file of a dataset, to be parsed with other options. Options that `changes` does not set stay as
+    they are."""
     dataset = get_stored(session, dataset_id, get_light)
     unchanged = asdict(ReadOptions())
     changed = {field: value for field, value in asdict(changes).items() if value != unchanged[field]}
@@ -170,7 +173,7 @@ def received_with(session: Session, dataset_id: str, changes: ReadOptions, name:
 
 
 def options_from(stored: dict[str, Any] | None) -> ReadOptions:
-    """Restore read options from a row, where JSON has turned tuples into lists."""
+    """Convert the stored JSON of read options to ReadOptions. JSON has turned their tuples into lists."""
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in (stored or {}).items()
     }
@@ -178,7 +181,7 @@ def options_from(stored: dict[str, Any] | None) -> ReadOptions:
 
 
 def forget_expired(database: Database) -> None:
-    with database.read() as session:  # a read is cheaper than SQLite's write lock
+    with database.read() as session:  # check with a read first, which needs no write lock on SQLite
         if not repository.expired(session):
             return
     with database.write() as session:
@@ -191,27 +194,27 @@ def find(session: Session, dataset_id: str) -> DatasetRow | None:
 
 
 def hold(session: Session, dataset_id: str) -> bool:
-    """Prevent deletion of the dataset until this unit of work ends; return False if it is gone."""
+    """Prevent the deletion of a dataset until this unit of work ends. Returns False if it is already deleted."""
     return repository.hold(session, dataset_id)
 
 
 def get(session: Session, dataset_id: str) -> DatasetRow:
     dataset = find(session, dataset_id)
     if dataset is None:
-        raise NotFound("There is no such dataset.")
+        raise NotFound("There is no such dataset; `GET /v1/datasets` lists them.")
     return dataset
 
 
 def get_light(session: Session, dataset_id: str) -> DatasetRow:
-    """Return a dataset without the fields that grow with its width: columns, arrays, label names."""
+    """Return a dataset. Fields whose size grows with the number of columns or classes are loaded only on access."""
     dataset = repository.get_light(session, dataset_id) if is_id("ds", dataset_id) else None
     if dataset is None:
-        raise NotFound("There is no such dataset.")
+        raise NotFound("There is no such dataset; `GET /v1/datasets` lists them.")
     return dataset
 
 
 def describe(session: Session, dataset_id: str, shown_columns: int) -> tuple[DatasetRow, list[dict[str, Any]], int]:
-    """Return a dataset without the fields that grow with its width, its first columns, and their number."""
+    """Return a dataset as `get_light` does, its first columns, and the number of all columns."""
     dataset = get_light(session, dataset_id)
     columns = repository.columns_from(session, dataset_id, 0, shown_columns)
     count = len(columns) if len(columns) < shown_columns else repository.count_columns(session, dataset_id)
@@ -219,7 +222,7 @@ def describe(session: Session, dataset_id: str, shown_columns: int) -> tuple[Dat
 
 
 def list_columns(session: Session, dataset_id: str, first: int, limit: int) -> list[dict[str, Any]]:
-    """Return some of the columns of a dataset, features first."""
+    """Return at most `limit` columns of a dataset, from number `first` on. Features come first."""
     get_light(session, dataset_id)
     return repository.columns_from(session, dataset_id, first, limit)
 
@@ -227,7 +230,8 @@ def list_columns(session: Session, dataset_id: str, first: int, limit: int) -> l
 def read_features(
     session: Session, dataset_id: str, first: int, limit: int
 ) -> tuple[DatasetRow, list[dict[str, Any]], str | None]:
-    """Return a ready dataset, some of its features, and the name of its target. Reads no other columns."""
+    """Return a ready dataset, at most `limit` of its features from number `first` on, and the name of its target. Loads
+    no other columns."""
     dataset = get_ready(session, dataset_id, _get_without_columns)
     columns = repository.columns_from(session, dataset_id, first, limit)
     target = repository.columns_from(session, dataset_id, 0, 1, role="target")
@@ -238,20 +242,22 @@ def read_features(
 def _get_without_columns(session: Session, dataset_id: str) -> DatasetRow:
     dataset = repository.get_without_columns(session, dataset_id) if is_id("ds", dataset_id) else None
     if dataset is None:
-        raise NotFound("There is no such dataset.")
+        raise NotFound("There is no such dataset; `GET /v1/datasets` lists them.")
     return dataset
 
 
 def get_stored(session: Session, dataset_id: str, read: Callable[[Session, str], DatasetRow] = get) -> DatasetRow:
-    """Return a dataset whose file is stored. Raises Conflict for an invalid one."""
+    """Return a dataset whose file is stored. Raises Conflict if the dataset is invalid."""
     dataset = read(session, dataset_id)
     if dataset.status == "invalid":
-        raise Conflict("The file of this dataset is invalid and was not stored.", code="dataset_invalid")
+        raise Conflict(
+            "The file of this dataset is invalid and was not stored; correct and upload it.", code="dataset_invalid"
+        )
     return dataset
 
 
 def get_ready(session: Session, dataset_id: str, read: Callable[[Session, str], DatasetRow] = get) -> DatasetRow:
-    """Return a dataset that is ready. Raises Conflict otherwise."""
+    """Return a dataset that is ready. Raises Conflict if it is invalid or still being parsed."""
     dataset = get_stored(session, dataset_id, read)
     if dataset.status == "processing":
         raise Conflict("The dataset is still being read; retry when its status is ready.", code="dataset_not_ready")
@@ -263,9 +269,10 @@ def list_newest(session: Session, limit: int, before_id: str | None, filters: Fi
 
 
 def delete(database: Database, blobs: BlobStore, dataset_id: str) -> int:
-    """Delete a dataset and the files that only it needs; return the bytes freed. Models are kept."""
+    """Delete a dataset and the files that only it needs. Returns the bytes freed. Models are kept."""
     with database.write() as session:
-        repository.lock(session, dataset_id)  # waits for a job that is being submitted, which counts
+        # waits for requests that submit a job on this dataset, so that the count below includes it
+        repository.lock(session, dataset_id)
         dataset = get(session, dataset_id)
         if waiting := repository.count_unfinished_jobs(session, dataset_id):
             raise Conflict(f"{waiting} unfinished job(s) need this dataset; cancel them first.", code="dataset_in_use")
@@ -302,7 +309,7 @@ def _store(
             repository.insert(session, dataset)
             own(session, blobs, dataset.id, sizes)
             on_insert(session, dataset)
-    except IntegrityError:  # the same file was uploaded twice at the same time, and the other one was first
+    except IntegrityError:  # the same file was uploaded by two requests at the same time, and the other one was first
         if known := find_known(database, received):
             return known, True
         raise

@@ -1,4 +1,4 @@
-"""The database: engine and unit of work, tables, migrations."""
+"""The database: engine, unit of work, tables and migrations."""
 
 from app.db.engine import Database, UtcDateTime
 

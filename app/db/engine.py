@@ -1,11 +1,12 @@
 """Database engine and unit of work: `with database.write() as session: ...` commits once, at its end.
 
-SQLite: a writer takes the lock when it begins (`BEGIN IMMEDIATE`), so that two writers wait and do not deadlock; the
-threads of one process queue for it (write_queue.py). `synchronous=FULL` makes commits durable. WAL is used from SQLite
-3.51.3 on: older versions can corrupt a WAL that several processes write or checkpoint at the same time.
+On SQLite a writer takes the write lock when it begins (`BEGIN IMMEDIATE`), so two writers wait for each other and
+cannot deadlock. The threads of one process queue for the lock (write_queue.py). `synchronous=FULL` makes commits
+durable. WAL mode is used from SQLite 3.51.3 on, because older versions can corrupt a WAL that several processes write
+or checkpoint at the same time.
 
-Transient errors (outages.py) are raised as `DatabaseUnavailable`. After a commit whose connection broke, the outcome is
-looked up (commit_outcome.py): the commit returns if it happened.
+Transient errors (outages.py) are raised as `DatabaseUnavailable`. If the connection breaks during a commit, the outcome
+is looked up (commit_outcome.py), and no error is raised if the commit happened.
 """
 
 import json
@@ -34,12 +35,15 @@ log = logging.getLogger(__name__)
 
 SAFE_WAL_VERSION = (3, 51, 3)
 LOCK_WAIT_MS = 30_000
-"""Milliseconds that SQLite waits for its lock. Larger: fewer 503 responses under load, longer waits."""
+"""Maximum milliseconds that a write waits for SQLite's lock. Larger: fewer 503 responses under load, longer waits. Set
+by hand; no measurement is recorded."""
 POOL = {"pool_size": 10, "max_overflow": 50}
-"""Connections of a process: 10 stay open, at most 60. At least the number of threads that can need one
-(app/web/thread_rooms.py); with fewer, threads wait for the connections of other requests."""
+"""Database connections of a process: 10 stay open, and 50 more are opened under load. Larger: more load on the server.
+The maximum must be at least the number of threads that can need a connection (app/web/thread_rooms.py). Otherwise
+threads wait for the connections of other requests."""
 RESERVED_POOL = {"pool_size": 2, "max_overflow": 14}
-"""Connections for predictions, keys and health checks, so that they do not wait for other requests."""
+"""Separate connections for predictions, API keys and health checks, so that these do not wait for other requests.
+Larger: more load on the server. Set by hand; no measurement is recorded."""
 PATIENCE = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
@@ -47,20 +51,21 @@ PATIENCE = {
     "keepalives_count": "3",
     "tcp_user_timeout": "25000",
 }
-"""TCP options that detect a dead PostgreSQL host after about 25 s; seconds, except `tcp_user_timeout` in milliseconds.
-With the system's defaults a query would wait for about 15 minutes. Parameters of the URL override them."""
+"""TCP options that detect a dead PostgreSQL host after about 25 s. Values are in seconds, `tcp_user_timeout` in
+milliseconds. Larger: a longer interruption of the network is survived, and a dead host is detected later. With the
+defaults of Linux, a query would wait for about 15 minutes. Parameters of the database URL override these."""
 
 NO_ANSWER = "The database does not respond; retry later."
 READ_ONLY = "The database is read-only at the moment; nothing was changed. Retry later."
 FULL = "The disk of the database is full; nothing was changed."
 OUTCOME_UNKNOWN = (
     "The connection to the database broke while the change was stored, and whether it was stored is not known. "
-    "Look for it, or send the request again with the Idempotency-Key that it had."
+    "Check whether it exists, or send the request again with the same Idempotency-Key."
 )
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A time with the zone UTC on both databases. SQLite stores no zone."""
+    """A column type for times in UTC. It adds the zone on SQLite, which stores none."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -69,7 +74,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("times must have a zone before they are stored")
+            raise ValueError("a time to be stored must have a time zone, such as datetime.now(UTC)")
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
@@ -80,9 +85,9 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Database:
-    """Provides sessions. `read()` never writes; `write()` commits when its block ends without an error.
+    """Provides sessions and connections. `read()` never writes. `write()` commits when its block ends without an error.
 
-    All of them raise DatabaseUnavailable for transient errors.
+    Every method raises DatabaseUnavailable for transient errors.
     """
 
     def __init__(self, url: str) -> None:
@@ -96,7 +101,7 @@ class Database:
         for engine in (self.engine, self._reserved):
             event.listen(engine, "handle_error", self._leave_read_only_server)
         self.on_announced: Callable[[], None] | None = None
-        """Called after an announced commit on databases without notifications (notify.py)."""
+        """Called after a commit that announces new work, on databases without notifications (notify.py)."""
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -105,13 +110,14 @@ class Database:
 
     @contextmanager
     def reserved_read(self) -> Iterator[Session]:
-        """Like `read()`, on a reserved connection: for keys and health checks."""
+        """Open a session like `read()`, on a connection that is reserved for API keys and health checks."""
         with raising_unavailable(), Session(self._reserved_readers, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
-        """Open a reserved connection without a transaction, for predictions: a third of the cost of `read()`."""
+        """Open a reserved connection without a transaction, for predictions. It costs a third of the time of
+        `read()`."""
         with raising_unavailable(), self._lookers.connect() as connection:
             yield connection
 
@@ -130,7 +136,7 @@ class Database:
                 self.on_announced()
 
     def _commit(self, session: Session) -> None:
-        """Commit. Returns if the commit happened and raises if it did not, also when the connection breaks."""
+        """Commit. Returns if the commit happened and raises if it did not, even if the connection breaks meanwhile."""
         commit = commit_outcome.about_to_commit(session)
         try:
             session.commit()
@@ -139,7 +145,7 @@ class Database:
                 session.rollback()
                 raise
             log.warning("the connection broke during a commit: %s", error.orig)
-            # No rollback: it would expire the rows, which the caller can still need.
+            # No rollback, because it would expire the rows, which the caller can still need.
             try:
                 was_committed = commit_outcome.was_committed(self.engine, commit)
             except OutcomeUnknown:
@@ -148,7 +154,7 @@ class Database:
                 raise
 
     def check_writable(self) -> None:
-        """Raise DatabaseUnavailable if the database accepts no writes. Writes nothing."""
+        """Raise DatabaseUnavailable if the database accepts no writes. Does not write."""
         if self.url.get_backend_name() == "sqlite":
             file = self.url.database
             if file and os.path.exists(file) and not os.access(file, os.W_OK):
@@ -163,7 +169,7 @@ class Database:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Hold the write lock of this process on SQLite; other databases need none."""
+        """Hold the write lock of this process on SQLite. Do nothing on other databases."""
         if self._turns is None:
             yield
             return
@@ -178,13 +184,13 @@ class Database:
         self._drop_connections()
 
     def _leave_read_only_server(self, context: ExceptionContext) -> None:
-        """Replace all connections after the server has become read-only."""
+        """Close all connections after the server has become read-only, so that new ones reach the new primary."""
         if outages.sqlstate(context.original_exception) == outages.READ_ONLY:
             context.is_disconnect = True
             self._drop_connections()
 
     def _drop_connections(self) -> None:
-        """Close all idle connections of both pools, so that new ones can reach the new primary."""
+        """Close all idle connections of both pools."""
         self.engine.dispose()
         self._reserved.dispose()
 
@@ -204,7 +210,8 @@ def raising_unavailable() -> Iterator[None]:
 
 
 def current_time(session: Session) -> datetime:
-    """Return the time that leases are compared with: the server's on PostgreSQL, this machine's on SQLite."""
+    """Return the time that leases are compared with: the time of the server on PostgreSQL, of this machine on
+    SQLite."""
     if session.get_bind().dialect.name == "postgresql":
         answer = session.scalar(select(func.clock_timestamp()))
         assert isinstance(answer, datetime)
@@ -217,7 +224,7 @@ def _with_patience(url: URL) -> URL:
 
 
 def _create_engine(url: URL, pool_size: int, max_overflow: int) -> Engine:
-    # NaN is not valid JSON: fail here, not in a client.
+    # NaN is not valid JSON, so raise here and not in a client that parses it.
     serialize = partial(json.dumps, allow_nan=False, separators=(",", ":"))
     if url.get_backend_name() != "sqlite":
         return create_engine(
@@ -230,7 +237,7 @@ def _create_engine(url: URL, pool_size: int, max_overflow: int) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # otherwise the driver would begin deferred transactions
+    connection.isolation_level = None  # keeps the driver from beginning deferred transactions
     journal = "WAL" if sqlite3.sqlite_version_info >= SAFE_WAL_VERSION else "TRUNCATE"
     for pragma in (
         f"busy_timeout={LOCK_WAIT_MS}",

@@ -49,18 +49,19 @@ Request = Literal["pause", "finish", "cancel"]
 """Requests that a client can make of a running job."""
 REQUESTS: tuple[Request, ...] = ("pause", "finish", "cancel")
 StopReason = Literal["pause", "finish", "drain", "cancel", "lost"]
-"""Why work on a job ends early: a client's request, the process shuts down (drain), or the lease is lost."""
+"""Why work on a job ends early: a request of a client (pause, finish, cancel), a shutdown of the worker (drain), or the
+loss of the lease (lost)."""
 STOP_REASONS: tuple[StopReason, ...] = ("pause", "finish", "drain", "cancel", "lost")
-"""Weakest first: of two reasons the later in this list wins."""
+"""All stop reasons, weakest first. Of two reasons, the later one in this list wins."""
 
 EVENT_TYPES = frozenset(
     {
         *(f"job.{status}" for status in JobStatus),
         *(f"job.{wanted}_requested" for wanted in (*REQUESTS, "resume")),
-        *("job.progress", "job.compiling", "job.resumed", "job.restarted", "job.waiting"),
+        *("job.progress", "job.trial", "job.compiling", "job.resumed", "job.restarted", "job.waiting"),
     }
 )
-"""Types of events that a job can have."""
+"""Names of all event types of jobs."""
 
 
 def check_transition(before: JobStatus, after: JobStatus) -> None:
@@ -69,7 +70,7 @@ def check_transition(before: JobStatus, after: JobStatus) -> None:
 
 
 def outranks(wanted: StopReason, current: str | None) -> bool:
-    """Whether a new request replaces the current one."""
+    """Return whether a new request replaces the current one."""
     return current is None or current in STOP_REASONS[: STOP_REASONS.index(wanted)]
 
 

@@ -1,6 +1,7 @@
-"""Schema migrations with Alembic, called from code so that an installed package can migrate its database.
+"""Migrates the database schema with Alembic. It is called from code, so that an installed package can migrate its
+database.
 
-The scripts are in `alembic/` of a checkout; a wheel has them next to this module, as `migrations/`.
+In a checkout, the migration scripts are in `alembic/`. In a wheel, they are next to this module, in `migrations/`.
 """
 
 import sqlite3
@@ -20,18 +21,20 @@ PACKAGED = Path(__file__).parent / "migrations"
 CHECKOUT = Path(__file__).parents[2] / "alembic"
 
 PRIVATE_MODE = 0o600
-"""Permissions of a new SQLite file: it contains hashes of keys and secrets of webhooks. Existing files keep theirs."""
+"""Permissions of a new SQLite file: only its owner can read it, because it contains hashes of API keys and secrets of
+webhooks. Existing files keep their permissions."""
 
-# An arbitrary fixed number: key of the advisory lock that lets one service at a time migrate a PostgreSQL database.
+# Key of the advisory lock on PostgreSQL that lets one process at a time migrate. The number is arbitrary but must not
+# change.
 POSTGRESQL_LOCK = 7_165_318_227
 
 
 class OldSchema(Exception):
-    """The database has no schema, or that of an older version. The message is for the user."""
+    """Raised when the database has no schema, or the schema of an older version. The message is for the user."""
 
 
 class UnknownRevision(Exception):
-    """The database has a schema that this version does not know. The message is for the user."""
+    """Raised when the database has a schema that this version does not know. The message is for the user."""
 
 
 def upgrade(database: Database) -> None:
@@ -46,7 +49,8 @@ def upgrade(database: Database) -> None:
 
 
 def check_current(database: Database) -> None:
-    """Raise OldSchema or UnknownRevision if the schema is not that of this code. Changes nothing, creates no file."""
+    """Raise OldSchema or UnknownRevision if the schema is not the one of this version. Changes nothing and creates no
+    file."""
     shown = database.url.render_as_string(hide_password=True)
     missing = OldSchema(f"{shown} does not have the schema of this version; run `hyperplane migrate` first")
     if database.url.get_backend_name() == "sqlite" and not Path(database.url.database or "").exists():
@@ -59,11 +63,12 @@ def check_current(database: Database) -> None:
 
 @contextmanager
 def migrating(database: Database) -> Iterator[Connection]:
-    """Open one transaction for all migrations, in one process at a time. `alembic/env.py` uses it for the command."""
+    """Open one transaction for all migrations, in one process at a time. `alembic/env.py` calls this for the command
+    `alembic`."""
     if database.url.get_backend_name() == "sqlite" and database.url.database:
         file = Path(database.url.database)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(PRIVATE_MODE)  # SQLite gives its other files the same mode
+        file.touch(PRIVATE_MODE)  # SQLite creates its journal and WAL files with the same mode
     with (
         raising_unavailable(),
         database.engine.connect() as connection,
@@ -83,22 +88,23 @@ def config_for(connection: Connection) -> Config:
 
 
 def revision(database: Database) -> str | None:
-    """Return the revision of the database's schema; None: it has none."""
-    with database.reserved_read() as session:  # for health checks; on SQLite it must not wait for a writer
+    """Return the revision of the database's schema, or None if the database has no schema."""
+    with database.reserved_read() as session:  # used by health checks, so it must not wait for a writer on SQLite
         return MigrationContext.configure(session.connection()).get_current_revision()
 
 
 def is_current(database: Database) -> bool:
-    """Whether the schema is that of this version."""
+    """Return whether the schema is the one of this version."""
     return revision(database) == ScriptDirectory.from_config(_config()).get_current_head()
 
 
 @contextmanager
 def _tables_can_be_replaced(connection: Connection) -> Iterator[None]:
-    """Switch off foreign keys on SQLite, where batch mode copies a table, drops it and renames the copy.
+    """Switch off foreign keys on SQLite during migrations.
 
-    The drop would delete the rows that refer to the table, or fail. SQLite ignores the switch inside a transaction.
-    `alembic/env.py` checks the keys after each migration.
+    Alembic's batch mode copies a table, drops it and renames the copy. With foreign keys on, the drop would fail or
+    delete the rows that refer to the table. The switch must be outside of a transaction, because SQLite ignores it
+    inside. `alembic/env.py` checks the foreign keys after each migration.
     """
     driver = connection.connection.dbapi_connection
     if not isinstance(driver, sqlite3.Connection):
@@ -132,6 +138,8 @@ def _scripts() -> Path:
     for folder in (PACKAGED, CHECKOUT):
         if (
             folder / "env.py"
-        ).is_file():  # for an installed package, CHECKOUT would be the folder of the library alembic
+        ).is_file():  # without this check, CHECKOUT of an installed package would be the folder of the library alembic
             return folder
-    raise FileNotFoundError(f"no migrations in {PACKAGED} or {CHECKOUT}: the installation is incomplete")
+    raise FileNotFoundError(
+        f"no migrations in {PACKAGED} or {CHECKOUT}: the installation is incomplete; install the package again"
+    )

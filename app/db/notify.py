@@ -1,7 +1,7 @@
-"""Wake workers when there is work. Only an optimisation: workers also poll the queue.
+"""Wakes workers when a commit makes new work. This is only an optimization, because workers also poll the queue.
 
-On PostgreSQL it is a NOTIFY in the transaction of the change, so it arrives on every machine with the commit. SQLite
-has no notifications; there the API process wakes its own worker through `Database.on_announced`.
+On PostgreSQL the transaction sends a NOTIFY, which reaches the workers of every machine with the commit. SQLite has no
+notifications; there the API process wakes its own worker through `Database.on_announced`.
 """
 
 import time
@@ -14,9 +14,11 @@ from sqlalchemy.orm import Session
 CHANNEL = "hyperplane_work"
 ANNOUNCED = "announced"
 RECONNECT_SECONDS = 1.0
-"""Seconds between two attempts to reconnect. Larger: less load on a failing server, later notifications."""
+"""Seconds between two attempts to reconnect. Larger: less load on a failing server, later notifications. Set by hand;
+no measurement is recorded."""
 CONNECT_SECONDS = 2
-"""Seconds after which an attempt to connect fails. Larger: slow servers are reached, dead ones are noticed later."""
+"""Timeout of an attempt to connect, in seconds. Larger: slower servers are reached, dead servers are detected later.
+Set by hand; no measurement is recorded."""
 
 
 def announce(session: Session) -> None:
@@ -28,7 +30,7 @@ def announce(session: Session) -> None:
 
 
 class Listener:
-    """A PostgreSQL connection that receives notifications. It reconnects after a break."""
+    """A PostgreSQL connection that receives notifications. It reconnects after the connection breaks."""
 
     def __init__(self, url: URL) -> None:
         self._address = url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -37,11 +39,12 @@ class Listener:
 
     @property
     def connection(self) -> psycopg.Connection | None:
-        """Return the connection to wait on; None: not connected."""
+        """Return the connection to wait on, or None while it is not connected."""
         return self._connection
 
     def hear(self) -> bool:
-        """Whether there can be new work: a notification arrived, or the connection was down for a while."""
+        """Return whether there can be new work: a notification has arrived, or notifications can have been lost because
+        the connection was down."""
         if self._connection is None:
             return self._connect()
         try:

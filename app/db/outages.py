@@ -1,7 +1,7 @@
-"""Transient database errors: the server is down, fails over, is read-only or overloaded.
+"""Recognizes transient database errors: the server is down, fails over, is read-only or overloaded.
 
-The only module that knows SQLSTATEs and SQLite's result codes. `Database` raises transient errors as
-`DatabaseUnavailable`, so that a client gets 503 and a worker waits. All other errors are bugs.
+Only this module knows SQLSTATEs and SQLite's result codes. `Database` raises transient errors as `DatabaseUnavailable`,
+so that a client gets 503 and a worker waits. All other errors are bugs.
 """
 
 import sqlite3
@@ -15,14 +15,14 @@ DATABASE_ERRORS = (DatabaseUnavailable, exc.DBAPIError)
 """Errors that a unit of work can raise because of the database. Background loops catch them and retry."""
 
 READ_ONLY = "25006"
-"""SQLSTATE of a write on a server that accepts none: a standby, or a server during a failover."""
+"""SQLSTATE of a write to a server that accepts no writes, such as a standby, or a server during a failover."""
 
 DISK_FULL = "53100"
 
 PASSING_CLASSES = frozenset(
     {
         "08",  # connection exceptions
-        "40",  # the transaction was rolled back: serialization failure (40001), deadlock (40P01)
+        "40",  # rolled back because of a serialization failure (40001) or a deadlock (40P01)
         "53",  # too many connections (53300), out of memory, disk full
         "57",  # shutdown (57P01), crash of another backend (57P02), starting up (57P03), cancelled by a timeout (57014)
     }
@@ -48,7 +48,7 @@ PRIMARY_CODE = 0xFF
 
 
 def passes(error: exc.SQLAlchemyError) -> bool:
-    """Whether the error is transient: the same work can succeed later."""
+    """Return whether an error is transient: the same work can succeed later."""
     if isinstance(error, exc.TimeoutError):  # all connections of the pool are in use
         return True
     if not isinstance(error, exc.DBAPIError):
@@ -57,27 +57,27 @@ def passes(error: exc.SQLAlchemyError) -> bool:
         code = getattr(error.orig, "sqlite_errorcode", None)
         return code is not None and code & PRIMARY_CODE in PASSING_SQLITE
     state = sqlstate(error)
-    if state is None:  # the connection broke, or none could be made
+    if state is None:  # the connection broke or could not be made
         return error.connection_invalidated or isinstance(error, exc.OperationalError)
     return state in PASSING_STATES or state[:2] in PASSING_CLASSES
 
 
 def is_read_only(error: exc.SQLAlchemyError) -> bool:
-    """Whether the database refuses writes but can be read."""
+    """Return whether the database refuses writes but can be read."""
     if isinstance(error, exc.DBAPIError) and isinstance(error.orig, sqlite3.Error):
         return getattr(error.orig, "sqlite_errorcode", 0) & PRIMARY_CODE == sqlite3.SQLITE_READONLY
     return sqlstate(error) == READ_ONLY
 
 
 def is_full(error: exc.SQLAlchemyError) -> bool:
-    """Whether the database's disk has no room."""
+    """Return whether the disk of the database is full."""
     if isinstance(error, exc.DBAPIError) and isinstance(error.orig, sqlite3.Error):
         return getattr(error.orig, "sqlite_errorcode", 0) & PRIMARY_CODE == sqlite3.SQLITE_FULL
     return sqlstate(error) == DISK_FULL
 
 
 def unreachable(url: str, error: DatabaseUnavailable) -> str:
-    """Return one line for the terminal: the database, the driver's message, what to do."""
+    """Return one line for the terminal that names the database, quotes the driver's message and says what to do."""
     cause = getattr(error.__cause__, "orig", None) or error.detail
     said = " ".join(str(cause).split())
     shown = make_url(url).render_as_string(hide_password=True)
@@ -85,6 +85,6 @@ def unreachable(url: str, error: DatabaseUnavailable) -> str:
 
 
 def sqlstate(error: BaseException | None) -> str | None:
-    """Return the SQLSTATE of a PostgreSQL error; None: it has none."""
+    """Return the SQLSTATE of a PostgreSQL error, or None if it has none."""
     state = getattr(getattr(error, "orig", error), "sqlstate", None)
     return state if isinstance(state, str) else None

@@ -25,7 +25,8 @@ def newest(
 
     `equal` maps columns to required values; a column whose value is None is not filtered.
     """
-    columns: Any = table  # every table has an id; tables that are filtered by time or labels have these columns
+    # every table has an id; callers pass `created_after` or `labels` only for tables with those columns
+    columns: Any = table
     query = select(table).order_by(columns.id.desc()).limit(limit)
     if before_id is not None:
         query = query.where(columns.id < before_id)
@@ -38,7 +39,7 @@ def newest(
 
 
 def list_events(session: Session, job_id: str, limit: int, after_id: str | None) -> Sequence[EventRow]:
-    """List the events of a job after the given one, oldest first."""
+    """List the events of a job, oldest first, that come after the event `after_id`."""
     query = select(EventRow).where(EventRow.job_id == job_id).order_by(EventRow.id).limit(limit)
     if after_id is not None:
         query = query.where(EventRow.id > after_id)

@@ -35,37 +35,39 @@ class DatasetRow(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str | None] = mapped_column(String(128), index=True)
     status: Mapped[str] = mapped_column(String(16))
-    # Hash of bytes and read options. For an invalid file it is the row's id, so that the bytes can be uploaded again.
+    # Hash of bytes, read options and name. An invalid dataset has its own id here, so that the same bytes can be
+    # uploaded again.
     fingerprint: Mapped[str] = mapped_column(String(64), unique=True)
     format: Mapped[str] = mapped_column(String(16))
     sha256: Mapped[str] = mapped_column(String(64))
     bytes: Mapped[int]
-    options: Mapped[dict[str, Any] | None] = mapped_column(Json)  # read options; None: all defaults
-    # From here to `warnings`: the results of reading the file; empty until the dataset is ready.
+    options: Mapped[dict[str, Any] | None] = mapped_column(Json)  # read options; None if all are defaults
+    # The fields from here to `warnings` are the results of parsing the file. They are empty until the dataset is ready.
     n_rows: Mapped[int]
     n_features: Mapped[int]
     nnz: Mapped[int]
     storage: Mapped[str] = mapped_column(String(8))
     task_hint: Mapped[str] = mapped_column(String(16))
-    arrays: Mapped[dict[str, Any]]  # array name > sha256 of its .npy blob
-    label_names: Mapped[list[Any] | None] = mapped_column(Json)  # text labels by their code in y
+    arrays: Mapped[dict[str, Any]]  # array name to SHA-256 of its .npy blob
+    label_names: Mapped[list[Any] | None] = mapped_column(Json)  # text of each label, by its code in y
     classes: Mapped[list[Any]]
     columns: Mapped[list[Any]]
     warnings: Mapped[list[Any]]
     labels: Mapped[dict[str, Any]]
     attempt: Mapped[int] = mapped_column(
         default=0
-    )  # number of attempts to read it in the background; also the fencing number
-    lease_expires_at: Mapped[datetime | None]  # while processing: time when another process can take it over
-    error: Mapped[dict[str, Any] | None] = mapped_column(Json)  # why it is invalid: code, message, errors
+    )  # number of attempts to parse the file in the background; also the fencing token
+    # while processing: time from which another process can take the dataset over
+    lease_expires_at: Mapped[datetime | None]
+    error: Mapped[dict[str, Any] | None] = mapped_column(Json)  # why the dataset is invalid: code, message, errors
     expires_at: Mapped[datetime | None]  # time when an invalid dataset is deleted
-    statistics: Mapped[str | None] = mapped_column(String(64))  # sha256 of the .npy blob, once computed
-    issues: Mapped[list[Any] | None] = mapped_column(Json)  # result of the data checks, once requested
+    statistics: Mapped[str | None] = mapped_column(String(64))  # SHA-256 of the .npy blob, once computed
+    issues: Mapped[list[Any] | None] = mapped_column(Json)  # issues found in the data, once requested
     created_at: Mapped[datetime]
 
 
 class UploadRow(Base):
-    """A resumable upload. `received` bytes are durable on disk."""
+    """A resumable upload. Its first `received` bytes are durably stored."""
 
     __tablename__ = "uploads"
 
@@ -76,14 +78,15 @@ class UploadRow(Base):
     labels: Mapped[dict[str, Any]]
     length: Mapped[int | None]
     received: Mapped[int] = mapped_column(default=0)
-    dataset_id: Mapped[str | None] = mapped_column(String(40))  # the dataset that it became
+    dataset_id: Mapped[str | None] = mapped_column(String(40))  # the dataset made from the complete upload
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime] = mapped_column(index=True)
 
 
 class JobRow(Base):
     __tablename__ = "jobs"
-    # The order of claims. Not a partial index: SQLite does not use one when the status is a parameter.
+    # The order in which jobs are claimed. It is no partial index, because SQLite does not use one if the status is a
+    # parameter.
     __table_args__ = (Index("ix_jobs_queue", "status", text("priority DESC"), "id"),)
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -102,7 +105,7 @@ class JobRow(Base):
     request: Mapped[str | None] = mapped_column(
         String(8)
     )  # pending request of a client to the running job: cancel, finish, pause
-    peak_bytes: Mapped[int] = mapped_column(default=0)  # estimated memory in bytes, for admission; 0: not known
+    peak_bytes: Mapped[int] = mapped_column(default=0)  # estimated memory in bytes, for admission; 0 if unknown
     checkpoint: Mapped[str | None] = mapped_column(String(64))  # sha256 of the checkpoint blob
     snapshot: Mapped[str | None] = mapped_column(String(64))  # sha256 of the interim model file
     progress: Mapped[float] = mapped_column(default=0.0)
@@ -148,17 +151,18 @@ class ModelRow(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(ForeignKey("model_names.name"))
     version: Mapped[int]
-    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), unique=True)  # None: imported
-    proof: Mapped[str | None] = mapped_column(String(64))  # sha256 of the dual point of its certificate
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), unique=True)  # None if the model was imported
+    proof: Mapped[str | None] = mapped_column(String(64))  # SHA-256 of the blob with the dual point of the certificate
     blob: Mapped[str] = mapped_column(String(64))
     task: Mapped[str] = mapped_column(String(16))
     solver: Mapped[str] = mapped_column(String(32))
     converged: Mapped[bool]
-    # The document that GET returns: certificate, metrics, training, lineage. Deferred: predict does not need it.
+    # The document that GET returns: certificate, metrics, training, lineage. Loaded only on access, because predict
+    # does not need it.
     card: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[datetime]
     deleted_at: Mapped[datetime | None]
-    purged_at: Mapped[datetime | None]  # its files are deleted; only the card is left
+    purged_at: Mapped[datetime | None]  # time when the files were deleted; only the card is left
 
 
 class AliasRow(Base):
@@ -169,13 +173,13 @@ class AliasRow(Base):
     name: Mapped[str] = mapped_column(ForeignKey("model_names.name"), primary_key=True)
     alias: Mapped[str] = mapped_column(String(128), primary_key=True)
     revision: Mapped[int]
-    targets: Mapped[list[Any]]  # {version, weight}
-    shadow: Mapped[int | None]  # a version
+    targets: Mapped[list[Any]]  # objects with `version` and `weight`
+    shadow: Mapped[int | None]  # number of the shadow version
     updated_at: Mapped[datetime]
 
 
 class AliasChangeRow(Base):
-    """The revisions of an alias. The revision that deletes it has no targets."""
+    """A revision of an alias. The revision that deletes the alias has no targets."""
 
     __tablename__ = "alias_changes"
 
@@ -201,7 +205,7 @@ class EvaluationRow(Base):
 
 
 class BlobOwnerRow(Base):
-    """Owners of blobs: which row needs which file. Written in the transaction of that row."""
+    """An owner of a blob: a row that needs the file. Written in the same transaction as that row."""
 
     __tablename__ = "blob_owners"
 
@@ -216,7 +220,7 @@ class StoreRow(Base):
     __tablename__ = "store"
 
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # always 1
-    id: Mapped[str] = mapped_column(String(40))  # content of the file store.id
+    id: Mapped[str] = mapped_column(String(40))  # content of the file store.id in the data folder
 
 
 class KeyRow(Base):
@@ -231,7 +235,8 @@ class KeyRow(Base):
 
 
 class SessionRow(Base):
-    """A browser that is signed in with a key. It ends at its time, by a sign-out, or with the key."""
+    """The session of a browser that signed in with an API key. It ends when it expires, at sign-out, or when the key is
+    revoked."""
 
     __tablename__ = "sessions"
 
@@ -243,15 +248,16 @@ class SessionRow(Base):
 
 
 class IdempotencyRow(Base):
-    """An idempotency key and the response to its request. Written in the transaction of the change."""
+    """An idempotency key and the response to its request. Written in the same transaction as the change."""
 
     __tablename__ = "idempotency_keys"
 
-    caller: Mapped[str] = mapped_column(String(40), primary_key=True)  # id of the API key; empty: no key needed
+    # id of the API key; empty if the request had none
+    caller: Mapped[str] = mapped_column(String(40), primary_key=True)
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     request_sha256: Mapped[str] = mapped_column(String(64))  # hash of method, path, query, some headers and body
-    status: Mapped[int | None]  # None: still running
-    answer: Mapped[dict[str, Any] | None] = mapped_column(Json)  # headers and document
+    status: Mapped[int | None]  # HTTP status; None while the request is running
+    answer: Mapped[dict[str, Any] | None] = mapped_column(Json)  # headers and body of the response
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 
@@ -271,7 +277,7 @@ class WebhookRow(Base):
 
 
 class DeliveryRow(Base):
-    """The outbox: an event to send to an address. Written in the transaction of the event."""
+    """An event to send to a webhook: a row of the outbox. Written in the same transaction as the event."""
 
     __tablename__ = "deliveries"
     __table_args__ = (Index("ix_deliveries_due", "status", "due_at"),)
@@ -282,7 +288,7 @@ class DeliveryRow(Base):
     payload: Mapped[dict[str, Any]]
     status: Mapped[str] = mapped_column(String(16))  # waiting, delivered, given_up
     attempt: Mapped[int] = mapped_column(default=0)
-    due_at: Mapped[datetime]  # while sending: time when another process can send it
+    due_at: Mapped[datetime]  # time of the next attempt; while sending, time from which another process can send it
     last_error: Mapped[str | None] = mapped_column(String(512))
     created_at: Mapped[datetime]
     delivered_at: Mapped[datetime | None]

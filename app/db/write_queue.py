@@ -1,7 +1,7 @@
 """A fair write lock for the threads of one process: first come, first served.
 
-SQLite allows one writer at a time, and the others poll with growing delays. A thread that has waited long therefore
-loses to new ones, and can wait half a minute while a hundred others are served.
+SQLite allows one writer at a time. Other writers poll with growing delays, so a thread that has waited long polls less
+often than a new one. Without this lock, a thread could wait half a minute while a hundred others are served.
 """
 
 import threading
@@ -9,7 +9,7 @@ from collections import deque
 
 
 class Turns:
-    """A lock that the longest waiting thread gets next."""
+    """A fair lock: the thread that has waited longest gets it next."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -17,7 +17,7 @@ class Turns:
         self._waiting: deque[threading.Lock] = deque()
 
     def take(self, patience_seconds: float) -> bool:
-        """Acquire the lock; return False if it was not free within `patience_seconds`."""
+        """Acquire the lock. Returns False if that takes longer than `patience_seconds`."""
         with self._guard:
             if not self._taken:
                 self._taken = True
@@ -28,7 +28,7 @@ class Turns:
         if mine.acquire(timeout=patience_seconds):
             return True
         with self._guard:
-            if mine not in self._waiting:  # acquired at the last moment
+            if mine not in self._waiting:  # another thread passed the lock on just when the wait timed out
                 return True
             self._waiting.remove(mine)
             return False

@@ -1,7 +1,8 @@
-"""Every error code that a client can meet, with its meaning and its cure.
+"""The registry of all error codes of the API, each with its meaning and its cure.
 
-A code occurs in three places: as `code` of a problem document (an HTTP refusal), as `code` of an item of its
-`errors`, and as `error.code` of a job that failed. Codes are part of the API: they are added, never renamed.
+A code occurs in three places: as `code` of a problem document (an HTTP error response), as `code` of an item of its
+`errors`, and as `error.code` of a failed job. Codes are part of the API: new ones are added, existing ones are never
+renamed.
 
 The page `/docs/errors` (app/web/browser.py) and the error reference of the documentation are generated from
 `error_codes()`. The `type` of a problem document is the address of its entry: see `problem_type`.
@@ -25,18 +26,18 @@ GROUPS: dict[str, tuple[ErrorCode, ...]] = {
     "Jobs": JOB_CODES,
     "Models and aliases": MODEL_CODES,
 }
-"""The codes by subject, in the order of the reference. A code has one entry."""
+"""The error codes by subject, in the order of the reference. A code has exactly one entry."""
 
 
 def error_codes() -> list[ErrorCode]:
-    """List every entry, group by group: (code, statuses, title, meaning, cure)."""
+    """List the entries of all groups, in the order of GROUPS."""
     return [entry for group in GROUPS.values() for entry in group]
 
 
 def problem_type(code: str) -> str:
     """Return the `type` of a problem document: a link to the entry of the code.
 
-    RFC 9457 recommends an address that can be opened. A self-hosted service has no public site, so the address is a
-    path that the service itself serves. Clients resolve it against the URL of the request.
+    RFC 9457 recommends a `type` that can be opened as a URL. A self-hosted service has no public site, so the `type` is
+    a path that the service itself serves. Clients resolve it against the URL of the request.
     """
     return f"{ERRORS_PAGE}#{code}"

@@ -1,1 +1,1 @@
-"""Health: is the process alive, can it do its work."""
+"""Health checks, and the figures of the whole service for an operator."""

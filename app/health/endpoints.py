@@ -16,27 +16,27 @@ router = APIRouter(tags=["health"])
 
 
 class Liveness(BaseModel):
-    """Answer of the liveness check."""
+    """Response of the liveness check."""
 
     status: Literal["ok"] = Field("ok", description="Always `ok`: the process responds.")
 
 
 class Readiness(BaseModel):
-    """Answer of the readiness check."""
+    """Response of the readiness check."""
 
     status: Literal["ready", "not_ready"] = Field(description="`ready` if all checks are `ok`.")
     checks: dict[str, str] = Field(
-        description="Outcome of each check (`database`, `migrations`, `storage`, `kernels`): `ok` or what is wrong."
+        description="Result of each check (`database`, `migrations`, `storage`, `kernels`): `ok`, or what is wrong."
     )
     training: Literal["ok", "compiling", "elsewhere"] = Field(
-        description="Whether jobs start at once. `compiling`: the workers are starting, or kernels are still being "
-        "compiled; a job waits only for the kernels that it needs. `elsewhere`: this service has no workers of its own."
+        description="Whether jobs start at once (`ok`). `compiling`: workers are starting, or kernels are being "
+        "compiled; a job waits only for the kernels that it needs. `elsewhere`: this service has no workers."
     )
 
 
 @router.get("/livez", operation_id="livez")
 async def livez() -> Liveness:
-    """Check that the process responds. Reads nothing."""
+    """Check that the process responds. Uses neither the database nor the storage."""
     return Liveness()
 
 
@@ -48,8 +48,9 @@ async def livez() -> Liveness:
 async def readyz(response: Response, context: InContext) -> Readiness:
     """Check that requests can be served.
 
-    The database is writable and its schema current, the storage is the right one and writable, the kernels of the
-    file readers are compiled, and the process is not shutting down. `training` shows whether jobs start at once.
+    The service is ready if the database is writable and has the current schema, the storage belongs to the database and
+    is writable, the kernels of the file readers are compiled, and the process is not shutting down. `training` shows
+    whether jobs start at once.
     """
     found = await HEALTH.run(readiness, context)
     response.status_code = 200 if found.status == "ready" else 503
@@ -57,7 +58,7 @@ async def readyz(response: Response, context: InContext) -> Readiness:
 
 
 def readiness(context: Context) -> Readiness:
-    """Run all checks now. Blocks while the database or the storage responds."""
+    """Run all checks now. Blocks until the database and the storage have responded."""
     checks = {
         "database": _outcome(context.database.check_writable),
         "migrations": _outcome(lambda: None if is_current(context.database) else "not at head"),

@@ -20,42 +20,48 @@ router = APIRouter(prefix="/v1/system", tags=["health"])
 class JobCounts(BaseModel):
     """Jobs by their status."""
 
-    queued: int = Field(0, description="Waiting for a worker.")
-    running: int = Field(0, description="Held by a worker.")
-    paused: int = Field(0, description="Set aside until they are resumed.")
-    succeeded: int = Field(0, description="Ended with a result.")
-    failed: int = Field(0, description="Ended with an error.")
-    cancelled: int = Field(0, description="Ended by a client.")
+    queued: int = Field(0, description="Jobs that wait for a worker.")
+    running: int = Field(0, description="Jobs that a worker runs.")
+    paused: int = Field(0, description="Jobs that wait until a client resumes them.")
+    succeeded: int = Field(0, description="Jobs that ended with a result.")
+    failed: int = Field(0, description="Jobs that ended with an error.")
+    cancelled: int = Field(0, description="Jobs that a client cancelled.")
 
 
 class Training(BaseModel):
-    """The training processes and the memory that they may use."""
+    """The training processes and their memory."""
 
     workers: int = Field(description="Training processes of this service; 0: workers run elsewhere.")
-    memory_budget_bytes: int = Field(description="What the training processes of a machine may need together.")
-    memory_needed_bytes: int = Field(description="What all running jobs are estimated to need, on all machines.")
+    memory_budget_bytes: int = Field(
+        description="Maximum memory of all training processes of a machine together, in bytes."
+    )
+    memory_needed_bytes: int = Field(description="Estimated memory of all running jobs on all machines, in bytes.")
 
 
 class Storage(BaseModel):
-    """The store of files."""
+    """Disk space of the blob store."""
 
-    used_bytes: int = Field(description="Files of datasets, models, checkpoints and outputs.")
-    free_bytes: int = Field(description="Of the disk that holds them.")
-    total_bytes: int = Field(description="Of the same disk.")
-    reserved_bytes: int = Field(description="What uploads and new jobs leave free (HYPERPLANE_FREE_SPACE_BYTES).")
+    used_bytes: int = Field(
+        description="Total size of the files of datasets, models, checkpoints and outputs, in bytes."
+    )
+    free_bytes: int = Field(description="Free space of the disk with these files, in bytes.")
+    total_bytes: int = Field(description="Size of the same disk, in bytes.")
+    reserved_bytes: int = Field(
+        description="Space that uploads and new jobs leave free, in bytes (HYPERPLANE_FREE_SPACE_BYTES)."
+    )
 
 
 class System(BaseModel):
     """The state of the whole service."""
 
-    version: str = Field(description="Of the software.")
-    database: str = Field(description="`sqlite` or `postgresql`.")
-    datasets: int = Field(description="Datasets that are stored.")
-    models: int = Field(description="Versions of models that are not deleted.")
-    jobs: JobCounts = Field(description="Jobs by status.")
+    version: str = Field(description="Version of Hyperplane.")
+    database: str = Field(description="Database in use: `sqlite` or `postgresql`.")
+    datasets: int = Field(description="Number of datasets.")
+    models: int = Field(description="Number of model versions that are not deleted.")
+    jobs: JobCounts = Field(description="Number of jobs by status.")
     training: Training = Field(description="Workers and their memory.")
     storage: Storage = Field(description="Files and disk space.")
-    readiness: Readiness = Field(description="What `/readyz` answers.")
+    readiness: Readiness = Field(description="The response of `/readyz`.")
 
 
 @router.get("", operation_id="get_system", responses=problems())

@@ -1,9 +1,10 @@
 """Estimates the time and memory of a job, and refuses jobs that no machine can run.
 
-`solvers.estimate` knows the memory of a solver. This module adds that of the worker around it: copies of rows for
-splits and folds (mapped files are not private memory), scores and metrics, the process itself.
+`solvers.estimate` knows the memory of a solver. This module adds the memory of the worker: copies of rows for splits
+and folds, scores, metrics, and the process itself. Mapped files are not counted, because they are not private memory.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -13,7 +14,7 @@ from app.config import MIB, Settings
 from app.datasets.arrays import mean_squared_norm
 from app.db.tables import DatasetRow
 from app.errors import invalid_field
-from app.jobs.schemas import SplitByShare, TrainingSpec
+from app.jobs.schemas import AUTO, SplitByShare, TrainingSpec
 from app.jobs.validation.preprocessing import Expected, expected, resolve
 from app.jobs.validation.task import choose_task
 from app.storage import BlobStore, ownership
@@ -22,21 +23,36 @@ PROCESS_BYTES = 64 * MIB
 """Private memory of a training process without its job, in bytes. Larger: fewer jobs run at the same time. Measured:
 30 MB after the first job, 60 to 80 MB after several, 130 MB after a job that compiled a large kernel."""
 JUDGED_NUMBERS_A_ROW = 17
-"""Numbers of 8 bytes per row while metrics are computed: scores, their order and counts."""
+"""Numbers of 8 bytes per row while metrics are computed: scores, their order and counts. Larger: larger memory
+estimates, so fewer jobs run at the same time. Set by hand; no measurement is recorded."""
 JUDGED_NUMBERS_A_CLASS = 2
-"""Additional numbers of 8 bytes per row and class of a multiclass model: scores, and the dual point."""
+"""Additional numbers of 8 bytes per row and class of a multiclass model: scores, and the dual point. Larger: larger
+memory estimates. Set by hand; no measurement is recorded."""
 TESTED_NUMBERS_A_ROW = 3
-"""Numbers of 8 bytes per test row during training: scores and classes."""
+"""Numbers of 8 bytes per test row during training: scores and classes. Larger: larger memory estimates. Set by hand; no
+measurement is recorded."""
 FOLD_NUMBERS_A_ROW = 2
-"""Numbers of 8 bytes per row in cross-validation: its fold, and the scores of earlier folds."""
+"""Numbers of 8 bytes per row in cross-validation: the number of its fold, and its score while it was held out. Larger:
+larger memory estimates. Set by hand; no measurement is recorded."""
+KEPT_VECTORS, KEPT_SCORES = 3, 2
+"""Vectors of weights, and numbers per held-out row, that a search keeps of every training of a fold. Larger: larger
+memory estimates. Set by hand; no measurement is recorded."""
 MODEL_COPIES = 4
-"""Copies of the weights at the peak: in the result, in the encoded file, and in between."""
+"""Copies of the weights in memory at the peak: in the result, in the encoded model file, and in the steps between them.
+Larger: larger memory estimates. Set by hand; no measurement is recorded."""
+SEARCH_SECONDS, SEARCH_TRAININGS = 2.0, 5.0
+"""Time limits of the search for `C: "auto"`: seconds, and multiples of one training; the larger one applies. Larger:
+larger time estimates. Copies of LEAST_SECONDS and MOST_TRAININGS in solvers/tuning/quick.py."""
+MOST_FOLD_BYTES = 64 * MIB
+"""Maximum bytes of the fold models that a model keeps for prediction sets. Larger: sets of wider models, larger model
+files and checkpoints. Set by hand; no measurement is recorded."""
 START_SECONDS = 0.05
-"""Seconds to claim and start a job, added to every estimate."""
+"""Seconds to claim and start a job, added to every estimate. Larger: larger time estimates. Set by hand; no measurement
+is recorded."""
 JUDGE_SECONDS_A_ROW = 1e-6
-"""Seconds per row to compute metrics."""
+"""Seconds per row to compute metrics. Larger: larger time estimates. Set by hand; no measurement is recorded."""
 JUDGE_SECONDS_AN_ENTRY = 4e-9
-"""Seconds per stored value to score rows."""
+"""Seconds per stored value to score rows. Larger: larger time estimates. Set by hand; no measurement is recorded."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +70,25 @@ class Admission:
     blobs: BlobStore
     settings: Settings
 
-    def needs(self, session: Session, request: TrainingSpec, dataset: DatasetRow) -> Needs:
+    def needs(
+        self, session: Session, request: TrainingSpec, dataset: DatasetRow, rivals: Sequence[TrainingSpec] = ()
+    ) -> Needs:
+        """Estimate a training. `rivals`: requests with other solvers that run at the same time, on the same rows."""
         matrix = _Matrix.of(session, dataset)
         spec = resolve(request, dataset)
         seen = expected(spec, dataset, matrix.text_bytes)
         split, folds = request.split, request.most_folds
         held_out = split.test if isinstance(split, SplitByShare) else 0.0
         train_rows = max(1, round(dataset.n_rows * (1.0 - held_out)))
-        solve = self._solve(request, dataset, matrix, seen, train_rows)
+        solves = [self._solve(one, dataset, matrix, seen, train_rows) for one in (request, *rivals)]
+        solve = side_by_side(solves, self.settings.threads_a_worker)
         copied = matrix.copied_bytes(dataset.n_rows) if held_out else 0
         classes = max(1, len(dataset.classes))
         of_classes = classes if choose_task(request.task, dataset).task == "multiclass" else 0
         judged = 8 * train_rows * (JUDGED_NUMBERS_A_ROW + JUDGED_NUMBERS_A_CLASS * of_classes)
         weights = MODEL_COPIES * 8 * seen.n_features * max(1, of_classes)
+        if folds is not None and request.cross_validation is not None:
+            weights += MODEL_COPIES * min(MOST_FOLD_BYTES, folds * 8 * seen.n_features * max(1, of_classes))
         number = seen.value_bytes(train_rows, request.tol) + 4 * seen.sparse
         prepared = 0 if spec is None else number * seen.entries  # a copy: the rows as the solver sees them
         stages = [
@@ -84,13 +106,27 @@ class Admission:
             seconds = None if seconds is None or part.seconds is None else seconds + folds * part.seconds
         return Needs(self._whole_seconds(request, seconds, dataset, classes), PROCESS_BYTES + copied + int(max(stages)))
 
+    def kept_bytes(
+        self, session: Session, trainings: Sequence[TrainingSpec], dataset: DatasetRow, *, values: int, folds: int
+    ) -> int:
+        """Return the bytes of what a search keeps of its trainings: weights, dual weights and scores.
+
+        `values`: values of C over all combinations and repeats. All folds of a value hold out every row once.
+        """
+        matrix, widest = _Matrix.of(session, dataset), 0
+        for request in trainings:
+            seen = expected(resolve(request, dataset), dataset, matrix.text_bytes)
+            widest = max(widest, seen.n_features)
+        of_classes = len(dataset.classes) if len(dataset.classes) > 2 else 1
+        return 8 * values * of_classes * (KEPT_VECTORS * widest * folds + KEPT_SCORES * dataset.n_rows)
+
     def admit(self, peak_bytes: int) -> None:
         """Raise Invalid for a job that does not fit even if it runs alone: no worker would ever claim it."""
         budget = self.settings.memory_budget_bytes
         if peak_bytes > budget:
             detail = (
-                f"the job needs about {peak_bytes:,} bytes of memory, and jobs may use {budget:,}; "
-                "fewer rows or features, another solver, or a larger memory_budget_bytes would do"
+                f"the job needs about {peak_bytes:,} bytes of memory; the limit is {budget:,} "
+                "(HYPERPLANE_MEMORY_BUDGET_BYTES); use fewer rows or features or another solver, or raise the limit"
             )
             raise invalid_field("dataset_id", "too_large_for_memory", detail)
 
@@ -118,10 +154,23 @@ class Admission:
     ) -> float | None:
         if seconds is None:
             return None
+        if request.C == AUTO:
+            seconds += max(SEARCH_SECONDS, SEARCH_TRAININGS * seconds)
         judging = JUDGE_SECONDS_A_ROW * dataset.n_rows * classes + JUDGE_SECONDS_AN_ENTRY * dataset.nnz
         if request.stop.seconds is not None:
             seconds = min(seconds, request.stop.seconds)
         return START_SECONDS + seconds + judging
+
+
+def side_by_side(solves: Sequence[solvers.Estimate], threads: int) -> solvers.Estimate:
+    """Estimate solvers that run at the same time until the first has ended: the sum of their memory."""
+    known = [one.seconds for one in solves if one.seconds is not None]
+    slowdown = max(1.0, len(solves) / max(1, threads))
+    return solvers.Estimate(
+        peak_bytes=sum(one.peak_bytes for one in solves),
+        kept_bytes=sum(one.kept_bytes for one in solves),
+        seconds=min(known) * slowdown if known else None,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Requests of clients to jobs: cancel, finish, pause, resume. Each is idempotent.
 
-Jobs that are not running are changed here. For a running job the request is stored in its column `request`; its worker
-carries it out.
+Jobs that are not running are changed here. For a running job the request is stored in the column `request` of the job,
+and the job's worker carries it out.
 """
 
 from sqlalchemy.orm import Session

@@ -17,7 +17,8 @@ from app.jobs.admission import Admission
 from app.jobs.events import EVENTS_ANSWER, EventFeed, wants_stream
 from app.jobs.job_types import Job, JobRequest, JobTypeName
 from app.jobs.repository import Filters
-from app.jobs.schemas import Event, JobSummary, Task, Trace, Validation
+from app.jobs.response_schemas import Event, JobSummary, Trace, Validation
+from app.jobs.schemas import Task
 from app.jobs.submission import error_items
 from app.names import Name
 from app.storage.free_space import require_free_space
@@ -180,11 +181,19 @@ async def list_job_events(
 
 
 @router.get("/{job_id}/trace", operation_id="get_job_trace", responses=problems(404))
-def get_job_trace(job_id: JobInPath, context: InContext) -> Trace:
-    """Get the convergence curve so far: objective, lower bound and gap by seconds and passes."""
+def get_job_trace(
+    job_id: JobInPath,
+    context: InContext,
+    solver: Annotated[str | None, Query(description="Of a race: only the curve of this solver.")] = None,
+) -> Trace:
+    """Get the convergence curve so far: objective, lower bound and gap by seconds and passes.
+
+    A race has a curve for each solver: every point names its `solver`.
+    """
     with context.database.read() as session:
         job = service.get(session, job_id, with_trace=True)
-        return Trace(job_id=job.id, tol=job.spec.get("tol"), data=job.trace)
+        points = [one for one in job.trace if solver is None or one.get("solver") == solver]
+        return Trace(job_id=job.id, tol=job.spec.get("tol"), data=points)
 
 
 def _show(session: Session, job: JobRow) -> Job:

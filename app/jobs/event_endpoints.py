@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from fastapi.sse import EventSourceResponse, format_sse_event
 from pydantic import Field
 from sqlalchemy import select
@@ -19,7 +19,7 @@ from app.db.tables import EventRow
 from app.errors import Unavailable, invalid_field, problems
 from app.ids import is_id, lowest_id
 from app.jobs.events import LOOK_SECONDS, PING_SECONDS, RECONNECT_MS, PatientStream
-from app.jobs.schemas import Event
+from app.jobs.response_schemas import Event
 from app.web.context import InContext
 from app.web.fields import LastEventId
 
@@ -29,11 +29,13 @@ router = APIRouter(prefix="/v1/events", tags=["jobs"])
 
 LATE_SECONDS = 10.0
 """Maximum seconds between the creation of an event's id and its visibility, because of slow commits and clocks that
-differ between machines. Larger: more rows are read again with every query."""
+differ between machines. Larger: more rows are read again with every query. Set by hand; no measurement is recorded."""
 EVENTS_A_READ = 1_000
-"""Maximum events of one query. Larger: fewer queries for a long replay, more memory."""
+"""Maximum events of one query. Larger: fewer queries for a long replay, more memory. Set by hand; no measurement is
+recorded."""
 MOST_WAITING = 5_000
-"""Events that a slow client may lag behind before its stream ends. It can reconnect and replay. Larger: more memory."""
+"""Events that a slow client may lag behind before its stream ends. It can reconnect and replay. Larger: more memory.
+Set by hand; no measurement is recorded."""
 
 
 class JobEvent(Event):
@@ -142,7 +144,8 @@ class AllEventsStream(PatientStream):
             self.end()
 
     def end(self) -> None:
-        """End the stream after the oldest waiting events: what the client receives has no gap, so it can resume."""
+        """End the stream after the events that are queued. If the queue is full, the newest one is dropped. The client
+        receives the others without a gap, so it can resume after the last one."""
         waiting = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         for event in waiting[: self._queue.maxsize - 1]:
             self._queue.put_nowait(event)
@@ -152,7 +155,7 @@ class AllEventsStream(PatientStream):
         yield format_sse_event(retry=RECONNECT_MS)
         await self._feed.started()
         yield format_sse_event(comment="following")
-        since = lowest_id("evt", time.time() - 2 * LATE_SECONDS)  # the queue holds no older event
+        since = lowest_id("evt", time.time() - 2 * LATE_SECONDS)  # the queue contains no older event
         known: set[str] = set()
         if self._after_id:
             async for event in self._feed.read(self._after_id):
@@ -176,8 +179,12 @@ class AllEventsStream(PatientStream):
     "",
     operation_id="stream_events",
     response_model=None,
+    response_class=Response,
     responses={
-        200: {"description": "Events of all jobs", "content": {EventSourceResponse.media_type: {}}},
+        200: {
+            "description": "Events of all jobs",
+            "content": {EventSourceResponse.media_type: {"schema": {"type": "string"}}},
+        },
         **problems(),
     },
 )

@@ -11,9 +11,12 @@ from pydantic import Discriminator, Field, Tag
 
 from app.errors import UNION_TAG
 from app.jobs import types
-from app.jobs.schemas import JobFields, JobOptions
+from app.jobs.response_schemas import JobFields
+from app.jobs.result_schemas import JobResult
+from app.jobs.schemas import JobOptions
 from app.jobs.submission import Asked, JobType
 from app.plugins import declared
+from app.web.described import described_as
 
 
 def _default_first(one: JobType[Any]) -> tuple[bool, str]:
@@ -39,11 +42,20 @@ def _tag(value: Any) -> str:
     return f"{UNION_TAG}{found}"
 
 
+def _required_fields(result: type[JobResult]) -> int:
+    return sum(one.is_required() for one in result.model_fields.values())
+
+
+RESULTS = sorted((one.result for one in TYPES.values()), key=_required_fields, reverse=True)
+"""Schemas of results, the most specific first: a generated client takes the first that fits."""
+
 if TYPE_CHECKING:
     JobTypeName = str
     JobRequest = JobOptions
+    JobResults = JobResult
 else:
     JobTypeName = Literal[tuple(TYPES)]
+    JobResults = reduce(or_, RESULTS)
     JobRequest = Annotated[
         reduce(or_, (Annotated[one.request, Tag(f"{UNION_TAG}{name}")] for name, one in TYPES.items())),
         Discriminator(
@@ -57,8 +69,8 @@ else:
 class Job(JobFields):
     """A job: what was asked for, its state, its progress and its result."""
 
-    result: dict[str, Any] | None = Field(
-        description="Result, with fields by job type. "
-        + " ".join(f"{name}: {one.result_fields}." for name, one in TYPES.items())
-        + " null until the job has succeeded."
+    result: Annotated[dict[str, Any] | None, described_as(JobResults | None)] = Field(
+        description="Result, by job type: "
+        + ", ".join(f"`{one.result.__name__}` of `{name}`" for name, one in TYPES.items())
+        + "; null until the job has succeeded."
     )

@@ -1,4 +1,4 @@
-"""`POST /v1/models/{ref}/verify` and `…/evaluate`, and the files that jobs write.
+"""`POST /v1/models/{ref}/verify`, `…/evaluate` and `…/leave_one_out`, and the files that jobs write.
 
 `POST /v1/jobs` accepts the same jobs, by their `type`.
 """
@@ -14,6 +14,7 @@ from app.jobs import service
 from app.jobs.endpoints import queue_job
 from app.jobs.job_types import Job
 from app.jobs.types.evaluate_request import EvaluateOptions, EvaluateRequest
+from app.jobs.types.leave_one_out_request import LeaveOneOutOptions, LeaveOneOutRequest
 from app.jobs.types.predict_request import Which, delete_files, file_of
 from app.jobs.types.verify_request import VerifyOptions, VerifyRequest
 from app.models import service as models
@@ -81,6 +82,29 @@ async def evaluate_model(
     return await queue_job(request, context, response, once, prefer, _existing(ref))
 
 
+@router.post(
+    "/models/{ref}/leave_one_out",
+    status_code=201,
+    operation_id="leave_one_out",
+    responses=problems(400, 404, 409, 413, 415, 507),
+)
+async def leave_one_out(
+    ref: ModelInPath,
+    context: InContext,
+    response: Response,
+    once: InOnce,
+    body: LeaveOneOutOptions | None = None,
+    prefer: PreferWait = None,
+) -> Job:
+    """Queue a job that bounds the leave-one-out error of a model: every row predicted by the model of all others.
+
+    The bounds are proven, and need no training for most rows. `result.reason` says why there are none.
+    """
+    options = (body or LeaveOneOutOptions()).model_dump()
+    request = LeaveOneOutRequest(type="leave_one_out", model=ref, **options)
+    return await queue_job(request, context, response, once, prefer, _existing(ref))
+
+
 @router.get("/jobs/{job_id}/output", operation_id="get_job_output", response_class=StoredFile, responses=FILE_ANSWERS)
 def get_job_output(job_id: JobInPath, context: InContext) -> StoredFile:
     """Download the predictions of a batch job: one record for each row of the dataset; `row` counts from 0.
@@ -118,5 +142,5 @@ def _file(context: Context, job_id: str, which: Which) -> StoredFile:
 
 
 def _existing(ref: str) -> Callable[[Session], Any]:
-    """Check that the model of the path exists: 404 if not. In the body of a job an unknown model is 422."""
+    """Return a check that the model in the path exists: 404 if not. An unknown model in the body of a job is 422."""
     return lambda session: models.locate(session, ref)

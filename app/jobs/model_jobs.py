@@ -1,4 +1,4 @@
-"""Code that the job types on a stored model share (evaluate, predict, verify).
+"""Code that the job types on a stored model share (evaluate, predict, verify, leave_one_out).
 
 Model and dataset are resolved before such a job is queued.
 """
@@ -10,11 +10,14 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from app.config import MIB
+from app.datasets import service as datasets
 from app.db.tables import DatasetRow, JobRow, ModelRow
-from app.errors import AppError, NotFound, invalid_field
+from app.errors import AppError, Conflict, NotFound, invalid_field
 from app.jobs.admission import Admission
+from app.jobs.result_schemas import JobResult
 from app.jobs.schemas import JobOptions, TrainedDataset
 from app.jobs.submission import Asked, JobType, enqueue, verdict
+from app.jobs.validation.named_dataset import ready_dataset
 from app.jobs.validation.preprocessing import check_inputs
 from app.jobs.validation.task import CLASS_TASKS, check_labels
 from app.models import file
@@ -28,7 +31,7 @@ from app.web.validation import Body
 
 BLOCK_BYTES = 128 * MIB
 """Estimated memory in bytes to score one block of rows, from features to the written file. Part of the admission
-estimate of a job: larger values let fewer jobs run at the same time."""
+estimate of a job: larger values let fewer jobs run at the same time. Set by hand; no measurement is recorded."""
 
 
 class OnModel(Body):
@@ -60,7 +63,7 @@ class Plan(NamedTuple):
 
 
 def on_model(
-    request: type[Asked], plan: Callable[[Session, Asked, BlobStore], Plan], *, result_fields: str
+    request: type[Asked], plan: Callable[[Session, Asked, BlobStore], Plan], *, result: type[JobResult]
 ) -> JobType[Asked]:
     """Build a job type on a stored model. `plan` raises AppError for errors that are visible without reading rows."""
 
@@ -77,7 +80,7 @@ def on_model(
             return verdict([refusal])
         return verdict([])
 
-    return JobType(request, submit, validate, result_fields)
+    return JobType(request, submit, validate, result)
 
 
 def find_model(session: Session, reference: str, blobs: BlobStore) -> StoredModel:
@@ -85,9 +88,23 @@ def find_model(session: Session, reference: str, blobs: BlobStore) -> StoredMode
     try:
         row = models.resolve(session, reference)
         header, arrays = file.read_header(blobs.path(row.blob))
-    except (NotFound, FileNotFoundError):  # purging deletes the file shortly before the row
+    except (NotFound, FileNotFoundError):  # a purge deletes the file shortly before the row
         raise invalid_field("model", "unknown_model", "there is no such model; `GET /v1/models` lists them") from None
     return StoredModel(row, header, inputs_of(header, arrays))
+
+
+def training_dataset(session: Session, dataset_id: str | None, model: ModelRow) -> DatasetRow:
+    """Return the dataset with the training rows of a model: the named one, or the one that it was trained on."""
+    if model.job_id is None:
+        detail = f"{model.name}:{model.version} was imported, so the problem that it solves is not known here."
+        raise Conflict(detail, code="model_not_trained_here")
+    if dataset_id is not None:
+        return ready_dataset(session, "dataset_id", dataset_id)
+    dataset = datasets.find(session, model.card["lineage"]["dataset_id"])
+    if dataset is None:
+        detail = "The dataset that the model was trained on is deleted; upload it again and give its `dataset_id`."
+        raise Conflict(detail, code="dataset_deleted")
+    return dataset
 
 
 def check_features(model: StoredModel, dataset: DatasetRow, target: str | None = None) -> None:
@@ -108,4 +125,6 @@ def check_labels_known(model: StoredModel, dataset: DatasetRow) -> None:
     unseen = {one["label"] for one in dataset.classes} - set(model.row.card["classes"])
     if unseen or not dataset.classes:
         shown = ", ".join(sorted(repr(label)[:60] for label in unseen)[:5]) or "none at all"
-        raise invalid_field("dataset_id", "unknown_class", f"its labels include some that the model lacks: {shown}")
+        raise invalid_field(
+            "dataset_id", "unknown_class", f"its labels include some that the model lacks: {shown}; remove their rows"
+        )

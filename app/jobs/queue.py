@@ -3,7 +3,7 @@
 Each function runs in the caller's unit of work and changes nothing if the lease of the claim is lost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -18,11 +18,13 @@ from app.jobs.repository import Claim
 from app.storage import BlobStore, ownership
 
 NOTHING_KEPT: dict[str, Any] = {"checkpoint": None, "snapshot": None}
-"""Columns to clear when a job ends: it will not continue."""
+"""Columns that are cleared when a job ends, because it will not continue."""
 MAX_WORKER_DEATHS = 3
-"""Worker deaths after which a job fails. Larger: more tolerance for crashes of others, more time lost on a bad job."""
+"""Number of worker deaths after which a job fails. Larger: a job survives more crashes that other jobs cause, and a job
+that crashes its worker wastes more time. Set by hand; no measurement is recorded."""
 MAX_DEATHS_FOR_MEMORY = 2
-"""Worker deaths after which a job fails if the last was for memory: a second attempt has the memory for itself."""
+"""Number of worker deaths after which a job fails if the last death was an out-of-memory kill. Larger: more attempts
+that cannot succeed. 2: the second attempt reserves all memory that jobs can use."""
 
 
 def report_progress(
@@ -38,6 +40,15 @@ def report_progress(
     _write(session, claim, "job.progress", {**point, **told}, trace=trace, **told, **figures)
 
 
+def report_search(
+    session: Session, claim: Claim, told: dict[str, Any], trials: Sequence[dict[str, Any]], **figures: Any
+) -> None:
+    """Store the progress of a search, and the trials that have changed since the last report as one event."""
+    if trials:
+        repository.append_event(session, claim.job_id, "job.trial", {"trials": list(trials)})
+    _write(session, claim, "job.progress", {**told, **figures}, **figures)
+
+
 def advance(session: Session, claim: Claim, progress: float) -> None:
     """Store the progress of a job that has no convergence curve."""
     if not repository.update_claimed(session, claim, progress=progress):
@@ -50,17 +61,30 @@ def tell(session: Session, claim: Claim, event: str, data: dict[str, Any]) -> No
     repository.append_event(session, claim.job_id, event, data)
 
 
-def keep(session: Session, claim: Claim, new: Mapping[str, tuple[str, int]], blobs: BlobStore) -> list[str]:
-    """Replace blobs of the job (column > hash, bytes); return the old ones, which can be unowned now."""
+def keep(
+    session: Session,
+    claim: Claim,
+    new: Mapping[str, tuple[str, int]],
+    blobs: BlobStore,
+    *,
+    needed: Collection[str] = (),
+) -> list[str]:
+    """Replace blobs of the job. `new` maps a column to (hash, bytes). Returns the old blobs, which can be without an
+    owner now.
+
+    `needed`: earlier blobs that the job keeps, because the new ones refer to them.
+    """
     job = lease.load(session, claim, lock=True)
-    replaced = [old for name in new if (old := getattr(job, name)) is not None]
+    unchanged = {old for name in NOTHING_KEPT if name not in new and (old := getattr(job, name)) is not None}
+    owned = ownership.sizes(session, job.id)
+    replaced = [old for old in owned if old not in unchanged and old not in needed]
     ownership.give_up(session, job.id, replaced)
     ownership.own(session, blobs, job.id, dict(new.values()))
     repository.update_claimed(session, claim, **{name: blob for name, (blob, _) in new.items()})
     return replaced
 
 
-def succeed(session: Session, claim: Claim, model_id: str, result: dict[str, Any], **figures: Any) -> list[str]:
+def succeed(session: Session, claim: Claim, model_id: str | None, result: dict[str, Any], **figures: Any) -> list[str]:
     """End the job as succeeded. The caller inserts the model's row in the same transaction, after this call.
 
     Like `fail` and `cancel`, it returns the blobs that the job no longer needs.
@@ -95,7 +119,8 @@ def release(session: Session, claim: Claim, reason: str = "released") -> None:
 def worker_died(session: Session, claim: Claim, *, memory_bytes: int | None = None) -> None:
     """Count the death of a worker: requeue the job, or fail it after `MAX_WORKER_DEATHS`.
 
-    `memory_bytes`: the kernel killed the worker for memory. The next attempt reserves that much, and is the last.
+    `memory_bytes`: set if the kernel killed the worker for its memory use. The next attempt reserves this many bytes,
+    and is the last one.
     """
     job = lease.load(session, claim, lock=True)
     deaths = job.worker_deaths + 1
@@ -156,10 +181,8 @@ def _end(session: Session, claim: Claim, status: JobStatus, **values: Any) -> li
 
 
 def give_up_kept(session: Session, job: JobRow) -> list[str]:
-    """Remove the ownership of checkpoint and interim model; return these blobs."""
-    kept = [blob for name in NOTHING_KEPT if (blob := getattr(job, name)) is not None]
-    ownership.give_up(session, job.id, kept)
-    return kept
+    """Remove the ownership of checkpoints and interim model; return these blobs. Files of results are owned later."""
+    return ownership.disown(session, job.id)
 
 
 def _leave(session: Session, claim: Claim, status: JobStatus, told: dict[str, Any], **values: Any) -> None:

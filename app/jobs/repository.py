@@ -20,7 +20,7 @@ OWNER_SEPARATOR = "/"
 """Separator in the owner of a lease, `{memory name}/{supervisor id}`. Owners with the same memory name share memory
 (resources.memory_name)."""
 ORS_A_QUERY = 200
-"""Maximum OR terms of a query: SQLite limits the depth of expressions to 1000."""
+"""Maximum OR terms of a query. Larger: fewer queries. SQLite limits the depth of an expression to 1000."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def append_event(session: Session, job_id: str, kind: str, data: dict[str, Any])
     event_id = new_id("evt")
     of_job = (
         EventRow.job_id.concat("") == job_id
-    )  # search by primary key: few ids are newer, while the job can have many events
+    )  # search by primary key: few events have newer ids, while the job can have many events
     if newest := session.scalar(select(func.max(EventRow.id)).where(EventRow.id >= event_id, of_job)):
         event_id = following_id(newest)
     moment: datetime = current_time(session)

@@ -29,7 +29,7 @@ def validate(session: Session, request: JobOptions, admission: Admission) -> dic
 def get(session: Session, job_id: str, *, with_trace: bool = False, lock: bool = False) -> JobRow:
     job = repository.get(session, job_id, with_trace=with_trace, lock=lock) if is_id("job", job_id) else None
     if job is None:
-        raise NotFound("There is no such job.")
+        raise NotFound("There is no such job; `GET /v1/jobs` lists jobs.")
     return job
 
 

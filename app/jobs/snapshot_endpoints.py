@@ -27,10 +27,12 @@ from app.web.thread_rooms import MODELS, PREDICTIONS
 router = APIRouter(prefix="/v1/jobs", tags=["predictions"])
 
 MOST_LOOKS = 5
-"""Maximum attempts to open an interim model. A running training replaces the file, so the one just read about can be
-gone. Larger: fewer spurious 409 responses, at one query for each attempt."""
-RESPONSE_SCHEMA: dict[str, Any] = {
-    **schemas.RESPONSE_SCHEMA,
+"""Maximum attempts to open an interim model. A running training replaces the file, so a file can be deleted between the
+query and its opening. Larger: fewer spurious 409 responses, at one query for each attempt. Set by hand; no measurement
+is recorded."""
+RESPONSE: dict[str, Any] = {
+    "type": "object",
+    "description": "Predictions of the current model of a job.",
     "required": ["job", "is_final", "passes", "relative_gap", "model", "name", "version", "predictions"],
     "properties": {
         **schemas.RESPONSE_PROPERTIES,
@@ -38,13 +40,21 @@ RESPONSE_SCHEMA: dict[str, Any] = {
         "is_final": {"type": "boolean", "description": "True if the job has succeeded and this is its model."},
         "passes": {"type": "integer", "description": "Passes over the training data that produced this model."},
         "relative_gap": {
-            "type": ["number", "null"],
+            "anyOf": [{"type": "number"}, {"type": "null"}],
             "description": "Relative gap of this model, as the solver estimates it; null: not known.",
         },
-        "model": {"type": ["string", "null"], "description": "Id of the model version; null until it is final."},
-        "version": {"type": ["integer", "null"], "description": "Version number; null until it is final."},
+        "model": {
+            "anyOf": [{"type": "string"}, {"type": "null"}],
+            "description": "Id of the model version; null until it is final.",
+        },
+        "version": {
+            "anyOf": [{"type": "integer"}, {"type": "null"}],
+            "description": "Version number; null until it is final.",
+        },
     },
 }
+COMPONENTS = {"JobPredictionResponse": RESPONSE}
+"""Schemas for the section `components` of the document, by name."""
 
 
 class Standing(NamedTuple):
@@ -61,9 +71,9 @@ class Standing(NamedTuple):
     response_class=Response,
     openapi_extra={
         "parameters": schemas.PREDICT_PARAMETERS,
-        "requestBody": schemas.request_body(schemas.REQUEST_SCHEMA),
+        "requestBody": schemas.request_body("PredictionRequest"),
     },
-    responses={200: schemas.reply("Predictions", RESPONSE_SCHEMA), **problems(400, 404, 406, 409, 413, 415)},
+    responses={200: schemas.reply("Predictions", "JobPredictionResponse"), **problems(400, 404, 406, 409, 413, 415)},
 )
 async def predict_with_job(job_id: JobInPath, context: InContext, request: Request) -> Response:
     """Predict with the current model of a training job.
@@ -77,7 +87,7 @@ async def predict_with_job(job_id: JobInPath, context: InContext, request: Reque
     body = await asked.body()
     standing = await MODELS.run(find, context, context.part(ModelCache), job_id)
     respond = partial(predict_with, standing.model, body, content_type, accept, snapshot=standing.said)
-    reply = await PREDICTIONS.run(respond, wanted=asked.wanted, index_base=index_base)
+    reply = await PREDICTIONS.run(respond, wanted=asked.wanted, coverage=asked.coverage, index_base=index_base)
     return Response(reply.content, media_type=reply.media_type, headers=dict(reply.headers))
 
 
@@ -97,7 +107,7 @@ def find(context: Context, served: ModelCache, job_id: str) -> Standing:
         try:
             return _snapshot(served, job, job.snapshot)
         except FileNotFoundError:
-            continue  # a newer interim model has replaced it
+            continue  # a newer interim model has replaced this one
     if JobStatus(job.status).done:
         raise Conflict(f"The job is {job.status} and has no model.", code="job_ended")
     detail = "The job has no model yet; retry about a second after its training has started."

@@ -17,6 +17,7 @@ from app.errors import AppError, ErrorItem
 from app.ids import new_id
 from app.jobs import repository
 from app.jobs.admission import Admission, Needs
+from app.jobs.result_schemas import JobResult
 from app.jobs.schemas import JobOptions
 from app.jobs.validation.named_dataset import unknown_dataset
 
@@ -33,8 +34,8 @@ class JobType(Generic[Asked]):
     """Check a request as far as possible without reading rows, then queue the job. Raises AppError."""
     validate: Callable[[Session, Asked, Admission], dict[str, Any]]
     """Return the fields of `schemas.Validation`: what `submit` would refuse. Stores nothing."""
-    result_fields: str
-    """Fields of `result` of a succeeded job, for the API description."""
+    result: type[JobResult]
+    """Schema of `result` of a succeeded job. Its required fields differ from those of all other types."""
     has_interim_model: bool = False
     """Whether a running job has an interim model, so that clients can predict with it and finish the job early."""
 

@@ -1,1 +1,1 @@
-"""API keys, and the guard that asks for them."""
+"""API keys, sessions of browsers, and the guard that checks them."""

@@ -1,8 +1,9 @@
-"""The guard in front of every route: request ids, body limits, foreign origins, API keys. It denies by default.
+"""The guard in front of every route: sets request ids, limits bodies, refuses foreign origins and checks API keys.
 
-Without a key it allows the health routes, the files of the dashboard, signing in, and everything while no key exists
-and the service is bound to loopback. Once a key exists, every other request needs one, on loopback too: as a header, or
-as the cookie of a session, whose changes also need its CSRF token.
+The guard denies by default. The health routes, the files of the dashboard and sign-in need no key. While no key exists
+and the service is bound to loopback, no request needs a key. Once a key exists, every other request needs one, on
+loopback too. The key is sent in a header. A browser can send the cookie of a session instead; its changes also need the
+CSRF token of the session.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from app.web.thread_rooms import KEYS
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
 OPEN_PAGES = ("/ui/",)
-"""Paths that need no key: the files of the dashboard. They contain no secrets, and a browser loads them before
+"""Path prefixes that need no key: the files of the dashboard, which contain no secrets and which a browser loads before
 sign-in."""
 OPEN_REDIRECTS = frozenset({"/", "/ui"})
 SESSION_PATH = "/v1/session"
@@ -47,15 +48,16 @@ REQUEST_ID = b"x-request-id"
 Headers = Mapping[bytes, bytes]
 
 STOPPING = (
-    "The service stops, and this request took too long to wait for. Look whether it was carried out, or send it again "
-    "with the Idempotency-Key that it had."
+    "The service is stopping and did not wait for this request. Check whether the change was stored, or send "
+    "the request again with the same Idempotency-Key."
 )
 MAX_HOST_BYTES = 300
-"""Maximum bytes of a Host header that are checked: a name has at most 253, plus a port. Bounds the cache of hosts."""
+"""Number of bytes of a Host header that are checked. Larger: a larger cache of checked hosts. A host name has at most
+253 bytes, plus a port."""
 
 
 class Guard:
-    """ASGI middleware. A refused request does not reach the application."""
+    """ASGI middleware that checks every request. A refused request does not reach the application."""
 
     def __init__(self, app: ASGIApp, settings: Settings, database: Database) -> None:
         self._app = app
@@ -83,7 +85,8 @@ class Guard:
                 message["headers"] = [*message["headers"], (REQUEST_ID, request_id.encode())]
             await send(message)
 
-        headers = dict(reversed(list(scope["headers"])))  # of equal names the first; ASGI names are lower case
+        # the first of several headers with one name wins; ASGI header names are lower case
+        headers = dict(reversed(list(scope["headers"])))
         is_upload = _is_upload(scope)
         limit = self._settings.max_upload_bytes if is_upload else self._settings.max_json_bytes
         try:
@@ -101,7 +104,7 @@ class Guard:
         body = Body(receive, limit, self._settings, room)
         try:
             await self._app(scope, body.receive, send_with_id)
-        except asyncio.CancelledError:  # by the server, which stops and has waited long enough
+        except asyncio.CancelledError:  # the server is stopping and has waited long enough
             if has_begun:
                 raise
             await problem_response(Unavailable(STOPPING, code="stopping"), request_id)(scope, receive, send_with_id)
@@ -117,7 +120,9 @@ class Guard:
         if by_cookie:
             kind, token = "bearer", _session_cookie(headers)
         if kind.lower() != "bearer" or not token:
-            raise Unauthorized("An API key is needed: Authorization: Bearer key_….secret", headers=challenge)
+            raise Unauthorized(
+                "An API key is needed; send the header Authorization: Bearer key_….secret", headers=challenge
+            )
         granted = await self._keys.scopes_of(token.strip())
         if granted is None or by_cookie is not session_store.can_be_session(token):
             detail = "The session has ended; sign in again." if by_cookie else "The API key is unknown or revoked."
@@ -125,7 +130,7 @@ class Guard:
         if by_cookie and scope["method"] not in SAFE_METHODS:
             _check_csrf(headers, token)
         if scope["path"] == SESSION_PATH:
-            return  # every session can end itself
+            return  # a session of any scope can end itself
         needed = _needed_scope(scope)
         scope["state"]["caller"] = token.partition(".")[0].strip()
         if needed not in granted and "admin" not in granted:
@@ -158,7 +163,7 @@ def _needs_no_key(scope: Scope) -> bool:
 
 
 def _session_cookie(headers: Headers) -> str:
-    """Return the session token of a signed-in browser; empty if the request has none."""
+    """Return the session token in the cookie, or an empty string."""
     for pair in _text(headers.get(b"cookie", b"")).split(";"):
         name, _, value = pair.strip().partition("=")
         if name == session_store.COOKIE:
@@ -167,7 +172,8 @@ def _session_cookie(headers: Headers) -> str:
 
 
 def _check_csrf(headers: Headers, token: str) -> None:
-    """Check the CSRF token. Browsers send a cookie with requests of any page; only our own pages can read the token."""
+    """Raise Forbidden if the CSRF token is missing or wrong. Browsers send a cookie with requests of any page, but only
+    pages of this service can read the token."""
     sent = _text(headers.get(session_store.CSRF_HEADER.lower().encode(), b""))
     if not session_store.is_csrf_token(token, sent):
         detail = f"A change by cookie needs the header {session_store.CSRF_HEADER}; GET /v1/session has its value."
@@ -189,22 +195,22 @@ def _is_upload(scope: Scope) -> bool:
     return path is not None and path.fullmatch(scope["path"]) is not None
 
 
-@lru_cache(maxsize=256)  # requests repeat a few names
+@lru_cache(maxsize=256)  # most requests have one of a few hosts
 def _check_host(host: bytes) -> None:
-    """On loopback, accept only names of loopback. This stops DNS rebinding by web pages."""
+    """Raise Forbidden if the Host header is not a name of loopback. This prevents DNS rebinding by web pages."""
     if _split("Host", b"//" + host).hostname not in (*LOOPBACK_HOSTS, None):
         detail = "The service is bound to loopback, and the Host header names another host; use 127.0.0.1 or localhost."
         raise Forbidden(detail)
 
 
 def _check_origin(scope: Scope, headers: Headers) -> None:
-    """Refuse changes that a browser sends from a page of another origin, with or without a key."""
+    """Raise Forbidden for a change that a browser sends from a page of another origin, with or without a key."""
     if scope["method"] in SAFE_METHODS:
         return
     origin = headers.get(b"origin")
     foreign = origin is not None and _split("Origin", origin).netloc.lower() != _text(headers.get(b"host", b"")).lower()
     if foreign or headers.get(b"sec-fetch-site", b"").lower() == b"cross-site":
-        detail = "Requests that change something are refused from pages of another origin."
+        detail = "A page of another origin cannot change anything; use a page of this service or a program."
         raise Forbidden(detail, code="foreign_origin")
 
 
@@ -218,7 +224,7 @@ def _split(header: str, address: bytes) -> SplitResult:
     try:
         return urlsplit(_text(address))
     except ValueError:
-        raise Unparsable(f"The {header} header is not a valid address.") from None
+        raise Unparsable(f"The {header} header is not a valid address; correct or omit it.") from None
 
 
 def _text(value: bytes) -> str:

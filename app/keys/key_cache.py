@@ -1,4 +1,4 @@
-"""A short-lived cache of the scopes of API keys and sessions. It keeps the SHA-256 of a token, never the token."""
+"""A short-lived cache of the scopes of API keys and sessions. It stores the SHA-256 of a token, never the token."""
 
 import asyncio
 import hashlib
@@ -15,16 +15,21 @@ from app.web.thread_rooms import KEYS, KNOWN_KEYS
 log = logging.getLogger(__name__)
 
 KEY_TRUST_SECONDS = 2.0
-"""Seconds that a cached key is valid: a revoked key stops working after at most this time. Larger: fewer queries."""
+"""Seconds that a cached key is valid. A revoked key stops working after at most this time. Larger: fewer queries, later
+revocation. Set by hand; no measurement is recorded."""
 RENEW_FROM = 0.5
-"""Share of that time after which a key in use is renewed in the background, so that no request waits for it."""
+"""Share of KEY_TRUST_SECONDS after which a key in use is renewed in the background, so that no request waits for the
+query. Larger: fewer queries, and less time for a renewal. Set by hand; no measurement is recorded."""
 LATE_LOOK_SECONDS = 10.0
-"""Extra seconds that a cached key stays valid while its renewal is running: a locked database does not delay
-predictions. Larger: a key that is revoked during such a delay works for longer."""
+"""Extra seconds that a cached key stays valid while its renewal is running, so that a locked database does not delay
+predictions. Larger: a key that is revoked during such a delay works for longer. Set by hand; no measurement is
+recorded."""
 MAX_VALID_KEYS = 10_000
-"""Maximum valid keys in the cache, about 400 bytes each. More keys in use cause more queries."""
+"""Maximum number of valid keys in the cache, about 400 bytes each. Larger: fewer queries if many keys are in use, more
+memory. Set by hand; no measurement is recorded."""
 MAX_REJECTED_TOKENS = 1_000
-"""Maximum rejected tokens in the cache, 100 bytes each. Larger: a client that repeats many bad tokens costs less."""
+"""Maximum number of rejected tokens in the cache, about 100 bytes each. Larger: fewer queries if a client repeats many
+invalid tokens, more memory. Set by hand; no measurement is recorded."""
 
 Scopes = frozenset[str]
 
@@ -36,7 +41,7 @@ class _Valid(NamedTuple):
 
 
 class KeyCache:
-    """The cache of one API process."""
+    """Caches the scopes of tokens for one API process, and renews those in use in the background."""
 
     def __init__(self, authenticate: Callable[[str], Scopes | None]) -> None:
         self._authenticate = authenticate
@@ -45,7 +50,7 @@ class KeyCache:
         self._renewals: dict[bytes, asyncio.Task[None]] = {}
 
     async def scopes_of(self, token: str) -> Scopes | None:
-        """Return the scopes that the token grants; None: it is not a valid key or session."""
+        """Return the scopes that a token grants, or None if it is not a valid key or session."""
         if not service.can_be_key(token) and not session_store.can_be_session(token):
             return None
         digest, now = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest(), time.monotonic()
@@ -65,8 +70,8 @@ class KeyCache:
         now = time.monotonic()
         try:
             self._remember(digest, await KNOWN_KEYS.run(self._authenticate, token), now)
-        except DATABASE_ERRORS as error:  # cached answers expire; the next request then gets the error
-            log.warning("could not renew an API key: %s", error)
+        except DATABASE_ERRORS as error:  # the cached key expires, and the next request raises the error
+            log.warning("renewing a cached API key failed: %s", error)
         finally:
             del self._renewals[digest]
 

@@ -1,4 +1,5 @@
-"""API keys, of the form `key_….secret`. The id finds the row; of the 256-bit secret only its SHA-256 is stored."""
+"""API keys, of the form `key_….secret`. The part before the dot is the id of the row. Only the SHA-256 of the 256-bit
+secret is stored."""
 
 import hashlib
 import hmac
@@ -17,11 +18,12 @@ from app.keys import repository
 Scope = Literal["read", "write", "predict", "admin"]
 
 MAX_TOKEN_LENGTH = 128
-"""Maximum characters of a key: an id of 30, a dot and a secret of 43, with room for longer secrets."""
+"""Maximum characters of a key. Longer tokens are rejected without a query. A key has 74: an id of 30, a dot and a
+secret of 43; the rest is for longer secrets."""
 
 
 def create(session: Session, name: str | None, scopes: Sequence[Scope]) -> str:
-    """Create a key and return it. It cannot be shown again."""
+    """Create a key and return it. It cannot be shown again, because only its hash is stored."""
     secret = secrets.token_urlsafe(32)
     key = KeyRow(
         id=new_id("key"),
@@ -35,12 +37,12 @@ def create(session: Session, name: str | None, scopes: Sequence[Scope]) -> str:
 
 
 def can_be_key(token: str) -> bool:
-    """Whether the token has the form of a key. Others are rejected without a query."""
+    """Return whether a token has the form of a key. Other tokens are rejected without a query."""
     return len(token) <= MAX_TOKEN_LENGTH and is_id("key", token.partition(".")[0])
 
 
 def authenticate(session: Session, token: str) -> frozenset[str] | None:
-    """Return the scopes that the token grants, or None if it is not a valid key."""
+    """Return the scopes that a token grants, or None if it is not a valid key."""
     key_id, _, secret = token.partition(".")
     key = repository.get_active(session, key_id) if is_id("key", key_id) else None
     expected = key.secret_sha256 if key else ""

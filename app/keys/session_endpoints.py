@@ -1,4 +1,4 @@
-"""`/v1/session`: a browser signs in with a key once and then sends a cookie that scripts cannot read."""
+"""`/v1/session`: a browser signs in with an API key, and then sends a cookie that scripts cannot read."""
 
 from datetime import datetime
 
@@ -20,22 +20,25 @@ EVERY_SCOPE = ["admin", "predict", "read", "write"]
 
 
 class SignIn(Body):
-    """The key to exchange for a session."""
+    """Request to sign in: the API key to exchange for a session."""
 
     key: Text = Field(description="An API key, `key_….secret`.", max_length=256)
 
 
 class BrowserSession(BaseModel):
-    """Who the caller is and what it may do."""
+    """Who the caller is and what it is allowed to do."""
 
-    required: bool = Field(description="Whether requests need a key; false: the service is open to this machine.")
-    signed_in: bool = Field(description="Whether this request carried a valid session or key.")
-    key_id: str | None = Field(description="The key of the session; null: none.")
-    scopes: list[str] = Field(description="What the caller may do: `read`, `write`, `predict`, `admin`.")
-    csrf_token: str | None = Field(
-        description="Send it as `X-CSRF-Token` with every change that the cookie authorizes; null without a cookie."
+    required: bool = Field(
+        description="Whether requests need a key. false: every program on this machine can use the service."
     )
-    expires_at: datetime | None = Field(description="When the session ends; null: it is not limited.")
+    signed_in: bool = Field(description="Whether this request has a valid session or key.")
+    key_id: str | None = Field(description="Id of the key of the session; null: no key.")
+    scopes: list[str] = Field(description="Scopes of the caller: `read`, `write`, `predict`, `admin`.")
+    csrf_token: str | None = Field(
+        description="CSRF token to send as `X-CSRF-Token` with every change that the cookie authorizes; null "
+        "without a cookie."
+    )
+    expires_at: datetime | None = Field(description="Time when the session ends; null: never.")
 
 
 @router.post("", status_code=201, operation_id="create_session", responses=problems(400, 413, 415))
@@ -44,7 +47,7 @@ def create_session(body: SignIn, request: Request, response: Response, context: 
     with context.database.write() as session:
         token = session_store.open_session(session, body.key.strip())
         if token is None:
-            raise Unauthorized("The API key is not valid.")
+            raise Unauthorized("The API key is unknown or revoked; sign in with another key.")
         shown = _show(context, session, session_store.find(session, token), token)
     response.set_cookie(
         COOKIE,
@@ -60,7 +63,7 @@ def create_session(body: SignIn, request: Request, response: Response, context: 
 
 @router.get("", operation_id="get_session", responses=problems())
 def get_session(request: Request, response: Response, context: InContext) -> BrowserSession:
-    """Get what the caller may do. Needs no key, so that a page can find out whether to sign in."""
+    """Get the scopes of the caller. Needs no key, so that a page can find out whether a sign-in is needed."""
     response.headers["Cache-Control"] = "no-store"
     token = request.cookies.get(COOKIE, "")
     bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
@@ -74,7 +77,7 @@ def get_session(request: Request, response: Response, context: InContext) -> Bro
     "", status_code=204, operation_id="delete_session", responses=problems(), dependencies=[Depends(no_body)]
 )
 def delete_session(request: Request, response: Response, context: InContext) -> None:
-    """Sign out: the session ends on every replica, and the cookie is deleted."""
+    """Sign out. The session ends in all API processes, and the cookie is deleted."""
     with context.database.write() as session:
         session_store.close_session(session, request.cookies.get(COOKIE, ""))
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")

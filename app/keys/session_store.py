@@ -1,7 +1,9 @@
-"""Signed-in browsers: a session is `ses_….secret`, kept in a cookie, and ends with its key.
+"""Sessions of signed-in browsers. A session token is `ses_….secret`, is stored in a cookie, and is valid only while its
+API key is.
 
-The table holds only the SHA-256 of the secret, so any API process can check a session and a copy of the database opens
-none. The CSRF token is derived from the secret: a page of another origin can neither read the cookie nor compute it.
+The database has only the SHA-256 of the secret. Any API process can check a session, but a copy of the database does
+not contain a valid token. The CSRF token is derived from the secret. A page of another origin cannot read the cookie,
+so it cannot compute the CSRF token.
 """
 
 import hashlib
@@ -21,12 +23,13 @@ from app.keys import service
 COOKIE = "hyperplane_session"
 CSRF_HEADER = "X-CSRF-Token"
 SESSION_SECONDS = 12 * 3600
-"""Seconds that a session lasts: a working day. Longer: fewer sign-ins, and a stolen cookie works for longer."""
+"""Seconds that a session lasts. Larger: fewer sign-ins, and a stolen cookie works for longer. Set by hand to a working
+day."""
 
 
 @dataclass(frozen=True)
 class SignedIn:
-    """A valid session or key: who it is, what it may do, and until when."""
+    """A valid session or key: its id, its scopes and its expiry."""
 
     key_id: str
     scopes: frozenset[str]
@@ -34,12 +37,12 @@ class SignedIn:
 
 
 def can_be_session(token: str) -> bool:
-    """Whether the token has the form of a session. Others are rejected without a query."""
+    """Return whether a token has the form of a session token. Other tokens are rejected without a query."""
     return len(token) <= service.MAX_TOKEN_LENGTH and is_id("ses", token.partition(".")[0])
 
 
 def open_session(session: Session, key_token: str) -> str | None:
-    """Exchange a key for a session; None: the key is not valid. Sessions that have expired are deleted."""
+    """Create a session for a key. Returns its token, or None if the key is not valid. Deletes expired sessions."""
     if not service.can_be_key(key_token) or service.authenticate(session, key_token) is None:
         return None
     now = current_time(session)
@@ -58,13 +61,13 @@ def open_session(session: Session, key_token: str) -> str | None:
 
 
 def close_session(session: Session, token: str) -> None:
-    """End a session in every process. An invalid session is ignored."""
+    """End a session in all API processes. An invalid token is ignored."""
     if find(session, token) is not None:
         session.execute(delete(SessionRow).where(SessionRow.id == token.partition(".")[0]))
 
 
 def find(session: Session, token: str) -> SignedIn | None:
-    """Return what a session token grants: the scopes of its key, while session and key are valid."""
+    """Return the session of a token with the scopes of its key, or None if the session or the key is not valid."""
     session_id, _, secret = token.partition(".")
     if not can_be_session(token):
         return None
@@ -81,7 +84,7 @@ def find(session: Session, token: str) -> SignedIn | None:
 
 
 def authenticate(session: Session, token: str) -> frozenset[str] | None:
-    """Return the scopes that a key or a session grants, or None if the token is neither."""
+    """Return the scopes that a key or a session token grants, or None if the token is not valid."""
     if not can_be_session(token):
         return service.authenticate(session, token)
     signed_in = find(session, token)
@@ -89,7 +92,7 @@ def authenticate(session: Session, token: str) -> frozenset[str] | None:
 
 
 def csrf_token(token: str) -> str:
-    """Return the token that a page must send with every change that the session's cookie authorizes."""
+    """Return the CSRF token of a session, which a page must send with every change that the cookie authorizes."""
     return hmac.new(token.encode("utf-8", "surrogatepass"), b"csrf", hashlib.sha256).hexdigest()
 
 

@@ -13,6 +13,7 @@ import math
 import mmap
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -28,9 +29,12 @@ PREFIX = struct.Struct("<8sQ32s")
 ALIGNMENT = 64
 """Arrays start at multiples of this many bytes, a cache line."""
 MAX_HEADER_BYTES = 1 << 30
-"""Maximum bytes of a header that is read. Larger: a damaged file can cost more memory."""
+"""Maximum bytes of a header that is read. Larger: a damaged file can cost more memory. Set by hand; no measurement is
+recorded."""
 
 Task = Literal["binary", "multiclass", "ordinal", "regression"]
+Content = mmap.mmap | memoryview
+"""The bytes of a model file: mapped, or a part of another file."""
 
 
 class ArrayEntry(BaseModel):
@@ -55,6 +59,8 @@ class Header(BaseModel):
     """Preprocessing document; its arrays are named `preprocess.…`. None: raw columns are the features."""
     calibration: dict[str, Any] | None = None
     """Calibration document; its arrays are named `calibration.…`. None: no probabilities."""
+    sets: dict[str, Any] | None = None
+    """Prediction sets: `{"folds": K, "reason": …}`; their arrays are named `sets.…`. None: no fold models."""
     card: dict[str, Any]
     arrays: dict[str, ArrayEntry] = {}
 
@@ -85,6 +91,17 @@ class ModelFile:
     extra: dict[str, Array]
     """Arrays of `preprocess` and `calibration` by their full names."""
     bytes: int
+    content: Content | None = None
+    """The whole file, for arrays that are read on demand; None: the model does not come from a file."""
+    start: int = 0
+    """Offset of the arrays in `content`."""
+
+    @cached_property
+    def set_arrays(self) -> dict[str, Array]:
+        """Return the arrays of prediction sets by their full names. Read on demand: most predictions need none."""
+        if self.content is None:
+            return {}
+        return _views(self.content, self.start, self.header, ("sets.",))
 
 
 def encode(header: Header, arrays: dict[str, Array]) -> bytes:
@@ -104,16 +121,22 @@ def encode(header: Header, arrays: dict[str, Array]) -> bytes:
 
 def read(path: Path) -> ModelFile:
     """Map a model file. Declared sizes are checked against the size of the file first."""
-    content, length, digest = _mapped(path)
+    return decode(_mapped(path))
+
+
+def decode(content: Content) -> ModelFile:
+    """Read a model from the bytes of its file, without copying its arrays."""
+    length, digest = _prefix(content)
     with memoryview(content) as whole, whole[PREFIX.size :] as body:
         if hashlib.sha256(body).digest() != digest:
             raise CorruptModel("the file is damaged: its bytes have another hash")
     header, start = _header(content, length), _start(length)
+    rest: dict[str, Any] = {"bytes": len(content), "content": content, "start": start}
     extra = _views(content, start, header, ("preprocess.", "calibration."))
     if header.task == "multiclass":
         k = len(header.classes)
         coef = _view(content, start, header, "coef", [k, header.n_features])
-        return ModelFile(header, coef, _view(content, start, header, "intercept", [k]), None, extra, len(content))
+        return ModelFile(header, coef, _view(content, start, header, "intercept", [k]), None, extra, **rest)
     coef = _view(content, start, header, "coef", [header.n_features])
     intercept = _view(content, start, header, "intercept", [1])
     thresholds = None
@@ -121,39 +144,43 @@ def read(path: Path) -> ModelFile:
         thresholds = _view(content, start, header, "thresholds", [len(header.classes) - 1])
         if (np.diff(thresholds) < 0).any():
             raise CorruptModel("the thresholds are not in order")
-    return ModelFile(header, coef, float(intercept[0]), thresholds, extra, len(content))
+    return ModelFile(header, coef, float(intercept[0]), thresholds, extra, **rest)
 
 
 def read_header(path: Path) -> tuple[Header, dict[str, Array]]:
     """Read the header and the arrays of `preprocess`, without reading the weights: fast for large models."""
-    content, length, _ = _mapped(path)
+    content = _mapped(path)
+    length, _ = _prefix(content)
     header = _header(content, length)
     return header, _views(content, _start(length), header, ("preprocess.",))
 
 
-def _mapped(path: Path) -> tuple[mmap.mmap, int, bytes]:
-    """Map the file; return (content, length of the header, digest)."""
+def _mapped(path: Path) -> mmap.mmap:
     with path.open("rb") as file:
         try:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:
             raise CorruptModel("the file is empty") from None
+
+
+def _prefix(content: Content) -> tuple[int, bytes]:
+    """Check the first bytes; return (length of the header, digest)."""
     if content[: len(MAGIC)] != MAGIC or len(content) < PREFIX.size:
         raise CorruptModel("the file does not begin with the magic bytes of a model")
     _, length, digest = PREFIX.unpack_from(content)
     if length > min(MAX_HEADER_BYTES, len(content) - PREFIX.size):
         raise CorruptModel("the header is longer than the file")
-    return content, length, digest
+    return length, digest
 
 
-def _header(content: mmap.mmap, length: int) -> Header:
+def _header(content: Content, length: int) -> Header:
     try:
-        return Header.model_validate_json(content[PREFIX.size : PREFIX.size + length])
+        return Header.model_validate_json(bytes(content[PREFIX.size : PREFIX.size + length]))
     except ValidationError as error:
         raise CorruptModel(f"the header has {error.error_count()} invalid field(s)") from error
 
 
-def _views(content: mmap.mmap, start: int, header: Header, prefixes: tuple[str, ...]) -> dict[str, Array]:
+def _views(content: Content, start: int, header: Header, prefixes: tuple[str, ...]) -> dict[str, Array]:
     return {
         name: _view(content, start, header, name, entry.shape, entry.dtype)
         for name, entry in header.arrays.items()
@@ -161,7 +188,7 @@ def _views(content: mmap.mmap, start: int, header: Header, prefixes: tuple[str, 
     }
 
 
-def _view(content: mmap.mmap, start: int, header: Header, name: str, shape: list[int], dtype: str = "<f8") -> Array:
+def _view(content: Content, start: int, header: Header, name: str, shape: list[int], dtype: str = "<f8") -> Array:
     entry = header.arrays.get(name)
     if entry is None or entry.shape != shape or entry.dtype != dtype or any(size < 0 for size in shape):
         raise CorruptModel(f"the array {name} is missing or has the wrong shape")

@@ -25,7 +25,9 @@ from app.models.exports import export_formats
 from app.models.exports.probe import probe_of
 from app.models.exports.subject import Subject
 from app.models.model_parts import Parts, check_claims
+from app.models.prediction_sets import PredictionSets
 from app.models.schemas import Certificate
+from app.preprocess.pipeline_document import from_document
 from app.storage import BlobStore
 
 READERS: dict[str, Callable[[bytes], Parts]] = {
@@ -33,8 +35,11 @@ READERS: dict[str, Callable[[bytes], Parts]] = {
 }
 MEDIA_TYPES = {export_formats()[name].media_type: name for name in READERS}
 MAX_CLAIMS_BYTES = 1 << 20
-"""Maximum bytes of the card of an imported model, which is stored in its row."""
+"""Maximum bytes of the card of an imported model, which is stored in the model's row. Larger: larger rows and
+responses. Set by hand; no measurement is recorded."""
 SOLVER = "imported"
+UNKNOWN_FOLDS = "the model was imported, so that it is not known here how its folds were drawn"
+"""Why the coverage of an imported model's prediction sets is not guaranteed."""
 
 
 def format_of(media_type: str) -> str:
@@ -62,7 +67,8 @@ class Imported:
 def read_model(blobs: BlobStore, name: str, format_name: str, body: bytes) -> Imported:
     parts = READERS[format_name](body)
     card = _card(parts, format_name, hashlib.sha256(body).hexdigest())
-    content = file.encode(parts.header.model_copy(update={"card": card}), parts.arrays)
+    sets = None if parts.header.sets is None else {**parts.header.sets, "reason": UNKNOWN_FOLDS}
+    content = file.encode(parts.header.model_copy(update={"card": card, "sets": sets}), parts.arrays)
     with blobs.stage() as staged:
         staged.write(content)
         staged.flush()
@@ -88,6 +94,7 @@ def _try(model: file.ModelFile) -> None:
     except CorruptModel as error:
         raise invalid_field("calibration", "invalid", str(error)) from error
     subject = Subject("", "", 0, model)
+    _try_sets(model)
     try:
         pipeline = subject.pipeline
     except CorruptModel as error:
@@ -105,6 +112,24 @@ def _try(model: file.ModelFile) -> None:
         raise invalid_field(
             "coef", "overflow", "rows of usual magnitude have scores beyond the range of a 64-bit float"
         )
+
+
+def _try_sets(model: file.ModelFile) -> None:
+    """Open the fold models of prediction sets."""
+    try:
+        sets = PredictionSets.of(model)
+        for fold in [] if sets is None else sets.folds:
+            if fold.header.preprocess is not None:
+                produced = from_document(fold.header.preprocess, fold.extra)
+                if produced.n_features != fold.header.n_features or produced.n_columns != _n_columns(model):
+                    raise CorruptModel("the preprocessing of a fold model does not match its weights or the model")
+    except CorruptModel as error:
+        raise invalid_field("sets", "invalid", str(error)) from error
+
+
+def _n_columns(model: file.ModelFile) -> int:
+    assert model.header.preprocess is not None, "checked by PredictionSets"
+    return from_document(model.header.preprocess, model.extra).n_columns
 
 
 def _card(parts: Parts, format_name: str, sha256: str) -> dict[str, Any]:
@@ -128,6 +153,7 @@ def _card(parts: Parts, format_name: str, sha256: str) -> dict[str, Any]:
         "metrics": {},
         "curves": None,
         "cross_validation": None,
+        "sets": None if header.sets is None else {**header.sets, "reason": UNKNOWN_FOLDS},
         "training": {"status": SOLVER},
         "lineage": {
             "source": SOLVER,

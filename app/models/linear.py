@@ -18,7 +18,8 @@ DenseSums = Callable[[Array, Array], Array]
 """Sums the products of dense rows and weights in the order above; -0 can become 0."""
 
 BLOCK_PRODUCTS = 1 << 16
-"""Products in memory at a time. Larger: they no longer fit the processor's cache."""
+"""Number of products in memory at a time: 512 KiB. Larger: fewer calls, but the products no longer fit the processor's
+cache. Set by hand; no measurement is recorded."""
 
 
 def is_sparse(matrix: Matrix) -> bool:

@@ -12,14 +12,15 @@ from app.names import check_text
 from app.tabular.types import Array
 
 MAX_CLASSES = 65_536
-"""Maximum classes of an imported model, as of a dataset."""
+"""Maximum classes of an imported model: the limit for datasets. Larger: more memory per import."""
 MAX_TEXT = 4096
-"""Maximum characters of a label or a feature name."""
+"""Maximum characters of a label or a feature name of an imported model. Larger: larger files and responses. Set by
+hand; no measurement is recorded."""
 MAX_LABEL = 2**53
 """Largest numeric label: float64 represents all integers up to it exactly."""
 MAX_NUMBER = 1e300
 """Largest number in the card: all databases and JSON readers can represent it."""
-EXTRA = ("preprocess.", "calibration.")
+EXTRA = ("preprocess.", "calibration.", "sets.")
 
 
 @dataclass(frozen=True)

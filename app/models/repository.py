@@ -38,7 +38,8 @@ NO_FILTERS = Filters()
 
 _ALIVE = select(ModelRow).where(ModelRow.deleted_at.is_(None))
 
-# Built once: every prediction by name runs one of these, and building them took longer than running them.
+# Built once, because every prediction by name runs one of these statements, and building one took longer than running
+# it.
 _LOCATIONS = _ALIVE.with_only_columns(ModelRow.id, ModelRow.name, ModelRow.version, ModelRow.blob)
 _BY_ID = _LOCATIONS.where(ModelRow.id == bindparam("id"))
 _BY_NAME = _LOCATIONS.where(ModelRow.name == bindparam("name"))

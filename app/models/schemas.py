@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.models.metrics.schemas import CalibrationReport, CrossValidation, Figures, Metrics
+from app.web.described import described_as
 from app.web.fields import CreatedAt, ModelId
 
 Label = str | int | float
@@ -58,6 +60,38 @@ class PrecisionRecallCurve(BaseModel):
     threshold: list[float] = Field(description="Score thresholds.")
 
 
+class Warned(Figures):
+    """An automatic decision or a likely mistake."""
+
+    code: str = Field(description="Code of the warning, for programs.")
+    detail: str = Field(description="What was found, in a sentence.")
+
+
+class TrainingRun(Figures):
+    """Facts of the training run. An imported model has only `status`."""
+
+    status: str = Field(description="How it ended: `converged`, the limit that ended it, or `imported`.")
+    rows: int | None = Field(None, description="Number of training rows.")
+    seconds: float | None = Field(None, description="Seconds of solving.")
+    total_seconds: float | None = Field(None, description="Seconds of the whole job.")
+    iterations: int | None = Field(None, description="Iterations of the solver.")
+    passes: float | None = Field(None, description="Passes over the training data.")
+    threads: int | None = Field(None, description="Number of threads.")
+    peak_bytes: int | None = Field(None, description="Peak memory of the training process, in bytes.")
+
+
+class Lineage(Figures):
+    """Origin of a model. An imported model has neither a job nor a dataset, and lists what its file claimed."""
+
+    parent: str | None = Field(description="Model that the training started from (`mdl_…`); null: none.")
+    job_id: str | None = Field(None, description="Id of the training job (`job_…`).")
+    dataset_id: str | None = Field(None, description="Id of the dataset (`ds_…`).")
+    sha256: str = Field(description="SHA-256 of the dataset's bytes, or of the imported file.")
+    seed: int | None = Field(None, description="Seed of the random numbers.")
+    params: dict[str, Any] = Field(description="Parameters of the problem, as in `params`.")
+    versions: dict[str, str] = Field(description="Versions of the software that wrote the model.")
+
+
 Roc = Annotated[RocCurve, Field(description="Receiver operating characteristic.")]
 PrecisionRecall = Annotated[PrecisionRecallCurve, Field(description="Precision against recall.")]
 
@@ -106,31 +140,41 @@ class Model(ModelSummary):
     n_features: FeatureCount
     params: dict[str, Any] = Field(description="Parameters of the problem: task, loss, C and others.")
     certificate: Certificate | None = Field(description="Optimality certificate; null: imported without one.")
-    metrics: dict[str, Any] = Field(
+    metrics: Annotated[dict[str, Any], described_as(Metrics)] = Field(
         description="Metrics on the training rows (`train`) and, with a split, the test rows (`test`). Empty: imported."
     )
     curves: Curves | None = Field(
         None, description="Curves for the second of two classes or ranks; null for other models."
     )
-    cross_validation: dict[str, Any] | None = Field(
+    cross_validation: Annotated[dict[str, Any] | None, described_as(CrossValidation | None)] = Field(
         None, description="Cross-validation: `by`, `folds`, `mean`, `std`; null: there was none."
     )
-    calibration: dict[str, Any] | None = Field(
+    tuning: dict[str, Any] | None = Field(
+        None,
+        description="The search that chose C and other values: `metric`, `best`, `certificate` of the search with its "
+        "`steps`, `outer`; null: the request named them.",
+    )
+    calibration: Annotated[dict[str, Any] | None, described_as(CalibrationReport | None)] = Field(
         None,
         description="How scores become probabilities: `method`, `rows`, `held_out` {brier, log_loss, "
         "calibration_error, calibration_curve}, measured on the rows that it was fitted to; null: no probabilities.",
+    )
+    sets: dict[str, Any] | None = Field(
+        None,
+        description="Prediction sets: `folds` (0: there are none), `rows` that were held out, `bytes` of the fold "
+        "models, and `reason` why there are none or why their coverage is not guaranteed; null: no cross-validation.",
     )
     preprocess: dict[str, Any] | None = Field(
         None,
         description="Preprocessing settings, columns and the features of each; null: features are the columns.",
     )
-    warnings: list[dict[str, str]] = Field(
+    warnings: Annotated[list[dict[str, str]], described_as(list[Warned])] = Field(
         [], description="Automatic decisions and likely mistakes, each with `code` and `detail`."
     )
-    training: dict[str, Any] = Field(
+    training: Annotated[dict[str, Any], described_as(TrainingRun)] = Field(
         description="Facts of the training run: status, seconds, iterations, passes, rows."
     )
-    lineage: dict[str, Any] = Field(
+    lineage: Annotated[dict[str, Any], described_as(Lineage)] = Field(
         description="Origin: `job_id`, `dataset_id`, `sha256` of the dataset's bytes, `params`, `seed`, software "
         "versions, and `parent`, the model that the training started from."
     )

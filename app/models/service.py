@@ -21,9 +21,10 @@ from app.storage import BlobStore, ownership
 from app.storage.ownership import Rewrites
 
 MOST_LOOKS = 5
-"""Maximum attempts to resolve an alias that another request moves at the same time. Larger: fewer spurious errors."""
+"""Maximum attempts to resolve an alias that another request moves at the same time. Larger: fewer spurious errors. Set
+by hand; no measurement is recorded."""
 MAX_VERSION_DIGITS = 15
-"""Maximum digits of a version in a reference; they fit the column."""
+"""Maximum digits of a version number in a reference. Numbers of 15 digits fit the column of either database."""
 
 
 class Route(NamedTuple):
@@ -57,7 +58,7 @@ def route(connection: Connection, reference: str) -> Route:
     name, at, alias = reference.partition("@")
     found = _route_of_alias(connection, name, alias) if at else _route_of_version(connection, reference)
     if found is None:
-        raise NotFound("There is no such model.")
+        raise NotFound("There is no such model; `GET /v1/models` lists models.")
     return found
 
 
@@ -82,7 +83,7 @@ def resolve_deleted(session: Session, reference: str) -> ModelRow:
     else:
         return resolve(session, reference)
     if model is None:
-        raise NotFound("There is no such model.")
+        raise NotFound("There is no such model; `GET /v1/models` lists models.")
     return model
 
 
@@ -103,7 +104,7 @@ def delete(session: Session, reference: str) -> ModelRow:
     """Delete a model. Row and file are kept, so it can be restored; its version number is never reused."""
     model = _locked(session, resolve(session, reference))
     if model.deleted_at is not None:
-        raise NotFound("There is no such model.")
+        raise NotFound("There is no such model; `GET /v1/models` lists models.")
     _check_unused(session, model)
     model.deleted_at = current_time(session)
     return model

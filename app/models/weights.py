@@ -13,7 +13,8 @@ from app.preprocess.pipeline_document import from_document
 from app.tabular.types import Array
 
 MAX_JSON_NUMBERS = 1_000_000
-"""Maximum weights of a JSON response. Larger: more memory and time per request."""
+"""Maximum weights of a JSON response. Larger: more memory and time per request. Set by hand; no measurement is
+recorded."""
 
 
 def all_weights(model_id: str, stored: ModelFile) -> Weights:

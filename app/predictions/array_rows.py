@@ -24,7 +24,8 @@ ROWS = Places("rows")
 MAX_HEADER_BYTES = 10_000
 """Maximum bytes of an .npy header, the limit of numpy."""
 MAX_EXTRA_BYTES = 1000
-"""Maximum bytes of an auxiliary array, such as the name of the format."""
+"""Maximum bytes of an auxiliary array, such as the name of the format. Larger: a request can use more memory. Set by
+hand."""
 CSR_MEMBERS = {"data", "indices", "indptr", "shape"}
 EXTRA_MEMBERS = {"format", "_is_array"}
 """Further arrays that scipy.sparse.save_npz writes. They are ignored."""

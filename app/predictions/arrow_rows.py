@@ -1,7 +1,7 @@
 """Rows as an Arrow stream: columns by name. Declared sizes are checked before the stream is read.
 
-A few bytes can stand for many values: nulls need none, and dictionaries abbreviate. So names, row counts and the
-expanded bytes of texts are checked first, and only columns of the model are read.
+A few bytes can declare many values: nulls need no bytes, and a dictionary value is stored once. So names, row counts
+and the expanded bytes of texts are checked first, and only columns of the model are read.
 """
 
 import struct

@@ -22,9 +22,9 @@ router = APIRouter(prefix="/v1/models", tags=["predictions"], route_class=Direct
     response_class=Response,
     openapi_extra={
         "parameters": schemas.PREDICT_PARAMETERS,
-        "requestBody": schemas.request_body(schemas.REQUEST_SCHEMA),
+        "requestBody": schemas.request_body("PredictionRequest"),
     },
-    responses={200: schemas.reply("Predictions", schemas.RESPONSE_SCHEMA), **problems(400, 404, 406, 413, 415)},
+    responses={200: schemas.reply("Predictions", "PredictionResponse"), **problems(400, 404, 406, 413, 415)},
 )
 async def predict(ref: ModelInPath, request: Request) -> Response:
     """Predict labels and scores of rows."""
@@ -39,6 +39,7 @@ async def predict(ref: ModelInPath, request: Request) -> Response:
         content_type=content_type,
         accept=accept,
         wanted=asked.wanted,
+        coverage=asked.coverage,
         index_base=index_base,
     )
     return await asked.answer(ref, body, respond, partial(rows_in, body, content_type, index_base=index_base))
@@ -50,9 +51,9 @@ async def predict(ref: ModelInPath, request: Request) -> Response:
     response_class=Response,
     openapi_extra={
         "parameters": schemas.ROUTING_PARAMETERS,
-        "requestBody": schemas.request_body(schemas.INVOCATIONS_SCHEMA),
+        "requestBody": schemas.request_body("InvocationsRequest"),
     },
-    responses={200: schemas.json_reply("Predictions", schemas.INVOCATIONS_RESPONSE), **problems(400, 404, 413, 415)},
+    responses={200: schemas.json_reply("Predictions", "InvocationsResponse"), **problems(400, 404, 413, 415)},
 )
 async def invoke_model(ref: ModelInPath, request: Request) -> Response:
     """Predict with the protocol of MLflow's scoring server: its four JSON forms or CSV in, one label per row out."""
@@ -70,9 +71,9 @@ async def invoke_model(ref: ModelInPath, request: Request) -> Response:
     response_class=Response,
     openapi_extra={
         "parameters": schemas.EXPLAIN_PARAMETERS,
-        "requestBody": schemas.request_body(schemas.REQUEST_SCHEMA),
+        "requestBody": schemas.request_body("PredictionRequest"),
     },
-    responses={200: schemas.json_reply("Explanations", schemas.EXPLAIN_RESPONSE), **problems(400, 404, 413, 415)},
+    responses={200: schemas.json_reply("Explanations", "ExplainResponse"), **problems(400, 404, 413, 415)},
 )
 async def explain_predictions(ref: ModelInPath, request: Request) -> Response:
     """Explain the score of each row: its strongest features by name, and the sum of all others. Rows as in predict."""

@@ -44,16 +44,19 @@ class SparseRow(msgspec.Struct, forbid_unknown_fields=True):
 class DenseBody(msgspec.Struct, forbid_unknown_fields=True):
     instances: list[list[float]]
     wanted: Wanted = NO_CHOICE
+    coverage: float | None = None
 
 
 class SparseBody(msgspec.Struct, forbid_unknown_fields=True):
     instances: list[SparseRow]
     wanted: Wanted = NO_CHOICE
+    coverage: float | None = None
 
 
 class AnyBody(msgspec.Struct, forbid_unknown_fields=True):
     instances: list[Any]
     wanted: Wanted = NO_CHOICE
+    coverage: float | None = None
 
 
 _decode_dense = msgspec.json.Decoder(DenseBody).decode
@@ -63,7 +66,8 @@ _decode_lists = msgspec.json.Decoder(list[float]).decode_lines
 _decode_lines = msgspec.json.Decoder().decode_lines
 
 CHECKED_BYTES = 1 << 20
-"""Body size in bytes above which values are counted before they are decoded. Smaller bodies decode to at most 40 MB."""
+"""Body size in bytes above which values are counted before they are decoded. Larger: a hostile body can use more
+memory. A body of this size decodes to at most 40 MB."""
 CONTAINERS_A_ROW = 3
 """Maximum lists and objects of a row: a sparse row is an object with two lists."""
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -74,6 +78,7 @@ PLACE = re.compile(r"\$\[(\d+)\]")
 class JsonRequest(NamedTuple):
     rows: Rows
     wanted: Wanted = msgspec.UNSET
+    coverage: float | None = None
 
 
 def read_json(body: bytes, features: Features) -> JsonRequest:
@@ -85,15 +90,17 @@ def read_json(body: bytes, features: Features) -> JsonRequest:
             if start[1] == b"[":
                 dense = _decode_dense(body)
                 if rows := _stack(dense.instances, features, INSTANCES):
-                    return JsonRequest(rows, dense.wanted)
+                    return JsonRequest(rows, dense.wanted, dense.coverage)
             elif "indices" not in features.index_of:
                 sparse = _decode_sparse(body)
                 if sparse.instances:
-                    return JsonRequest(MatrixRows(_csr(sparse.instances, features, INSTANCES)), sparse.wanted)
+                    return JsonRequest(
+                        MatrixRows(_csr(sparse.instances, features, INSTANCES)), sparse.wanted, sparse.coverage
+                    )
         except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError):
             pass
     request = decoded(_decode_any, body)
-    return JsonRequest(rows_of(request.instances, features), request.wanted)
+    return JsonRequest(rows_of(request.instances, features), request.wanted, request.coverage)
 
 
 def read_ndjson(body: bytes, features: Features) -> Rows:
@@ -191,7 +198,7 @@ def _sparse(rows: Sequence[Any], features: Features, places: Places) -> Rows:
 
 
 def _with_gaps(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Read rows with nulls, which are missing values; the fast path (see above) accepts none."""
+    """Return a sparse row whose nulls are replaced by NaN, a missing value. The fast path accepts no nulls."""
     values = row["values"]
     filled = [math.nan if value is None else value for value in values] if type(values) is list else values
     return {"indices": row["indices"], "values": filled}

@@ -10,7 +10,7 @@ from app.predictions import request_bodies
 from app.predictions.json_rows import check_values, decoded, rows_of
 from app.predictions.model_cache import ServedModel
 from app.predictions.model_features import Features
-from app.predictions.outputs import chosen
+from app.predictions.outputs import SET, chosen
 from app.predictions.response_formats import Reply, plain, records
 from app.predictions.rows import Columns, ListRows, NamedRows, Places, Rows
 from app.predictions.schemas import INVOCATION_FORMS
@@ -46,7 +46,8 @@ _decode = msgspec.json.Decoder(InvocationsBody).decode
 def invoke_with(model: ServedModel, body: bytes, content_type: str | None) -> Reply:
     """Answer with one value per row, or with records if `params.return` lists several outputs."""
     rows, wanted = _read(body, content_type, model.features)
-    outputs = chosen(model.outputs, wanted, ("label",) if "label" in model.outputs else ("score",))
+    offered = tuple(name for name in model.outputs if name != SET)
+    outputs = chosen(offered, wanted, ("label",) if "label" in offered else ("score",))
     scored = score(model, rows)
     columns = scored.columns(outputs)
     answers = plain(next(iter(columns.values()))) if len(columns) == 1 else records(columns)

@@ -22,27 +22,33 @@ from app.predictions.model_features import MOST_BYTES, Features
 from app.predictions.outputs import offered
 from app.predictions.preprocessed_features import features_of
 from app.predictions.score_error import Certainty
+from app.predictions.set_outputs import ServedSets
 from app.storage import BlobStore
 
 ID_TRUST_SECONDS = 1.0
 """Seconds that the result of a lookup by id is used again. An id can only be deleted meanwhile. Larger: fewer queries,
-and a deletion by another process takes effect later."""
+and a deletion by another process takes effect later. Set by hand; no measurement is recorded."""
 NAME_TRUST_SECONDS = 0.1
 """Seconds that the result of a lookup by name or alias is used again. It is shorter than ID_TRUST_SECONDS, because a
-name can get a new version and an alias can be moved. Larger: fewer queries, later changes."""
+name can get a new version and an alias can be moved. Larger: fewer queries, later changes. Set by hand; no measurement
+is recorded."""
 LAST_PART = 0.5
 """Fraction, at the end of ID_TRUST_SECONDS and NAME_TRUST_SECONDS, in which a request renews its lookup in the
-background. Under steady load no request then waits for a query. Larger: more queries."""
+background. Under steady load no request then waits for a query. Larger: more queries. Set by hand; no measurement is
+recorded."""
 LATE_LOOK_SECONDS = 30.0
 """Extra seconds that a lookup is used while its renewal is running: a locked database does not delay predictions.
 Larger: a change by another process can take effect later. Equal to the lock timeout of SQLite, after which the renewal
 fails."""
 MAX_TRUSTED = 10_000
-"""Maximum cached lookups. Larger: more memory, fewer queries with many references."""
+"""Maximum cached lookups. Larger: more memory, fewer queries with many references. Set by hand; no measurement is
+recorded."""
 MOST_LOOKS = 5
-"""Maximum attempts to open a model that is purged or replaced at the same time. Larger: fewer spurious errors."""
+"""Maximum attempts to open a model that is purged or replaced at the same time. Larger: fewer spurious errors. Set by
+hand; no measurement is recorded."""
 CONFIRMING_THREADS = 2
-"""Threads that renew lookups in the background. Larger: more simultaneous renewals, more database connections."""
+"""Threads that renew lookups in the background. Larger: more simultaneous renewals, more database connections. Set by
+hand; no measurement is recorded."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,11 @@ class ServedModel:
     def is_certified(self) -> bool:
         """Whether its certificate bounds the error of single scores."""
         return Certainty.of(self.file.header) is not None
+
+    @cached_property
+    def sets(self) -> ServedSets:
+        """Return the prediction sets. Fold models are opened on demand: most predictions need none."""
+        return ServedSets.of(self.file, self.features.most_bytes)
 
     @classmethod
     def opened(cls, row: Location, stored: ModelFile, most_bytes: int = MOST_BYTES) -> "ServedModel":
@@ -88,7 +99,7 @@ class ModelCache:
         self._models: OrderedDict[str, ServedModel] = OrderedDict()
         self._trusted: dict[str, _Trusted] = {}  # by reference
         self._lock = threading.Lock()
-        self._changes = 0  # changes in this process: results of lookups that began before them are not used
+        self._changes = 0  # changes by this process; a lookup that began before the last one is not used
         self._confirming: dict[str, _Trusted] = {}  # by reference: the number of changes when the renewal began
         self._confirmer = ThreadPoolExecutor(CONFIRMING_THREADS, "confirm")
 
@@ -127,7 +138,7 @@ class ModelCache:
             aging_from, until = asked_at + LAST_PART * seconds, asked_at + seconds
             self._trust(reference, _Trusted(targets, route.shadow, aging_from, until), changes)
             return model
-        raise NotFound("There is no such model.")
+        raise NotFound("There is no such model; `GET /v1/models` lists models.")
 
     def open_file(self, location: Location) -> ServedModel:
         """Open a model file that is not a registered version, such as a snapshot of a running job (blocking).

@@ -33,13 +33,14 @@ from app.tabular.types import Array
 NUMBERS = "biuf"
 """Numpy's kind codes of boolean, integer and float types."""
 NUMBER_BYTES = 8
-"""Bytes of a number."""
+"""Bytes of a number in float64."""
 ENTRY_BYTES = 16
 """Bytes of one stored value of sparse rows: number and index. Each row adds NUMBER_BYTES."""
 TERM_SHARE = 4
 """Maximum bytes of the matrix per byte of text: a word with its space has at least 3 bytes, and its entry has 12."""
 MOST_BYTES = 256 << 20
-"""Default maximum bytes of the rows of a request as numbers; the setting `max_predict_bytes` overrides it."""
+"""Default maximum bytes of the rows of a request as numbers; the setting `max_predict_bytes` overrides it. Larger: a
+request can use more memory. Set by hand; no measurement is recorded."""
 
 
 class Prepared(NamedTuple):

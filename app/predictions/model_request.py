@@ -11,6 +11,7 @@ from app.errors import UnsupportedMediaType, invalid_field
 from app.predictions import service
 from app.predictions.model_cache import ModelCache, ServedModel
 from app.predictions.model_features import Features
+from app.predictions.outputs import SET
 from app.predictions.request_bodies import split_type
 from app.predictions.response_formats import Reply
 from app.predictions.rows import Rows
@@ -21,7 +22,7 @@ from app.web.thread_rooms import MODELS, PREDICTIONS
 
 INLINE_BYTES = 16 * 1024
 """Maximum bytes of a body that is answered on the event loop; larger bodies go to a thread. Larger: a request blocks
-the loop for longer. 16 KiB are parsed and scored in well under a millisecond."""
+the loop for longer. A body of 16 KiB is parsed and scored in less than 1 ms."""
 INLINE_BINARY_BYTES = 512 * 1024
 """Maximum bytes of a body of raw numbers that is answered on the event loop; such bodies need no parsing. Formats that
 can expand always go to a thread. Larger: a request blocks the loop for longer."""
@@ -29,11 +30,12 @@ INLINE_ROWS = 4096
 """Maximum rows of a binary body that is answered on the event loop. Larger: a request blocks the loop for longer than a
 thread switch costs. Measured: 125,000 rows in 500 KB took 0.16 s."""
 MAX_LENGTH_DIGITS = 9
-"""Maximum digits of a length header: bodies are below 10^9 bytes."""
+"""Maximum digits of a length header that is parsed on the event loop: bodies there are below 10^9 bytes."""
 EXPANDING_TYPES = frozenset({ARROW, NPZ})
 BINARY_TYPES = frozenset({NPY, "application/octet-stream"})
 MAX_TOP = 1000
-"""Maximum features that an explanation lists."""
+"""Maximum number of features that an explanation lists. Larger: larger responses. Set by hand; no measurement is
+recorded."""
 HEADER_LENGTH = "Inference-Header-Content-Length"
 RAW_HEADER_LENGTH = HEADER_LENGTH.lower().encode()
 
@@ -51,6 +53,17 @@ class ModelRequest:
     def wanted(self) -> str | None:
         """Return the requested outputs of the query, which are separated by commas."""
         return self._query.get("return")
+
+    @property
+    def coverage(self) -> float | None:
+        """Return the coverage of prediction sets of the query."""
+        text = self._query.get("coverage")
+        if text is None:
+            return None
+        try:
+            return float(text)
+        except ValueError:
+            raise invalid_field("coverage", "out_of_range", "must be a number above 0 and below 1") from None
 
     @property
     def index_base(self) -> int:
@@ -103,10 +116,15 @@ class ModelRequest:
         """Answer with the model of a reference. `read` parses the rows of the body again, for the shadow."""
         model = await self.model(reference)
         is_short = is_inline(len(body), model.features.width, self.content_type, self.header_length)
+        is_short = is_short and not (SET in model.outputs and self._may_ask_for_sets(body))
         reply = respond(model) if is_short else await PREDICTIONS.run(respond, model)
         shadows = self._context.part(Shadows)
         shadows.mirror(reference, model, partial(service.judge, read=read), len(body))
         return _Answer(reply)
+
+    def _may_ask_for_sets(self, body: bytes) -> bool:
+        """Whether the fold models may be needed. Opening them takes too long for the event loop."""
+        return SET.encode() in body or SET in (self._query.get("return") or "")
 
     def _header(self, name: bytes) -> str | None:
         value = self._headers.get(name)

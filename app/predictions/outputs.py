@@ -17,9 +17,11 @@ from app.predictions.model_features import Features
 from app.predictions.score_error import Certainty, RowErrors, row_errors
 from app.tabular.types import Array
 
+SET = "set"
+"""The output that needs the fold models of a model; app/predictions/set_outputs.py computes it."""
 EVERY_OUTPUT = (
     *("label", "rank", "score", "probability", "probabilities", "scores"),
-    *("score_error_bound", "label_certain", "contributions"),
+    *("score_error_bound", "label_certain", "contributions", SET),
 )
 DEFAULT_OUTPUTS = ("label", "score")
 NEED_CLASSES = frozenset({"probabilities", "scores"})
@@ -40,6 +42,8 @@ def offered(header: Header) -> tuple[str, ...]:
         missing |= {"label_certain"}
     if header.calibration is None:
         missing |= {"probability", "probabilities"}
+    if header.sets is None:
+        missing |= {SET}
     return tuple(name for name in EVERY_OUTPUT if name not in missing)
 
 
@@ -47,6 +51,9 @@ def chosen(outputs: tuple[str, ...], wanted: Sequence[str] | None, default: tupl
     """Return the requested outputs in a fixed order."""
     if wanted is None:
         return _usual(outputs, default)
+    if SET in wanted and SET not in outputs:
+        detail = "this model has no fold models for prediction sets; train it with cross_validation (see `sets` of it)"
+        raise invalid_field("return", "no_sets", detail)
     if not wanted or not set(outputs).issuperset(wanted):
         raise invalid_field("return", "unknown_output", f"this model offers {', '.join(outputs)}")
     return tuple(name for name in outputs if name in wanted)

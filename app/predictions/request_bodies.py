@@ -14,10 +14,11 @@ from app.web.media_types import ARROW, CSV, JSON, LIBSVM, NDJSON, NPY, NPZ, TSV
 
 
 class Request(NamedTuple):
-    """A parsed body: its rows, and the outputs that it requests (JSON only)."""
+    """A parsed body: its rows, and the outputs and the coverage of sets that it requests (JSON only)."""
 
     rows: Rows
     wanted: list[str] | None = None
+    coverage: float | None = None
 
 
 class Body(NamedTuple):
@@ -60,7 +61,7 @@ def split_type(content_type: str) -> tuple[str, dict[str, str]]:
 
 def _json(body: Body) -> Request:
     request = json_rows.read_json(body.content, body.features)
-    return Request(request.rows, None if request.wanted is msgspec.UNSET else request.wanted)
+    return Request(request.rows, None if request.wanted is msgspec.UNSET else request.wanted, request.coverage)
 
 
 def _ndjson(body: Body) -> Request:

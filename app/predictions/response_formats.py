@@ -115,7 +115,7 @@ def _plain_csv(heading: bytes, columns: Sequence[Column]) -> bytes:
         cells[place::width] = plain(column)
     text = bytearray()
     _encoder.encode_into(cells, text)
-    text[0], text[-1] = LINE_FEED, COMMA  # without the brackets
+    text[0], text[-1] = LINE_FEED, COMMA  # replace the brackets of the list
     letters = np.frombuffer(text, np.uint8)
     letters[np.flatnonzero(letters == COMMA)[width - 1 :: width]] = LINE_FEED
     return heading + text.replace(b"null", b"")
@@ -166,6 +166,8 @@ def _arrow_column(pa: Any, column: Column) -> Any:
     values = plain(column)
     if len({type(value) for value in values}) > 1 and any(isinstance(value, str) for value in values):
         return pa.array([str(value) for value in values])  # labels of different types are written as text
+    if values and isinstance(values[0], list) and any(isinstance(one, str) for part in values for one in part):
+        return pa.array([[str(one) for one in part] for part in values], pa.list_(pa.string()))
     return pa.array(values)
 
 

@@ -38,7 +38,7 @@ from app.tabular.types import Array
 UNIT = 2.0**-53
 """u, the largest relative error of one operation in float64."""
 UP = 1.0 + 16 * UNIT
-"""Factor on a computed bound that covers the rounding errors of its own few operations."""
+"""Factor on a computed bound. It covers the rounding errors of the few operations that compute the bound."""
 SMALLEST = 2.0**-1000
 """Upper bound of the total error of 2^70 operations that underflow, 2^-1074 each."""
 LOST_WEIGHT = 2.0**-1021

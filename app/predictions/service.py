@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from app.errors import invalid_field
@@ -11,10 +12,13 @@ from app.models import linear
 from app.predictions import request_bodies, response_formats
 from app.predictions.model_cache import ServedModel
 from app.predictions.model_features import Features
-from app.predictions.outputs import DEFAULT_OUTPUTS, NEED_CLASSES, Scored, chosen
+from app.predictions.outputs import DEFAULT_OUTPUTS, NEED_CLASSES, SET, Scored, chosen
 from app.predictions.response_formats import Reply, plain
 from app.predictions.rows import INSTANCES, MixedRows, Rows
+from app.predictions.set_outputs import asked_coverage
 from app.predictions.shadow import Outcome
+
+Given = TypeVar("Given")
 
 
 def predict_with(
@@ -24,10 +28,12 @@ def predict_with(
     accept: str | None,
     *,
     wanted: str | None = None,
+    coverage: float | None = None,
     index_base: int = 1,
     snapshot: Mapping[str, Any] | None = None,
 ) -> Reply:
-    """Answer a request. `wanted`: outputs of the query. `snapshot`: additional fields about an interim model."""
+    """Answer a request. `wanted` and `coverage` are parameters of the query. `snapshot`: additional response fields
+    about an interim model."""
     media_type = response_formats.negotiated(accept)
     request = request_bodies.read(body, content_type, model.features, index_base)
     outputs = chosen(
@@ -35,12 +41,18 @@ def predict_with(
         _asked(request.wanted, wanted),
         response_formats.default_outputs(media_type, model.outputs, DEFAULT_OUTPUTS),
     )
+    level = asked_coverage(outputs, _given_once("coverage", request.coverage, coverage))
     scored = score(model, request.rows)
     said = {**about(model, scored), **(snapshot or {})}
+    headers = headers_of(model, scored)
     if not NEED_CLASSES.isdisjoint(outputs):
         said["classes"] = model.file.header.classes
-    content = response_formats.encode(media_type, said, scored.columns(outputs))
-    return Reply(content, media_type, headers_of(model, scored))
+    columns = scored.columns(outputs if level is None else [name for name in outputs if name != SET])
+    if level is not None:
+        columns[SET] = model.sets.answer(request.rows, scored.matrix, level)
+        said["coverage"] = model.sets.coverage(level)
+        headers["X-Coverage"] = msgspec.json.encode(said["coverage"]).decode()
+    return Reply(response_formats.encode(media_type, said, columns), media_type, headers)
 
 
 def score(model: ServedModel, rows: Rows) -> Scored:
@@ -70,7 +82,7 @@ def about(model: ServedModel, scored: Scored) -> dict[str, Any]:
 
 
 def headers_of(model: ServedModel, scored: Scored) -> dict[str, str]:
-    """Return the same as headers, for formats without such fields."""
+    """Return the fields of `about` as response headers, for formats that cannot contain them."""
     headers = {"X-Model-Id": model.id, "X-Model-Name": model.name, "X-Model-Version": str(model.version)}
     if scored.warnings:
         headers["X-Warnings"] = ", ".join(warning["code"] for warning in scored.warnings)
@@ -78,8 +90,13 @@ def headers_of(model: ServedModel, scored: Scored) -> dict[str, str]:
 
 
 def _asked(in_body: list[str] | None, in_query: str | None) -> list[str] | None:
+    listed = None if in_query is None else [name.strip() for name in in_query.split(",")]
+    return _given_once("return", in_body, listed)
+
+
+def _given_once(field: str, in_body: Given | None, in_query: Given | None) -> Given | None:
     if in_query is None:
         return in_body
     if in_body is not None:
-        raise invalid_field("return", "given_twice", "is in the body and in the query; remove one of them")
-    return [name.strip() for name in in_query.split(",")]
+        raise invalid_field(field, "given_twice", "is in the body and in the query; remove one of them")
+    return in_query

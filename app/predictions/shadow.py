@@ -23,9 +23,11 @@ log = logging.getLogger(__name__)
 
 
 MOST_WAITING = 256
-"""Maximum requests in the queue. Larger: fewer dropped requests in bursts, more memory."""
+"""Maximum requests in the queue. Larger: fewer dropped requests in bursts, more memory. Set by hand; no measurement is
+recorded."""
 MOST_WAITING_BYTES = 64 << 20
-"""Maximum bytes of the bodies in the queue. Larger: fewer dropped requests, more memory."""
+"""Maximum bytes of the bodies in the queue. Larger: fewer dropped requests, more memory. Set by hand; no measurement is
+recorded."""
 
 
 class Outcome(NamedTuple):
@@ -138,7 +140,7 @@ class Shadows:
     def _compare(self, mirrored: _Mirrored) -> None:
         ours = mirrored.judge(mirrored.model)
         theirs = None
-        with suppress(AppError):  # deleted meanwhile, or it cannot read these rows: count a failure
+        with suppress(AppError):  # the model was deleted, or cannot read these rows: count a failure
             theirs = mirrored.judge(self._served.find(mirrored.shadow.id))
         with self._lock:
             if (count := self._count_of(mirrored)) is None:

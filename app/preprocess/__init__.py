@@ -1,5 +1,6 @@
-"""Preprocessing, which is part of the model: it converts raw columns to features, as learnt from the training rows.
+"""Preprocessing: converts raw columns to features by rules that are learnt from the training rows and stored in the
+model.
 
-`fit` learns a pipeline and transforms stored rows (compiled kernels). `pipeline` is stored with the weights and
-converts the rows of requests; it imports neither numba nor the solvers.
+`fit` learns a pipeline and transforms stored rows with compiled kernels. `pipeline` is stored with the weights and
+converts the rows of predict requests. It imports neither numba nor the solvers.
 """

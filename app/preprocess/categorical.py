@@ -1,4 +1,5 @@
-"""Features of categorical columns: one per category, or a fixed number that categories share by hash."""
+"""Encodes categorical columns: one feature per category, or a fixed number of features that the hash of a category
+selects."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from app.tabular.types import Floats
 
 @dataclass(frozen=True)
 class OneHot:
-    """One feature per category, then one for pooled categories and one for missing values, if training had any."""
+    """One feature per category, then one for all rare categories and one for missing values, if training had any."""
 
     column: int
     stored: Kind
@@ -41,7 +42,7 @@ class OneHot:
         unknown = len(self.levels) if self.has_other else -1
         missing = self.width - 1 if self.has_missing else -1
         number_of = self._number_of
-        # an empty cell is missing, unless the empty text was a category in training
+        # an empty cell is a missing value, unless the empty text was a category in training
         lookup = [number_of.get(level, unknown if level else missing) for level in values.names]
         if self.refuses_unknown:
             for code, level in enumerate(values.names):
@@ -67,7 +68,8 @@ class OneHot:
 
 @dataclass(frozen=True)
 class HashedLevels:
-    """Each category maps to one of `dims` features by its hash; missing values to their own, if training had any."""
+    """`dims` features; the hash of a category selects one. Missing values have a feature of their own, if training had
+    any."""
 
     column: int
     stored: Kind

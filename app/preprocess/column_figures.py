@@ -8,31 +8,34 @@ import numpy.typing as npt
 from app.tabular.types import Floats
 
 BLOCK_CELLS = 1 << 15
-"""Cells that are processed together. Temporary arrays of this size stay in the processor's cache. Larger: cache
-misses."""
+"""Cells per block. Larger: fewer calls, and temporary arrays that no longer fit into the processor's cache. Set by
+hand; no measurement is recorded."""
 TINY = 1e-150
-"""Smallest standard deviation that counts as nonzero: dividing by less could overflow the weights."""
+"""Smallest standard deviation that counts as nonzero. Dividing by a smaller one could make the weights overflow.
+Larger: more columns count as constant."""
 
 SINGLE_FROM_TOL, SINGLE_FROM_BYTES = 1e-5, 64 << 20
 LARGEST_SINGLE = 1e30
-"""Largest absolute value that is stored in single precision. No code squares it in single precision, which would
-overflow."""
+"""Largest absolute value that is stored in single precision. Values near the float32 limit of 3e38 must stay in double
+precision. No code squares a value in single precision, which would overflow."""
 FAR_FROM_ZERO = 100.0
-"""Distance of the mean from zero, in standard deviations, beyond which single precision is too coarse."""
+"""Distance of a column's mean from zero, in standard deviations, beyond which the column stays in double precision.
+Larger: more columns in single precision, with larger rounding errors. Set by hand; no measurement is recorded."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Statistics per column over the present values (0 if there are none). Values that CSR rows omit are zeros."""
+    """Statistics of each column over its values that are not missing; 0 if all are missing. Entries that CSR rows do
+    not store count as zeros."""
 
     missing: npt.NDArray[np.int64]
     first_missing: npt.NDArray[np.int64]
-    """First row without a value; -1: none."""
+    """First row of each column with a missing value; -1 if no value is missing."""
     low: Floats
     high: Floats
     mean: Floats
     std: Floats
-    """Standard deviation of the population; 0 for columns that are constant up to rounding."""
+    """Population standard deviation of each column; 0 for a column that is constant up to rounding."""
 
     @property
     def largest(self) -> Floats:
@@ -40,7 +43,8 @@ class Figures:
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
     def fit_single(self, shift: Floats, scale: Floats) -> bool:
-        """Whether the shifted and scaled columns can be rounded to single precision without harm."""
+        """Return whether the shifted and scaled columns can be rounded to single precision without affecting the
+        model."""
         with np.errstate(over="ignore"):
             near = np.abs(self.mean - shift) <= FAR_FROM_ZERO * self.std
             small = np.maximum(np.abs(self.low - shift), np.abs(self.high - shift)) < LARGEST_SINGLE * scale
@@ -48,10 +52,10 @@ class Figures:
 
 
 def rows_in_single(n_rows: int, width: int, tol: float) -> bool:
-    """Whether to store this many scaled numbers in single precision, for a training to this tolerance.
+    """Return whether to store n_rows x width scaled numbers in single precision, for training to the tolerance `tol`.
 
     Rounding usually changes the objective by about 1e-10 of its value, and hardly ever by 1e-6. Small tables stay in
-    double precision, because they would save little memory.
+    double precision, because single precision would save little memory.
     """
     return tol >= SINGLE_FROM_TOL and 8 * n_rows * width >= SINGLE_FROM_BYTES
 

@@ -1,4 +1,4 @@
-"""Features of date columns: the number of days, and weekday, month and hour as categories."""
+"""Encodes date columns: the number of days since 1970, and weekday, month and hour as categories."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from app.tabular.frame import Kind
 from app.tabular.types import Floats
 
 DAY = 86400.0
-"""Seconds of a day."""
+"""Seconds per day."""
 LEVELS: dict[str, tuple[str, ...]] = {
     "weekday": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
     "month": (
@@ -26,12 +26,13 @@ LEVELS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Dates:
-    """The parts in order, `days` since 1970 first; then a feature for missing values, if requested."""
+    """The features of a date column: those of its parts in order, `days` since 1970 first, then one for missing values
+    if requested."""
 
     column: int
     parts: tuple[DatePart, ...]
     fill: float
-    """Days that replace a missing date, which has no weekday, month or hour."""
+    """Number of days that replaces a missing date. A missing date has no weekday, month or hour."""
     shift: float
     scale: float
     has_missing: bool
@@ -81,7 +82,7 @@ class Dates:
 
 
 def has_times(seconds: Floats) -> bool:
-    """Whether any date has a time other than midnight."""
+    """Return whether any date has a time other than midnight."""
     return bool((np.mod(seconds[~np.isnan(seconds)], DAY) != 0).any())
 
 

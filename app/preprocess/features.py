@@ -1,4 +1,4 @@
-"""The interface of column encoders, and the names of features."""
+"""The interface of column encoders, and functions on matrices of features that they share."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
@@ -22,11 +22,12 @@ class Feature(NamedTuple):
     level: str | None = None
     word: str | None = None
     unit: str = "1"
-    """What the weight is multiplied by: a unit of the column, or the presence of something."""
+    """What one unit of the feature means: a unit of the column, or the presence of a category, a term or a missing
+    value."""
 
 
 class Counts(NamedTuple):
-    """Counts of terms in texts, as CSR with ascending columns."""
+    """Counts of terms in texts, as a CSR matrix with ascending column indices."""
 
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.int32]
@@ -34,23 +35,24 @@ class Counts(NamedTuple):
 
 
 CountTerms = Callable[[Any, Any], Iterable[Counts]]
-"""Counts the terms of texts: (encoder of a text column, texts) > counts of consecutive blocks of the texts."""
+"""A function that counts the terms of texts. Takes the encoder of a text column and the texts; yields the counts of
+consecutive blocks of texts."""
 
 
 class Encoder(Protocol):
-    """Converts the values of a column to features in raw units, as learnt from the training rows."""
+    """Converts the values of a column to features in raw units, by rules that were learnt from the training rows."""
 
     @property
     def column(self) -> int:
-        """Number of the column that it reads."""
+        """Return the number of the column that the encoder reads."""
 
     @property
     def kind(self) -> Kind:
-        """Kind that the values are treated as."""
+        """Return the kind as which the encoder treats the values."""
 
     @property
     def stored(self) -> Kind:
-        """Kind as which the values were stored for training."""
+        """Return the kind of the column in the training dataset."""
 
     @property
     def refuses_missing(self) -> bool: ...
@@ -61,34 +63,35 @@ class Encoder(Protocol):
     def encode(self, values: Any, name: str, count: CountTerms) -> sp.csr_array: ...
 
     def solver_units(self) -> tuple[Floats, Floats]:
-        """Return (shift, scale) of each feature: the solver saw (raw - shift) / scale."""
+        """Return the shift and the scale of each feature. The solver was trained on (raw - shift) / scale."""
 
     def feature(self, number: int, name: str) -> Feature: ...
 
     def summary(self) -> dict[str, Any]:
-        """Return what was learnt, for the model's card."""
+        """Return the learnt rules as fields of the model's card."""
 
 
 def csr(data: Floats, indices: Array, indptr: Array, shape: tuple[int, int]) -> sp.csr_array:
-    """Build a CSR matrix with 32-bit indices where possible: scipy would widen them to match 64-bit row pointers."""
+    """Build a CSR matrix with 32-bit indices where possible. By itself, scipy would convert them to the type of 64-bit
+    row pointers."""
     width = np.int32 if len(data) <= np.iinfo(np.int32).max else np.int64
     return sp.csr_array((data, indices.astype(width, copy=False), indptr.astype(width, copy=False)), shape=shape)
 
 
 def one_entry_a_row(columns: Array, width: int) -> sp.csr_array:
-    """Build a matrix with a 1 in the given column of each row; -1: an empty row."""
+    """Build a matrix with a 1 in the given column of each row. The column -1 gives an empty row."""
     used = columns >= 0
     indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(used)])
     return csr(np.ones(int(indptr[-1])), columns[used], indptr, (len(columns), width))
 
 
 def is_sparse(matrix: Any) -> bool:
-    """Like `scipy.sparse.issparse`, without narrowing the type for the type checker."""
+    """Return `scipy.sparse.issparse(matrix)`, without narrowing the type for the type checker."""
     return bool(sp.issparse(matrix))
 
 
 def row_sums(matrix: Any) -> Floats:
-    """Sum rows entry by entry, so that the sum of a row does not depend on other rows."""
+    """Sum each row entry by entry, so that the rounding of a sum does not depend on other rows."""
     sums: Floats = np.asarray(matrix @ np.ones(matrix.shape[1]))
     return sums
 
@@ -98,7 +101,7 @@ def untouched(width: int) -> tuple[Floats, Floats]:
 
 
 def side_by_side(blocks: list[Any], n_rows: int) -> sp.csr_array:
-    """Join CSR blocks horizontally. Stored zeros are kept."""
+    """Join CSR blocks horizontally. Explicit zeros are kept."""
     joined: Any = blocks[0] if len(blocks) == 1 else sp.hstack(blocks or [sp.csr_array((n_rows, 0))], format="csr")
     return csr(joined.data, joined.indices, joined.indptr, joined.shape)
 

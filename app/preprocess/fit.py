@@ -26,26 +26,28 @@ from app.tabular.frame import Column, Frame, Kind, Strings
 from app.tabular.types import Array
 
 MAX_SUMMARIES = 1000
-"""Maximum columns that the model's card describes. Larger: larger cards."""
+"""Maximum number of columns that the model's card describes. Larger: larger cards. Set by hand; no measurement is
+recorded."""
 
 
 class Fitted(NamedTuple):
     pipeline: Pipeline
     report: dict[str, Any]
-    """Description for the model's card: decisions, and the features of each column."""
+    """Description for the model's card: the choices of `auto`, and the features of each column."""
     warnings: list[Warning]
 
 
 def fit(spec: Preprocess, frame: Frame, tol: float = 0.0) -> Fitted:
     """Learn a pipeline from these rows only. Raises PreprocessError.
 
-    `tol`: relative tolerance of the training.
+    `tol` is the relative tolerance of the training. Rows for a coarse tolerance can be stored in single precision.
     """
     return _Fit(spec, frame, tol).fitted()
 
 
 def transform(pipeline: Pipeline, frame: Frame) -> Any:
-    """Convert stored rows to features in raw units, dense or CSR, matching columns by name. Raises PreprocessError."""
+    """Convert stored rows to features in raw units, dense or CSR. Columns are matched by name. Raises
+    PreprocessError."""
     places = _places(pipeline.inputs, frame)
     numbers = _numbers_of(frame, places[pipeline.numbers.columns], pipeline)
     if not is_sparse(numbers):
@@ -53,7 +55,8 @@ def transform(pipeline: Pipeline, frame: Frame) -> Any:
     blocks = []
     for encoder in pipeline.encoders:
         place, name = int(places[encoder.column]), pipeline.name(encoder.column)
-        stored: Kind = _kind(frame, place) if encoder.kind != "date" else "date"  # or it has no values
+        # a date column of training can be stored as another kind if it has no values
+        stored: Kind = _kind(frame, place) if encoder.kind != "date" else "date"
         values = stored_values(frame, place, name, stored, encoder.kind)
         if isinstance(values, Texts):
             text_counts.warm()
@@ -63,13 +66,14 @@ def transform(pipeline: Pipeline, frame: Frame) -> Any:
 
 
 def solver_rows(pipeline: Pipeline, frame: Frame) -> Any:
-    """Return the rows in the units of the solver."""
+    """Convert stored rows to features in the units of the solver."""
     features = transform(pipeline, frame)
     return scaled_rows(pipeline, features, in_place=_is_own(features, frame))
 
 
 def aligned(frame: Frame, columns: Sequence[Column]) -> Frame:
-    """Reorder the columns of numeric rows by name, if both have names. Raises PreprocessError."""
+    """Return numeric rows with their columns in the order of `columns`, matched by name if both have names. Raises
+    PreprocessError."""
     if not columns or not frame.columns:
         return frame
     places = _places(Inputs(tuple(column.name for column in columns), len(columns)), frame)
@@ -108,7 +112,7 @@ class _Fit:
         encoders = tuple(self._fit_column(j, kinds[j], choices[j]) for j in others)
         sparse = is_sparse(self.frame.X)
         pipeline = Pipeline(self.names, n, ignored, numbers, encoders, sparse)
-        if self.fits_single and not sparse and pipeline.is_plain:  # otherwise the features are a copy already
+        if self.fits_single and not sparse and pipeline.is_plain:  # in all other cases the features are already a copy
             pipeline = replace(pipeline, single=rows_in_single(self.frame.n_rows, n, self.tol))
         if not pipeline.n_features:
             raise PreprocessError("no_features", "all columns are ignored; keep at least one")
@@ -143,7 +147,7 @@ class _Fit:
         return numbers
 
     def _scales(self, columns: Array, boolean: Array, figures: Figures, choices: list[Choice]) -> list[str]:
-        """Return the scaling of each column. Boolean columns are not scaled unless their settings say so."""
+        """Return the scaling of each column. Boolean columns are scaled only if their own settings say so."""
         wanted: list[str] = [choices[j].scale for j in columns.tolist()]
         own = [self.names is not None and self._says_scale(j) for j in columns.tolist()]
         for place, is_boolean in enumerate(boolean.tolist()):
@@ -182,7 +186,7 @@ class _Fit:
         return encoder
 
     def _fit_texts(self, column: int, stored: Kind, values: Texts, choice: Choice) -> Terms:
-        assert isinstance(values.texts, Strings)  # stored rows have no others
+        assert isinstance(values.texts, Strings)  # texts of stored rows are always Strings
         text_counts.warm()
         learnt = fit_terms(values.texts, choice.text)
         name = self.frame.columns[column].name
@@ -266,13 +270,14 @@ class _Fit:
 
 
 def _stored_smaller(pipeline: Pipeline, frame: Frame, others: list[int]) -> Pipeline:
-    """Store the features densely or as CSR, whichever needs less memory."""
+    """Return the pipeline with dense or CSR features, whichever needs less memory."""
     if pipeline.sparse or not others:
         return pipeline
     entries = float(pipeline.numbers.width)
     for encoder in pipeline.encoders:
         if isinstance(encoder, Terms):
-            # a word has about five letters and a space: enough to tell a table of flags from a table of texts
+            # assume six bytes per word, five letters and a space; exact enough to tell a table of flags from a table of
+            # texts
             lengths = frame.X[:, encoder.column]
             entries += min(float(np.nansum(lengths)) / 6 / max(1, frame.n_rows), encoder.width)
         else:
@@ -287,10 +292,11 @@ def _places(inputs: Inputs, frame: Frame) -> Array:
 
 
 def _numbers_of(frame: Frame, places: Array, pipeline: Pipeline) -> Any:
-    """Return the table of the numeric columns; the stored table itself if it has no others."""
+    """Return the table of the numeric columns. Returns the stored table itself if it has no other columns."""
     X = frame.X
     if is_sparse(X):
-        if X.shape[1] < pipeline.n_columns:  # a sparse file can lack the last columns, which are zeros
+        # a sparse file can have fewer columns than the model; the last ones are zeros
+        if X.shape[1] < pipeline.n_columns:
             X = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], pipeline.n_columns))
         return X if len(places) == X.shape[1] else X[:, places]
     return X if _is_every(places, X.shape[1]) else np.asarray(X[:, places], dtype=np.float64)
@@ -301,7 +307,7 @@ def _is_every(places: Array, n_columns: int) -> bool:
 
 
 def _is_own(features: Any, frame: Frame) -> bool:
-    """Whether the features are a private copy."""
+    """Return whether the features are a copy and not the stored rows."""
     if is_sparse(features):
         return not is_sparse(frame.X)
     return not np.shares_memory(features, frame.X)

@@ -1,4 +1,5 @@
-"""The hash of categories and terms: CRC-32 of the UTF-8 bytes, with mixed bits. text_kernels.py computes the same."""
+"""The hash of categories and terms: CRC-32 of the UTF-8 bytes, with mixed bits. text_kernels.py computes the same
+hash."""
 
 from zlib import crc32
 
@@ -8,7 +9,7 @@ def bucket(text: str, dims: int) -> int:
 
 
 def mixed(h: int) -> int:
-    """Mix the bits with the finaliser of MurmurHash3, so that similar checksums differ widely."""
+    """Mix the bits with the finalizer of MurmurHash3, so that similar checksums get very different hashes."""
     h ^= h >> 16
     h = h * 0x85EBCA6B & 0xFFFFFFFF
     h ^= h >> 13

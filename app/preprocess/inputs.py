@@ -1,4 +1,4 @@
-"""The columns that a model reads, and whether a dataset has them. Checked without reading rows."""
+"""The columns that a model reads. Checks, without reading rows, that a dataset has them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,19 +21,19 @@ class Inputs:
     """The columns that a model reads."""
 
     names: tuple[str, ...] | None
-    """Names of all columns, including ignored ones; None: they have none."""
+    """Names of all columns, including ignored ones; None if the columns have no names."""
     n_columns: int
     ignored: frozenset[int] = frozenset()
     kinds: Mapping[int, Kind] = field(default_factory=dict)
-    """Kinds of columns; those that are not listed are numeric."""
+    """Kinds by column number. Columns that are not listed are numeric."""
 
     def places(
         self, columns: Sequence[Column], n_features: int, *, sparse: bool, is_empty: Callable[[int], bool]
     ) -> Places:
-        """Return the position of each column in the stored rows; -1: ignored and absent. Raises PreprocessError.
+        """Return the position of each column in the stored rows; -1 for an ignored column that they do not have.
 
-        Columns are matched by name with `columns`, those of the rows, if both have names. `is_empty` tells whether a
-        position has no value in any row, so that its kind is not known.
+        `columns` are the columns of the stored rows. Columns are matched by name if both sides have names. `is_empty`
+        returns whether a position has no value in any row, so that its kind is unknown. Raises PreprocessError.
         """
         places = np.arange(self.n_columns)
         if self.names is not None and columns:
@@ -47,15 +47,16 @@ class Inputs:
         return places
 
     def stands_for(self, name: str | None, columns: Sequence[Column], *, sparse: bool) -> bool:
-        """Whether the target of this name is a feature of the model: a file without labels has one as its target."""
+        """Return whether the target column of a dataset is a feature of the model. That is so if the file has no labels
+        and its last feature was read as the target."""
         if name is None or sparse or self.names is None or name not in self.names:
             return False
         return all(column.name != name for column in columns)
 
     def read_labels(self, name: str, labels: Sequence[str] | None) -> tuple[Column, Floats | None]:
-        """Return such a target as a feature, and the number of each label, if labels are text.
+        """Return such a target (`stands_for`) as a feature column and, if labels are text, the number of each label.
 
-        Labels are read like cells of the feature. If that fails, they are categories.
+        Labels are read like cells of the feature. If that fails, they are read as categories.
         """
         assert self.names is not None
         kind = self.kinds.get(self.names.index(name), "numeric")
@@ -65,7 +66,7 @@ class Inputs:
             try:
                 return Column(name, kind), given_numbers(labels, len(labels), name, kind)
             except PreprocessError:
-                pass  # `places` raises the error about the kind
+                pass  # `places` will raise the error about the kind
         return Column(name, "categorical", Strings.of(labels)), None
 
     def _named_places(self, names: Sequence[str], columns: Sequence[Column]) -> Places:

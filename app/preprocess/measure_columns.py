@@ -14,7 +14,7 @@ from app.tabular.types import Array, Floats
 from solvers.linalg import kernel_cache
 
 ENTRIES_AT_ONCE = 1 << 20
-"""Entries per call of the kernel. Larger: fewer calls, more memory."""
+"""Entries per call of the kernel. Larger: fewer calls, more memory. Set by hand; no measurement is recorded."""
 
 
 def warm() -> None:
@@ -43,7 +43,7 @@ def _measure_dense(X: Array, columns: Array) -> Figures:
     present, unit = np.maximum(n_rows - missing, 1), _unit(low, high)
     if np.isfinite(sums).all():
         sums /= unit
-    else:  # too large to be added up, but not in units that keep them small
+    else:  # the sum overflows, so add the numbers up in units that keep them small
         sums = np.zeros(width)
         for _, block in _blocks(X, columns):
             sums += _add_up(block, unit)
@@ -83,8 +83,8 @@ def _figures(
 
 
 def _unit(low: Floats, high: Floats) -> Floats:
-    """Return a power of two near the largest value. Dividing by it is exact, and squares of quotients do not
-    overflow."""
+    """Return a power of two near the largest absolute value of each column. Dividing by it is exact, and squares of the
+    quotients do not overflow."""
     largest = np.maximum(np.abs(low), np.abs(high))
     return np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] - 1), 1.0)
 
@@ -95,7 +95,8 @@ def _blocks(X: Array, columns: Array) -> Iterator[tuple[int, Array]]:
     dtype = np.float32 if X.dtype == np.float32 else np.float64
     for start, block in blocks_of(X, rows_at_once(len(columns))):
         numbers = np.ascontiguousarray(block if whole else block[:, columns], dtype=dtype)[:]
-        numbers.flags.writeable = False  # as mapped tables are: numba compiles for that apart
+        # mapped tables are read-only, and numba compiles another version for read-only arrays
+        numbers.flags.writeable = False
         yield start, numbers
 
 
@@ -105,13 +106,15 @@ def _entries(X: Any) -> Iterator[tuple[Array, Floats]]:
         yield X.indices[part], np.asarray(X.data[part], dtype=np.float64)
 
 
-# A column's numbers are added up in double precision from the first row to the last. Each loop walks along the rows and
-# changes one array, and no division asks whether it is by zero: then the compiler takes several columns at once.
+# The numbers of a column are summed in double precision, from the first row to the last. The compiler can process many
+# columns at once (SIMD), because each inner loop runs along a row, writes one array and does not check for a division
+# by zero.
 
 
 @njit(cache=True, nogil=True)
 def _look_at(block: Array, low: Floats, high: Floats) -> Floats:
-    """Extend the ranges by a block of rows; return its column sums, NaN for columns with a missing number."""
+    """Extend the ranges by a block of rows. Returns the column sums of the block, NaN for columns with a missing
+    value."""
     n_rows, width = block.shape
     sums = np.zeros(width)
     for i in range(n_rows):
@@ -130,7 +133,8 @@ def _look_at(block: Array, low: Floats, high: Floats) -> Floats:
 
 @njit(cache=True, nogil=True)
 def _without_missing(block: Array, start: int, missing: Array, first: Array) -> Floats:
-    """Return the sum of each column without missing values. Updates their counts and the first row that has one."""
+    """Return the sum of each column without its missing values. Updates the count of missing values and the first row
+    with one."""
     sums = np.zeros(block.shape[1])
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):

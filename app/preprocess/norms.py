@@ -1,4 +1,4 @@
-"""Euclidean norms of rows, also where squares would overflow or underflow."""
+"""Computes Euclidean norms of rows, even if squares of entries would overflow or underflow."""
 
 from typing import Any
 
@@ -9,12 +9,13 @@ from app.preprocess.features import is_sparse, row_sums
 from app.tabular.types import Floats
 
 SMALLEST = 1e-140
-"""Norms below this are recomputed with scaling: squares can have lost digits."""
+"""Norm below which a norm is computed again with scaling, because squares of its entries can have underflowed. Larger:
+more norms are computed twice. 1e-140 is the square root of 1e-280, well above the smallest normal float64."""
 
 
 @np.errstate(over="ignore")
 def row_norms(rows: Any) -> Floats:
-    """Return the norms of dense rows or CSR. Infinite only if the norm itself overflows."""
+    """Return the norms of dense or CSR rows. A norm is infinite only if the norm itself overflows."""
     norms = _from_squares(rows)
     doubtful = ~((norms > SMALLEST) & (norms < np.inf))
     if doubtful.any():
@@ -30,7 +31,7 @@ def _from_squares(rows: Any) -> Floats:
 
 
 def _from_scaled(rows: Any) -> Floats:
-    """Compute the norms of rows divided by their largest entry, so that squares are at most 1."""
+    """Compute norms of rows by dividing each row by its largest absolute entry first, so that squares are at most 1."""
     if is_sparse(rows):
         largest, row_of = np.zeros(rows.shape[0]), np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         np.maximum.at(largest, row_of, np.abs(rows.data))

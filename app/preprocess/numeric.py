@@ -1,4 +1,5 @@
-"""Features of numeric columns: missing values are filled, and scales are learnt. Scales are folded into the weights."""
+"""Encodes numeric columns: fills missing values and learns scales. The scales are multiplied into the weights of the
+model."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,12 +17,14 @@ from app.tabular.types import Array, Floats
 Flags = npt.NDArray[np.bool_]
 
 WELL_SCALED = 10.0
-"""Largest ratio of the columns' maxima, and largest maximum, without scaling. Larger: `auto` scales less often."""
+"""Largest ratio of the columns' maxima, and largest maximum, at which `auto` does not scale. Larger: `auto` scales less
+often. Set by hand; no measurement is recorded."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """All numeric and boolean columns. The feature of a column can be followed by its missing-value indicator."""
+    """Encodes all numeric and boolean columns. The feature of a column's value can be followed by its missing-value
+    indicator."""
 
     columns: npt.NDArray[np.int64]
     """Numbers of the columns, ascending."""
@@ -38,17 +41,18 @@ class Numbers:
 
     @cached_property
     def columns_of_features(self) -> npt.NDArray[np.int64]:
-        """Return the column of each feature. A column has a feature for its value, then its missing-value indicator, if
-        any."""
+        """Return the column of each feature. A column has a feature for its value and, if requested, one that indicates
+        a missing value."""
         return np.repeat(self.columns, 1 + self.indicates)
 
     @cached_property
     def _places(self) -> npt.NDArray[np.int64]:
-        """Return the feature of each column's value. The missing-value indicator follows it, if any."""
+        """Return the position of each column's value among the features. Its missing-value indicator, if any, comes
+        next."""
         return np.arange(len(self.columns)) + np.cumsum(self.indicates) - self.indicates
 
     def encode(self, X: Any) -> Any:
-        """Convert a table of exactly these columns to features; returns the table itself if nothing changes."""
+        """Convert a table of exactly these columns to features. Returns the table itself if nothing changes."""
         if is_sparse(X):
             return self._encode_sparse(X) if self.indicates.any() or np.isnan(X.data).any() else X
         if _without_missing(X) and not self.indicates.any():
@@ -64,7 +68,8 @@ class Numbers:
         return out
 
     def _encode_sparse(self, X: Any) -> sp.csr_array:
-        """Encode CSR rows: values that are not stored are zeros, not missing. Refused missing values stay NaN."""
+        """Encode CSR rows. Entries that are not stored are zeros, not missing values. Missing values that the model
+        refuses stay NaN."""
         absent = np.isnan(X.data)
         fill = np.where(self.refuses_missing, np.nan, self.fill)
         told = absent & self.indicates[X.indices]
@@ -97,19 +102,20 @@ def choose_scale(figures: Figures, sparse: bool) -> tuple[str, str]:
 
 
 def disparity(figures: Figures, sparse: bool) -> str | None:
-    """Describe scales that differ so much that training would suffer; None: they do not."""
+    """Describe scales that differ so much that training would be slow, or return None if they do not."""
     sizes = figures.largest[figures.std > 0]
     if not len(sizes):
         return None
     low, high = float(sizes.min()), float(sizes.max())
-    # small values of normalised sparse rows are intended: they are weights of rare terms
+    # small values of normalized sparse rows are intended, because they are weights of terms
     if high > WELL_SCALED * low and not (sparse and high <= 1.0):
         return f"the largest values of the columns range from {low:.3g} to {high:.3g}"
     return f"values are as large as {high:.3g}" if high > WELL_SCALED else None
 
 
 def units(scale: str, figures: Figures, sparse: bool) -> tuple[Floats, Floats]:
-    """Return (shift, scale) of each column. Constant columns are only shifted; sparse columns are not shifted."""
+    """Return the shift and the scale of each column. Constant columns are only shifted. Sparse columns are not
+    shifted."""
     width = len(figures.mean)
     shift, divisor = np.zeros(width), np.ones(width)
     if scale == "standard":

@@ -21,19 +21,20 @@ from app.tabular.types import Array, Floats
 
 Warning = dict[str, str]
 MAX_NAMED = 5
-"""Number of columns that a message lists."""
+"""Maximum number of columns that a message lists. Larger: longer messages. Set by hand; no measurement is recorded."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """The learnt preprocessing. Features are in the order of their columns.
 
-    Features are in raw units (`fit.transform`, or `apply` here). The solver sees them scaled (scaling.scaled_rows);
-    `fold` converts its weights to raw units.
+    `apply` and `fit.transform` return features in raw units. The solver is trained on scaled features
+    (scaling.scaled_rows), and `fold` converts the weights of the solver to raw units.
     """
 
     names: tuple[str, ...] | None
-    """Names of all columns, including ignored ones; None: they have none, and all are numeric."""
+    """Names of all columns, including ignored ones; None if the columns have no names. Columns without names are all
+    numeric."""
     n_columns: int
     ignored: frozenset[int]
     numbers: Numbers
@@ -41,7 +42,8 @@ class Pipeline:
     sparse: bool
     """Whether features are stored as CSR."""
     single: bool = False
-    """Whether the solver sees them in single precision, in half the memory; see `column_figures.rows_in_single`."""
+    """Whether the solver is trained on features in single precision, which need half the memory; see
+    `column_figures.rows_in_single`."""
 
     @cached_property
     def n_features(self) -> int:
@@ -49,7 +51,7 @@ class Pipeline:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the features are the raw columns in order, so that rows of numbers need no encoding."""
+        """Return whether the features are the raw columns in order, so that rows of numbers need no encoding."""
         return not self.encoders and self.numbers.width == len(self.numbers.columns) == self.n_columns
 
     @cached_property
@@ -62,10 +64,11 @@ class Pipeline:
         return str(column) if self.names is None else self.names[column]
 
     def apply(self, columns: Mapping[str, Sequence[Any] | None], n_rows: int) -> tuple[Any, list[Warning]]:
-        """Convert columns of raw values: Python values (None: missing), numpy or Arrow arrays. Returns (features,
-        warnings).
+        """Convert columns of raw values to features. Returns the features and warnings.
 
-        Unknown columns are ignored; absent columns, or None, are missing in every row. Raises PreprocessError.
+        A column is a sequence of Python values, in which None is missing, or a numpy or Arrow array. Columns that the
+        model does not have are ignored. A column that is absent or None is missing in every row. Raises
+        PreprocessError.
         """
         warnings = self._unexpected(columns)
         numbers = np.empty((n_rows, len(self.numbers.columns)))
@@ -97,7 +100,8 @@ class Pipeline:
 
     @cached_property
     def _parts(self) -> list[tuple[Encoder | None, int, int]]:
-        """List the parts in column order: (encoder, …), or (None, first, past) of the numeric features."""
+        """List the parts of a row of features in column order. A part is an encoder, or a range of numeric features as
+        (None, first, past)."""
         parts: list[tuple[Encoder | None, int, int]] = []
         first = 0
         for encoder in self.encoders:
@@ -108,7 +112,8 @@ class Pipeline:
         return [*parts, (None, first, self.numbers.width)] if self.numbers.width > first else parts
 
     def _as_csr(self, numbers: Array, first: int, past: int) -> sp.csr_array:
-        """Convert to CSR. Zeros that the solver sees shifted are stored, so that shifting works entry by entry."""
+        """Convert to CSR. Zeros of features that are shifted for the solver are stored, so that every entry can be
+        shifted."""
         values = np.asarray(numbers[:, first:past], dtype=np.float64)
         stored = (values != 0) | (self.numbers.solver_units()[0][first:past] != 0)
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(stored.sum(axis=1))])
@@ -116,7 +121,7 @@ class Pipeline:
         return csr(values[stored], indices, indptr, (len(values), past - first))
 
     def check_numbers(self, X: Array) -> None:
-        """Refuse missing numbers in columns whose `missing` is `error`."""
+        """Raise PreprocessError for missing numbers in columns whose `missing` is `error`."""
         for place in np.flatnonzero(self.numbers.refuses_missing).tolist():
             _refuse_missing(np.isnan(X[:, place]), self.name(int(self.numbers.columns[place])))
 
@@ -126,7 +131,7 @@ class Pipeline:
 
     @cached_property
     def solver_units(self) -> tuple[Floats, Floats]:
-        """Return (shift, scale) of each feature: the solver saw (feature - shift) / scale."""
+        """Return the shift and the scale of each feature. The solver was trained on (feature - shift) / scale."""
         numbers = self.numbers.solver_units()
         shifts, scales = [np.zeros(0)], [np.zeros(0)]
         for encoder, first, past in self._parts:
@@ -144,18 +149,20 @@ class Pipeline:
         shifted = np.flatnonzero(shift)
         data = np.where(shift[features.indices] == 0, features.data / scale[features.indices], 0.0)
         still = sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
-        # shifted zeros are nonzero, and sparse rows of clients do not store them
+        # a zero is nonzero after the shift, and sparse rows of clients do not store zeros
         moved = (features[:, shifted].toarray() - shift[shifted]) / scale[shifted]
         return np.hypot(row_norms(still), row_norms(moved))
 
     def fold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
-        """Convert the solver's weights to raw units; multiclass: one row of weights and one intercept per class."""
+        """Convert the solver's weights to raw units. With several classes, there is one row of weights and one
+        intercept per class."""
         shift, scale = self.solver_units
         folded = coef / scale
         return folded, intercept - folded @ shift
 
     def is_fold_of(self, folded: Floats, folded_intercept: Any, coef: Floats, intercept: Any) -> bool:
-        """Whether `folded` is the result of `fold`, up to the order of summation on another machine."""
+        """Return whether `folded` is the result of `fold`, up to rounding by another order of summation on another
+        machine."""
         expected, constant = self.fold(coef, intercept)
         shift = np.abs(self.solver_units[0])
         size = np.abs(expected) @ shift + np.abs(constant)
@@ -163,7 +170,7 @@ class Pipeline:
         return np.array_equal(folded, expected) and bool((np.abs(folded_intercept - constant) <= allowed).all())
 
     def unfold(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
-        """Convert weights in raw units to those of the solver."""
+        """Convert weights in raw units to the units of the solver."""
         shift, scale = self.solver_units
         return coef * scale, intercept + coef @ shift
 
@@ -184,7 +191,7 @@ class Pipeline:
 
     @cached_property
     def column_of_features(self) -> npt.NDArray[np.int64]:
-        """Return the column of each feature; ascending."""
+        """Return the column of each feature, in ascending order."""
         parts = [self.numbers.columns_of_features]
         parts += [np.full(encoder.width, encoder.column, dtype=np.int64) for encoder in self.encoders]
         return np.sort(np.concatenate(parts), kind="stable")

@@ -70,7 +70,7 @@ class Document(BaseModel):
 
 
 def to_document(pipeline: Pipeline) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return (document, arrays) for the header and the arrays of a model file."""
+    """Return the document for the header of a model file, and the arrays for the file."""
     numbers = pipeline.numbers
     arrays: dict[str, Array] = {}
     if pipeline.names is not None:
@@ -79,7 +79,7 @@ def to_document(pipeline: Pipeline) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays["numbers.columns"] = numbers.columns
     for name in (*FLAGS, *FIGURES):
         array = getattr(numbers, name)
-        if array.any():  # absent arrays are all zeros
+        if array.any():  # an array of zeros is not stored
             arrays[f"numbers.{name}"] = array.astype(np.uint8) if name in FLAGS else array
     entries = []
     for number, encoder in enumerate(pipeline.encoders):
@@ -147,7 +147,7 @@ def _numbers(columns: Array, arrays: Mapping[str, Array]) -> Numbers:
     width = len(columns)
     stored = {name: _array(arrays, f"numbers.{name}", width, np.zeros(width)) for name in (*FLAGS, *FIGURES)}
     if (stored["scale"] <= 0).any():
-        raise CorruptModel("a scale of the preprocessing is not above 0")
+        raise CorruptModel("a scale in the preprocessing document must be above 0")
     flags: dict[str, Any] = {name: stored[name].astype(bool) for name in FLAGS}
     figures: dict[str, Any] = {name: stored[name].astype(np.float64) for name in FIGURES}
     return Numbers(columns, **flags, **figures)
@@ -179,18 +179,18 @@ def _encoder(entry: Any, number: int, arrays: Mapping[str, Array]) -> Encoder:
         return HashedLevels(**own)
     if isinstance(entry, DatesEntry):
         if len(set(entry.parts)) != len(entry.parts):
-            raise CorruptModel("a date part is repeated")
+            raise CorruptModel("the preprocessing document lists a date part twice")
         return Dates(**{**own, "parts": tuple(entry.parts)})
     vocabulary = None if entry.settings.hash else _strings(arrays, f"{number}.vocabulary", None)
     width = int(entry.settings.hash) if vocabulary is None else len(vocabulary)
     idf = _array(arrays, f"{number}.idf", width) if entry.settings.idf else None
     if idf is not None and (idf <= 0).any():
-        raise CorruptModel("a term's idf is not above 0")
+        raise CorruptModel("the inverse document frequency of a term must be above 0")
     return Terms(**own, vocabulary=vocabulary, idf=idf)
 
 
 def _packed(name: str, texts: Strings) -> dict[str, Array]:
-    """Read texts that are stored contiguously, as `Strings.of` creates them."""
+    """Return the arrays of texts, which must be stored contiguously, as `Strings.of` creates them."""
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), texts.ends])
     return {f"{name}.bytes": texts.bytes, f"{name}.offsets": offsets}
 

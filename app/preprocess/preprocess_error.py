@@ -1,8 +1,8 @@
-"""The error of preprocessing, with its place."""
+"""The exception that preprocessing raises, with the column and the row of the error."""
 
 
 class PreprocessError(Exception):
-    """A value, a column or a setting that cannot be used."""
+    """Raised for a value, a column or a setting that preprocessing cannot use."""
 
     def __init__(self, code: str, message: str, column: str | None = None, row: int | None = None) -> None:
         super().__init__(message)
@@ -10,7 +10,7 @@ class PreprocessError(Exception):
         self.message = message
         self.column = column
         self.row = row
-        """Number of the row among the given rows, from 0."""
+        """Number of the row among the given rows, counted from 0."""
 
 
 def called(column: str) -> str:

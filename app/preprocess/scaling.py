@@ -1,4 +1,4 @@
-"""Scales features to the solver's units: shifts, divides and rounds once, in one pass."""
+"""Scales features to the solver's units in one pass: subtracts the shift, divides by the scale and rounds once."""
 
 import sys
 from typing import Any
@@ -15,7 +15,8 @@ from app.tabular.types import Array, Floats
 from solvers.linalg import kernel_cache
 
 BLOCKS_AT_ONCE = 8
-"""Blocks of rows per call of the kernel, about a megabyte: the cost of a call is negligible."""
+"""Blocks of rows per call of the kernel. Larger: fewer calls, more memory. With 8 blocks, about 1 MB, the cost of a
+call is negligible."""
 
 
 def warm() -> None:
@@ -30,9 +31,9 @@ def _use_every_kernel() -> None:
 
 
 def scaled_rows(pipeline: Pipeline, features: Any, *, in_place: bool = False) -> Any:
-    """Return the rows in the units of the solver; features that need no scaling are returned unchanged.
+    """Return the rows in the units of the solver. Features that need no scaling are returned unchanged.
 
-    `in_place`: allow overwriting the features.
+    With `in_place`, the features can be overwritten.
     """
     shift, scale = pipeline.solver_units
     if not shift.any() and (scale == 1.0).all():
@@ -55,7 +56,8 @@ def _scaled(features: Array, shift: Floats, scale: Floats, out: Array) -> Array:
     dtype = np.float32 if features.dtype == np.float32 else np.float64
     for start, block in blocks_of(features, BLOCKS_AT_ONCE * rows_at_once(features.shape[1])):
         raw = np.ascontiguousarray(block, dtype=dtype)[:]
-        raw.flags.writeable = False  # as mapped rows are: numba compiles for that apart
+        # mapped rows are read-only, and numba compiles another version for read-only arrays
+        raw.flags.writeable = False
         _scale(raw, shift, scale, out[start : start + len(raw)])
     return out
 

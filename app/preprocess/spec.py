@@ -3,10 +3,10 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
-from app.names import Text
+from app.names import TEXT_PATTERN, check_text
 from app.tabular.frame import Kind
 
 Scale = Literal["auto", "none", "standard", "maxabs", "minmax"]
@@ -14,27 +14,29 @@ Missing = Literal["error", "mean", "zero", "indicator"]
 DatePart = Literal["days", "weekday", "month", "hour"]
 
 MAX_HASH = 1 << 24
-"""Maximum number of hashed features or vocabulary terms of a column. Each costs a weight for each class: 8 bytes."""
+"""Maximum number of hashed features or vocabulary terms of a column. Larger: more memory, 8 bytes per class for each.
+Set by hand; no measurement is recorded."""
 MAX_NGRAM = 5
-"""Maximum words of a term. The number of different terms, and so the memory to count them, grows with each word."""
+"""Maximum words of a term. Larger: more different terms, and more memory to count them. Set by hand; no measurement is
+recorded."""
 
 
 def _no_truth_value(value: Any) -> Any:
-    """Refuse true and false where a number is expected: Python would treat them as 1 and 0."""
+    """Raise for true and false where a number is expected. Python would treat them as 1 and 0."""
     if isinstance(value, bool):
         raise PydanticCustomError("not_a_number", "must be a number, not true or false")
     return value
 
 
 def _no_zero(value: Any) -> Any:
-    """Refuse 0 where false is expected."""
+    """Raise for 0 where false is expected. Python would treat them as equal."""
     if value == 0 and not isinstance(value, bool):
         raise PydanticCustomError("not_a_size", "must be false, or a number of at least 2")
     return value
 
 
 MOST_COUNT = 2**53
-"""Upper limit of a count: the greatest that JSON numbers hold exactly in every language."""
+"""Maximum of a count: the largest integer that JSON numbers represent exactly in every language."""
 Documents = Annotated[
     Annotated[int, Field(ge=1, le=MOST_COUNT, strict=True)] | Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)],
     BeforeValidator(_no_truth_value),
@@ -44,7 +46,7 @@ HashDims = Annotated[int, Field(ge=2, le=MAX_HASH)]
 
 SCALE = (
     "Scaling of numeric columns. standard: mean 0, standard deviation 1; maxabs: divided by the largest absolute "
-    "value; minmax: 0 to 1; auto: chosen by the data, and reported in a warning."
+    "value; minmax: 0 to 1; auto: chosen from the data, and reported in a warning."
 )
 MISSING = (
     "Missing numbers. mean: the mean of the training rows; zero; indicator: the mean, and a feature that is 1 where "
@@ -52,14 +54,14 @@ MISSING = (
 )
 CATEGORICAL = "Encoding of categories. onehot: one feature each; hash: `hash_dims` features in total."
 UNKNOWN = "Categories that training did not see. ignore: no feature, or the pooled one of `min_count`; error: refuse."
-MIN_COUNT = "Categories with fewer training rows are pooled into one."
+MIN_COUNT = "Categories with fewer training rows than this share one feature."
 HASH_DIMS = "Number of features of a column with `categorical: hash`."
 DATES = "Features of a date. Default: days, weekday and month, and hour if a training row has a time of day."
 TEXT = "How text columns become features."
 
 
 class Settings(BaseModel):
-    """Base of the settings: unknown fields and numbers that are not finite are errors."""
+    """Base class of the settings. Unknown fields and numbers that are not finite are errors."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
@@ -77,7 +79,7 @@ class TextSettings(Settings):
         1.0, description="Ignore terms that occur in more texts: a count, or a share such as 0.5."
     )
     max_features: Annotated[int, Field(ge=1, le=MAX_HASH)] | None = Field(
-        None, description="Maximum number of terms: the most frequent ones; null: no limit."
+        None, description="Maximum number of terms; the most frequent terms are kept. null: no limit."
     )
     sublinear: StrictBool = Field(True, description="Use 1 + log(count) instead of the count.")
     idf: StrictBool = Field(
@@ -100,9 +102,9 @@ class TextSettings(Settings):
 
 
 class ColumnSettings(Settings):
-    """Settings of one column; null: the setting of all columns applies."""
+    """Settings of one column. A setting that is null has the value for all columns."""
 
-    kind: Kind | None = Field(None, description="Kind of the column; null: the kind that the dataset has.")
+    kind: Kind | None = Field(None, description="Kind of the column; null: its kind in the dataset.")
     ignore: StrictBool = Field(False, description="Leave the column out.")
     scale: Scale | None = Field(None, description=SCALE)
     missing: Missing | None = Field(None, description=MISSING)
@@ -125,12 +127,15 @@ class Preprocess(Settings):
     hash_dims: HashDims = Field(1024, description=HASH_DIMS)
     dates: tuple[DatePart, ...] | None = Field(None, min_length=1, description=DATES)
     text: TextSettings = Field(TextSettings(), description=TEXT)
-    columns: dict[Text, ColumnSettings] = Field(
-        {}, description="Settings of single columns, by name, where they differ from those above.", max_length=10_000
+    columns: dict[Annotated[str, AfterValidator(check_text)], ColumnSettings] = Field(
+        {},
+        description="Settings of single columns, by name, where they differ from those above.",
+        max_length=10_000,
+        json_schema_extra={"propertyNames": {"pattern": TEXT_PATTERN}},
     )
 
     def of(self, name: str | None) -> "Choice":
-        """Return the settings of a column. Only its kind and the parts of dates can be left open (None)."""
+        """Return the settings of a column with defaults filled in. Only `kind` and `dates` can still be None."""
         own = self.columns.get(name) if name is not None else None
         said = {} if own is None else {field: value for field, value in own if value is not None}
         shared = {one.name: getattr(self, one.name) for one in fields(Choice) if one.name not in ("kind", "ignore")}
@@ -139,7 +144,7 @@ class Preprocess(Settings):
 
 @dataclass(frozen=True)
 class Choice:
-    """The settings of one column, defaults filled in."""
+    """The settings of one column, with defaults filled in."""
 
     kind: Kind | None
     ignore: bool
@@ -153,5 +158,5 @@ class Choice:
     text: TextSettings
 
     def taken_for(self, stored: Kind) -> Kind:
-        """Return the kind that a stored column is treated as. A date that is used as a number counts days."""
+        """Return the kind as which a stored column is treated."""
         return stored if self.kind is None or (stored, self.kind) == ("date", "numeric") else self.kind

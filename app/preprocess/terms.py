@@ -1,7 +1,7 @@
-"""Features of text columns: counts of terms, weighted and normalised like scikit-learn's TfidfVectorizer.
+"""Encodes text columns: counts terms, and weights and normalizes the counts like scikit-learn's TfidfVectorizer.
 
-The compiled kernels (`text_counts`) and `count_terms` here give the same counts; weighting and normalisation are done
-here for both.
+Features of stored rows are counted by compiled kernels (`text_counts`), those of requests by `count_terms`. Both give
+the same counts. This module weights and normalizes both.
 """
 
 import re
@@ -35,13 +35,13 @@ WORD = re.compile(r"\b\w\w+\b")
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """One feature per term or hash bucket, then one for missing values, if requested."""
+    """The features of a text column: one per term or hash bucket, then one for missing values if requested."""
 
     column: int
     stored: Kind
     settings: TextSettings
     vocabulary: Strings | None
-    """Sorted; None: terms are hashed."""
+    """Sorted terms; None if terms are hashed."""
     idf: Floats | None
     has_missing: bool
     refuses_missing: bool
@@ -67,7 +67,8 @@ class Terms:
         return side_by_side([matrix, one_entry_a_row(np.where(values.missing, 0, -1), 1)], len(values.missing))
 
     def _weighed(self, counts: Counts) -> Counts:
-        """Weight the counts in place. Without a norm the idf is folded into the weights of the model instead."""
+        """Weight the counts in place. Without a norm, the idf is not applied here but multiplied into the weights of
+        the model."""
         data = counts.data
         if self.settings.sublinear:
             np.log(data, out=data)
@@ -80,7 +81,7 @@ class Terms:
         return counts
 
     def _stacked(self, blocks: Iterable[Counts]) -> sp.csr_array:
-        """Join all blocks to one matrix that grows in place, so that there are never two copies of it."""
+        """Join all blocks to one matrix. It grows in place, so that its memory is needed only once."""
         whole = Counts(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
         indptr = [whole.indptr]
         end = 0

@@ -35,12 +35,12 @@ from solvers.linalg import kernel_cache
 __all__ = ["MAX_TERMS", "TermTable", "TextBlock", "count_terms", "join_terms", "tally_terms", "text_blocks", "warm"]
 
 MAX_TERMS = 1 << 22
-"""Maximum different terms while a vocabulary is learnt; beyond it the rarest are dropped. Larger: more memory, about
-100 bytes per term."""
+"""Maximum number of different terms while a vocabulary is learnt. Beyond it, the rarest terms are dropped. Larger: more
+memory, about 100 bytes per term. Set by hand; no measurement is recorded."""
 BLOCK_BYTES = 1 << 20
-"""Bytes of texts per call of the kernel. Larger: fewer calls, more memory."""
+"""Bytes of texts per call of the kernel. Larger: fewer calls, more memory. Set by hand; no measurement is recorded."""
 BLOCK_TEXTS = 1 << ROW_BITS
-"""Maximum texts per call: the row number must fit the packed entry."""
+"""Maximum number of texts per call. The row number must fit into ROW_BITS bits of a packed entry."""
 
 
 class TextBlock(NamedTuple):
@@ -58,11 +58,11 @@ class TextBlock(NamedTuple):
 
 
 class TermTable:
-    """A hash table of terms. It grows between blocks, never inside a kernel."""
+    """A hash table of terms. It grows before a block is counted, never inside a kernel."""
 
     def __init__(self) -> None:
-        self.filled = np.zeros(2, dtype=np.int64)  # how many terms, how many letters
-        self.slots = np.zeros(1 << 10, dtype=np.int32)  # a term's number + 1; 0: free
+        self.filled = np.zeros(2, dtype=np.int64)  # number of terms, number of letters
+        self.slots = np.zeros(1 << 10, dtype=np.int32)  # number of the term + 1; 0 if the slot is free
         self._terms = np.empty((0, FIELDS), dtype=np.int64)
         self.letters = np.empty(0, dtype=np.uint8)
 
@@ -71,11 +71,11 @@ class TermTable:
 
     @property
     def terms(self) -> Ints:
-        """One row per term; text_kernels.py names the columns."""
+        """Return the table of terms, one row per term. text_kernels.py names its columns."""
         return self._terms[: len(self)]
 
     def make_room(self, terms: int, letters: int) -> None:
-        """Grow the table for this many further terms."""
+        """Grow the table so that it can take `terms` further terms with `letters` letters in total."""
         wanted = len(self) + terms
         if wanted > len(self._terms):
             self._terms = _grown(self._terms, max(wanted, len(self._terms) * 3 // 2))
@@ -85,7 +85,7 @@ class TermTable:
             self._spread_out(2 * wanted)
 
     def keep(self, kept: Flags) -> None:
-        """Remove all other terms. The parts of a kept term must be kept, too."""
+        """Remove all terms but the marked ones. The parts of a kept term must be marked, too."""
         number = np.cumsum(kept, dtype=np.int64) - 1
         terms = self.terms[kept]
         pairs = terms[:, AT] == PAIR
@@ -109,7 +109,8 @@ class TermTable:
 
 
 def text_blocks(texts: Strings, settings: TextSettings) -> Iterator[TextBlock]:
-    """Yield the texts in blocks of bounded size. Texts outside of ASCII are converted to lower case on request."""
+    """Yield the texts in blocks of bounded size. If `settings.lowercase` is set, texts that are not ASCII are converted
+    to lower case here."""
     source, n = _read_only(texts.bytes), len(texts)
     sizes = np.cumsum(texts.ends - texts.starts)
     first = 0
@@ -134,7 +135,7 @@ def text_blocks(texts: Strings, settings: TextSettings) -> Iterator[TextBlock]:
 
 
 def tally_terms(block: TextBlock, settings: TextSettings, table: TermTable, texts_before: int) -> None:
-    """Count the terms of a block in the table."""
+    """Add the term counts of a block to the table."""
     longest = settings.ngrams[1]
     table.make_room((block.size // 3 + 2 * len(block.starts)) * longest, block.size)
     alphabet, scratch = _alphabet(settings.lowercase), _scratch(block)
@@ -142,7 +143,7 @@ def tally_terms(block: TextBlock, settings: TextSettings, table: TermTable, text
 
 
 def count_terms(encoder: Terms, texts: Strings) -> Iterator[Counts]:
-    """Yield the counts of stored texts block by block; the same counts as `terms.count_terms`."""
+    """Yield the counts of stored texts block by block. They equal those of `terms.count_terms`."""
     settings: TextSettings = encoder.settings
     alphabet, (shortest, longest) = _alphabet(settings.lowercase), settings.ngrams
     size = encoder.n_terms
@@ -209,12 +210,12 @@ def _known_terms(encoder: Terms, vocabulary: Strings) -> TermTable:
 
 
 _TABLES: WeakKeyDictionary[Terms, TermTable] = WeakKeyDictionary()
-"""Tables of encoders, cached while the encoder exists: a dataset can be scored in many parts."""
+"""Term table of each encoder, cached while the encoder exists, because a dataset can be scored in many parts."""
 
 
 def _scratch(block: TextBlock) -> Scratch:
     longest = int((block.ends - block.starts).max(initial=0))
-    words = longest // 3 + 2  # each has two letters and something behind it
+    words = longest // 3 + 2  # a word has at least two letters and a separator
     terms, packs, letters = (
         np.empty(size, dtype) for size, dtype in ((words, "i8"), (words, "i8"), (longest + 1, "u1"))
     )
@@ -235,7 +236,7 @@ def _alphabet(lowercase: bool) -> Alphabet:
 
 
 def _read_only(array: Bytes) -> Bytes:
-    """Make the array read-only. Mapped files are, and numba would otherwise compile a second version for others."""
+    """Make the array read-only, as mapped files are. For writable arrays numba would compile a second version."""
     view = array[:]
     view.flags.writeable = False
     return view

@@ -16,10 +16,11 @@ from app.tabular.types import Ints
 
 class Learnt(NamedTuple):
     vocabulary: Strings | None
-    """Sorted terms; None: terms are hashed."""
+    """Sorted terms; None if terms are hashed."""
     idf: npt.NDArray[np.float64] | None
     forgotten: int
-    """Terms in at most this many texts can be missing, and counts can be too low by as much: there were too many."""
+    """0 if there were at most MAX_TERMS different terms. Otherwise the largest number of texts of a term that can be
+    missing. The counts of other terms can be too low by at most this number."""
 
 
 def fit_terms(texts: Strings, settings: TextSettings) -> Learnt:
@@ -34,9 +35,11 @@ def fit_terms(texts: Strings, settings: TextSettings) -> Learnt:
 
 
 class _Tally:
-    """Counts of the terms so far. When there are too many, the rarest are dropped; they can be added again later.
+    """Counts of the terms so far. When there are too many terms, the rarest are dropped; a later text can add them
+    again.
 
-    The parts of a term occur wherever the term does, so their counts are at least as high, and they are dropped later.
+    The parts of a term occur wherever the term does, so their counts are at least as high. A part is therefore never
+    dropped before its term.
     """
 
     def __init__(self, settings: TextSettings) -> None:
@@ -52,13 +55,14 @@ class _Tally:
             self._forget_rarest(text_counts.MAX_TERMS // 2)
 
     def terms_in_order(self) -> tuple[Ints, Ints, Ints]:
-        """Return (terms of the requested lengths in sorted order, number of texts of each, number of occurrences)."""
+        """Return the terms of the requested lengths in sorted order, the number of texts with each, and the number of
+        its occurrences."""
         terms, n = self.table.terms, len(self.table)
         is_word = terms[:, AT] != PAIR
         rank = np.full(n, -1, dtype=np.int64)
         words = np.flatnonzero(is_word)
         rank[words[_sorted_order(join_terms(self.table, words))]] = np.arange(len(words))
-        # a space sorts before every letter, so terms sort like the sequences of their words' ranks
+        # a space sorts before every letter, so terms have the same order as the sequences of ranks of their words
         sizes = np.ones(n, dtype=np.int64)
         term, pending = np.arange(n), ~is_word
         lasts: list[Ints] = []
@@ -82,7 +86,8 @@ class _Tally:
 
 
 def _aligned(firsts: Ints, lasts: list[Ints], sizes: Ints) -> list[Ints]:
-    """Return the ranks of the first, second, … word of each term; -1 after the last. `lasts` counts from the end."""
+    """Return the ranks of the first, second, … word of each term, and -1 after its last word. `lasts` has the ranks in
+    reverse order."""
     keys = [firsts]
     stacked = np.stack(lasts) if lasts else np.empty((0, len(firsts)), dtype=np.int64)
     for position in range(1, len(lasts) + 1):
@@ -92,7 +97,8 @@ def _aligned(firsts: Ints, lasts: list[Ints], sizes: Ints) -> list[Ints]:
 
 
 def _sorted_order(words: Strings) -> Ints:
-    """Sort different words by their bytes: by eight bytes at a time, and further only for ties."""
+    """Return the order of different words by their bytes. Compares eight bytes at a time, and later bytes only for
+    ties."""
     order, tied = np.arange(len(words)), np.arange(len(words))
     group, depth = np.zeros(len(words), dtype=np.int64), 0
     while len(tied):
@@ -109,7 +115,8 @@ def _sorted_order(words: Strings) -> Ints:
 
 
 def _eight_bytes(words: Strings, chosen: Ints, depth: int) -> npt.NDArray[np.uint64]:
-    """Return eight bytes of each word as a number that sorts like them. Bytes after the end count as 0."""
+    """Return eight bytes of each word, from `depth` on, as a number with the same order. Bytes after the end of a word
+    are 0."""
     number = np.zeros(len(chosen), dtype=np.uint64)
     for at in range(depth, depth + 8):
         place = words.starts[chosen] + at
@@ -120,7 +127,7 @@ def _eight_bytes(words: Strings, chosen: Ints, depth: int) -> npt.NDArray[np.uin
 
 
 def _limited(terms: Ints, in_texts: Ints, times: Ints, n_texts: int, settings: TextSettings) -> Ints:
-    """Select the terms within min_df, max_df and max_features; ties are resolved as in scikit-learn."""
+    """Select the terms within min_df, max_df and max_features. Ties are resolved as in scikit-learn."""
     low = settings.min_df if isinstance(settings.min_df, int) else settings.min_df * n_texts
     high = settings.max_df if isinstance(settings.max_df, int) else settings.max_df * n_texts
     passed = np.flatnonzero((in_texts >= low) & (in_texts <= high))
@@ -130,7 +137,7 @@ def _limited(terms: Ints, in_texts: Ints, times: Ints, n_texts: int, settings: T
 
 
 def _bucket_counts(texts: Strings, settings: TextSettings) -> Ints:
-    """Return the number of texts of each hash bucket."""
+    """Return the number of texts with a term in each hash bucket."""
     counter = Terms(0, "text", settings, None, None, has_missing=False, refuses_missing=False)
     found = np.zeros(int(settings.hash), dtype=np.int64)
     for counts in text_counts.count_terms(counter, texts):

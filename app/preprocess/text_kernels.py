@@ -1,8 +1,8 @@
-"""Compiled kernels of text columns: UTF-8 bytes to words, words to terms, terms to counts.
+"""Compiled kernels of text columns: split UTF-8 bytes into words, join words to terms, count terms.
 
-A term of one word is found by its letters; a longer one is the pair (its first words, its last word), so that no
-letters are compared twice. All terms share one table with open addressing. Words are what `\\w\\w+` matches: runs of
-at least two letters, digits or underscores. Python converts texts outside of ASCII to lower case beforehand.
+A term of one word is found by its letters. A longer term is a pair: the term of all but its last word, and the term of
+its last word. No letters are therefore compared twice. All terms share one hash table with open addressing. A word
+is a run of at least two letters, digits or underscores. Python converts texts outside of ASCII to lower case before.
 
 Letters: h a hash, c a byte, cp a code point.
 """
@@ -20,14 +20,14 @@ from app.tabular.types import Ints
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 Source = tuple[Bytes, Bytes, Flags, Ints, Ints]  # a text_counts.TextBlock
-Alphabet = tuple[Bytes, Bytes]  # letter of each ASCII byte (0: it ends a word); one bit per code point: is it a letter
-Scratch = tuple[Ints, Ints, Bytes, Ints]  # of one text: terms of its words, packed letters, all letters, their ends
-Table = tuple[Ints, npt.NDArray[np.int32], Ints, Bytes]  # of a text_counts.TermTable
+Alphabet = tuple[Bytes, Bytes]  # letter of each ASCII byte, 0 if it ends a word; bit of each code point, 1: a letter
+Scratch = tuple[Ints, Ints, Bytes, Ints]  # of one text: terms of its words, packed letters, all letters, word ends
+Table = tuple[Ints, npt.NDArray[np.int32], Ints, Bytes]  # the arrays of a text_counts.TermTable
 
-# Fields of a term, adjacent in memory: most of the time is spent on loading them.
+# Fields of a term. They are adjacent in memory, because most of the time is spent on loading them.
 KEY = 0  # the letters of a short word, the hash of a longer one, or both parts of a pair of terms
 AT, END = 1, 2  # start and end of the term's letters; in a pair of terms AT is PAIR
-IN_TEXTS, TIMES, SEEN_IN = 3, 4, 5  # while learning the vocabulary: texts with the term, occurrences, last text with it
+IN_TEXTS, TIMES, SEEN_IN = 3, 4, 5  # while learning: texts with the term, its occurrences, the last text with it
 COLUMN = 3  # in a finished vocabulary: the term's feature number, or -1 if it has none
 FIELDS = 6
 # Bits of an entry, 63 in total: row within the block, column, count.
@@ -62,9 +62,9 @@ def find_beyond_ascii(text: Bytes, starts: Ints, ends: Ints, found: Flags) -> No
 def _split_words(
     text: Bytes, start: int, end: int, alphabet: Alphabet, packs: Ints, letters: Bytes, offsets: Ints
 ) -> int:
-    """Write the words of text[start:end] one after another; word k is letters[offsets[k]:offsets[k + 1]].
+    """Write the words of text[start:end] one after another to `letters`. Returns the number of words.
 
-    `packs[k]` has its last eight bytes: all there is of a word that is not longer.
+    Word k is letters[offsets[k]:offsets[k + 1]]. `packs[k]` has the last eight bytes of word k.
     """
     ascii_letters, others = alphabet
     pack = np.int64(0)
@@ -116,7 +116,7 @@ def _split_words(
 
 @njit(cache=True, nogil=True, inline="always")
 def _spread(key: Any) -> Any:
-    """Mix the bits of a key to a slot: keys of pairs are dense numbers."""
+    """Mix the bits of a key to get its slot. Keys of pairs are consecutive numbers, which would collide."""
     h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return h ^ (h >> np.uint64(32))
 
@@ -135,7 +135,7 @@ def fill_slots(slots: Any, terms: Ints, n: int) -> None:
 def _find_word(
     pack: Any, word: Bytes, first: int, last: int, slots: Any, terms: Ints, letters: Bytes
 ) -> tuple[Any, Any, Any]:
-    """Return (term of the word or -1, slot where the search ended, key of the word)."""
+    """Return the term of a word or -1, the slot where the search ended, and the key of the word."""
     size = last - first
     key = pack
     if size > 8:
@@ -189,7 +189,7 @@ def _add_term(slot: Any, key: Any, filled: Ints, slots: Any, terms: Ints) -> Any
 
 @njit(cache=True, nogil=True, inline="always")
 def _find_pair(first: Any, last: Any, slots: Any, terms: Ints) -> tuple[Any, Any, Any]:
-    """Return (term of the pair or -1, slot where the search ended, key of the pair)."""
+    """Return the term of a pair or -1, the slot where the search ended, and the key of the pair."""
     key = first << 32 | last
     mask = np.uint64(len(slots) - 1)
     slot = _spread(key) & mask
@@ -246,9 +246,9 @@ def count_block(
     packed: Ints,
     indptr: Ints,
 ) -> None:
-    """Write an entry for each known term of each text: row, column and count, packed in sort order.
+    """Write an entry for each known term of each text. Sorting the packed entries sorts them by row and column.
 
-    `marks`: for each column the last text that has it, and the position of that entry.
+    `marks` has, for each column, the last text with an entry in it and the position of that entry.
     """
     text, lowered, is_lowered, starts, ends = source
     words, packs, word, offsets = scratch
@@ -283,7 +283,7 @@ def hash_block(
     packed: Ints,
     indptr: Ints,
 ) -> None:
-    """Like `count_block`, with the hash of the term as its column."""
+    """Write entries like `count_block`. The column of a term is its hash."""
     text, lowered, is_lowered, starts, ends = source
     _, packs, word, offsets = scratch
     shortest, longest, texts_before = sizes
@@ -305,10 +305,10 @@ def hash_block(
 
 @njit(cache=True, nogil=True, inline="always")
 def _count(row: int, column: Any, number: int, marks: Ints, packed: Ints, fill: int) -> int:
-    """Count a column in the current text; return the new number of entries."""
+    """Count one occurrence of a column in the current text. Returns the new number of entries."""
     if marks[column, 0] == number:
         place = marks[column, 1]
-        # a word that one text has so often takes a hundred megabytes: it is enough
+        # stop counting here: a text with this number of occurrences of a word has a hundred megabytes
         packed[place] += packed[place] & MOST_TIMES < MOST_TIMES
     else:
         marks[column, 0] = number
@@ -325,7 +325,7 @@ def _with_byte(crc: Any, byte: Any) -> Any:
 
 @njit(cache=True, nogil=True, inline="always")
 def _mixed(h: Any) -> Any:
-    """Like `hashing.mixed`, in 64 bits, because numba multiplies in 64 bits."""
+    """Compute `hashing.mixed` with 64-bit integers, because numba multiplies in 64 bits."""
     h = (h ^ (h >> np.uint64(16))) * np.uint64(0x85EBCA6B) & _LOW
     h = (h ^ (h >> np.uint64(13))) * np.uint64(0xC2B2AE35) & _LOW
     return h ^ (h >> np.uint64(16))
@@ -383,7 +383,7 @@ def measure_terms(chosen: Ints, terms: Ints, sizes: Ints) -> None:
 
 @njit(cache=True, nogil=True)
 def write_terms(chosen: Ints, terms: Ints, letters: Bytes, ends: Ints, out: Bytes) -> None:
-    """Write the letters of terms backwards from their end, in the direction in which pairs are linked."""
+    """Write the letters of terms from the last word to the first, the order in which pairs are linked."""
     for i in range(len(chosen)):
         term = chosen[i]
         at = ends[i]

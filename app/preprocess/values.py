@@ -20,7 +20,7 @@ from app.tabular.frame import Frame, Kind, Strings
 from app.tabular.types import Array, Floats
 
 WHOLE = 2.0**53
-"""Whole numbers up to this are written without a decimal point: float64 represents them exactly."""
+"""Largest integer that is written without a decimal point. float64 represents every integer up to it exactly."""
 CONVERSIONS = {
     ("numeric", "categorical"),
     ("numeric", "text"),
@@ -59,7 +59,7 @@ def missing_rows(values: Values) -> npt.NDArray[np.bool_]:
 
 
 def number_text(number: float) -> str:
-    """Return a number as a category name: integers without a decimal point."""
+    """Return a number as the name of a category. Integers have no decimal point."""
     return str(int(number)) if number == math.trunc(number) and abs(number) <= WHOLE else repr(float(number))
 
 
@@ -70,7 +70,7 @@ def check_kind(name: str, stored: Kind, wanted: Kind) -> None:
 
 
 def stored_values(frame: Frame, position: int, name: str, stored: Kind, wanted: Kind) -> Values:
-    """Read a column of stored rows, converting from the kind `stored` to `wanted`."""
+    """Read a column of stored rows and convert it from the kind `stored` to the kind `wanted`."""
     check_kind(name, stored, wanted)
     numbers = np.asarray(frame.X[:, position], dtype=np.float64)
     if stored == "text":
@@ -88,10 +88,11 @@ def stored_values(frame: Frame, position: int, name: str, stored: Kind, wanted: 
 
 
 def given_values(values: Any, n_rows: int, name: str, stored: Kind, wanted: Kind) -> Values:
-    """Read a column of a request: Python values (None: missing), a numpy array or an Arrow array.
+    """Read a column of a request: a sequence of Python values, in which None is missing, a numpy array or an Arrow
+    array.
 
-    None instead of the column: all values are missing. Values are read as in training (`stored`) and converted to
-    `wanted`.
+    If the column itself is None, all its values are missing. Values are read as the kind `stored`, as in training, and
+    converted to the kind `wanted`.
     """
     if stored in ("numeric", "boolean", "date"):
         numbers = given_numbers(values, n_rows, name, stored)
@@ -111,7 +112,8 @@ def given_values(values: Any, n_rows: int, name: str, stored: Kind, wanted: Kind
 
 
 def given_numbers(values: Any, n_rows: int, name: str, stored: Kind) -> Floats:
-    """Read numbers, booleans, or dates as seconds; NaN: missing. None instead of the column: all are missing."""
+    """Read numbers, booleans, or dates as seconds. Missing values are NaN. If the column itself is None, all its values
+    are missing."""
     if values is None:
         return np.full(n_rows, np.nan)
     numbers: Floats | None = None

@@ -1,1 +1,1 @@
-"""How the service runs: its parent process, the HTTP server, compiling ahead of use."""
+"""Runs the service: the parent process, the HTTP server, and the compilation of kernels before use."""

@@ -1,6 +1,6 @@
-"""Limits of an API process: its number of connections, and the time and size of request headers.
+"""Limits the connections of an API process, and the time and size of request headers.
 
-uvicorn lacks them with httptools: every byte resets its keep-alive timer, headers can have any size, and
+uvicorn with httptools has no such limits: every byte resets its keep-alive timer, headers can have any size, and
 `limit_concurrency` also refuses health checks.
 """
 
@@ -27,19 +27,19 @@ from app.keys.guard import OPEN_PATHS
 from app.system.resources import raise_file_limit
 
 MAX_URL_BYTES = 65_535
-"""Maximum bytes of a URL that httptools can parse: its offsets have 16 bits."""
+"""Maximum bytes of a URL that httptools can parse, because its offsets have 16 bits."""
 
 MAX_HEAD_BYTES = 1 << 16
-"""Maximum bytes of the request line and headers, or between two chunks of a body. Larger: each connection can hold more
-memory. 64 KiB is the default of h11; the longest header of the API itself is an API key of 75 bytes."""
+"""Maximum bytes of the request line and headers, or between two chunks of a body. Larger: each connection can use more
+memory. 64 KiB is the default of h11. The longest header that the API defines is an API key of 75 bytes."""
 
 HEALTH_RESERVE = 16
-"""Extra connections that are accepted for health checks when the limit is reached. Larger: more simultaneous checks,
-fewer files left."""
+"""Extra connections that are accepted for health checks when the limit is reached. Larger: more simultaneous health
+checks, fewer file descriptors for other uses. Set by hand; no measurement is recorded."""
 
 SHARE_OF_FILES = 0.5
-"""Maximum share of the open files that connections can use. The rest is for the database, mapped models, uploads and
-pipes."""
+"""Maximum share of the process's file descriptors for connections. Larger: more connections, and fewer descriptors for
+the database, mapped models, uploads and pipes. Set by hand; no measurement is recorded."""
 
 
 class Closable(Protocol):
@@ -49,7 +49,7 @@ class Closable(Protocol):
 
 
 class Room:
-    """A bounded set of connections. When it is full, the longest idle connection is closed for a new one."""
+    """A bounded set of connections. When it is full, a new connection replaces the one that has been idle longest."""
 
     def __init__(self, places: int) -> None:
         self._places = places
@@ -60,7 +60,8 @@ class Room:
         return len(self._taken)
 
     def enter(self, connection: Closable) -> bool:
-        """Add a connection, closing the longest idle one if necessary. Returns False if none is idle."""
+        """Add a connection. If the set is full, close the connection that has been idle longest. Returns False if none
+        is idle."""
         if len(self._taken) >= self._places:
             if not self._idle:
                 return False
@@ -99,16 +100,16 @@ class Limits:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol within `Limits`."""
+    """The HTTP protocol of uvicorn with the limits of `Limits`."""
 
     def __init__(self, limits: Limits, **server: Any) -> None:
         super().__init__(**server)
         self._limits = limits
         self._room = limits.room
-        self.url = b""  # uvicorn sets it when a request begins
+        self.url = b""  # uvicorn sets the URL when a request begins
         self._in_body = False
         self._unclaimed_bytes = 0
-        """Bytes received since the last headers, body chunk or end of message."""
+        """Bytes received since the end of the last headers, body chunk or message."""
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
 
@@ -143,7 +144,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._set_head_timer()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that cannot be parsed with a problem document, like all other errors."""
+        """Respond to a request that cannot be parsed with a problem document, like to all other errors."""
         if len(self.url) > MAX_URL_BYTES:
             self._refuse(_too_large(self.url))
         else:
@@ -181,7 +182,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def _awaits_request(self) -> bool:
-        """Whether no request is being answered. Then incoming bytes are headers, or the rest of a refused body."""
+        """Return whether no request is being handled. Incoming bytes are then headers, or the rest of a refused
+        body."""
         return self.cycle is None or self.cycle.response_complete
 
     def _set_head_timer(self) -> None:
@@ -210,7 +212,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _on_unread_answer(self) -> None:
-        """Disconnect a client that does not read, to free the memory of its response."""
+        """Disconnect a client that does not read its response, to free the memory of the response."""
         self._write_timer = None
         self.transport.abort()
 
@@ -230,7 +232,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def _too_large(url: bytes) -> AppError:
-    """Build the refusal of headers that are too long: 414 if the URL is most of it, else 431."""
+    """Return the error for headers that are too large: 414 if the URL is most of them, else 431."""
     limit = f"the limit for the request line and headers is {MAX_HEAD_BYTES}"
     if len(url) > MAX_HEAD_BYTES // 2:
         return UrlTooLong(f"The URL has at least {len(url)} bytes; {limit} bytes.")

@@ -1,10 +1,11 @@
 """`hyperplane serve`: a parent process that starts the API processes and the worker, and restarts them when they die.
 
-The parent imports all libraries once and forks its children, so that they share the memory. It binds the sockets and
-keeps them open: while an API process restarts, new connections wait or go to another one, and are not refused.
+The parent imports all libraries once and forks its children, so that they share the memory. The parent binds the
+sockets and keeps them open. While an API process restarts, new connections wait or go to another API process; none is
+refused.
 
-The standard input of each child is a pipe from the parent. When the parent is gone, for whatever reason, the pipe
-closes, and the child stops as it does on SIGTERM.
+The standard input of each child is a pipe from the parent. When the parent ends, for whatever reason, the pipe closes,
+and the child stops as on SIGTERM.
 """
 
 import errno
@@ -29,27 +30,31 @@ from app.system.readiness import WorkersReady
 from app.system.stop_signals import StopSignals, forget_handlers
 
 START_SECONDS = 60.0
-"""Seconds to wait for `/readyz` after the start. After them the launcher prints a message and continues to wait for its
-children."""
+"""Seconds to wait for `/readyz` after the start. Then the launcher prints a message and keeps its children running.
+Larger: a failing start is reported later. Set by hand."""
 CALM_SECONDS = 10.0
-"""Seconds after which the death of a child no longer counts as early. Early deaths delay the restart, up to 5 s."""
+"""Age in seconds below which the death of a child counts as early. Early deaths delay the restart, by at most 5 s.
+Larger: more deaths delay the restart. Set by hand."""
+MOST_KILLS_AT_START = 3
+"""Number of times that the first API process can be killed by a signal before it is ready. The launcher gives up after
+the next kill. Larger: a process that always crashes during its start is reported later. Set by hand."""
 LOOK_SECONDS = 0.1
-"""Seconds between two looks at the children. Larger: a dead child is noticed later."""
+"""Seconds between two checks of the children. Larger: a dead child is restarted later. Set by hand."""
 ANSWER_SECONDS = 2.0
-"""Seconds to wait for one response of `/readyz`. Larger: a stop signal that arrives meanwhile is handled later."""
+"""Timeout in seconds of a request to `/readyz`. Larger: a stop signal meanwhile is handled later. Set by hand."""
 NOTICE_SECONDS = 5.0
-"""Seconds after which a message says that the workers are still compiling. With compiled kernels they start sooner."""
+"""Seconds until a message says that workers are compiling kernels. Larger: a later message. Set by hand."""
 END_LOOK_SECONDS = 0.02
-"""Seconds between two looks at a child that is to end. Larger: a stop takes longer."""
+"""Seconds between two checks of a child that is stopping. Larger: a stop takes longer. Set by hand."""
 LOWER_PRIORITY = 5
-"""Niceness of the worker processes: training yields the CPU to the API when both need it."""
+"""Niceness of the worker processes. Larger: training yields the CPU to the API more often. Set by hand."""
 FAILED = 2
-"""Exit code of a helper process that failed; 0 and 1 are the results False and True."""
+"""Exit code of a helper process that failed. The exit codes 0 and 1 are its results False and True."""
 
 
 @dataclass
 class Child:
-    """A child process and the name that messages use for it."""
+    """A child process, and the name under which messages mention it."""
 
     name: str
     work: Callable[[], object]
@@ -57,11 +62,11 @@ class Child:
     started_at: float = 0.0
     early_deaths: int = 0
     restart_at: float | None = None
-    """When it is started again after its death; None: it runs, as far as we know."""
+    """Time of the restart after the process died; None while it runs."""
     exit_code: int | None = None
     _pid: int | None = None
     _pipe: int | None = None
-    """The parent's end of its standard input. Never written to; it closes when the parent ends."""
+    """The parent's end of the child's standard input. Nothing is written to it. It closes when the parent ends."""
 
     def start(self) -> None:
         self.started_at, self.exit_code, self.restart_at = time.monotonic(), None, None
@@ -73,7 +78,7 @@ class Child:
         self._pipe = ours
 
     def _run(self) -> None:
-        os.setsid()  # Ctrl-C goes to the parent only, which stops its children in order
+        os.setsid()  # Ctrl-C then signals only the parent, which stops its children in order
         self.work()
 
     def poll(self) -> int | None:
@@ -88,21 +93,21 @@ class Child:
             os.kill(self._pid, number)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the process has ended; kill it after this many seconds."""
+        """Wait until the process has ended. Kill it after `seconds`."""
         deadline, is_killed = time.monotonic() + seconds, False
         while self._pid is not None and self.poll() is None:
             if time.monotonic() >= deadline and not is_killed:
-                print(f"hyperplane: the {self.name} process did not stop in time and is killed", file=sys.stderr)
+                print(f"hyperplane: the {self.name} process did not stop in time; killing it", file=sys.stderr)
                 self.signal(signal.SIGKILL)
                 is_killed = True
             time.sleep(END_LOOK_SECONDS)
 
     def revive(self) -> None:
-        """Restart the process after an unexpected death, with a growing delay if it died early. Never waits itself."""
+        """Restart the process if it has died, after a growing delay if it died early. Does not block."""
         if (code := self.poll()) is None:
             return
         if self.restart_at is None:
-            print(f"hyperplane: the {self.name} process died (exit code {code}) and is restarted", file=sys.stderr)
+            print(f"hyperplane: the {self.name} process died (exit code {code}); restarting it", file=sys.stderr)
             lived = time.monotonic() - self.started_at
             self.early_deaths = 0 if lived > CALM_SECONDS else self.early_deaths + 1
             self.restart_at = time.monotonic() + (min(5.0, 0.2 * 2**self.early_deaths) if self.early_deaths else 0.0)
@@ -111,7 +116,7 @@ class Child:
 
 
 def launch(settings: Settings) -> int:
-    """Run the service until a stop signal; return the exit code."""
+    """Run the service until a stop signal. Returns the exit code."""
     try:
         sockets = bound_sockets(settings)
     except OSError as error:
@@ -131,7 +136,7 @@ def launch(settings: Settings) -> int:
             return 0
         if not settings.bound_to_loopback and not has_key:
             print(
-                f"hyperplane: refusing to bind {settings.host} without an API key: that would open it to all.\n"
+                f"hyperplane: refusing to bind {settings.host} without an API key: everyone could use the service.\n"
                 "Create a key first:  hyperplane keys create --admin",
                 file=sys.stderr,
             )
@@ -146,13 +151,13 @@ def launch(settings: Settings) -> int:
         _watch(children, stop, sign if settings.workers else None)
         return 0
     finally:
-        for one in sockets:  # from now on connections are refused and do not wait
+        for one in sockets:  # from now on, new connections are refused and do not wait
             one.close()
         _stop(children, settings.drain_seconds + 2.0)
 
 
 def run_api(settings: Settings, listening: list[int], wake_fd: int | None, sign: WorkersReady | None) -> None:
-    """Run an API process on bound sockets. `sign` is the readiness flag of the worker, None without one."""
+    """Run an API process on bound sockets. `sign` is the readiness flag of the worker; None without a worker."""
     start_forkserver(FOR_READING, copied=True)
     _follow_parent()
 
@@ -174,7 +179,7 @@ def run_worker(
 ) -> None:
     """Run the worker process: its supervisor claims jobs and runs them in child processes."""
     resources.lower_priority(LOWER_PRIORITY)
-    start_forkserver(FOR_TRAINING, copied=True)  # before the import below, so that both load in parallel
+    start_forkserver(FOR_TRAINING, copied=True)  # started before the import below, so that both import in parallel
     if has_parent:
         _follow_parent()
 
@@ -184,7 +189,7 @@ def run_worker(
 
 
 def _follow_parent() -> None:
-    """Start a thread that sends this process SIGTERM when the parent is gone."""
+    """Start a thread that sends this process SIGTERM when the parent has ended."""
 
     def watch() -> None:
         while os.read(0, 1):
@@ -195,7 +200,8 @@ def _follow_parent() -> None:
 
 
 def _load() -> None:
-    """Import everything that the children need, except compiled kernels. Must not start a thread: a fork follows."""
+    """Import everything that the children need, except compiled kernels. Must not start a thread, because a fork
+    follows."""
     from numba.core.registry import cpu_target
 
     import app.datasets.reading.sandbox
@@ -204,25 +210,25 @@ def _load() -> None:
     import app.worker.child
     import app.worker.supervisor  # noqa: F401
 
-    cpu_target.typing_context.refresh()  # numba's type registries; otherwise each forkserver would load them again
+    cpu_target.typing_context.refresh()  # numba's type registries, which each forkserver would load again
     cpu_target.target_context.refresh()
     settle()
 
 
 def waker(wake_fd: int) -> Callable[[], None]:
-    """Return a function that wakes the worker at the other end of the pipe."""
+    """Return a function that wakes the worker at the read end of the pipe."""
     os.set_blocking(wake_fd, False)
     os.set_inheritable(wake_fd, False)
 
     def wake() -> None:
-        with suppress(OSError):  # the pipe is full or has no reader: the worker also polls the queue
+        with suppress(OSError):  # the pipe is full or has no reader; the worker polls the queue anyway
             os.write(wake_fd, b"!")
 
     return wake
 
 
 def server_answers(url: str, path: str = "/readyz") -> bool:
-    """Whether a server at this URL responds with 200."""
+    """Return whether a server at this URL responds with 200."""
     try:
         with urllib.request.urlopen(url + path, timeout=ANSWER_SECONDS) as response:
             return bool(response.status == 200)
@@ -238,11 +244,12 @@ def base_url(settings: Settings) -> str:
 def _in_child(
     work: Callable[[Settings], bool], settings: Settings, stop: StopSignals, meanwhile: Callable[[], None]
 ) -> bool:
-    """Run `work` in a child process and `meanwhile` in this one; return the result of `work`, or False after a stop.
+    """Run `work` in a child process and `meanwhile` in this one. Returns the result of `work`, or False after a stop
+    signal.
 
-    Raises SystemExit if `work` fails; it has printed the reason.
+    Raises SystemExit if `work` fails, which has then printed the reason.
     """
-    pid = os.fork()  # safe: there is no other thread yet
+    pid = os.fork()  # safe, because there is no other thread yet
     if pid == 0:
         code = FAILED
         try:
@@ -257,7 +264,7 @@ def _in_child(
             os._exit(code)
     meanwhile()
     while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
-        if stop.wait(END_LOOK_SECONDS):  # a migration is one transaction: stopping it changes nothing
+        if stop.wait(END_LOOK_SECONDS):  # a migration is one transaction, so stopping it changes nothing
             os.kill(pid, signal.SIGTERM)
             time.sleep(END_LOOK_SECONDS)
     if stop.asked:
@@ -269,7 +276,7 @@ def _in_child(
 
 
 def _prepare_database(settings: Settings) -> bool:
-    """Migrate the schema and check the data folder; return whether an API key exists."""
+    """Migrate the schema and check the data folder. Returns whether an API key exists."""
     from app.db import Database
     from app.db.migrate import UnknownRevision, upgrade
     from app.db.outages import unreachable
@@ -286,7 +293,7 @@ def _prepare_database(settings: Settings) -> bool:
         raise SystemExit(unreachable(settings.resolved_database_url, error)) from error
     try:
         StoreIdentity(database, settings.data_dir).check()
-    except OSError as error:  # the storage can come back: until then /readyz says 503, and jobs wait
+    except OSError as error:  # the storage can come back; until then /readyz responds with 503, and jobs wait
         print(f"hyperplane: not ready: {error.strerror}", file=sys.stderr)
     with database.read() as session:
         has_key = keys.any_active(session)
@@ -308,7 +315,7 @@ def _children(settings: Settings, sockets: list[socket.socket], sign: WorkersRea
 
 
 def bound_sockets(settings: Settings) -> list[socket.socket]:
-    """Bind a socket for each address of the host. They listen when the first API process does."""
+    """Bind a socket for each address of the host. The first API process makes the sockets listen."""
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     unusable: OSError | None = None
@@ -339,9 +346,11 @@ def bound_sockets(settings: Settings) -> list[socket.socket]:
 def _wait_until_ready(settings: Settings, api: Child, stop: StopSignals) -> bool:
     deadline = time.monotonic() + START_SECONDS
     while not stop.wait(LOOK_SECONDS):
-        if (code := api.poll()) is not None:
+        code = api.poll()
+        if code is not None and (code >= 0 or (api.restart_at is None and api.early_deaths >= MOST_KILLS_AT_START)):
             print(f"hyperplane: the API process ended during its start (exit code {code})", file=sys.stderr)
             return False
+        api.revive()  # killed by a signal, perhaps just after it became ready: an error of its own has an exit code
         if server_answers(base_url(settings)):
             return True
         if time.monotonic() > deadline:
@@ -354,7 +363,7 @@ def _wait_until_ready(settings: Settings, api: Child, stop: StopSignals) -> bool
 
 
 def _print_welcome(settings: Settings, has_key: bool) -> None:
-    """Print where the service is, and a command whose result shows what it does."""
+    """Print the address of the service, and a command that trains a model."""
     url = base_url(settings)
     key = "HYPERPLANE_API_KEY=… " if has_key else ""
     command = os.path.relpath(sys.argv[0]) if os.sep in sys.argv[0] else "hyperplane"
@@ -376,7 +385,7 @@ def _watch(children: list[Child], stop: StopSignals, sign: WorkersReady | None) 
     while not stop.wait(LOOK_SECONDS):
         if sign is not None and time.monotonic() >= notice_at:
             if not sign.ready:
-                message = "training kernels are being compiled, once; a job waits only for the kernels that it needs"
+                message = "compiling training kernels (only once); a job waits only for the kernels that it needs"
                 print(f"hyperplane: {message}", file=sys.stderr)
             sign = None
         for child in children:

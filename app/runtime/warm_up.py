@@ -1,4 +1,4 @@
-"""Compile all numba kernels ahead of use. `make kernels` and the container build run this module."""
+"""Compiles all numba kernels before they are used. `make kernels` and the container build run this module."""
 
 import importlib
 import pkgutil
@@ -7,11 +7,12 @@ import app
 import solvers
 
 RUN_ON_IMPORT = ("preload", "__main__")
-"""Name endings of modules that do work when they are imported, and are therefore skipped."""
+"""Endings of the names of modules that do work on import and must therefore not be imported here."""
 
 
 def warm_all() -> None:
-    """Compile into numba's cache on disk: the solvers, and every module of the app with a function `warm`."""
+    """Compile the kernels of the solvers, and of every module of the app with a function `warm`, into numba's cache on
+    disk."""
     solvers.warm_up()
     for module_info in pkgutil.walk_packages(app.__path__, f"{app.__name__}."):
         if not module_info.name.endswith(RUN_ON_IMPORT):

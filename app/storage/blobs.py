@@ -1,8 +1,9 @@
-"""Immutable files on a local disk, named by their content hash. A crash leaves the old state or the new one.
+"""Immutable files on a local disk, named by the hash of their content. A crash leaves the old state or the new one.
 
-A write is: temporary file on the same file system, bytes, fsync, rename to the hash, fsync of the folder. Only then can
-a database row refer to it (ownership.py, which also deletes files that no row needs). The rename replaces a file of the
-same name: its bytes should be equal, and if they are damaged, this repairs them.
+A file is written to a temporary name on the same file system, synced with fsync and renamed to its hash, and its folder
+is synced. Only then can a database row refer to the file (ownership.py, which also deletes files that no row needs).
+The rename replaces an existing file of the same name. Its bytes should be equal; if it is damaged, the rename repairs
+it.
 
 After a failed fsync the kernel can drop the bytes, and a second fsync would succeed. A file whose fsync failed is
 therefore never committed.
@@ -23,15 +24,16 @@ from typing import Any, Self
 import numpy as np
 
 BLOCK_BYTES = 8 << 20
-"""Bytes per read and write. Larger: fewer calls, more memory."""
+"""Bytes per read and write of a file. Larger: fewer calls, more memory. Set by hand; no measurement is recorded."""
 
 
 class UntrustedBytes(OSError):
-    """The fsync of a received file failed: its bytes can be lost, and a later fsync would not report it."""
+    """Raised when the fsync of a received file failed. Its bytes can be lost, and a later fsync would not report
+    that."""
 
 
 class StagedFile:
-    """A file that is being written. It keeps its temporary name until the `with` block ends, even after a commit."""
+    """A file that is being written. Its temporary name exists until the `with` block ends, even after a commit."""
 
     def __init__(self, store: "BlobStore") -> None:
         store.check()
@@ -49,7 +51,8 @@ class StagedFile:
         self.path.unlink(missing_ok=True)
 
     def _commit_as(self, sha256: str) -> str:
-        """Make the bytes durable under their hash, and return it. Can be called again if the blob was deleted."""
+        """Sync the file and give it the name `sha256`. Returns `sha256`. Can be called again if the blob was deleted
+        meanwhile."""
         if not self._is_durable:
             self._file.flush()
             self._sync()
@@ -100,12 +103,12 @@ class StagedBlob(StagedFile):
 class StagedArray(StagedFile):
     """A `.npy` file that grows by rows. After the commit other processes can map it without a copy.
 
-    Its header contains the number of rows, so the header is written last, and the hash is taken in one more read.
+    The header contains the number of rows, so it is written last, and the file is read once more to compute its hash.
     """
 
     def __init__(self, store: "BlobStore", dtype: np.dtype[Any], row_shape: tuple[int, ...]) -> None:
         if dtype.hasobject:
-            raise ValueError("Object arrays cannot be stored.")
+            raise ValueError("arrays of Python objects cannot be stored; convert the array to numbers")
         super().__init__(store)
         self._dtype = dtype
         self._row_shape = row_shape
@@ -120,12 +123,15 @@ class StagedArray(StagedFile):
 
     def append(self, rows: np.ndarray[Any, Any]) -> None:
         if rows.dtype != self._dtype or rows.shape[1:] != self._row_shape:
-            raise ValueError(f"{rows.dtype} rows of shape {rows.shape[1:]} do not fit {self._dtype} {self._row_shape}.")
+            raise ValueError(
+                f"rows of {rows.dtype} {rows.shape[1:]} cannot be appended to an array of {self._dtype} "
+                f"{self._row_shape}"
+            )
         self._file.write(np.ascontiguousarray(rows).data)
         self.n_rows += len(rows)
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Read the rows so far in bounded blocks."""
+        """Yield the rows written so far in blocks of bounded size."""
         self._file.flush()
         step = max(1, BLOCK_BYTES // max(1, self._row_bytes))
         for first in range(0, self.n_rows, step):
@@ -141,7 +147,7 @@ class StagedArray(StagedFile):
         self._file.flush()
         if self.n_bytes < BLOCK_BYTES:
             return self._commit_as(hash_file(self.path))
-        with ThreadPoolExecutor(1) as beside:  # in parallel with the hash, which takes as long
+        with ThreadPoolExecutor(1) as beside:  # fsync in a thread, in parallel with the hash, which takes as long
             synced = beside.submit(self._sync)
             sha256 = hash_file(self.path)
             synced.result()
@@ -156,8 +162,8 @@ class StagedArray(StagedFile):
 class BlobStore:
     """A folder of blobs: `blobs/ab/cdef…`, and `staging/` for files that are being written.
 
-    `check` is called before every read and write, and raises OSError if the folder is the wrong one (identity.py).
-    Without it the folders are created here, unless `create` is false.
+    `check` is called before every read and write. It raises OSError if the folder does not belong to the database
+    (identity.py). Without `check`, the constructor creates the folders, unless `create` is false.
     """
 
     def __init__(self, root: Path, check: Callable[[bool], None] | None = None, *, create: bool = True) -> None:
@@ -169,12 +175,13 @@ class BlobStore:
             make_folders(root)
 
     def check(self, establish: bool = True) -> None:
-        """Raise OSError if this is not the store that the database knows (`StoreIdentity.check`)."""
+        """Raise OSError if this store does not belong to the database (`StoreIdentity.check`)."""
         if self._check is not None:
             self._check(establish)
 
     def explain(self, error: OSError) -> OSError:
-        """Return the cause of an error: a file that is missing because the store is away is not lost."""
+        """Return StoreAway if the store is not available, else the error itself. A file that is missing because its
+        volume is not mounted is not lost."""
         if isinstance(error, FileNotFoundError):
             try:
                 self.check()
@@ -194,9 +201,9 @@ class BlobStore:
             return staged.commit()
 
     def adopt(self, file: Path, sha256: str) -> None:
-        """Make a file of the same file system durable under its known hash, as a second name.
+        """Sync a file of the same file system and add its known hash as a second name.
 
-        Raises UntrustedBytes if the fsync fails: the bytes must be sent again.
+        Raises UntrustedBytes if the fsync fails. The client must then send the bytes again.
         """
         self.check()
         with file.open("rb") as opened:
@@ -207,11 +214,11 @@ class BlobStore:
         self.name_file(file, sha256)
 
     def name_file(self, file: Path, sha256: str) -> None:
-        """Link a durable file of the same file system under its hash, replacing a file of that name."""
+        """Link a synced file of the same file system under its hash. Replaces a file of that name."""
         self.check(establish=False)
         final, second = self._file(sha256), self.staging / f"name-{secrets.token_hex(8)}"
         self._make_durable(final.parent)
-        os.utime(file)  # its grace period starts now, even if the file is old
+        os.utime(file)  # the grace period of `sweep` starts now, even if the file is old
         os.link(file, second)
         try:
             os.replace(second, final)
@@ -220,14 +227,16 @@ class BlobStore:
         fsync_folder(final.parent)
 
     def _make_durable(self, folder: Path) -> None:
-        """Create a folder of blobs durably. Each process syncs the parent once: its creator can have crashed."""
+        """Create a folder of blobs. Each process syncs the parent folder once, because the process that created the
+        folder can have crashed before its sync."""
         if folder not in self._durable_folders:
             folder.mkdir(exist_ok=True)
             fsync_folder(self.root)
             self._durable_folders.add(folder)
 
     def remove(self, sha256: str, grace_seconds: float = 0.0) -> int:
-        """Delete a blob that is old enough; return the bytes freed. Only `ownership.reclaim` calls it."""
+        """Delete a blob that is older than `grace_seconds`. Returns the bytes freed. Only `ownership.reclaim` calls
+        this."""
         return _remove(self._file(sha256), grace_seconds)
 
     def put_array(self, array: np.ndarray[Any, Any]) -> str:
@@ -240,12 +249,13 @@ class BlobStore:
         return mapped
 
     def load_array(self, sha256: str) -> np.ndarray[Any, Any]:
-        """Load a small array into memory. Mapping it would keep a file open."""
+        """Load a small array into memory. Mapping the array would keep its file open."""
         loaded: np.ndarray[Any, Any] = np.load(self.path(sha256), allow_pickle=False)
         return loaded
 
     def path(self, sha256: str) -> Path:
-        """Return the path of a blob. Raises OSError if the store is away: a missing file then proves nothing."""
+        """Return the path of a blob. Raises OSError if the store is not available, because a missing file then proves
+        nothing."""
         self.check(establish=False)
         return self._file(sha256)
 
@@ -253,14 +263,14 @@ class BlobStore:
         return self.root / sha256[:2] / sha256[2:]
 
     def holds(self, sha256: str) -> bool:
-        """Whether the file exists. Its bytes are not read."""
+        """Return whether the file of a blob exists. Does not read its bytes."""
         return self.path(sha256).exists()
 
     def size(self, sha256: str) -> int:
         return self.path(sha256).stat().st_size
 
     def is_intact(self, sha256: str) -> bool:
-        """Whether the file exists and its bytes have the hash of its name."""
+        """Return whether the file of a blob exists and its bytes have the hash in its name."""
         try:
             return hash_file(self.path(sha256)) == sha256
         except FileNotFoundError:
@@ -272,7 +282,7 @@ class BlobStore:
             yield file.parent.name + file.name
 
     def untouched(self, seconds: float) -> Iterator[str]:
-        """List blobs older than this many seconds."""
+        """Yield the hashes of blobs that are older than `seconds`."""
         for sha256 in self:
             try:
                 if time.time() - self._file(sha256).stat().st_mtime >= seconds:
@@ -285,12 +295,12 @@ class BlobStore:
         self.check()
         with tempfile.TemporaryFile(
             dir=self.staging
-        ) as file:  # without a name, so that it is not mistaken for an upload
+        ) as file:  # a file without a name, so that it is not mistaken for an upload
             file.write(b"writable")
             file.flush()
 
     def sweep_staging(self, grace_seconds: float) -> int:
-        """Delete unfinished files of killed processes; return the bytes freed."""
+        """Delete unfinished files of killed processes that are older than `grace_seconds`. Returns the bytes freed."""
         self.check()
         return sum(_remove(file, grace_seconds) for file in self.staging.iterdir())
 
@@ -302,7 +312,7 @@ def _remove(file: Path, grace_seconds: float) -> int:
             return 0
         file.unlink()
     except FileNotFoundError:
-        return 0  # another process removed or committed it
+        return 0  # another process has removed or committed the file
     return status.st_size
 
 
@@ -312,7 +322,7 @@ def hash_file(path: Path) -> str:
 
 
 def make_folders(root: Path) -> None:
-    """Create the folders of a store durably."""
+    """Create the folders of a store and sync them."""
     make_durable_folder(root / "blobs")
     make_durable_folder(root / "staging")
 

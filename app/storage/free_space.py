@@ -1,4 +1,5 @@
-"""A reserve of disk space, so that the database, running jobs and deletions still work when uploads fill the disk."""
+"""Keeps a reserve of disk space, so that the database, running jobs and deletions still work when uploads fill the
+disk."""
 
 import errno
 import os
@@ -8,9 +9,9 @@ from app.errors import SpaceReserved
 
 
 def require_free_space(folder: Path, reserve_bytes: int, more_bytes: int = 0) -> None:
-    """Raise SpaceReserved if writing `more_bytes` would leave less than the reserve (0: no reserve).
+    """Raise SpaceReserved if writing `more_bytes` would leave less than `reserve_bytes` free. 0 means no reserve.
 
-    A missing folder is accepted here: the check of the store's identity (identity.py) reports it.
+    A missing folder raises nothing here; the check of the store's identity (identity.py) reports it.
     """
     if reserve_bytes == 0:
         return

@@ -1,11 +1,13 @@
 """The identity of the data folder: a random id in its file `store.id` and in the table `store` of the database.
 
 An unmounted volume leaves an empty folder, and a wrong volume has the files of another database. Both look like a store
-with missing files: jobs would fail, uploads would be lost when the volume returns, and the sweep would delete files of
-others. Processes therefore compare both ids before they read, write or delete a file.
+with missing files. Without a check, jobs would fail, uploads would be lost when the volume is mounted again, and the
+sweep would delete files of the other database. Processes therefore compare both ids before they read, write or delete a
+file.
 
-The id is created once, when neither side has one (`hyperplane serve` on a new folder, or after an upgrade). Only
-`hyperplane accept-store` gives the database another store. Processes cache the id: stop all of them before that.
+The id is created once, when neither the folder nor the database has one (`hyperplane serve` on a new folder, or after
+an upgrade). Only `hyperplane accept-store` gives the database another store. Stop all processes of the service before
+that command, because they cache the id.
 """
 
 import errno
@@ -26,11 +28,13 @@ FILE_NAME = "store.id"
 ONLY_ROW = 1
 """Primary key of the only row of the table `store`."""
 SAMPLED_BLOBS = 20
-"""Number of owned files to look for in a folder before it gets its first id. Larger: slower if the folder is empty."""
+"""Number of files of the database to look for in a folder before the folder gets its first id. Larger: a slower check
+of an empty folder. Set by hand; no measurement is recorded."""
 
 
 class StoreAway(OSError):
-    """The folder is not the store that the database knows. The volume can come back: wait and retry."""
+    """Raised when the folder is not the store of the database. The volume can be mounted again, so callers wait and
+    retry."""
 
 
 class StoreIdentity:
@@ -42,10 +46,10 @@ class StoreIdentity:
         self._expected: str | None = None
 
     def check(self, establish: bool = True) -> None:
-        """Raise StoreAway unless this is the store of the database. Costs one small read in the usual case.
+        """Raise StoreAway unless this folder is the store of the database. Usually costs one small read.
 
-        If the database has no store yet, this folder becomes it. That is a write: pass `establish=False` inside a
-        transaction, and for reads.
+        If the database has no store yet, this folder becomes its store, which needs a write. Pass `establish=False`
+        inside a transaction, and for reads.
         """
         found = _read(self._root)
         if found is not None and found == self._expected:
@@ -57,12 +61,13 @@ class StoreIdentity:
         if found != self._expected:
             has = "has no store.id" if found is None else f"is the store {found}"
             raise _away(
-                f"{self._root} {has}, and the database knows the store {self._expected}. Mount the right volume there, "
+                f"{self._root} {has}, but the database belongs to the store {self._expected}. Mount the right "
+                f"volume there, "
                 "or run `hyperplane accept-store` to accept this folder"
             )
 
     def accept(self) -> str:
-        """Make this folder the store of the database, whatever it contains; return its id."""
+        """Make this folder the store of the database, whatever it contains. Returns its id."""
         identity = _read(self._root) or _create(self._root)
         make_folders(self._root)
         with self._database.write() as session:
@@ -80,13 +85,14 @@ class StoreIdentity:
         return None if row is None else row.id
 
     def _establish(self) -> str:
-        """Store a common id in database and folder. Raises StoreAway if the folder lacks the database's files."""
+        """Store the same id in the database and in the folder. Raises StoreAway if the folder does not have the files
+        of the database."""
         try:
             with self._database.write() as session:
                 _refuse_empty(session, self._root)
                 identity = _read(self._root) or _create(self._root)
                 session.add(StoreRow(number=ONLY_ROW, id=identity))
-        except IntegrityError:  # another process has just done so
+        except IntegrityError:  # another process has just inserted it
             known = self._known()
             assert known is not None, "the insert conflicted, so the row exists"
             return known
@@ -94,16 +100,17 @@ class StoreIdentity:
 
 
 def open_store(root: Path, database: Database) -> BlobStore:
-    """Return the blob store of a database. Nothing is read before the first use."""
+    """Return the blob store of a database. The folder is checked at the first use, not here."""
     return BlobStore(root, StoreIdentity(database, root).check)
 
 
 def _refuse_empty(session: Session, root: Path) -> None:
-    """Refuse a folder without any of the files that a database of an earlier version, without an id, has."""
+    """Raise StoreAway if the folder has none of the files that the database refers to. Needed for databases of earlier
+    versions, which have no store id."""
     owned = session.scalars(select(BlobOwnerRow.sha256).limit(SAMPLED_BLOBS)).all()
     if owned and not any((root / "blobs" / one[:2] / one[2:]).exists() for one in owned):
         raise _away(
-            f"{root} has none of {len(owned)} files that the database names. Mount the right volume there, "
+            f"{root} has none of {len(owned)} files that the database refers to. Mount the right volume there, "
             "or run `hyperplane accept-store` to accept this folder"
         )
 
@@ -116,7 +123,8 @@ def _read(root: Path) -> str | None:
 
 
 def _create(root: Path) -> str:
-    """Write a new id durably, with the folders of a store. Returns the id, or that of a process that was faster."""
+    """Create the folders of a store and a new id, and sync them. Returns the id, or the id of another process that was
+    faster."""
     make_durable_folder(root)
     make_folders(root)
     draft = root / f"{FILE_NAME}.{secrets.token_hex(8)}"

@@ -1,1 +1,2 @@
-"""Operating system: memory and priorities, forked processes, stop signals, a flag that processes share."""
+"""Access to the operating system: memory, priorities, forked processes, stop signals, and a flag that processes
+share."""

@@ -1,4 +1,4 @@
-"""A shared flag: whether jobs start at once, or wait for kernels to be compiled."""
+"""A flag that processes share: whether jobs start at once, or wait for kernels to be compiled."""
 
 import mmap
 
@@ -8,7 +8,7 @@ class WorkersReady:
     reads it."""
 
     def __init__(self) -> None:
-        self._page = mmap.mmap(-1, 1)  # an anonymous mapping: forked processes see the same page
+        self._page = mmap.mmap(-1, 1)  # an anonymous mapping, which forked processes share
 
     @property
     def ready(self) -> bool:

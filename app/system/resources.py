@@ -1,6 +1,7 @@
 """Memory, priorities and process settings of this machine or container.
 
-All figures come from Linux's `/proc` and control groups. On other systems there are none, and callers do without.
+All figures come from `/proc` and the control groups of Linux. On other systems they are unknown, and the functions
+return None or a default.
 """
 
 import ctypes
@@ -21,34 +22,39 @@ GROUPS = Path("/sys/fs/cgroup")
 M_MMAP_THRESHOLD, MAPPED_FROM_BYTES = -3, 1 << 20
 MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ \d+ *(.*)")
 NAME_LENGTH = 8
-"""Characters of the hash in the name of a machine's memory."""
+"""Characters of the hash that `memory_name` returns. Larger: longer names, fewer collisions. Set by hand; no
+measurement is recorded."""
 MOST_FILES = 1 << 20
-"""Number of open files to assume if the system sets no limit."""
+"""Number of open files to assume if the system has no limit. Larger: more connections are accepted. Set by hand; no
+measurement is recorded."""
 PR_SET_PDEATHSIG = 1
 """Option of prctl that sends a signal to a child when its parent dies (from <linux/prctl.h>)."""
 GROUP_TRIES = 5
-"""Attempts to change the priority of a session's group. Linux limits such changes to ten per second for all users."""
+"""Attempts to change the priority of a session's autogroup. Larger: more likely to succeed, slower start. Linux allows
+users other than root ten such changes per second in total."""
 KILL_FIRST = 500
-"""OOM score adjustment of training processes, of 1000. Larger: the kernel kills them earlier, and others later."""
+"""OOM score adjustment of training processes; the maximum is 1000. Larger: when memory runs out, the kernel prefers to
+kill training processes to others. Set by hand; no measurement is recorded."""
 
 
 def memory_bytes() -> int:
-    """Return the bytes that this process and its children can use: the machine's memory, or a control group's limit."""
+    """Return the memory in bytes that this process and its children can use: the memory of the machine, or the limit of
+    a control group."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *(limit for limit, _ in _limits())])
 
 
 def memory_name() -> str:
-    """Return a name for the memory of `memory_bytes`. Processes with the same name share that memory."""
+    """Return a name for the memory that `memory_bytes` measures. Processes with the same name share this memory."""
     shared = [_text(PROC / "sys/kernel/random/boot_id") or platform.node()]
     least, group = min(((limit, folder) for limit, folder in _limits()), default=(0, None))
     if group is not None and least == memory_bytes():
-        shared += [platform.node(), str(group)]  # containers see the same path but have host names of their own
+        shared += [platform.node(), str(group)]  # two containers can have the same path, but their host names differ
     return hashlib.sha256("\n".join(shared).encode()).hexdigest()[:NAME_LENGTH]
 
 
 def raise_file_limit() -> int:
-    """Raise the limit of open files of this process as far as the system allows, and return it."""
+    """Raise the limit of open files of this process as far as the system allows. Returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):
@@ -60,21 +66,23 @@ def raise_file_limit() -> int:
 def lower_priority(niceness: int) -> None:
     """Lower the priority of this process and its future children, also relative to processes of other sessions.
 
-    Linux can schedule a session as one group with a priority of its own (autogroup); the priority of a process then
-    counts only within its session. Only the leader of the session changes the group: that of a shell is left alone.
+    Linux can schedule a session as one group with a priority of its own (autogroup). The priority of a process then
+    counts only within its session. The group's priority is changed only if this process leads the session, so that the
+    session of a user's shell is left alone.
     """
     os.nice(niceness)
     if os.getsid(0) == os.getpid():
         with suppress(OSError):  # the kernel has no autogroups
             for _ in range(GROUP_TRIES):
-                with suppress(BlockingIOError):  # non-root users can change ten groups per second in total
+                with suppress(BlockingIOError):  # users other than root can change ten groups per second in total
                     (PROC / "self/autogroup").write_text(str(niceness))
                     break
                 time.sleep(0.1)
 
 
 def out_of_memory_kills() -> int:
-    """Return how many processes of this control group the kernel has killed for memory. Compare it with later calls."""
+    """Return the number of processes of this control group that the kernel has killed for lack of memory. The
+    difference between two calls shows new kills."""
     for file in (*(folder / name for folder in _groups() for name in ("memory.events", "memory.oom_control")),):
         if (count := _named_number(file, "oom_kill ")) is not None:
             return count
@@ -82,25 +90,26 @@ def out_of_memory_kills() -> int:
 
 
 def writable_bytes() -> int | None:
-    """Return the writable memory of this process in bytes, as RLIMIT_DATA counts it. None: not known."""
+    """Return the writable memory of this process in bytes, as RLIMIT_DATA counts it, or None if it is unknown."""
     kilobytes = _named_number(PROC / "self/status", "VmData:")
     return None if kilobytes is None else kilobytes << 10
 
 
 def offer_as_victim() -> None:
-    """Let the kernel kill this process before its supervisor when memory runs out."""
+    """Make the kernel kill this process before its supervisor when memory runs out."""
     with suppress(OSError):
         (PROC / "self/oom_score_adj").write_text(str(KILL_FIRST))
 
 
 def give_back_freed_memory() -> None:
-    """Return freed arrays to the system at once. By default the allocator keeps those below 32 MB."""
-    with suppress(OSError, AttributeError):  # another C library
+    """Make the allocator return the memory of freed arrays to the system at once. By default it keeps arrays below 32
+    MB."""
+    with suppress(OSError, AttributeError):  # the C library has no mallopt
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
 
 
 def end_with_parent(parent_pid: int) -> None:
-    """Let the kernel end this process when its parent ends (Linux)."""
+    """Make the kernel kill this process when its parent ends. Linux only."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
@@ -109,17 +118,18 @@ def end_with_parent(parent_pid: int) -> None:
 
 
 def rename_process(name: str) -> None:
-    """Set the name that `ps` shows, as far as the space of the original arguments allows."""
+    """Set the name that `ps` shows. It is cut to the length of the original arguments."""
     with suppress(OSError, IndexError, ValueError):
         fields = (PROC / "self/stat").read_text().rpartition(")")[2].split()
-        start, past = int(fields[45]), int(fields[46])  # of the arguments, where the system reads them
+        start, past = int(fields[45]), int(fields[46])  # addresses of the arguments, where `ps` reads them
         ctypes.memmove(start, name.encode()[: past - start - 1].ljust(past - start, b"\0"), past - start)
 
 
 def forget_code() -> None:
-    """Drop program code from memory that only loading needed. Code that is called returns from the page cache.
+    """Release the memory of program code that was needed only during imports. Code that is called later is loaded again
+    from the page cache.
 
-    Only mappings that were never written are dropped, not even by the dynamic linker.
+    Releases only mappings that nothing has written to, not even the dynamic linker.
     """
     advise = getattr(ctypes.CDLL(None, use_errno=True), "madvise", None)
     try:
@@ -138,7 +148,7 @@ def forget_code() -> None:
 
 @contextmanager
 def at_most_more(extra_bytes: int) -> Iterator[None]:
-    """Within the block, limit further memory to this many bytes: more raises MemoryError."""
+    """Limit the memory that the `with` block can allocate to `extra_bytes`. Allocating more raises MemoryError."""
     before, (soft, hard) = writable_bytes(), resource.getrlimit(resource.RLIMIT_DATA)
     if before is not None:
         wanted = before + extra_bytes
@@ -150,7 +160,7 @@ def at_most_more(extra_bytes: int) -> Iterator[None]:
 
 
 def _groups() -> Iterator[Path]:
-    """List the folders of this process's control group: its own first, then its parents."""
+    """Yield the folder of this process's control group, then the folders of its parent groups."""
     try:
         lines = (PROC / "self/cgroup").read_text().splitlines()
     except OSError:
@@ -164,7 +174,7 @@ def _groups() -> Iterator[Path]:
 
 
 def _limits() -> Iterator[tuple[int, Path]]:
-    """List the memory limits of the control groups, each with its folder."""
+    """Yield the memory limit and the folder of each control group that has a limit."""
     for folder in _groups():
         for name in ("memory.max", "memory.limit_in_bytes"):
             with suppress(ValueError):  # "max" means no limit

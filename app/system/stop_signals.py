@@ -1,8 +1,7 @@
 """SIGTERM and SIGINT as a flag and a pipe, for the launcher and the supervisor.
 
-The handler sets a flag and nothing else. It takes no lock and raises nothing, so a second signal inside it, or one
-inside any other code of the main thread, cannot block the process. The interpreter's own C handler writes the byte that
-ends a sleep (`signal.set_wakeup_fd`).
+The handler only sets a flag. It takes no lock and raises nothing, so a signal cannot block the process, whatever code
+it interrupts. The interpreter's own C handler writes the byte that ends a sleep to the pipe (`signal.set_wakeup_fd`).
 """
 
 import os
@@ -12,11 +11,12 @@ from contextlib import suppress
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 READ_BYTES = 4096
-"""Bytes per read of the pipe."""
+"""Bytes per read of the pipe. Larger: fewer reads after many signals. Set by hand; no measurement is recorded."""
 
 
 class StopSignals:
-    """Handles stop signals. Create it in the main thread; then the process ends only when its own code does so."""
+    """Handles stop signals. Create it in the main thread. From then on a stop signal does not end the process; its own
+    code must."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -30,7 +30,7 @@ class StopSignals:
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
 
     def fileno(self) -> int:
-        """Becomes readable when a signal arrives; read it with `drain`."""
+        """Return the descriptor of the pipe. It becomes readable when a signal arrives; `drain` reads it."""
         return self._reading
 
     def drain(self) -> None:
@@ -40,10 +40,10 @@ class StopSignals:
                 pass
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until a stop signal arrives, at most for `seconds`; return whether one has arrived."""
+        """Sleep until a stop signal arrives, at most for `seconds`. Returns whether one has arrived."""
         if not self.asked:
             select.select([self], [], [], max(0.0, seconds))
-            self.drain()  # other signals write to the pipe too
+            self.drain()  # signals other than stop signals write to the pipe, too
         return self.asked
 
     def _note(self, _number: int, _frame: object) -> None:

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from app.tabular.types import Array
 
 LET_GO_BYTES = 2 << 20
-"""Bytes of mapped rows whose pages are released at once. Smaller: more system calls. Larger: more memory."""
+"""Bytes of mapped rows per call that releases their pages. Larger: fewer system calls, more memory. Set by hand; no
+measurement is recorded."""
 
 Kind = Literal["numeric", "boolean", "date", "categorical", "text"]
 
@@ -41,7 +42,7 @@ class Strings:
 
     @classmethod
     def stored(cls, text_bytes: Array, offsets: Array) -> "Strings":
-        """Build from the arrays on disk: `offsets` has one more entry than there are texts."""
+        """Build from the arrays on disk. `offsets` has one more entry than there are texts."""
         return cls(text_bytes, offsets[:-1], offsets[1:])
 
     def __len__(self) -> int:
@@ -64,7 +65,7 @@ class Column:
     name: str
     kind: Kind = "numeric"
     levels: Strings | None = None
-    """Values of a categorical column by their code."""
+    """Values of a categorical column, by code; None for other columns."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Frame:
         return int(self.X.shape[1])
 
     def is_empty(self, column: int) -> bool:
-        """Whether the column has no value in any row."""
+        """Return whether the column has no value in any row."""
         return bool(np.isnan(self.X[:, column]).all())
 
     def rows(self, chosen: Array | slice) -> "Frame":
@@ -94,7 +95,8 @@ class Frame:
 
 
 def blocks_of(X: Array, rows: int) -> Iterator[tuple[int, Array]]:
-    """Yield (number of its first row, block) of a dense table. Pages of mapped rows are released after each block."""
+    """Yield blocks of a dense table, each with the number of its first row. The pages of mapped rows are released after
+    each block."""
     plain, behind = np.asarray(X), 0  # slicing a memory-mapped array costs more than slicing a plain one
     for start in range(0, X.shape[0], rows):
         yield start, plain[start : start + rows]

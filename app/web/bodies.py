@@ -1,4 +1,4 @@
-"""Limits on request bodies: their size, their minimum speed, and the memory that all of them share.
+"""Limits request bodies: their size, their minimum speed, and the memory that all of them share.
 
 The guard (app/keys/guard.py) wraps `receive` of every request with a `Body`.
 """
@@ -16,12 +16,14 @@ from app.config import Settings
 from app.errors import Unavailable
 
 UNCOUNTED_BYTES = 1 << 16
-"""Maximum bytes of a body that does not count against the shared memory; the connection limit bounds these. Larger:
-more memory is not counted. Smaller: small predictions can be refused while large bodies fill the memory."""
+"""Maximum size in bytes of a body that does not count against the shared memory. The connection limit bounds the number
+of such bodies. Larger: more memory is not counted. Smaller: small predictions can be refused while large bodies fill
+the memory. Set by hand; no measurement is recorded."""
 
 
 class BodyRoom:
-    """Shared memory for the bodies of one kind of request. When it is full, the slowest body gives up its part."""
+    """Memory that the bodies of one kind of request share. When it is full, the slowest body is refused and its memory
+    is freed."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -29,7 +31,7 @@ class BodyRoom:
         self.waiting: set[Body] = set()
 
     def hold(self, body: "Body", more_bytes: int) -> None:
-        """Count received bytes. Raises Unavailable if the memory is full and no waiting body can give up its part."""
+        """Count received bytes. Raises Unavailable if the memory is full and no other body can be refused."""
         while self.held_bytes + more_bytes > self._most_bytes:
             slowest = max((one for one in self.waiting if one.held_bytes), key=lambda one: one.waited, default=None)
             if slowest is None:
@@ -48,10 +50,11 @@ class BodyRoom:
 
 
 class Body:
-    """The body of one request while it is received. Without a room it is streamed: only size and speed are limited.
+    """The body of one request while it is received. Without a `room` the body is streamed, and only its size and speed
+    are limited.
 
-    Over any `body_patience_seconds` of waiting, at least `body_bytes_per_second` must arrive on average. Only time
-    spent waiting for the client counts, not time spent writing to a slow disk.
+    In any `body_patience_seconds` of waiting, at least `body_bytes_per_second` must arrive on average. Only the time of
+    waiting for the client counts, not the time of writing to a slow disk.
     """
 
     def __init__(self, receive: Receive, limit: int, settings: Settings, room: BodyRoom | None) -> None:
@@ -71,7 +74,7 @@ class Body:
 
     async def receive(self) -> MutableMapping[str, Any]:
         """Return the next message of the client, as ASGI's `receive`."""
-        if self._complete:  # only the disconnect message can follow, at any time
+        if self._complete:  # after the last chunk, only a disconnect message can follow, at any time
             return await self._receive()
         began = time.monotonic()
         try:
@@ -87,7 +90,7 @@ class Body:
         self._received += size
         self._complete = not message.get("more_body", False)
         if self._received > self._limit:
-            raise HTTPException(413, f"The body exceeds the limit of {self._limit} bytes.")
+            raise HTTPException(413, f"The body exceeds the limit of {self._limit} bytes; send less per request.")
         if self._room is not None and self._received > UNCOUNTED_BYTES:
             self._room.hold(self, self._received - self.held_bytes)
         return message
@@ -98,7 +101,7 @@ class Body:
             self._room.release(self)
 
     def give_up(self) -> None:
-        """Free the memory for another body. `receive`, which is waiting for the client, then raises."""
+        """Free the memory for another body. `receive`, which waits for the client, then raises."""
         assert self._timeout is not None
         assert self._room is not None
         self._gave_up = True
@@ -120,7 +123,7 @@ class Body:
         return HTTPException(408, detail, {"Connection": "close"})
 
     async def _in_time(self, seconds: float) -> MutableMapping[str, Any]:
-        """Return the next message, or raise TimeoutError. Sets no timer if the message is already there."""
+        """Return the next message, or raise TimeoutError. Sets no timer if the message has already arrived."""
         receiving = cast(Coroutine[Any, Any, MutableMapping[str, Any]], self._receive())
         try:
             blocker = receiving.send(None)
@@ -141,7 +144,7 @@ class Body:
 def _resumed(
     started: Coroutine[Any, Any, MutableMapping[str, Any]], blocker: Any
 ) -> Generator[Any, Any, MutableMapping[str, Any]]:
-    """Continue, as `await` would, a coroutine that was started and waits for `blocker`."""
+    """Continue a coroutine that was started by hand and waits for `blocker`, as `await` would."""
     try:
         while True:
             try:

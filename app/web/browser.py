@@ -19,12 +19,12 @@ from app.error_codes import ERRORS_PAGE, GROUPS
 PATHS_WITH_HEAD = frozenset(
     {"/docs", ERRORS_PAGE, "/openapi.json", "/livez", "/readyz", "/v2/health/live", "/v2/health/ready"}
 )
-"""GET routes that also accept HEAD: health checks and pages. FastAPI does not add HEAD to GET routes."""
+"""Paths of GET routes that also accept HEAD: health checks and pages. FastAPI does not add HEAD to GET routes."""
 INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 class HeadRequests:
-    """ASGI middleware that answers HEAD like GET, without the body."""
+    """ASGI middleware that responds to HEAD as to GET, without the body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -50,7 +50,8 @@ class HeadRequests:
 
 
 class PathPrefix:
-    """ASGI middleware that strips a path prefix. Addresses without it are served too: health checks use no proxy."""
+    """ASGI middleware that strips a path prefix. Paths without the prefix are served, too, because health checks do not
+    pass the proxy."""
 
     def __init__(self, app: ASGIApp, prefix: str) -> None:
         self._app = app
@@ -91,7 +92,7 @@ def add_docs(app: FastAPI) -> None:
 
 
 def _errors_page() -> Iterator[str]:
-    """Write the page that the `type` of every problem document links to: one entry for each error code."""
+    """Yield the parts of the page of error codes, to which the `type` of every problem document links."""
     yield (
         "<!doctype html><html lang=en><meta charset=utf-8><title>Hyperplane error codes</title>"
         "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
@@ -106,7 +107,8 @@ def _errors_page() -> Iterator[str]:
 
 
 def _content_policy(page: str) -> str:
-    """Build the Content-Security-Policy of a page: it allows its inline scripts, by hash, and files of this server."""
+    """Return the Content-Security-Policy of a page. It allows the page's inline scripts, by hash, and files of this
+    server."""
     hashes = (hashlib.sha256(script.encode()).digest() for script in INLINE_SCRIPT.findall(page))
     scripts = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in hashes)
     return (

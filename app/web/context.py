@@ -1,7 +1,7 @@
 """The long-lived objects of an API process, in one typed place. Endpoints get them from here, not from `app.state`.
 
-Settings, database and blobs are attributes. Objects of a feature (its cache, its queue) are found by their class, so
-that this module does not import features: `context.part(ParseQueue)`.
+Settings, database and blobs are attributes. Objects of a feature, such as a cache or a queue, are found by their class
+(`context.part(ParseQueue)`), so that this module does not import features.
 """
 
 from collections.abc import Callable
@@ -21,25 +21,26 @@ Part = TypeVar("Part")
 
 @dataclass
 class Context:
-    """Created once by `create_app`; lives as long as the application."""
+    """The long-lived objects of an API process. `create_app` creates one Context, which lives as long as the
+    application."""
 
     settings: Settings
     database: Database
     blobs: BlobStore
     readers_warm: Callable[[], bool]
-    """Whether the kernels that read uploads are compiled."""
+    """Returns whether the kernels that parse uploads are compiled."""
     workers: WorkersReady | None = None
-    """Whether the workers beside this process accept jobs; None: this service starts no workers."""
+    """Shows whether the workers of this service accept jobs; None if this service starts no workers."""
     draining: bool = False
-    """The process is stopping: it still answers, and `/readyz` reports 503."""
+    """Whether the process is stopping. It still responds to requests, and `/readyz` responds with 503."""
     _parts: dict[type[Any], Any] = field(default_factory=dict)
 
     def add(self, part: object) -> None:
-        """Register an object of a feature. It replaces an earlier one of the same class."""
+        """Register an object of a feature. It replaces an earlier object of the same class."""
         self._parts[type(part)] = part
 
     def part(self, kind: type[Part]) -> Part:
-        """Return the object of this class."""
+        """Return the registered object of this class."""
         part: Part = self._parts[kind]
         return part
 

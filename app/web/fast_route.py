@@ -11,14 +11,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.web.validation import known_query_only
 
 REFUSAL = "hyperplane.refusal"
-"""Key in a request's scope under which a direct route stores the error that it raised."""
+"""Key in the ASGI scope of a request under which a direct route stores the error that it raised."""
 
 
 class DirectRoute(APIRoute):
     """A route that is called with the path parameters and the request, without FastAPI's parameter resolution.
 
-    Resolution and FastAPI's exit stacks cost more than the prediction of a row. The OpenAPI document is the same, and
-    errors are handled by the application's handlers as usual.
+    FastAPI's parameter resolution and exit stacks cost more time than the prediction of a row. The OpenAPI document
+    does not change, and the application's handlers handle errors as usual.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **described: Any) -> None:
@@ -42,13 +42,13 @@ class DirectRoute(APIRoute):
 class DirectRoutes:
     """ASGI middleware that calls direct routes before the other middleware and the router.
 
-    Only successful responses are sent here. When a route raises, the request takes the usual way, and the error is
-    raised again at its end.
+    Only successful responses are sent here. When a route raises, the request passes through the other middleware and
+    the router as usual, and the route raises the stored error again.
     """
 
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
         self._app = app
-        self._routes: dict[str, list[DirectRoute]] = {}  # by the last segment of their path
+        self._routes: dict[str, list[DirectRoute]] = {}  # routes by the last segment of their path
         for route in routes:
             if isinstance(route, DirectRoute):
                 self._routes.setdefault(route.path.rpartition("/")[2], []).append(route)
@@ -65,7 +65,8 @@ class DirectRoutes:
     def _matching(self, scope: Scope) -> DirectRoute | None:
         if scope["type"] != "http" or scope["method"] != "POST" or scope.get("root_path"):
             return None
-        if scope.get("fastapi.telemetry") is not None:  # the bypassed middleware creates its spans
+        # telemetry needs the bypassed middleware, which creates its spans
+        if scope.get("fastapi.telemetry") is not None:
             return None
         path: str = scope["path"]
         for route in self._routes.get(path[path.rfind("/") + 1 :], ()):

@@ -48,7 +48,7 @@ WebhookInPath = Annotated[str, Path(description="Id of the webhook (`wh_…`).")
 LastEventId = Annotated[
     str | None,
     Header(
-        description="Start after the event with this id (`evt_…`). Empty: as without it.",
+        description="Start after the event with this id (`evt_…`). An empty header has no effect.",
         json_schema_extra={"pattern": f"^({id_pattern('evt')})?$"},
     ),
 ]

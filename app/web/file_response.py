@@ -4,6 +4,7 @@ from fastapi.responses import FileResponse
 
 
 class StoredFile(FileResponse):
-    """A file response with large chunks: each chunk costs a thread switch and a turn of the event loop."""
+    """A file response with large chunks, because each chunk costs a thread switch and an iteration of the event
+    loop."""
 
     chunk_size = 1 << 20

@@ -1,15 +1,17 @@
-"""`Idempotency-Key`: a repeated request gets the response of the first one and is not executed again.
+"""`Idempotency-Key`: a repeated request gets the response of the first request and is not executed again.
 
 A route that changes something takes an `InOnce` and uses its unit of work:
 
     with once.write() as session:
         return once.answer(Thing.model_validate(service.make(session, body)))
 
-The key and the response are stored in the transaction of the change, so a crash leaves both or neither. A simultaneous
-request with the same key waits for the first. After a refusal nothing is stored, and the key can be used again.
+The key and the response are stored in the transaction of the change, so after a crash either all three exist or none. A
+simultaneous request with the same key waits for the first. If a request is refused, nothing is stored, and its key can
+be used again.
 
-A transaction cannot stay open while a body streams in for minutes. Such a route takes an `InStreamedOnce`: it claims
-the key first, renews the claim while the body arrives, and ends it in the transaction of the change.
+A transaction cannot stay open while a body arrives for minutes. A route with such bodies takes an `InStreamedOnce`,
+which claims the key first, renews the claim while the body arrives, and ends the claim in the transaction of the
+change.
 """
 
 import asyncio
@@ -35,9 +37,11 @@ from app.web.thread_rooms import WRITES
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 24 * 3600.0
-"""Seconds that the response of an idempotency key is stored. Larger: later repetitions are recognised, more rows."""
+"""Seconds that the response of an idempotency key is stored. Larger: later repetitions are recognized, more rows in the
+database. One day is set by hand."""
 REPLAYED = "Idempotent-Replayed"
-# Headers that change the meaning of a body. Their parameters are ignored, because multipart boundaries are random.
+# Headers that change the meaning of a body and are therefore hashed. Their parameters are not, because multipart
+# boundaries are random.
 MEANING_HEADERS = ("content-type", "content-encoding", "upload-length", "upload-metadata", "if-match")
 
 Key = Annotated[
@@ -56,7 +60,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class Replayed(Exception):
-    """The request was executed before; `response` is its stored response."""
+    """Raised when the request was executed before. `response` is its stored response."""
 
     def __init__(self, row: IdempotencyRow) -> None:
         assert row.status is not None
@@ -71,7 +75,8 @@ class Replayed(Exception):
 
 
 class Once:
-    """A request that is executed at most once if it has a key. Without a key it is a plain unit of work."""
+    """A request that is executed at most once if it has an Idempotency-Key. Without a key, it is a plain unit of
+    work."""
 
     def __init__(self, context: Context, request: Request, response: Response, key: str | None) -> None:
         self._database: Database = context.database
@@ -86,7 +91,7 @@ class Once:
         self._earlier: IdempotencyRow | None = None
 
     def understand(self, body_sha256: str) -> None:
-        """Set the hash of the body. For a claimed key: raise the stored response, if there is one."""
+        """Set the hash of the body. If the key is claimed and has a stored response, raise it as Replayed."""
         request = self._request
         meaning = [request.headers.get(name, "").partition(";")[0].strip().lower() for name in MEANING_HEADERS]
         parts = [request.method, request.url.path, request.url.query, *meaning, body_sha256]
@@ -96,7 +101,7 @@ class Once:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """Open the unit of work of the change. The route must call `answer` before it ends."""
+        """Open the unit of work of the change. The route must call `answer` before the unit of work ends."""
         with self._database.write() as session:
             if self._key is not None:
                 earlier = idempotency_keys.take(session, self._caller, self._key, self._sha256, KEEP_SECONDS)
@@ -105,17 +110,18 @@ class Once:
                 self._claimed_as = self._sha256
             yield session
             if self._key is not None:
-                assert self._answer is not None, "the route did not say what it answers"
+                assert self._answer is not None, "the route did not call answer()"
                 self.finish(session, self._answer)
 
     def answer(self, document: Answer) -> Answer:
-        """Keep the route's answer, with the current status and headers of its response, and return it."""
+        """Set the response of the route, with its current status and headers, to be stored at the end of `write`.
+        Returns `document`."""
         self._answer = document
         return document
 
     @asynccontextmanager
     async def claimed(self) -> AsyncIterator[None]:
-        """Hold the key while the body arrives. The change must call `understand` and then `finish`."""
+        """Hold the claim of the key while the body arrives. The route must call `understand` and then `finish`."""
         if self._key is None:
             yield
             return
@@ -123,7 +129,7 @@ class Once:
         renewing = asyncio.create_task(self._keep_claim())
         try:
             yield
-        except BaseException:  # nothing was changed: free the key
+        except BaseException:  # nothing was changed, so free the key
             await WRITES.run(self._give_up)
             raise
         finally:
@@ -165,7 +171,7 @@ class Once:
             try:
                 await WRITES.run(self._renew)
             except DATABASE_ERRORS as error:
-                log.warning("could not renew the claim of an Idempotency-Key: %s", error)
+                log.warning("renewing the claim of an Idempotency-Key failed: %s", error)
 
     def _renew(self) -> None:
         assert self._key is not None
@@ -178,7 +184,7 @@ class Once:
             with self._database.write() as session:
                 idempotency_keys.give_up(session, self._caller, self._key, self._claimed_as)
         except DATABASE_ERRORS as error:
-            log.warning("could not free an Idempotency-Key; it is in use until its claim expires: %s", error)
+            log.warning("freeing an Idempotency-Key failed; it stays in use until its claim expires: %s", error)
 
 
 async def _once(request: Request, response: Response, context: InContext, key: Key = None) -> Once:
@@ -203,7 +209,7 @@ def install_replay(app: FastAPI) -> None:
 
 
 def forget_expired(database: Database) -> None:
-    with database.read() as session:  # a read is cheaper than SQLite's write lock
+    with database.read() as session:  # check with a read first, which needs no write lock on SQLite
         if not idempotency_keys.any_expired(session):
             return
     with database.write() as session:

@@ -1,4 +1,5 @@
-"""SQL of idempotency keys. A row without a status is a claim: its request is running, until the claim expires."""
+"""SQL of idempotency keys. A row without a status is a claim of a running request. The claim expires if it is not
+renewed."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from app.db.tables import IdempotencyRow
 def take(session: Session, caller: str, key: str, request_sha256: str, seconds: float) -> IdempotencyRow | None:
     """Claim a key. Returns None if the claim succeeded, else the row of the request that has the key.
 
-    Waits for an open transaction that claims the same key; on PostgreSQL the insert below does the waiting.
+    Waits for an open transaction that claims the same key. On PostgreSQL, the insert below waits for it.
     """
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     while True:
@@ -31,12 +32,13 @@ def take(session: Session, caller: str, key: str, request_sha256: str, seconds: 
             return None
         if earlier := session.scalar(
             select(IdempotencyRow).where(_is(caller, key))
-        ):  # None: it was just freed, so claim again
+        ):  # None if the key was just freed; then claim it again
             return earlier
 
 
 def change(session: Session, caller: str, key: str, claimed_as: str, seconds: float, **values: Any) -> bool:
-    """Update our claim and extend it by `seconds`. Returns False if another request has taken it over."""
+    """Update the claim `claimed_as` and extend it by `seconds`. Returns False if another request has taken the key
+    over."""
     statement = (
         update(IdempotencyRow)
         .where(_is_claim(caller, key, claimed_as))

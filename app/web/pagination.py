@@ -1,4 +1,4 @@
-"""Pagination of lists: the query parameters, the cursor, and the response with its `Link` to the next page."""
+"""Pagination of lists: the query parameters, the cursor, and the response with a `Link` header to the next page."""
 
 import base64
 import binascii
@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.errors import invalid_field
 
 MAX_PAGE = 200
-"""Maximum rows of a page. Larger pages need more memory and hold a database connection for longer."""
-INVALID_CURSOR = "is not a cursor of this list; pass on `next_cursor` of the previous page unchanged"
+"""Maximum number of items of a page. Larger: fewer requests, more memory, and a database connection is in use for
+longer. Set by hand; no measurement is recorded."""
+INVALID_CURSOR = "is not a cursor of this list; send the `next_cursor` of the previous page unchanged"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Listing(BaseModel, Generic[Item]):
 def listing(
     request: Request, response: Response, page: Page, rows: Sequence[Row], show: Callable[[Row], Any]
 ) -> dict[str, Any]:
-    """Build the response from `limit + 1` fetched rows; the extra row shows that there is another page."""
+    """Return the response for `limit + 1` fetched rows. The extra row shows that there is another page."""
     shown = rows[: page.limit]
     has_more = len(rows) > page.limit
     cursor = _encode_cursor(shown[-1].id) if has_more else None  # type: ignore[attr-defined]

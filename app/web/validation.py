@@ -24,14 +24,14 @@ LABELLED_PATHS = frozenset({"/v1/datasets", "/v1/uploads", "/v1/jobs"})
 
 
 class Body(BaseModel):
-    """A request body. An unknown field is an error: a misspelt field must not silently become its default."""
+    """Base class of request bodies. An unknown field is an error, so that a misspelt field is not silently ignored."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
     def _numbers_are_no_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false for numbers: Python would read them as 1 and 0."""
+        """Raise for true and false where a number is expected. Python would treat them as 1 and 0."""
         assert info.field_name is not None
         if _holds_truth_value(value) and not _takes_truth_values(cls.model_fields[info.field_name].annotation):
             raise PydanticCustomError("not_a_number", "must be a number, not true or false")
@@ -44,8 +44,8 @@ def _holds_truth_value(value: Any) -> bool:
 
 
 def _takes_truth_values(annotation: Any) -> bool:
-    """Whether a field of this type accepts more than numbers, texts and collections of them."""
-    if isinstance(annotation, int | float | str):  # a value of a Literal
+    """Return whether a field of this type accepts values other than numbers, texts and collections of them."""
+    if isinstance(annotation, int | float | str):  # a value inside a Literal
         return isinstance(annotation, bool)
     if parts := get_args(annotation):
         return any(map(_takes_truth_values, parts[:1] if get_origin(annotation) is Annotated else parts))
@@ -53,15 +53,15 @@ def _takes_truth_values(annotation: Any) -> bool:
 
 
 def one_of(names: Iterable[str]) -> GetPydanticSchema:
-    """Restrict a text to the names of a registry. Works like a `Literal` whose values are known only at run time."""
+    """Restrict a text to the names of a registry, like a `Literal` whose values are known only at run time."""
     allowed = list(dict.fromkeys(names))
     return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema(allowed))
 
 
 async def known_query_only(request: Request) -> None:
-    """Refuse unknown query parameters: a misspelt one must not silently become its default.
+    """Raise Invalid for unknown query parameters, so that a misspelt parameter is not silently ignored.
 
-    Routes that take labels accept `label.<key>` with any key.
+    Routes with labels accept `label.<key>` with any key.
     """
     if not request.scope["query_string"]:
         return
@@ -91,14 +91,14 @@ def _query_names(route: APIRoute) -> frozenset[str]:
 
 
 def _described_names(route: APIRoute) -> Iterator[str]:
-    """List the query parameters that a route parses itself and declares only in its OpenAPI description."""
+    """Yield the query parameters that a route parses itself and declares only in its OpenAPI description."""
     for parameter in (route.openapi_extra or {}).get("parameters", ()):
         if parameter["in"] == "query":
             yield parameter["name"]
 
 
 def label_parameters(request: Request) -> dict[str, str]:
-    """Return the `label.<key>=<value>` pairs of the query: labels to attach, or to filter a list by."""
+    """Return the `label.<key>=<value>` pairs of the query. They are labels to attach, or filters of a list."""
     pairs = request.query_params.items()
     labels = {name.removeprefix("label."): value for name, value in pairs if name.startswith("label.")}
     try:
@@ -117,7 +117,7 @@ def _in_utc(moment: datetime | None) -> datetime | None:
 
 
 def _written_as_date(value: Any) -> Any:
-    """Refuse plain numbers: the library would read them as seconds since 1970."""
+    """Raise for plain numbers, which pydantic would read as seconds since 1970."""
     if isinstance(value, str) and "-" not in value[1:]:
         raise PydanticCustomError("not_a_date", "must be a date as in RFC 3339, for example 2030-01-31T12:00:00Z")
     return value
@@ -132,7 +132,7 @@ CreatedAfter = Annotated[
 
 
 async def json_only(request: Request) -> None:
-    """Refuse bodies of another media type than JSON before they are parsed."""
+    """Raise UnsupportedMediaType for a body that is not JSON, before it is parsed."""
     if request.method not in ("POST", "PUT", "PATCH"):
         return
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -142,6 +142,7 @@ async def json_only(request: Request) -> None:
 
 
 async def no_body(request: Request) -> None:
-    """Refuse a body on routes that take none: the client would believe that its options had an effect."""
+    """Raise Invalid for a body on a route without a body, so that a client does not believe that its options have an
+    effect."""
     if (await request.body()).strip() not in (b"", b"{}"):
         raise Invalid("body: this route takes no body; send none or {}", code="unexpected_body")

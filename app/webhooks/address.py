@@ -1,7 +1,7 @@
-"""Checks of webhook addresses: http or https, on the public internet, unless the settings allow private addresses.
+"""Checks webhook addresses: http or https, and on the public internet, unless the settings allow private addresses.
 
-A host name can resolve to another address at any time (DNS rebinding). So the name is resolved once for each attempt,
-every resolved address is checked, and the connection is made to a checked address, not to the name.
+A host name can resolve to another address at any time (DNS rebinding). The name is therefore resolved once per attempt,
+every resolved address is checked, and the connection is made to a checked address and not to the name.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class RefusedAddress(Exception):
-    """A webhook must not be sent to this address. The message is for the owner of the webhook."""
+    """Raised for an address to which webhooks must not be sent. The message is for the owner of the webhook."""
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
@@ -44,24 +44,28 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 
 def check_url(text: str, allow_private: bool) -> httpx.URL:
-    """Refuse URLs that are wrong without resolving their host."""
+    """Raise RefusedAddress for a URL that is not allowed. Does not resolve its host name."""
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL:
-        raise RefusedAddress("is not a valid URL") from None
+        raise RefusedAddress("is not a valid URL; use one such as https://example.org/hook") from None
     if url.scheme not in DEFAULT_PORTS:
         raise RefusedAddress("must begin with https:// or http://")
     if url.userinfo or url.fragment:
         raise RefusedAddress("must not contain a user name, password or fragment")
     host = url.raw_host.decode("ascii")
     if not host or "%" in host or len(host) > 253 or not 0 < port_of(url) < 65536:
-        raise RefusedAddress("has no valid host")
+        raise RefusedAddress("has no valid host name or IP address")
     if not allow_private:
         name = host.rstrip(".").lower()
         if name in LOCAL_NAMES or name.endswith(tuple(f".{local}" for local in LOCAL_NAMES)):
-            raise RefusedAddress("is a host of this machine or network (see HYPERPLANE_WEBHOOK_ALLOW_PRIVATE)")
+            raise RefusedAddress(
+                "is a host of this machine or network; use a public host, or set HYPERPLANE_WEBHOOK_ALLOW_PRIVATE=true"
+            )
         if (literal := _literal(name)) is not None and not is_public(literal):
-            raise RefusedAddress("is not on the public internet (see HYPERPLANE_WEBHOOK_ALLOW_PRIVATE)")
+            raise RefusedAddress(
+                "is not on the public internet; use a public address, or set HYPERPLANE_WEBHOOK_ALLOW_PRIVATE=true"
+            )
     return url
 
 
@@ -70,7 +74,7 @@ def port_of(url: httpx.URL) -> int:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is a unicast address of the public internet."""
+    """Return whether an address is a unicast address of the public internet."""
     try:
         parsed: IPv4Address | IPv6Address = ip_address(address)
     except ValueError:
@@ -89,7 +93,8 @@ def is_public(address: str) -> bool:
 
 
 def _literal(host: str) -> str | None:
-    """Return the IP address that a host spells, in any notation that the system's resolver accepts; else None."""
+    """Return the IP address that a host consists of, in any notation that the system's resolver accepts, or None if it
+    is a name."""
     try:
         return str(ip_address(host.strip("[]")))
     except ValueError:

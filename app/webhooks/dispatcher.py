@@ -1,8 +1,8 @@
-"""Sends the outbox of webhooks: a background task of every API process.
+"""Sends the messages in the outbox of webhooks. It is a background task of every API process.
 
-All processes together send one message at a time to an address, so that a receiver sees the events of a job in order
-while it responds. A message that a process was sending when it died is sent again when its lease expires: delivery is
-at least once, always under the same id.
+All processes together send one message at a time to an address. As long as the receiver responds, it gets the events of
+a job in order. If a process dies while it sends a message, the message is sent again when its lease expires. Delivery
+is therefore at least once, always with the same id.
 """
 
 import asyncio
@@ -25,19 +25,24 @@ from app.webhooks.signing import signed_request
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-"""Seconds between two looks at the outbox. Larger: later deliveries, fewer queries."""
+"""Seconds between two queries of the outbox. Larger: later deliveries, fewer queries. Set by hand; no measurement is
+recorded."""
 CLEAR_SECONDS = 60.0
-"""Seconds between two deletions of old deliveries. Larger: fewer queries, more rows."""
+"""Seconds between two deletions of old deliveries. Larger: fewer queries, more rows. Set by hand; no measurement is
+recorded."""
 MAX_ADDRESSES = 16
-"""Maximum addresses that a process sends to at the same time. Larger: one slow receiver delays others less."""
+"""Maximum number of addresses that a process sends to at the same time. Larger: a slow receiver delays others less,
+more open connections. Set by hand; no measurement is recorded."""
 READ_AHEAD = 50
-"""Deliveries that are read at once for an address. Larger: fewer queries, more memory."""
+"""Number of deliveries per query for an address. Larger: fewer queries, more memory. Set by hand; no measurement is
+recorded."""
 LEASE_SLACK_SECONDS = 5.0
-"""Seconds by which the lease of a delivery exceeds the timeout of an attempt: time to store the outcome."""
+"""Seconds by which the lease of a delivery exceeds the timeout of an attempt. They are the time to store the outcome.
+Larger: a message of a dead process is sent again later. Set by hand; no measurement is recorded."""
 
 
 class Dispatcher:
-    """Sends due deliveries. Its state can be lost at any time: the outbox is in the database."""
+    """Sends due deliveries. Its own state can be lost at any time, because the outbox is in the database."""
 
     def __init__(self, settings: Settings, database: Database, sender: Sender | None = None) -> None:
         self._settings = settings
@@ -50,7 +55,7 @@ class Dispatcher:
         self._clear_at = 0.0
 
     async def run(self) -> None:
-        """Send until cancelled."""
+        """Send due deliveries until cancelled."""
         while True:
             try:
                 await self._start_what_is_due()
@@ -81,7 +86,8 @@ class Dispatcher:
                 self._addresses[webhook_id] = asyncio.create_task(self._serve(webhook_id))
 
     async def _serve(self, webhook_id: str) -> None:
-        """Send the due deliveries of one address one after another, until none is left or the receiver is down."""
+        """Send the due deliveries of one address one after another, until none is left or the receiver does not
+        respond."""
         ahead: deque[str] = deque()
         outcome: Outcome | None = None
         try:

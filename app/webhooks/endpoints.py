@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], dependencies=[Depen
 
 @router.post("", status_code=201, operation_id="create_webhook", responses=problems(400, 409, 413, 415, 507))
 def create_webhook(body: WebhookRequest, context: InContext, response: Response, once: InOnce) -> NewWebhook:
-    """Register an address for the events of all jobs. Only this response shows the secret that signs them."""
+    """Register an address for the events of all jobs. Only this response shows the secret that signs the messages."""
     with once.write() as session:
         webhook = service.create(session, context.settings, body)
         response.headers["Location"] = f"/v1/webhooks/{webhook.id}"
@@ -51,7 +51,7 @@ def get_webhook(webhook_id: WebhookInPath, context: InContext) -> Webhook:
 
 @router.delete("/{webhook_id}", status_code=204, operation_id="delete_webhook", responses=problems(404, 507))
 def delete_webhook(webhook_id: WebhookInPath, context: InContext) -> None:
-    """Delete a webhook and its deliveries. Nothing more is sent to it."""
+    """Delete a webhook and its deliveries. No more messages are sent to its address."""
     with context.database.write() as session:
         service.delete(session, webhook_id)
 
@@ -78,7 +78,7 @@ def list_webhook_deliveries(
     response: Response,
     status: Annotated[DeliveryStatus | None, Query(description="Only deliveries in this state.")] = None,
 ) -> Listing[Delivery]:
-    """List deliveries, newest first. Those that are delivered or given up are kept for a week."""
+    """List deliveries, newest first. Deliveries with the status `delivered` or `given_up` are kept for a week."""
     with context.database.read() as session:
         rows = service.list_deliveries(session, webhook_id, page.limit + 1, page.cursor_id, status)
     return Listing[Delivery].model_validate(listing(request, response, page, rows, _show_delivery))

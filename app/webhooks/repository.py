@@ -30,7 +30,7 @@ SUMMARY = {
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to send a delivery. Valid while the delivery's attempt number is still this one."""
+    """The right to send a delivery. A claim is valid while the delivery has this attempt number."""
 
     delivery_id: str
     attempt: int
@@ -47,7 +47,7 @@ def add(session: Session, webhook: WebhookRow) -> None:
 
 
 def get(session: Session, webhook_id: str, *, held: bool = False) -> WebhookRow | None:
-    """`held`: it is not deleted before the transaction ends."""
+    """Return a webhook or None. With `held`, it cannot be deleted before the transaction ends."""
     lock = {"read": True, "key_share": True} if held else None
     return session.get(WebhookRow, webhook_id, with_for_update=lock)
 
@@ -73,9 +73,9 @@ def list_deliveries(
 
 
 def enqueue(session: Session, event: EventRow) -> None:
-    """Add an event to the outbox of each address that subscribes to it, in the transaction of the event.
+    """Add an event to the outbox of each webhook that subscribes to it, in the transaction of the event.
 
-    An address that is being deleted is left out; one that is found cannot be deleted before the transaction ends.
+    A webhook that is being deleted is skipped. A webhook that is found cannot be deleted before the transaction ends.
     """
     of_job = or_(WebhookRow.job_id.is_(None), WebhookRow.job_id == event.job_id)
     subscribed = select(WebhookRow.id, WebhookRow.events).where(WebhookRow.disabled_at.is_(None), of_job)
@@ -85,7 +85,7 @@ def enqueue(session: Session, event: EventRow) -> None:
 
 
 def enqueue_for(session: Session, event: EventRow, webhook: WebhookRow) -> None:
-    """Add a past event to the outbox of a new address."""
+    """Add a past event to the outbox of a new webhook."""
     if _wants(webhook.events, event):
         put(session, [webhook.id], event.id, event.created_at, _payload(session, event))
 
@@ -93,7 +93,7 @@ def enqueue_for(session: Session, event: EventRow, webhook: WebhookRow) -> None:
 def put(
     session: Session, webhook_ids: Sequence[str], event_id: str, moment: datetime, payload: dict[str, Any]
 ) -> list[str]:
-    """Create deliveries of one message to these addresses; return their ids."""
+    """Create deliveries of one message to these webhooks. Returns the ids of the deliveries."""
     common = {"event_id": event_id, "payload": payload, "status": WAITING, "due_at": moment, "created_at": moment}
     rows = [{"id": new_id("dlv"), "webhook_id": webhook_id, **common} for webhook_id in webhook_ids]
     session.execute(insert(DeliveryRow), rows)
@@ -101,22 +101,22 @@ def put(
 
 
 def due_webhooks(session: Session, limit: int) -> list[str]:
-    """List addresses with due deliveries, without a lock."""
+    """List the ids of webhooks with due deliveries. Locks nothing."""
     return list(session.scalars(select(DeliveryRow.webhook_id).where(_due(session)).distinct().limit(limit)))
 
 
 def due_deliveries(session: Session, webhook_id: str, limit: int) -> list[str]:
-    """List due deliveries of an address. Events of a job are in the order in which they happened."""
+    """List the ids of due deliveries of a webhook. The events of a job are in the order in which they happened."""
     query = select(DeliveryRow.id).where(DeliveryRow.webhook_id == webhook_id, _due(session))
     return list(session.scalars(query.order_by(DeliveryRow.event_id).limit(limit)))
 
 
 def claim(session: Session, webhook_id: str, delivery_id: str, lease_seconds: float) -> Claim | None:
-    """Claim a delivery. None: it is settled, or another process is sending to this address."""
+    """Claim a delivery. Returns None if it is settled, or if another process is sending to this webhook."""
     webhook = session.scalar(
         select(WebhookRow)
         .where(WebhookRow.id == webhook_id, WebhookRow.disabled_at.is_(None))
-        .with_for_update(key_share=True, skip_locked=True)  # does not block inserts into the outbox
+        .with_for_update(key_share=True, skip_locked=True)  # this lock does not block inserts into the outbox
     )
     now = current_time(session)
     held = and_(DeliveryRow.webhook_id == webhook_id, DeliveryRow.status == SENDING, DeliveryRow.due_at > now)
@@ -136,19 +136,19 @@ def claim(session: Session, webhook_id: str, delivery_id: str, lease_seconds: fl
 
 
 def settle(session: Session, held: Claim, **values: Any) -> bool:
-    """Store the outcome of an attempt, if the claim is still valid."""
+    """Store the outcome of an attempt. Returns False if the claim is no longer valid."""
     ours = and_(DeliveryRow.id == held.delivery_id, DeliveryRow.status == SENDING, DeliveryRow.attempt == held.attempt)
     statement = update(DeliveryRow).where(ours).values(**values).returning(DeliveryRow.webhook_id)
     return session.execute(statement.execution_options(synchronize_session=False)).first() is not None
 
 
 def give_back(session: Session, held: Claim) -> None:
-    """Release an unfinished delivery: another process can send it now, as the same attempt."""
+    """Release an unfinished delivery, so that another process can send it now. The attempt does not count."""
     settle(session, held, status=WAITING, attempt=held.attempt - 1, due_at=current_time(session))
 
 
 def rest(session: Session, webhook_id: str, until: datetime) -> None:
-    """Delay all waiting deliveries of an address that does not respond, at least until this time."""
+    """Delay all waiting deliveries of a webhook whose receiver does not respond, at least until this time."""
     waits = and_(DeliveryRow.webhook_id == webhook_id, DeliveryRow.status == WAITING, DeliveryRow.due_at < until)
     session.execute(update(DeliveryRow).where(waits).values(due_at=until))
 
@@ -169,7 +169,8 @@ def any_to_clear(session: Session, give_up_before: datetime, forget_before: date
 
 
 def clear(session: Session, give_up_before: datetime, forget_before: datetime) -> None:
-    """Give up deliveries that are too old, and delete those that were settled long ago."""
+    """Give up waiting deliveries from before `give_up_before`, and delete deliveries that were settled before
+    `forget_before`."""
     _give_up(session, _too_old(give_up_before), "gave up: not delivered within HYPERPLANE_WEBHOOK_GIVE_UP_SECONDS")
     session.execute(delete(DeliveryRow).where(_settled_before(forget_before)))
 

@@ -1,4 +1,5 @@
-"""One attempt to deliver a webhook: resolve the host, check the address, connect to it, send, read the status only."""
+"""Makes one attempt to deliver a webhook: resolves the host, checks the address, connects, sends, and reads only the
+status."""
 
 import asyncio
 import socket
@@ -15,7 +16,8 @@ CONNECTED = "connection.connect_tcp.complete"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of an attempt. `unreachable`: the receiver does not respond, so other deliveries can wait."""
+    """The outcome of an attempt. `unreachable` means that the receiver does not respond, so its other deliveries are
+    delayed, too."""
 
     kind: Literal["delivered", "failed", "unreachable", "gone"]
     error: str | None = None
@@ -34,11 +36,11 @@ class Sender:
         self._timeout_seconds = timeout_seconds
         self._allow_private = allow_private
         self._resolve = resolver
-        self._tls = tls or True  # True: the system's certificate authorities
+        self._tls = tls or True  # True means the certificate authorities of the system
         self._http: httpx.AsyncClient | None = None
 
     async def send(self, address: str, headers: dict[str, str], body: bytes) -> Outcome:
-        """Send a message. Errors that a receiver can cause are outcomes, not exceptions."""
+        """Send a message. Errors that a receiver can cause are returned as outcomes and not raised."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 status = await self._post(address, headers, body)
@@ -68,8 +70,9 @@ class Sender:
         if not found:
             raise RefusedAddress("cannot be resolved")
         if not self._allow_private and not all(map(is_public, found)):
-            raise RefusedAddress("does not lead to the public internet")
-        # Connect to the checked address, because the name can resolve to another one by now. TLS checks the name.
+            raise RefusedAddress("does not resolve to a public address (see HYPERPLANE_WEBHOOK_ALLOW_PRIVATE)")
+        # Connect to the checked address, because the name can resolve to another address by now. TLS still checks the
+        # name.
         extensions: dict[str, Any] = {"trace": self._check_peer}
         if found[0] != host.strip("[]"):
             extensions["sni_hostname"] = host
@@ -85,15 +88,16 @@ class Sender:
         return response.status_code
 
     async def _check_peer(self, event: str, info: dict[str, Any]) -> None:
-        """Check the peer's address after connecting and before sending anything."""
+        """Raise RefusedAddress if the connected peer is not allowed. Called after connecting and before sending."""
         if event == CONNECTED and not self._allow_private:
             peer = info["return_value"].get_extra_info("server_addr")
             if not is_public(str(peer[0])):
-                raise RefusedAddress("does not lead to the public internet")
+                raise RefusedAddress("does not resolve to a public address (see HYPERPLANE_WEBHOOK_ALLOW_PRIVATE)")
 
     def _client(self) -> httpx.AsyncClient:
         if self._http is None:
-            limits = httpx.Limits(max_keepalive_connections=0)  # one address can serve several host names
+            # do not reuse connections, because one address can serve several host names
+            limits = httpx.Limits(max_keepalive_connections=0)
             self._http = httpx.AsyncClient(
                 verify=self._tls,
                 trust_env=False,

@@ -1,4 +1,4 @@
-"""Webhooks: create, list, test, delete; and the retry policy of deliveries."""
+"""Creates, lists, tests and deletes webhooks, and decides when a failed delivery is retried."""
 
 import random
 from collections.abc import Sequence
@@ -21,14 +21,17 @@ from app.webhooks.sender import Outcome
 from app.webhooks.signing import new_secret
 
 GROWTH = 3.0
-"""Factor between two retry intervals. Larger: fewer attempts in total."""
+"""Ratio of a retry interval to the one before. Larger: fewer attempts in total. Set by hand; no measurement is
+recorded."""
 LONGEST_PAUSE_SECONDS = 6 * 3600.0
-"""Maximum seconds between two attempts of a delivery that the receiver refuses. Larger: fewer attempts, later
-success."""
+"""Maximum seconds between two attempts of a delivery that the receiver refuses. Larger: fewer attempts, later success.
+Set by hand; no measurement is recorded."""
 LONGEST_REST_SECONDS = 600.0
-"""Maximum seconds between two attempts at an address that does not respond. Larger: fewer attempts, later success."""
+"""Maximum seconds between two attempts to reach a receiver that does not respond. Larger: fewer attempts, later
+success. Set by hand; no measurement is recorded."""
 JITTER = 0.2
-"""Random fraction added to a retry interval. Larger: retries of many deliveries are spread out more."""
+"""Maximum random share that is added to a retry interval. Larger: retries of many deliveries are spread out more. Set
+by hand; no measurement is recorded."""
 FORGET_AFTER = timedelta(days=7)
 
 
@@ -50,7 +53,7 @@ def create(session: Session, settings: Settings, request: WebhookRequest) -> Web
 
 
 def attach(session: Session, settings: Settings, request: WebhookRequest, job_id: str) -> WebhookRow:
-    """Register an address for the events of one job, from its first event on."""
+    """Create a webhook for the events of one job, from its first event on."""
     check_address(settings, request, "webhook.url")
     webhook = _add(session, request, job_id)
     for event in list_events(session, job_id, 100, None):
@@ -59,10 +62,10 @@ def attach(session: Session, settings: Settings, request: WebhookRequest, job_id
 
 
 def get(session: Session, webhook_id: str, *, held: bool = False) -> WebhookRow:
-    """`held`: it is not deleted before the transaction ends."""
+    """Return a webhook. With `held`, it cannot be deleted before the transaction ends."""
     webhook = repository.get(session, webhook_id, held=held) if is_id("wh", webhook_id) else None
     if webhook is None:
-        raise NotFound("There is no such webhook.")
+        raise NotFound("There is no such webhook; `GET /v1/webhooks` lists them.")
     return webhook
 
 
@@ -82,7 +85,7 @@ def delete(session: Session, webhook_id: str) -> None:
 
 
 def send_test(session: Session, webhook_id: str) -> DeliveryRow:
-    """Queue a test message; it is sent like all others."""
+    """Queue a test message. It is sent like all other messages."""
     webhook = get(session, webhook_id, held=True)
     if webhook.disabled_at is not None:
         raise Conflict(
@@ -104,7 +107,8 @@ def show_delivery(delivery: DeliveryRow) -> dict[str, Any]:
 
 
 def settle(session: Session, settings: Settings, webhook_id: str, held: Claim, outcome: Outcome, failures: int) -> None:
-    """Store the outcome of an attempt. `failures`: consecutive attempts at this address without a response."""
+    """Store the outcome of an attempt. `failures` is the number of consecutive attempts at this address without a
+    response."""
     now = current_time(session)
     if outcome.kind == "delivered":
         repository.settle(session, held, status=DELIVERED, delivered_at=now, last_error=None)
@@ -142,6 +146,6 @@ def _add(session: Session, request: WebhookRequest, job_id: str | None) -> Webho
 
 
 def _pause(settings: Settings, failures: int, longest: float) -> timedelta:
-    """Return the seconds until the next attempt: exponential back-off with jitter."""
+    """Return the interval until the next attempt: exponential back-off with jitter."""
     seconds = min(settings.webhook_retry_seconds * GROWTH ** min(max(failures - 1, 0), 50), longest)
     return timedelta(seconds=seconds * random.uniform(1 - JITTER, 1 + JITTER))

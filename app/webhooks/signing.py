@@ -9,7 +9,7 @@ from typing import Any
 
 SECRET_PREFIX = "whsec_"
 SECRET_BYTES = 32
-"""Random bytes of a secret; the specification allows 24 to 64."""
+"""Number of random bytes in a secret. The specification allows 24 to 64."""
 
 
 def new_secret() -> str:
@@ -19,7 +19,8 @@ def new_secret() -> str:
 def signed_request(
     secret: str, message_id: str, timestamp: int, payload: dict[str, Any]
 ) -> tuple[dict[str, str], bytes]:
-    """Build headers and body of one attempt. The id is the same in all attempts; the time is that of this one."""
+    """Return the headers and the body of one attempt. The id is the same in all attempts; the timestamp is that of this
+    attempt."""
     body = json.dumps(payload, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     signature = hmac.new(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256).digest()

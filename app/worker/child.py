@@ -25,8 +25,8 @@ from solvers.linalg.clock import watch_compilation
 log = logging.getLogger(__name__)
 
 ADDRESS_SLACK_BYTES = 512 * MIB
-"""Bytes added to the address-space limit for memory that libraries reserve but never write. Larger: a job can exceed
-its memory by more before it fails."""
+"""Bytes added to the address-space limit of a job, for memory that libraries reserve but never write. Larger: a job can
+exceed its memory limit by more before it fails. Set by hand; no measurement is recorded."""
 
 
 def serve(pipe: Connection, settings: Settings, threads: int) -> None:
@@ -60,14 +60,15 @@ def _compilation_told(pipe: Connection) -> AbstractContextManager[None]:
     """Report to the supervisor while a kernel is compiled. Only the compiling thread writes to the pipe then."""
 
     def tell(message: str) -> None:
-        with suppress(OSError):  # the supervisor is gone: the job notices by its lost lease
+        with suppress(OSError):  # the supervisor has died: the job ends when its lease is lost
             pipe.send(message)
 
     return watch_compilation(partial(tell, COMPILING), partial(tell, COMPILED))
 
 
 def _allowance(claim: Claim, settings: Settings) -> int:
-    """Return the memory limit of a job: twice its estimate, at most the budget. A job that exceeds it fails alone."""
+    """Return the memory limit of a job: twice its estimate, at most the budget. A job that exceeds the limit fails
+    without affecting other jobs."""
     budget = settings.memory_budget_bytes
     return min(2 * claim.peak_bytes or budget, budget) + ADDRESS_SLACK_BYTES
 

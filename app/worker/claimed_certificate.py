@@ -22,8 +22,8 @@ Figures = dict[str, Any]
 """primal, dual_bound, gap, relative_gap; for a one-vs-rest model also per_class, a list of such figures."""
 
 TOLERANCE = 1e-9
-"""Largest difference that counts as rounding, relative to the primal value. Larger: larger forgeries pass. Sums of a
-million terms in another order, as on other processors, differ by up to 1e-10."""
+"""Largest difference that counts as a rounding error, relative to the primal value. Larger: larger false claims pass.
+Ten times 1e-10, the difference between sums of a million terms in different orders."""
 
 
 def contradictions(claimed: Figures, found: Figures, *, has_proof: bool, tol: float | None) -> list[Figures]:
@@ -80,7 +80,8 @@ def _part(place: str, claimed: Figures, found: Figures, has_proof: bool) -> list
 
 
 def _floor(found: Figures) -> float:
-    """Return the floor of the denominator of relative gaps, which depends on the problem; 0: the primal is above it."""
+    """Return the floor of the denominator of relative gaps. It depends on the problem. 0: the primal value exceeds the
+    floor."""
     unit = found["gap"] / found["relative_gap"] if found["relative_gap"] else 0.0
     return float(unit) if unit > found["primal"] * (1.0 + TOLERANCE) else 0.0
 

@@ -11,11 +11,12 @@ log = logging.getLogger(__name__)
 COMMAND = (sys.executable, "-m", "app.worker.kernels")
 IDLE_SECONDS = 5.0
 """Seconds that a slot must be idle before the process starts. Larger: kernels are compiled later. Smaller: the process
-starts more often in vain, between two consecutive jobs."""
+starts more often in the pause between two jobs, without compiling anything. Set by hand; no measurement is recorded."""
 
 
 class CompileAhead:
-    """At most one compiling process. It stops before its next kernel when no slot is idle; later ones continue.
+    """Runs at most one compiling process. The process stops before its next kernel when no slot is idle. A later
+    process continues with the missing kernels.
 
     Missing kernels that `auto` can choose are compiled first, then all others.
     """
@@ -23,7 +24,7 @@ class CompileAhead:
     def __init__(self, command: Sequence[str] = COMMAND, idle_seconds: float = IDLE_SECONDS) -> None:
         self._command, self._idle_seconds = command, idle_seconds
         self._parts = ["all"]
-        """What is still to be compiled, in order."""
+        """Arguments of the processes that are still to be run, in order: "first" or "all"."""
         self._has_missed = False
         self._process: subprocess.Popen[bytes] | None = None
         self._idle_since: float | None = None
@@ -34,7 +35,8 @@ class CompileAhead:
         return "first" in self._parts
 
     def miss_first(self) -> None:
-        """Note that a training process lacks kernels that most jobs need. Later processes report it too."""
+        """Note that a training process lacks kernels that most jobs need. Training processes that start later report it
+        again."""
         if not self._has_missed:
             self._has_missed = True
             self._parts.insert(0, "first")
@@ -63,7 +65,7 @@ class CompileAhead:
         code = process.poll()
         if code is None:
             if not is_idle:
-                process.stdin.close()  # it checks this before each kernel
+                process.stdin.close()  # the process checks its standard input before each kernel
             return
         self._process = None
         if code == 0:

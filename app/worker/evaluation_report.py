@@ -13,7 +13,8 @@ from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 
 HISTOGRAM_BINS = 20
-"""Number of bins of the score histogram. Larger: a finer histogram, larger reports."""
+"""Number of bins of the score histogram. Larger: a finer histogram, larger reports. Set by hand; no measurement is
+recorded."""
 
 
 def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any]:
@@ -61,5 +62,5 @@ def _codes(model: ModelFile, rows: DatasetArrays) -> Array:
     try:
         return rows.codes(model.header.classes)
     except KeyError as error:
-        message = f"the dataset has a label that the model lacks: {error.args[0]!r:.60}"
+        message = f"the dataset has a label that the model lacks: {error.args[0]!r:.60}; remove its rows"
         raise PermanentFailure("unknown_class", message, "dataset_id") from None

@@ -1,4 +1,4 @@
-"""How a job can end without a model.
+"""Exceptions by which a job ends without a result.
 
 Exception
 ├── PermanentFailure   the job cannot succeed; a retry would fail as well

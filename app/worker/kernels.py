@@ -17,11 +17,12 @@ from solvers.engine.registry import registered
 from solvers.linalg.clock import NotCompiled, only_cached, watch_compilation
 
 USUAL = ("dcd", "newton", "smooth_newton")
-"""The methods that `auto` mostly takes. With more of them a start takes longer, and first jobs of others are faster.
-Loading these takes 0.7 s, loading all methods 2.0 s (measured once, 2 cores)."""
+"""Methods whose kernels a training process loads at its start: those that `auto` chooses most often. Longer: slower
+starts, faster first jobs of the added methods. Loading these takes 0.7 s, loading all methods 2.0 s (measured once, 2
+cores)."""
 OF_EVERY_JOB = (measure_columns.warm, scaling.warm, dense_sums.warm)
 LOWEST_PRIORITY = 19
-"""Niceness of the compiling process: it runs only when the CPU is otherwise idle."""
+"""Niceness of the compiling process, the largest that Linux has: the process gets little CPU time while others run."""
 
 lacking: list[str] = []
 """Names of kernels that `load_cached` did not find in numba's cache. Processes that are forked later inherit it."""
@@ -54,9 +55,10 @@ def compile_rest() -> None:
 def main(part: str) -> None:
     """Compile the "first" kernels or "all", at the lowest priority. Stops before the next kernel on request.
 
-    Ends with its parent at once: on a busy machine the next kernel can be minutes away.
+    Ends at once when its parent dies: on a busy machine the next kernel can be minutes away.
     """
     resources.end_with_parent(os.getppid())
+    _end_if_unwanted()  # a parent that died during the imports above is no longer this process's parent
     resources.lower_priority(LOWEST_PRIORITY)
     resources.offer_as_victim()
     with watch_compilation(_end_if_unwanted, lambda: None):

@@ -15,7 +15,8 @@ from app.worker.failures import PermanentFailure, Stopped
 from app.worker.worker_context import StopAsked, WorkerContext
 
 WRITE_EVERY_SECONDS = 0.5
-"""Seconds between two writes of the progress. Larger: less load, later progress."""
+"""Seconds between two writes of the progress. Larger: less load, later progress. Set by hand; no measurement is
+recorded."""
 
 
 class Subject(NamedTuple):
@@ -56,7 +57,7 @@ class Passing:
         """Count `rows` more rows. Raises Stopped, or LeaseLost if another worker has the job."""
         self._done += rows
         reason = self._stop_reason()
-        if reason is not None and reason != "finish":  # an unfinished pass has no result to keep
+        if reason is not None and reason != "finish":  # finish is ignored: an unfinished pass has no result to keep
             raise Stopped(reason)
         if time.monotonic() >= self._next_write:
             with self._database.write() as session:

@@ -16,11 +16,13 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 """First and longest pause in seconds; each pause is twice the previous one. Larger: fewer attempts, and a later restart
-when the fault has passed."""
+when the fault has passed. Set by hand; no measurement is recorded."""
 LONGEST_DATABASE_PAUSE_SECONDS = 4.0
-"""Longest pause in seconds for the database: a failover takes seconds, and the lease expires meanwhile."""
+"""Longest pause in seconds while the database does not respond. Larger: fewer attempts, and a later restart after a
+failover, during which the lease can expire. Set by hand; no measurement is recorded."""
 LOOK_SECONDS = 0.2
-"""Seconds between two checks for a stop request while waiting. Larger: later stops."""
+"""Seconds between two checks for a stop request while waiting. Larger: later stops. Set by hand; no measurement is
+recorded."""
 
 
 def insist(claim: Claim, patience_seconds: float, stop_reason: StopAsked, act: Callable[[], Answer]) -> Answer:
@@ -43,10 +45,10 @@ def insist(claim: Claim, patience_seconds: float, stop_reason: StopAsked, act: C
 
 
 def wait(seconds: float, stop_reason: StopAsked) -> None:
-    """Sleep. Raises Stopped if the work must end meanwhile."""
+    """Sleep. Raises Stopped if a stop request arrives before the end."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0.0:
         reason = stop_reason()
-        if reason is not None and reason != "finish":  # there is no model yet to finish with
+        if reason is not None and reason != "finish":  # finish is ignored: there is no model yet
             raise Stopped(reason)
         time.sleep(min(left, LOOK_SECONDS))

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from app.models.file import Header
 from app.predictions import response_formats
+from app.predictions.outputs import SET
 from app.predictions.response_formats import Column, plain
 from app.storage.blobs import StagedBlob
 from app.web.media_types import CSV, NDJSON
@@ -66,7 +67,11 @@ class _ArrowFile:
         arrays = []
         for field in self._schema:
             values = plain(columns[field.name])
-            arrays.append(pa.array(map(str, values) if field.type == pa.string() else values, field.type))
+            if field.type == pa.string():
+                values = [str(value) for value in values]
+            elif field.type == pa.list_(pa.string()):
+                values = [[str(label) for label in labels] for labels in values]
+            arrays.append(pa.array(values, field.type))
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
 
     def finish(self) -> None:
@@ -95,6 +100,9 @@ class _Sink:
 
 
 def _arrow_type(output: str, header: Header) -> pa.DataType:
+    if output == SET:
+        ends = [("low", pa.float64()), ("high", pa.float64())]
+        return pa.list_(_arrow_type("label", header)) if header.classes else pa.struct(ends)
     if output in ("label", "rank"):
         if any(isinstance(one, str) for one in header.classes):
             return pa.string()  # labels of different types are written as text

@@ -10,7 +10,8 @@ from app.db.job_state import StopReason, stronger
 from app.jobs.repository import Claim
 
 URGENT: tuple[StopReason, ...] = ("drain", "cancel", "lost")
-"""Stop reasons that must take effect at once. A finish can take the time to compute the model's metrics."""
+"""Stop reasons after which a process that does not stop is killed. `finish` is not one of them, because computing the
+model's metrics takes time."""
 
 READY, DONE, GIVE_BACK = "ready", "done", "give_back"
 LACKING, COMPILING, COMPILED = "lacking", "compiling", "compiled"
@@ -28,7 +29,7 @@ class Slot:
         self.ready = False
         self.compiling = False
         self.compiled_for: Claim | None = None
-        """Claim whose job is waiting for kernels; None: no job is."""
+        """Claim whose job is waiting for a kernel to be compiled; None: no job is waiting."""
         self.claim: Claim | None = None
         self.stop_reason: StopReason | None = None
         self.stop_sent_at = 0.0

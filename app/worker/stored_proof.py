@@ -21,7 +21,8 @@ from app.tabular.types import Array
 from solvers import Planes, Point, SolveResult
 
 MOST_BYTES = 64 << 20
-"""Maximum bytes of a proof. Larger: more certificates can be verified exactly, more disk space."""
+"""Maximum bytes of a proof. Larger: more certificates can be verified exactly, more disk space. Set by hand; no
+measurement is recorded."""
 
 
 class UnusableProof(Exception):

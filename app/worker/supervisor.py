@@ -38,17 +38,22 @@ log = logging.getLogger(__name__)
 
 KILL_AFTER_SECONDS = 5.0
 """Seconds after which a process that ignores a stop request is killed. Larger: slower stops, more time for a
-checkpoint."""
+checkpoint. Set by hand; no measurement is recorded."""
 SWEEP_EVERY_SECONDS = 600.0
-"""Seconds between two sweeps of files without an owner. Larger: deleted data uses disk space for longer."""
+"""Seconds between two sweeps of files without an owner. Larger: deleted data uses disk space for longer. Set by hand;
+no measurement is recorded."""
 REQUEST_LOOK_SECONDS = 0.3
-"""Seconds between two queries for requests of clients (pause, finish, cancel). Larger: later reaction."""
+"""Seconds between two queries for requests of clients (pause, finish, cancel). Larger: later reaction. Set by hand; no
+measurement is recorded."""
 DATABASE_PAUSE_SECONDS = 1.0
-"""Seconds before a retry when the database does not respond. Larger: less load, a later restart."""
+"""Seconds before a retry when the database does not respond. Larger: less load, a later restart. Set by hand; no
+measurement is recorded."""
 STORAGE_LOOK_SECONDS = 1.0
-"""Seconds between two checks of an unavailable store. Larger: jobs start later once it is available again."""
+"""Seconds between two checks of an unavailable store. Larger: jobs start later once it is available again. Set by hand;
+no measurement is recorded."""
 BLIND_LOOK_SECONDS = 5.0
-"""Seconds between two queries for work while notifications do not work. Larger: less load, later starts."""
+"""Seconds between two queries for work while notifications do not work. Larger: less load, later starts. Set by hand;
+no measurement is recorded."""
 
 Outcome = Callable[[Any, Claim], None]
 
@@ -73,7 +78,8 @@ class Every:
 
 class Supervisor:
     def __init__(self, settings: Settings, wake_fd: int | None = None, sign: WorkersReady | None = None) -> None:
-        """`wake_fd`: pipe through which the API process wakes the supervisor. `sign`: readiness flag for that API."""
+        """`wake_fd`: pipe through which the API process wakes the supervisor. `sign`: readiness flag that the API
+        process reads."""
         self._settings = settings
         self._sign = sign or WorkersReady()
         self._database = Database(settings.resolved_database_url)
@@ -100,7 +106,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Run jobs until SIGTERM or SIGINT, then drain: running jobs return to the queue."""
-        for number in STOP_SIGNALS:  # nothing is claimed yet: end at once instead of after a minute of compiling
+        for number in STOP_SIGNALS:  # nothing is claimed yet: exit without waiting for kernels
             signal.signal(number, _end_at_once)
         log.info("%s starts with %d slot(s)", self._id, self._settings.workers)
         self._sign.ready = False

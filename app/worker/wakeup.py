@@ -15,7 +15,8 @@ from app.db.notify import Listener
 READ_BYTES = 4096
 """Maximum bytes per read of the pipe. One read empties it."""
 RELIABLE_SECONDS = 5.0
-"""Seconds between two queries for work while notifications work. Larger: a lost notification costs more time."""
+"""Seconds between two queries for work while notifications work. Larger: a lost notification costs more time. Set by
+hand; no measurement is recorded."""
 SQLITE_SUFFIXES = ("", "-wal", "-journal")
 
 

@@ -1,8 +1,9 @@
-"""Readers of uploaded files. All formats give the same arrays and summary.
+"""Readers of uploaded files. Every reader produces the same arrays and the same summary.
 
-A reader gets a file and its options and passes rows on block by block, so that its memory does not grow with the file.
-Readers run in a child process with limits and raise `InvalidFile`, `InvalidOption` or `TooLarge`. `registered/`
-declares the formats. A reader and its libraries are loaded on use, so this package imports neither pyarrow nor numba.
+A reader gets a file and options and passes its rows on in blocks, so its memory use does not grow with the file.
+Readers run in a child process with limits on memory and time, and raise `InvalidFile`, `InvalidOption` or `TooLarge`.
+`registered/` declares the formats. A reader and its libraries are imported on first use, so importing this package
+imports neither pyarrow nor numba.
 """
 
 from pathlib import Path
@@ -25,7 +26,7 @@ from app.datasets.formats.table import (
     TooLarge,
 )
 
-if TYPE_CHECKING:  # it needs pyarrow
+if TYPE_CHECKING:  # its module needs pyarrow
     from app.datasets.formats.collect import Sink
 
 __all__ = [
@@ -54,7 +55,7 @@ ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 
 
 def read_into(sink: "Sink", path: Path, format: Format, options: ReadOptions, ceiling: Ceiling) -> Summary:
-    """Parse a file and pass its rows to a sink. After an error the content of the sink is not usable."""
+    """Parse a file and pass its rows to a sink. If this raises, discard the content of the sink."""
     from app.datasets.formats.collect import Collector
 
     chosen = named(format)
@@ -74,7 +75,7 @@ def read(path: Path, format: Format, options: ReadOptions) -> Table:
 
 
 def warm() -> None:
-    """Load every reader: compile kernels and import slow libraries."""
+    """Load every reader: compile its kernels and import its libraries."""
     from solvers.linalg.kernel_cache import forget_stale
 
     forget_stale(Path(__file__).parent)

@@ -1,4 +1,4 @@
-"""Checks rows of array formats, and collects their errors by row and column."""
+"""Checks the rows of npz, Parquet and Arrow files, and collects their errors by row and column."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,8 @@ from app.tabular.types import Array
 __all__ = ["BlockFaults", "all_finite", "name_column", "rows_a_block"]
 
 BLOCK_BYTES = 8 << 20
-"""Bytes of a block of rows. Larger: fewer blocks, more memory."""
+"""Target size of a block of rows, in bytes. Larger: fewer blocks, more memory. Set by hand; no measurement is
+recorded."""
 
 
 def all_finite(values: Array) -> bool:
@@ -27,13 +28,13 @@ def name_column(j: int, name: str) -> str:
 
 
 class BlockFaults:
-    """Collects the errors of a block in any order, and logs them in row order."""
+    """Collects the errors of a block in any order, and adds them to an `ErrorLog` in row order."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, int, str, str]] = []
 
     def add(self, row: int, column: int, code: str, detail: str) -> None:
-        """Add an error. Rows count from 0 within the block, columns from 1."""
+        """Add an error. `row` counts from 0 within the block, `column` from 1."""
         self._found.append((int(row), int(column), code, detail))
 
     def add_rows(self, wrong: npt.NDArray[np.bool_], column: int, code: str, detail: str) -> None:
@@ -42,7 +43,7 @@ class BlockFaults:
             self.add(row, column, code, detail)
 
     def check_numbers(self, values: Array, column: int, name: str, ignore: Array | None = None) -> None:
-        """Check that numbers are finite, except in the rows to ignore."""
+        """Add an error for every number that is not finite, except where `ignore` is true."""
         if values.dtype.kind != "f":
             return
         wrong = ~np.isfinite(values) if ignore is None else ~(np.isfinite(values) | ignore)

@@ -1,4 +1,4 @@
-"""Collects the rows of a file block by block, computes its summary, and passes the rows to a sink that stores them."""
+"""Passes the rows of a file to a sink block by block, and computes the summary of the file."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,26 +20,26 @@ __all__ = ["Block", "Collector", "MemorySink", "Sink", "SparseRows", "is_clean"]
 
 
 class Sink(Protocol):
-    """Stores the arrays of a table while they grow. It copies: callers can overwrite the rows after a call."""
+    """Stores the growing arrays of a table. A sink copies rows, so the caller can overwrite them after each call."""
 
     def append(self, name: str, rows: Array) -> None:
         """Append rows to an array. The first call creates it with this dtype and width."""
 
     def store(self, name: str, rows: Array) -> None:
-        """Store a complete array. Cheap enough for thousands of them."""
+        """Store a complete array. Fast enough to be called for thousands of small arrays."""
 
     def rewrite(self, name: str, change: Callable[[Array], Array]) -> None:
         """Replace the rows of an array by the result of `change`, block by block."""
 
     def clear(self) -> None:
-        """Remove all arrays, because the reader starts again."""
+        """Remove all arrays, before the reader starts again at the first row."""
 
 
 class MemorySink:
     """Stores the arrays in memory, for small files."""
 
     def __init__(self) -> None:
-        self._arrays: dict[str, Array] = {}  # with room to grow
+        self._arrays: dict[str, Array] = {}  # longer than their content, so that rows can be appended without a copy
         self._n_rows: dict[str, int] = {}
 
     def append(self, name: str, rows: Array) -> None:
@@ -79,8 +79,8 @@ class SparseRows(NamedTuple):
 class Block:
     """A block of rows. The target holds numbers (float64) or encoded strings.
 
-    By feature number: `words` has the cells of text columns, whose column of X is filled later; `missing` the number of
-    missing numbers (NaN in X); `marks` the texts that stood for missing values.
+    Three mappings are by feature number. `words` has the cells of text columns; their columns of X are filled later.
+    `missing` has the number of missing values (NaN in X). `marks` has the texts that stood for missing values.
     """
 
     X: Array | SparseRows
@@ -93,7 +93,7 @@ class Block:
 
 
 def is_clean(block: Block) -> bool:
-    """Whether dense rows have only finite numbers, no blank labels or groups, and no negative weights."""
+    """Return whether dense rows have only finite numbers, no blank labels or groups, and no negative weights."""
     numbers = [part for part in (block.target, block.weight) if isinstance(part, np.ndarray)]
     if isinstance(block.X, np.ndarray):
         if not block.missing:
@@ -117,7 +117,7 @@ class Collector:
         self.clear()
 
     def clear(self) -> None:
-        """Start again, keeping what was learnt about the kinds of the features."""
+        """Discard all rows, but keep the kinds of features that were found so far."""
         self.n_rows = 0
         self.nnz = 0
         self._sparse = False
@@ -151,7 +151,8 @@ class Collector:
             self.nnz += int(np.count_nonzero(X))
 
     def _as_before(self, X: Array) -> Array:
-        """Return rows in the precision of the earlier ones. If they need double precision, rewrite the earlier ones."""
+        """Return X in the precision of the stored rows. If X needs double precision and they are single, convert them
+        first."""
         if self._dtype is None:
             self._dtype = X.dtype
         if X.dtype == self._dtype:
@@ -181,12 +182,13 @@ class Collector:
         return target
 
     def shift_indices(self, by: int) -> None:
-        """Add to the column indices of all rows so far."""
+        """Add `by` to the column indices of all rows stored so far."""
         if self._sparse:
             self._sink.rewrite("indices", lambda indices: indices + np.int32(by))
 
     def finish(self, n_features: int, warnings: list[FileWarning], source: Source | None = None) -> Summary:
-        """Finish the table and return its summary. `source`: columns of the file, if it has any."""
+        """Finish the table and return its summary. `source` describes the columns of the file; None for libsvm and
+        npz."""
         assert self._labels is not None, "a table has rows"
         words: list[str] | None = None
         if isinstance(self._labels, WordCounts):

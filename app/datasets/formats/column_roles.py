@@ -10,12 +10,13 @@ from app.tabular.frame import Kind
 __all__ = ["Roles", "Source", "assign_roles"]
 
 SHOWN_COLUMNS = 5
-"""Number of columns that an error message lists."""
+"""Maximum number of columns that an error message lists. Larger: longer messages. Set by hand; no measurement is
+recorded."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Positions of columns, from 0."""
+    """The columns of each role, by position from 0."""
 
     target: int
     weight: int | None
@@ -24,22 +25,22 @@ class Roles:
 
     @property
     def numbers(self) -> list[int]:
-        """Columns that must be numeric, whatever the kind of the target."""
+        """Return the columns that must be numeric, whatever the kind of the target."""
         return self.features if self.weight is None else [*self.features, self.weight]
 
 
 @dataclass(frozen=True)
 class Source:
-    """The columns of a file: names (None: it has none) and roles."""
+    """The columns of a file: their names (None if the file has no names) and roles."""
 
     names: list[str] | None
     n_columns: int
     roles: Roles
     typed: Mapping[int, tuple[Kind, str]] = field(default_factory=dict)
-    """Kind and reason of features whose type in the file determines them, by feature number."""
+    """Kind and reason, by feature number, of features whose kind follows from their type in the file."""
 
     def name(self, column: int) -> str:
-        """Return the name of a column, or its number if it has none, as in the read options."""
+        """Return the name of a column, or its number if the file has no names, as clients write it in read options."""
         return str(column) if self.names is None else self.names[column]
 
     def feature_name(self, number: int) -> str:
@@ -61,23 +62,24 @@ def assign_roles(names: list[str] | None, n_columns: int, options: ReadOptions) 
     group = None if options.group is None else find("group", options.group)
     ignored = {find("ignore", column) for column in options.ignore}
     if weight == target:
-        raise InvalidOption("weight", "The weight and the target are the same column.")
+        raise InvalidOption("weight", "The weight and the target are the same column; choose two.")
     if group == target:
-        raise InvalidOption("group", "The group and the target are the same column.")
+        raise InvalidOption("group", "The group and the target are the same column; choose two.")
     if group is not None and group == weight:
-        raise InvalidOption("group", "The group and the weight are the same column.")
+        raise InvalidOption("group", "The group and the weight are the same column; choose two.")
     for role, column in (("target", target), ("weight", weight), ("group", group)):
         if column in ignored:
-            raise InvalidOption("ignore", f"The {role} cannot be ignored.")
+            raise InvalidOption("ignore", f"The {role} column cannot be ignored; remove it from ignore.")
     features = [j for j in range(n_columns) if j not in ignored and j not in (target, weight, group)]
     if not features:
         field = "ignore" if ignored else "weight" if weight is not None else "group"
-        raise InvalidOption(field, "It leaves no feature column; ignore fewer columns.")
+        raise InvalidOption(field, "No column is left as a feature; ignore fewer columns.")
     return Roles(target, weight, group, features)
 
 
 class _Finder:
-    """Finds the columns of read options. Names are indexed once, because an upload can ignore thousands of columns."""
+    """Finds columns by the names and numbers in read options. Names are indexed once, because an upload can ignore
+    thousands of columns."""
 
     def __init__(self, names: list[str] | None, n_columns: int) -> None:
         self._names = names

@@ -1,9 +1,9 @@
 """Reads Parquet files and Arrow streams in bounded blocks of rows.
 
-Features are float32 where all of them are and none is missing, else float64; integers and booleans become float64.
-The kind of string columns is guessed; dates and times are seconds since 1970. Labels are numbers, strings or booleans
-(the classes `false` and `true`) by the type of their column; groups are integers or strings. In error places the line
-is the row.
+Features are stored as float32 if all of them are float32 and no value is missing, else as float64. Integers and
+booleans become float64. Dates and times become seconds since 1970. The kind of a string column is guessed. The type of
+the target column decides whether labels are numbers, strings or booleans (the classes `false` and `true`). Groups are
+integers or strings. In errors, `line` is the number of the row.
 """
 
 from collections import Counter
@@ -30,12 +30,13 @@ from app.tabular.types import Array
 __all__ = ["read_arrow", "read_parquet"]
 
 BUFFER_BYTES = 1 << 16
-"""Bytes of the read buffer of each column. Larger: fewer reads, more memory for wide files."""
+"""Bytes of the read buffer of each column. Larger: fewer reads, more memory for files with many columns. Set by hand;
+no measurement is recorded."""
 NOT_A_NUMBER = "NaN"
 
 
 class _FoundMissing(Exception):
-    """A missing value was found among features that are stored as float32 so far."""
+    """Raised when a value is missing and the features are stored as float32 so far: read the file again as float64."""
 
 
 def read_parquet(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
@@ -59,7 +60,7 @@ def _check(path: Path, ceiling: Ceiling, n_bytes: int) -> None:
 def _read_settled(
     walk: Callable[["_ColumnReader"], None], columns: Columns, collector: Collector, check: Callable[[int], None]
 ) -> Summary:
-    """Read the file; start again as long as columns turn out to have another kind than assumed."""
+    """Read the file. Start again whenever a column turns out to have another kind than assumed."""
     collector.features.limit_texts = check
     dtype = columns.dtype
     while True:
@@ -76,7 +77,8 @@ def _read_settled(
 
 
 def _walk_parquet(path: Path, reader: "_ColumnReader") -> None:
-    # By default pyarrow reads whole row groups ahead, and expands dictionaries of long texts.
+    # The defaults of pyarrow read whole row groups ahead and expand dictionaries of long texts, which needs more
+    # memory.
     bounded = {"pre_buffer": False, "buffer_size": BUFFER_BYTES, "read_dictionary": reader.columns.string_names}
     with pq.ParquetFile(path, **bounded) as file:
         n_rows = file.metadata.num_rows
@@ -88,7 +90,7 @@ def _walk_parquet(path: Path, reader: "_ColumnReader") -> None:
             reader.add(batch.select(names))
             n_seen += batch.num_rows
     if n_seen != n_rows:
-        detail = f"The file declares {n_rows} rows, but has {n_seen}."
+        detail = f"The file declares {n_rows} rows, but has {n_seen}; write it again."
         raise InvalidFile([FileError(None, None, "wrong_row_count", detail)])
 
 
@@ -123,7 +125,8 @@ def _walk_arrow(path: Path, reader: "_ColumnReader") -> None:
 
 @contextmanager
 def _readable(what: str) -> Iterator[None]:
-    """Translate errors of pyarrow about a damaged file. Its messages quote the file, so they are not passed on."""
+    """Turn errors of pyarrow about a damaged file into InvalidFile. Their messages are dropped, because they quote the
+    file."""
     try:
         yield
     except MemoryError:
@@ -131,12 +134,12 @@ def _readable(what: str) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         if is_of_the_disk(error):
             raise
-        detail = f"The file is not a complete and valid {what}."
+        detail = f"The file is not a complete and valid {what}; write it again."
         raise InvalidFile([FileError(None, None, "unreadable_file", detail)]) from None
 
 
 class _ColumnReader:
-    """Converts batches of the needed columns and passes their rows on, until the first error."""
+    """Converts batches of the needed columns and passes their rows to the collector, until the first error."""
 
     def __init__(
         self, columns: Columns, collector: Collector, dtype: np.dtype[Any], check: Callable[[int], None]
@@ -192,7 +195,7 @@ class _ColumnReader:
     def raise_faults(self) -> None:
         self._faults.raise_if_any()
         if self._n_rows == 0:
-            raise InvalidFile([FileError(None, None, "no_rows", "The file has no rows of data.")])
+            raise InvalidFile([FileError(None, None, "no_rows", "The file has no rows of data; add rows.")])
 
     def _feature(self, column: Any, j: int, found: BlockFaults) -> tuple[Array, int]:
         """Return the numbers of a feature (NaN: missing) and the number of missing values."""
@@ -227,7 +230,8 @@ class _ColumnReader:
         return values.astype(np.float64, copy=False)
 
     def _encode(self, column: Any, j: int, found: BlockFaults) -> Encoded:
-        """Encode labels or groups. Dictionaries are not expanded, because a long string can occur in every row."""
+        """Encode labels or groups as codes. Dictionaries are not expanded, because one long string can occur in every
+        row."""
         column.validate(full=True)
         if pa.types.is_boolean(column.type):
             column = column.cast(pa.string())

@@ -29,19 +29,19 @@ class Columns:
 
     @property
     def wanted(self) -> list[int]:
-        """Return the columns to read, in this order."""
+        """Return the positions of the columns to read, in the order in which they are read."""
         roles = self.roles
         others = (roles.target, roles.weight, roles.group)
         return [*roles.features, *(j for j in others if j is not None)]
 
     @property
     def word_names(self) -> list[str]:
-        """Return the string features."""
+        """Return the names of the string features."""
         return [self.names[j] for j in self.roles.features if is_string(self.types[j])]
 
     @property
     def string_names(self) -> list[str]:
-        """Return all string columns that are read."""
+        """Return the names of all string columns that are read."""
         return [self.names[j] for j in self.wanted if is_string(self.types[j])]
 
     @property
@@ -97,7 +97,8 @@ def seconds_of(column: Any) -> Array:
         seconds: Array = ticks.astype(np.float64) * SECONDS_A_DAY
     else:
         a_second = TICKS_A_SECOND["ms" if pa.types.is_date64(kind) else kind.unit]
-        seconds = ticks // a_second + (ticks % a_second) / a_second  # more digits than a float has ticks
+        # dividing the integers first keeps digits that a float would lose
+        seconds = ticks // a_second + (ticks % a_second) / a_second
     seconds[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return seconds
 
@@ -108,7 +109,12 @@ def _check_names(names: list[str]) -> None:
     for j, name in enumerate(names):
         k = first_seen.setdefault(name, j)
         if k != j:
-            log.add(None, j + 1, "duplicate_name", f"Columns {k + 1} and {j + 1} are both named {excerpt(name)}.")
+            log.add(
+                None,
+                j + 1,
+                "duplicate_name",
+                f"Columns {k + 1} and {j + 1} are both named {excerpt(name)}; rename one.",
+            )
     if len(names) < 2:
         log.add(
             None,

@@ -1,6 +1,6 @@
-"""Decompresses a file once into a temporary file, with a limit against decompression bombs.
+"""Decompresses a file into a temporary file, with a limit on its size against decompression bombs.
 
-Readers can read a file more than once to find errors, so they need a seekable file.
+Readers need a seekable file, because they read it a second time to find the places of errors.
 """
 
 import errno
@@ -16,12 +16,14 @@ from app.storage.free_space import require_free_space
 __all__ = ["Ceiling", "expanded", "is_of_the_disk"]
 
 COPY_BYTES = 1 << 20
-"""Bytes per read while a file is decompressed. Larger: fewer calls, more memory."""
+"""Bytes per read while a file is decompressed. Larger: fewer calls, more memory. Set by hand; no measurement is
+recorded."""
 MAX_RATIO = 100
-"""Maximum expansion of a compressed file. Larger: a small upload can fill more of the disk. Text of numbers compresses
-3 to 20 times; long runs of zeros up to 1000 times, for which a sparse format is better."""
+"""Maximum ratio of decompressed to compressed size. Larger: a small upload can fill more of the disk. Text of numbers
+compresses 3 to 20 times. Long runs of zeros compress up to 1000 times; a sparse format suits them better."""
 ANY_RATIO_BYTES = 64 << 20
-"""Bytes of decompressed data up to which MAX_RATIO does not apply. Larger: a small upload can fill more of the disk."""
+"""Decompressed size in bytes up to which MAX_RATIO does not apply. Larger: a small upload can fill more of the disk.
+Set by hand; no measurement is recorded."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,18 @@ class Ceiling:
 
 
 def is_of_the_disk(error: Exception) -> bool:
-    """Whether an OSError comes from the disk and not from the content of the file, such as an invalid offset."""
+    """Return whether an OSError comes from the disk. Other OSErrors come from the content, such as an invalid offset in
+    it."""
     return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
 
 
 @contextmanager
 def expanded(path: Path, encoding: Encoding, ceiling: Ceiling) -> Iterator[Path]:
-    """Yield the path of the decompressed file."""
+    """Yield the path of the decompressed file, which is deleted afterwards."""
     if encoding == "identity":
         yield path
         return
-    import pyarrow as pa  # imported here, because the API process does not need it
+    import pyarrow as pa  # imported here, because the API process imports this module and must not load pyarrow
 
     with tempfile.NamedTemporaryFile(dir=ceiling.scratch, prefix="expanded-") as plain:
         size = 0

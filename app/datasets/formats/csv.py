@@ -1,11 +1,12 @@
-"""Reads CSV in pieces: plain numbers with a compiled kernel, all else with pyarrow. If both fail, Python's csv reader
-finds the places of the errors.
+"""Reads CSV in pieces. A compiled kernel parses pieces of plain numbers, and pyarrow the others. If both fail, Python's
+csv reader finds the places of the errors.
 
-Rows of plain numbers are stored in single precision as long as it represents each of them exactly.
+Rows of plain numbers are stored as float32 as long as float32 represents each number exactly.
 
-Column names come only from the header. Features are finite decimal numbers until another value occurs; then the column
-is read again as text, and `guess` determines its kind. Labels are numbers if all of them are, else the exact strings;
-groups are strings. Blank lines are skipped. Spaces and tabs around a number are ignored. Every guess is reported.
+Column names come only from the header. A feature is numeric until a cell is not a finite decimal number; then the
+column is read again as text, and `guess` determines its kind. Labels are numbers if every label is a number, else
+strings exactly as written. Groups are strings. Blank lines are skipped. Spaces and tabs around a number are ignored. A
+warning reports every guess.
 """
 
 from collections import Counter
@@ -55,10 +56,11 @@ from app.tabular.cells import MARKS, NUMBER
 __all__ = ["read_csv", "read_tsv", "warm"]
 
 WIDE = 10_000
-"""Maximum columns for pyarrow, which has a fixed cost per column and piece of the file. Wider tables are converted by
-Python's csv module, unless all cells are plain numbers."""
+"""Maximum columns of a table that pyarrow parses. Python's csv module parses wider tables, except pieces of plain
+numbers. Larger: more tables pay pyarrow's fixed cost per column and piece. Set by hand; no measurement is recorded."""
 PEEKED_BYTES = 16 << 10
-"""Bytes at the start of the data that determine the first plan. Larger: fewer files are read twice."""
+"""Bytes at the start of the data from which the first `Plan` is made. Larger: fewer files are read twice, and each file
+takes longer to plan. Set by hand; no measurement is recorded."""
 IGNORED = -3
 
 
@@ -73,7 +75,7 @@ def warm() -> None:
 
 
 class _Unsound(Exception):
-    """The bytes are not valid text."""
+    """Raised when the bytes of a piece are not valid text."""
 
 
 def read_csv(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
@@ -92,7 +94,7 @@ def _read(path: Path, options: ReadOptions, delimiter: str, collector: Collector
         _check_header(path, start, layout)
         faults = _convert(path, start, layout, collector)
     except (_Unsound, InvalidFile, InvalidOption, UnicodeDecodeError):
-        check_text(path, start, delimiter)  # its error explains all others
+        check_text(path, start, delimiter)  # if this raises, its error is the cause of all others
         raise
     faults.raise_if_any()
     if collector.n_rows == 0:
@@ -122,13 +124,14 @@ def _check_header(path: Path, start: int, layout: Layout) -> None:
 
 
 def _convert(path: Path, start: int, layout: Layout, collector: Collector) -> ErrorLog:
-    """Read the file; start again as long as columns turn out to have another kind. Returns its errors."""
+    """Read the file. Start again whenever columns turn out to have another kind than planned. Returns the errors of the
+    file."""
     plan = first_plan(_peek(path, layout), layout)
     at_once = True
     while True:
         found, faults = _walk(path, start, layout, collector, plan, at_once)
         if found:
-            at_once = False  # the second time, search the whole file for further columns
+            at_once = False  # the second pass searches the whole file for further such columns
         elif faults or collector.n_rows == 0:
             return faults
         elif strays := {layout.roles.features[number] for number in collector.features.strays}:
@@ -150,12 +153,13 @@ def _peek(path: Path, layout: Layout) -> bytes:
 def _walk(
     path: Path, start: int, layout: Layout, collector: Collector, plan: Plan, at_once: bool
 ) -> tuple[frozenset[int], ErrorLog]:
-    """Convert the whole file; return the planned numeric columns that contain words, and the errors.
+    """Convert the whole file. Returns the columns that were planned as numeric but contain words, and the errors.
 
-    Rows after the first of either are only checked; with `at_once`, rows after a word are not read.
+    After the first such column or error, rows are checked but not stored. With `at_once`, reading stops at the first
+    word.
     """
     faults = ErrorLog()
-    label_faults = ErrorLog()  # these count only if no label is a word
+    label_faults = ErrorLog()  # reported only if no label is a word
     found: frozenset[int] = frozenset()
     lines = LineCounter(path, start)
     convert = partial(_convert_piece, layout=layout, plan=plan)
@@ -177,7 +181,8 @@ def _walk(
 
 
 def _find_record_end(mapped: Mapped, first: int, past: int) -> int:
-    """Return the position after the last line end outside of quotes, or 0. A final CR can be half of a CR LF."""
+    """Return the position after the last line end outside of quotes, or 0. A CR at the very end does not count: it can
+    be half of a CR LF."""
     text = mapped[first:past]  # searching a copy is faster than searching the mapped file
     if b'"' not in text:
         end = (text.rfind(b"\n") + 1) or (text.rfind(b"\r", 0, -1) + 1)
@@ -193,7 +198,8 @@ def _find_record_end(mapped: Mapped, first: int, past: int) -> int:
 
 
 def _convert_piece(piece: Piece, layout: Layout, plan: Plan) -> tuple[Piece, Block | None]:
-    """Convert a piece with the kernel if all cells are plain numbers, else with pyarrow; None: it fails or is slow."""
+    """Convert a piece with the kernel if all cells are plain numbers, else with pyarrow. The block is None if pyarrow
+    fails or would be slow."""
     if not (plan.words or plan.marked or layout.missing) and (plain := _parse_plain(piece, layout)) is not None:
         return piece, plain
     if not is_sound(piece.text, layout.delimiter):
@@ -233,7 +239,8 @@ def _convert_piece(piece: Piece, layout: Layout, plan: Plan) -> tuple[Piece, Blo
 
 
 def _parse_plain(piece: Piece, layout: Layout) -> Block | None:
-    """Parse rows of plain numbers; None: they contain anything else. Such bytes are also valid text."""
+    """Parse rows of plain numbers. Returns None if the piece contains anything else. A parsed piece needs no further
+    check for valid text."""
     roles = layout.roles
     places = np.full(layout.n_columns, IGNORED)
     places[roles.features] = np.arange(len(roles.features))
@@ -245,7 +252,8 @@ def _parse_plain(piece: Piece, layout: Layout) -> Block | None:
         return None
     n_rows = int(np.count_nonzero(text == ord("\n")))
     target, weight = np.empty(n_rows), np.empty(0 if roles.weight is None else n_rows)
-    for dtype in (np.float32, np.float64):  # integers mostly fit single precision; decimal fractions show early
+    # try float32 first: integers mostly fit, and a decimal fraction ends the attempt early
+    for dtype in (np.float32, np.float64):
         X = np.empty((n_rows, len(roles.features)), dtype)
         found = parse_numbers(text, ord(layout.delimiter), places, X, target, weight)
         if found != TOO_PRECISE:
@@ -256,7 +264,8 @@ def _parse_plain(piece: Piece, layout: Layout) -> Block | None:
 
 
 def _take_out_marks(columns: dict[int, Any], j: int, layout: Layout) -> Counter[str]:
-    """Convert a column of strings to numbers, with null for markers of missing values; also return these markers."""
+    """Convert a column of strings to numbers, with null for markers of missing values. Returns the count of each
+    marker."""
     bare = pc.utf8_trim(columns[j], characters=" \t")
     missing = pa.array(sorted(layout.missing), pa.string())
     gone = pc.or_(pc.equal(bare, ""), pc.is_in(columns[j], value_set=missing))
@@ -266,7 +275,7 @@ def _take_out_marks(columns: dict[int, Any], j: int, layout: Layout) -> Counter[
 
 
 def _says_missing(block: Block, layout: Layout) -> bool:
-    """Whether a label or a group is a text that means a missing value."""
+    """Return whether a label or a group is a text that means a missing value."""
     return any(
         value in layout.missing
         for part in (block.target, block.group)
@@ -276,7 +285,8 @@ def _says_missing(block: Block, layout: Layout) -> bool:
 
 
 def _is_blank(text: bytes) -> bool:
-    return not text[:100].strip(b"\r\n") and not text.strip(b"\r\n")  # the second copies most of it
+    # the second test copies most of the text, so it comes last
+    return not text[:100].strip(b"\r\n") and not text.strip(b"\r\n")
 
 
 def _encode(column: Any) -> Encoded:
@@ -284,7 +294,8 @@ def _encode(column: Any) -> Encoded:
 
 
 def _parse(piece: Piece, layout: Layout, plan: Plan) -> Any:
-    """Parse the used columns by number. An empty number is null, an empty text is not."""
+    """Parse the used columns of a piece; the result is by column number. An empty numeric cell is null; an empty text
+    is not."""
     roles = layout.roles
     keys = [str(j) for j in range(layout.n_columns)]  # not the names of the file, which can be duplicates
     words = pa.dictionary(pa.int32(), pa.string())
@@ -294,7 +305,7 @@ def _parse(piece: Piece, layout: Layout, plan: Plan) -> Any:
         types[keys[roles.target]] = words
     if roles.group is not None:
         types[keys[roles.group]] = words
-    # One block: between two blocks pyarrow 26 loses the line feed of a quoted CR LF.
+    # Read the piece as one block: at the boundary of two blocks, pyarrow 26 loses the line feed of a quoted CR LF.
     one_block = pyarrow.csv.ReadOptions(column_names=keys, use_threads=False, block_size=len(piece.text) + 1)
     return pyarrow.csv.read_csv(
         pa.BufferReader(piece.text),
@@ -305,7 +316,7 @@ def _parse(piece: Piece, layout: Layout, plan: Plan) -> Any:
             include_columns=[keys[j] for j in layout.used],
             null_values=["", *layout.missing],
             strings_can_be_null=False,
-            check_utf8=False,  # done before
+            check_utf8=False,  # already checked above
         ),
     )
 

@@ -1,7 +1,7 @@
-"""Reads CSV records cell by cell with Python's csv reader: slow and exact, with the places of errors.
+"""Reads CSV records cell by cell with Python's csv reader, which is slow but can name the place of every error.
 
-It is used for pieces that pyarrow refuses. The result is a block of rows, or errors with their lines and columns, or
-columns that contain words although they were assumed to be numeric.
+The CSV reader uses this module for pieces that pyarrow refuses. The result is a block of rows, or errors with their
+lines and columns, or columns that contain words although they were assumed to be numeric.
 """
 
 import csv
@@ -33,23 +33,25 @@ Status = Literal["number", "missing", "mark", "not_finite", "word"]
 
 @dataclass
 class Plan:
-    """How columns are read; all other features and the target are numbers. Sets are replaced and never modified,
-    because other threads read them."""
+    """Which columns are read as what. Features that are in no set here, and the target, are numbers. Sets are replaced
+    and never modified, because other threads read them."""
 
     words: frozenset[int] = frozenset()
     marked: frozenset[int] = frozenset()
-    """Numeric columns with markers of missing values that need the exact reader."""
+    """Numeric columns in which markers of missing values occur. pyarrow does not know the markers, so such columns are
+    parsed as strings first."""
     forced: frozenset[int] = frozenset()
-    """Columns that are numeric in nearly all cells: a word in them is an error."""
+    """Columns that are numeric in nearly all cells. A word in such a column is an error."""
 
     def numbers(self, layout: Layout) -> list[int]:
-        """Return the numeric features."""
+        """Return the column numbers of the numeric features."""
         return [j for j in layout.roles.features if j not in self.words]
 
 
 @dataclass
 class Records:
-    """The result of reading records. Errors of labels count only if no label of the file is a word."""
+    """The result of reading records. Errors of labels are kept apart: they are reported only if no label of the file is
+    a word."""
 
     faults: ErrorLog = field(default_factory=ErrorLog)
     label_faults: ErrorLog = field(default_factory=ErrorLog)
@@ -57,17 +59,17 @@ class Records:
     """Columns that were assumed to be numeric and are not."""
     marked: set[int] = field(default_factory=set)
     block: Block | None = None
-    """The rows; None: there are errors, or words, or no rows."""
+    """The rows; None if there are errors, words in numeric columns, or no rows."""
 
 
 def first_plan(text: bytes, layout: Layout) -> Plan:
-    """Plan by the first records of a file, so that most files need not be read twice."""
+    """Make a plan from the first records of a file, so that most files are read only once."""
     seen = read_cells(text, 0, layout, Plan())
     return Plan(frozenset(seen.words), frozenset(seen.marked))
 
 
 def read_cells(text: bytes, line: int, layout: Layout, plan: Plan) -> Records:
-    """Read complete records. `line`: number of the first line."""
+    """Read complete records. `line` is the number of the first line in the file."""
     reader = _CellReader(layout, plan)
     for row_line, record in _read_records(text, line, layout):
         reader.add(row_line, record)
@@ -77,7 +79,7 @@ def read_cells(text: bytes, line: int, layout: Layout, plan: Plan) -> Records:
 
 
 def _read_records(text: bytes, line: int, layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and fields of every record that is not blank."""
+    """Yield the line number and the fields of every record that is not blank."""
     with long_fields_allowed():
         records = csv.reader(io.StringIO(text.decode(), newline=""), delimiter=layout.delimiter)
         next_line = line
@@ -117,7 +119,8 @@ class _CellReader:
         self._rows.append(self._judged_numbers(line, record) if row is None else row)
 
     def _plain_numbers(self, record: list[str]) -> list[float] | None:
-        """Return the numbers of a plain record; None: it needs the exact checks."""
+        """Return the numbers of a record, or None if a cell is not a plain number and needs the checks of
+        `_judged_numbers`."""
         roles = self._layout.roles
         if not self._layout.missing.isdisjoint(record):
             return None

@@ -1,4 +1,4 @@
-"""The compiled part of the CSV reader: it parses lines of plain numbers. Most large tables contain nothing else."""
+"""The compiled part of the CSV reader. It parses lines of plain numbers; most large tables contain nothing else."""
 
 from typing import Any
 
@@ -18,18 +18,19 @@ REFUSED, TOO_PRECISE = -1, -2
 
 _LF, _CR, _MINUS, _ZERO, _NINE = b"\n\r-09"
 _SURE_DIGITS = 15
-"""Maximum digits of an integer that float64 surely represents exactly."""
+"""Maximum digits of an integer for which float64 is always exact, because 10^15 < 2^53."""
 
 
 @njit(cache=True, nogil=True)
 def parse_numbers(
     text: Bytes, delimiter: int, places: Ints, X: npt.NDArray[np.floating[Any]], target: Floats, weight: Floats
 ) -> int:
-    """Parse lines, the last of which ends with a line feed, into arrays with one row per line; return the rows.
+    """Parse lines into arrays with one row per line. Returns the number of rows, REFUSED or TOO_PRECISE.
 
-    `places`: position of each column in X, or TARGET or WEIGHT. REFUSED: a cell is not a number that begins with a
-    digit or a minus and whose rounding is certain, or a line has another number of cells; another reader is needed.
-    TOO_PRECISE: X has single precision, and a number does not fit it.
+    The last line must end with a line feed. `places` has the position of each column in X, or TARGET or WEIGHT. REFUSED
+    means that another reader must parse the text: a cell is not a number that begins with a digit or a minus, or the
+    rounding of a number is not certain, or a line has another number of cells. TOO_PRECISE means that X is float32 and
+    cannot hold a number exactly.
     """
     p, row, last = 0, 0, len(places) - 1
     while p < text.size:
@@ -38,7 +39,7 @@ def parse_numbers(
             c = text[p]
             if not (_ZERO <= c <= _NINE or (c == _MINUS and _ZERO <= text[p + 1] <= _NINE)):
                 return REFUSED
-            if text[p + 1] == end:  # one digit: most cells of tables of flags
+            if text[p + 1] == end:  # a fast path for one digit: most cells of tables of flags
                 value = float(int(c) - _ZERO)
                 p += 1
             else:

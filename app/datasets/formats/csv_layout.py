@@ -16,7 +16,7 @@ __all__ = ["Layout", "find_layout", "long_fields_allowed"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Roles of the fields, texts for missing values, and the start of the data."""
+    """The layout of a CSV file: roles of its columns, texts that mean a missing value, and the start of the data."""
 
     delimiter: str
     names: list[str] | None
@@ -25,7 +25,7 @@ class Layout:
     missing: frozenset[str]
     first_record_bytes: int
     body_start: int  # byte offset of the first record of data
-    body_line: int  # number of the physical line there
+    body_line: int  # number of the line at that offset
 
     @property
     def used(self) -> list[int]:
@@ -59,7 +59,7 @@ def find_layout(path: Path, start: int, delimiter: str, options: ReadOptions) ->
 
 @contextmanager
 def long_fields_allowed() -> Iterator[None]:
-    """Raise Python's global limit of field sizes, which is below our limit of lines."""
+    """Raise the limit of Python's csv module for a field, 128 KiB, to the limit of this service for a line."""
     limit = csv.field_size_limit(MAX_LINE_BYTES)
     try:
         yield
@@ -68,7 +68,7 @@ def long_fields_allowed() -> Iterator[None]:
 
 
 def _read_first_record(path: Path, start: int, delimiter: str) -> tuple[list[str], int, int, int]:
-    """Return the first record that is not blank, its line, and the bytes and lines up to its end."""
+    """Return the first record that is not blank, its line number, and the number of bytes and lines up to its end."""
     n_bytes = 0
 
     def counted_lines() -> Iterator[str]:
@@ -85,7 +85,7 @@ def _read_first_record(path: Path, start: int, delimiter: str) -> tuple[list[str
                 if record:
                     return record, line, n_bytes, records.line_num
                 line = records.line_num + 1
-        except csv.Error:  # a quoted field of many lines
+        except csv.Error:  # a quoted field with too many lines
             detail = f"The record exceeds {MAX_LINE_BYTES >> 20} MiB; check for a quote that is not closed."
             raise InvalidFile([FileError(line, None, "line_too_long", detail)]) from None
     raise InvalidFile([FileError(None, None, "empty_file", "The file has no text in it.")])
@@ -112,7 +112,8 @@ def _decide_header(first: list[str], header: Literal["auto", "true", "false"]) -
 
 
 def _looks_numeric(cell: str) -> bool:
-    """Whether a cell looks like a number, including nan and 1_000: a line of data must not be read as a header."""
+    """Return whether a cell looks like a number. nan and 1_000 count too, so that a line of data is not read as a
+    header."""
     try:
         float(cell)
     except ValueError:
@@ -126,7 +127,12 @@ def _check_names_differ(names: list[str], line: int) -> None:
     for j, name in enumerate(names):
         k = first_seen.setdefault(name, j)
         if name and k != j:
-            log.add(line, j + 1, "duplicate_name", f"Columns {k + 1} and {j + 1} are both named {excerpt(name)}.")
+            log.add(
+                line,
+                j + 1,
+                "duplicate_name",
+                f"Columns {k + 1} and {j + 1} are both named {excerpt(name)}; rename one.",
+            )
     log.raise_if_any()
 
 

@@ -1,10 +1,12 @@
 """Converts decimal numbers in text to floats, for the compiled readers of text files.
 
-A number is converted here if its rounding is provably correct: short ones by one floating-point operation, most others
-by a 128-bit product (Eisel and Lemire, see Lemire 2021). For the rest the status is UNSURE, and the caller uses
-Python's float. Every loop stops at a line feed, so the text must contain one after the position where a scan starts.
+A number is converted here only if its rounding is provably correct. Short numbers need one floating-point operation.
+Most others need a 128-bit product (Eisel and Lemire, see Lemire 2021). For the rest the status is UNSURE, and the
+caller uses Python's float. Every loop stops at a line feed, so the text must contain a line feed after the position
+where a scan starts.
 
-numba's cache does not check imported modules: after a change of this file, touch the kernels that use it.
+numba's cache does not notice changes of imported modules. After a change of this file, touch the files of the kernels
+that import it.
 
 Symbols: a decimal is w * 10^q; 10^q = T * 2^(B - 127) with T of 128 bits, rounded down.
 """
@@ -19,13 +21,13 @@ Bytes = npt.NDArray[np.uint8]
 
 ROUNDED, UNSURE, MALFORMED = range(3)
 LARGEST_INTEGER = 10**18
-"""Value that stands for every integer of this size or larger."""
+"""Largest value that `scan_integer` returns. It stands for every larger integer too."""
 
 _SPACE, _PLUS, _MINUS, _DOT, _ZERO, _NINE, _UPPER_E, _LOWER_E = b" +-.09Ee"
 _ROOM = 10**17
-"""An integer below this stays below 10^18 when one more digit is appended."""
+"""Limit below which one more digit can be appended and the integer stays below 10^18."""
 _EXACT_INTEGER = 2**53
-"""float64 represents every integer up to this exactly."""
+"""Largest integer up to which float64 represents every integer exactly."""
 _LARGEST_EXPONENT = 10**5
 _Q_MIN, _Q_MAX = -307, 290
 """Range of q in which w * 10^q is a normal float64 for every 1 <= w <= 10^18."""
@@ -55,7 +57,7 @@ _TWOS = np.array([2.0**k for k in range(_TWO_MIN, 1024)])
 
 @njit(cache=True, nogil=True, forceinline=True)
 def scan_integer(text: Bytes, p: int) -> tuple[int, int]:
-    """Parse the digits at offset p; return (value, at most 10^18; offset after the digits)."""
+    """Parse the digits at offset p. Returns the value, at most 10^18, and the offset after the digits."""
     value = 0
     while _ZERO <= text[p] <= _NINE:
         value = value * 10 + (int(text[p]) - _ZERO) if value < _ROOM else LARGEST_INTEGER
@@ -65,8 +67,8 @@ def scan_integer(text: Bytes, p: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def scan_number(text: Bytes, p: int) -> tuple[int, float, int]:
-    """Parse the decimal number at offset p; return (status, value, offset after the number)."""
-    if _ZERO <= text[p] <= _NINE and text[p + 1] == _SPACE:  # most values of sparse data
+    """Parse the decimal number at offset p. Returns the status, the value and the offset after the number."""
+    if _ZERO <= text[p] <= _NINE and text[p + 1] == _SPACE:  # a fast path: most values of sparse data have one digit
         return ROUNDED, float(int(text[p]) - _ZERO), p + 1
     negative = text[p] == _MINUS
     if negative or text[p] == _PLUS:
@@ -114,7 +116,8 @@ def scan_number(text: Bytes, p: int) -> tuple[int, float, int]:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _round_decimal(w: int, q: int, cut: bool) -> tuple[int, float]:
-    """Return the float nearest to w * 10^q. If digits were cut, the number lies between that and (w + 1) * 10^q."""
+    """Return the status and the float nearest to the number. The number is w * 10^q or, if `cut`, lies between w * 10^q
+    and (w + 1) * 10^q."""
     if not cut and w <= _EXACT_INTEGER and -22 <= q <= 22:
         return ROUNDED, w / _TENS[-q] if q < 0 else w * _TENS[q]
     if w == 0 and not cut:
@@ -129,7 +132,8 @@ def _round_decimal(w: int, q: int, cut: bool) -> tuple[int, float]:
 
 @njit(cache=True, nogil=True)
 def _round_product(w: np.uint64, q: int) -> tuple[int, float]:
-    """Round w * 10^q by the upper 128 bits of w * T; the status is UNSURE if the lower bits could decide."""
+    """Round w * 10^q from the upper 128 bits of w * T. The status is UNSURE if the rounding depends on the lower
+    bits."""
     lead = 0
     for step in (32, 16, 8, 4, 2, 1):
         if w >> np.uint64(64 - step) == 0:

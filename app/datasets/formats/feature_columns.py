@@ -1,4 +1,5 @@
-"""Collects features of all kinds, stores them by kind, and reports warnings about them."""
+"""Collects the cells of features, determines the kind of each feature, stores the cells by kind, and words the
+warnings."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,19 +20,24 @@ if TYPE_CHECKING:
 __all__ = ["Features"]
 
 MAX_TEXT_COLUMNS = 100
-"""Maximum columns of free text. Each needs two open files."""
+"""Maximum columns of free text in a file. Larger: more open files, two per column. Set by hand; no measurement is
+recorded."""
 SHOWN_COLUMNS = 10
-"""Number of columns that a warning describes."""
+"""Maximum number of columns that the text of a warning names. Larger: longer warnings. Set by hand; no measurement is
+recorded."""
 SHOWN_SPELLINGS = 3
-"""Number of spellings per column that a warning lists."""
+"""Maximum number of missing-value markers per column that a warning quotes. Larger: longer warnings. Set by hand; no
+measurement is recorded."""
 LISTED_COLUMNS = 20
-"""Number of columns that a warning stores, the number that an issue lists."""
+"""Maximum number of features in `FileWarning.features`. Larger: larger rows in the database. Equal to the number of
+columns that an issue of the dataset lists."""
 
 Marks = Mapping[int, Counter[str]]
 
 
 class Features:
-    """Features by number, collected block by block. The kinds that were found survive `clear`."""
+    """The features of a file by number, collected block by block. `clear` removes the cells and keeps the kinds that
+    were found."""
 
     def __init__(self, sink: "Sink") -> None:
         self._sink = sink
@@ -45,15 +51,16 @@ class Features:
         self._marks: dict[int, Counter[str]] = {}
         self._text_bytes: Counter[int] = Counter()
         self._budget = LevelBudget()
-        self.spoilt = False  # the stored data is wrong by now, so storing more is useless
+        self.spoilt = False  # true once stored cells have a wrong kind, so that storing more is useless
 
     @property
     def plain(self) -> bool:
-        """Whether all features are numbers without missing values."""
+        """Return whether all features are numbers without missing values."""
         return not (self._columns or self._missing)
 
     def add(self, X: Array, words: Mapping[int, WordCells], missing: Mapping[int, int], marks: Marks) -> None:
-        """Add the text cells of a block, filling their columns of X, and the facts about its numbers."""
+        """Add the text cells of a block and the counts of its missing values. Fills the columns of X of the text
+        cells."""
         self._missing.update(missing)
         for number, spellings in marks.items():
             self._marks.setdefault(number, Counter()).update(spellings)
@@ -80,7 +87,7 @@ class Features:
             self._text_bytes[number] += len(text)
 
     def settled(self) -> bool:
-        """Whether all cells are stored by their final kind. If not, the file must be read again."""
+        """Return whether all cells are stored by their final kind. If not, the file must be read again."""
         self._kinds = {number: column.verdict.kind for number, column in self._columns.items()}
         return all(column.kind == self._kinds[number] for number, column in self._columns.items())
 
@@ -90,7 +97,8 @@ class Features:
         return [number for number, column in self._columns.items() if is_stray(column.facts)]
 
     def finish(self) -> int | None:
-        """Sort and number the categories. Returns the number of nonzero, present cells, if it has changed."""
+        """Sort and number the categories. Returns the number of cells that are neither zero nor missing, or None if it
+        has not changed."""
         ranks: dict[int, Array] = {}
         for number, column in self._columns.items():
             if column.kind == "categorical":
@@ -166,7 +174,7 @@ class Features:
         unique = [number for number, column in columns if column.verdict.identifier_like]
         if unique:
             names = _listed(map(source.shown_name, unique), len(unique))
-            detail = f"Every cell is different in {names}: an identifier carries no information about other rows."
+            detail = f"Every cell is different in {names}. An identifier does not help to predict; name it in ignore."
             found.append(_about("identifier_like", detail, unique))
         return found
 

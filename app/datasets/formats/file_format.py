@@ -1,4 +1,4 @@
-"""The declaration of a dataset format, and the registry of the formats in `registered/`."""
+"""Declares the type `FileFormat`, and finds the formats that `registered/` declares."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -10,41 +10,44 @@ from app.datasets.formats import registered
 from app.datasets.formats.table import InvalidOption, ReadOptions, Summary
 from app.plugins import declared
 
-if TYPE_CHECKING:  # they need pyarrow
+if TYPE_CHECKING:  # their modules need pyarrow
     from app.datasets.formats.collect import Collector
     from app.datasets.formats.compressed import Ceiling
 
 __all__ = ["COLUMN_OPTIONS", "FileFormat", "Reader", "check_options", "file_formats", "named"]
 
 Reader = Callable[[Path, ReadOptions, "Collector", "Ceiling"], Summary]
-"""Reads a decompressed file and passes its rows to the collector, block by block."""
+"""A function that reads a decompressed file and passes its rows to the collector, block by block."""
 
 COLUMN_OPTIONS = ("target", "weight", "group", "ignore")
-"""Reader options of formats with named columns."""
+"""Read options that every format with named columns accepts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileFormat:
-    """The declaration of a format. It must not import its reader, because the API process imports all declarations."""
+    """The declaration of a format. Its module must not import the reader, because the API process imports all
+    declarations."""
 
     name: str
     media_type: str
     suffixes: tuple[str, ...]
     """Suffixes of file names, in lower case and with a dot."""
     load: Callable[[], Reader]
-    """Imports the reader, compiles its kernels and returns it. Called for each file, and once by the forkserver."""
+    """Imports the reader, compiles its kernels and returns it. Called once per file, and once at the start of the
+    forkserver."""
     options: tuple[str, ...] = ()
     """Fields of `ReadOptions` that the format accepts, besides `encoding`."""
 
 
 @cache
 def file_formats() -> dict[str, FileFormat]:
-    """All formats by name."""
+    """Return all formats by name."""
     return declared(registered, FileFormat)
 
 
 def named(format: str) -> FileFormat:
-    """Return the format of this name. A stored dataset can have a format that is no longer installed."""
+    """Return the format of this name. Raises InvalidOption if it is not installed, as can be the case for an old
+    dataset."""
     formats = file_formats()
     if format not in formats:
         raise InvalidOption("format", f"There is no format {format}; the formats are {', '.join(formats)}.")
@@ -57,5 +60,5 @@ def check_options(options: ReadOptions, format: FileFormat) -> None:
         is_set = option.name != "encoding" and getattr(options, option.name) != option.default
         if is_set and option.name not in format.options:
             takers = [one.name for one in file_formats().values() if option.name in one.options]
-            detail = f"Only the format {' or '.join(takers)} accepts it, not {format.name}."
+            detail = f"The format {format.name} does not accept this option; use {' or '.join(takers)}."
             raise InvalidOption(option.name, detail)

@@ -10,40 +10,44 @@ __all__ = ["Facts", "Guess", "guess", "is_stray"]
 
 STRAY_SHARE = 0.01
 """Largest share of cells that are not numbers in a column that counts as numeric. Larger: more words are reported as
-errors."""
+errors, and fewer columns become text. Set by hand; no measurement is recorded."""
 SENTENCE_WORDS = 5.0
-"""Average words per cell from which a column is text. Larger: more columns are categorical."""
+"""Average words per cell from which a column is text. Larger: more columns are categorical. Set by hand; no measurement
+is recorded."""
 PHRASE_WORDS = 1.5
-"""Average words per cell from which a column is text if its cells mostly differ. Larger: more columns are
-categorical."""
+"""Average words per cell from which a column is text if its cells mostly differ. Larger: more columns are categorical.
+Set by hand; no measurement is recorded."""
 MANY_PHRASES = 20
-"""Different values that a column of phrases (PHRASE_WORDS) must exceed to be text. Larger: more columns are
-categorical."""
+"""Number of different values above which a column of phrases (PHRASE_WORDS) is text. Larger: more columns are
+categorical. Set by hand; no measurement is recorded."""
 IDENTIFIERS = 20
-"""Minimum different values of a column that is reported as an identifier. Larger: fewer reports."""
+"""Minimum number of different values of a column that is reported as an identifier. Larger: fewer reports. Set by hand;
+no measurement is recorded."""
 
 Pair = tuple[str, str] | tuple[()] | None
 
 
 @dataclass
 class Facts:
-    """Facts about the cells of a column. Common markers of missing values count as cells."""
+    """What is known about the cells of a text column, from which `guess` determines its kind. Common markers of missing
+    values, such as `NA`, count as cells."""
 
     present: int = 0
     missing: int = 0
     distinct: int | None = 0
-    """Number of different values; None: too many to count."""
+    """Number of different values; None if there are too many to count."""
     repeats: bool = False
-    """Whether a value occurs twice, as far as values were counted."""
+    """Whether a value occurs twice among the cells that were counted."""
     words: int = 0
-    """Number of words of all cells, separated by white space."""
+    """Total number of words in all cells. White space separates words."""
     numbers: int = 0
-    """Number of cells that are numbers, where that was checked."""
+    """Number of cells that are numbers, among the cells that were checked for it."""
     example: str | None = None
     """A cell that is not a number."""
     marks: Counter[str] = field(default_factory=Counter)
     pair: Pair = ()
-    """Pair of words for true and false that all cells belong to; empty: no cell yet; None: they do not."""
+    """The two words for true and false that all cells consist of, such as yes and no. Empty before the first cell; None
+    if the cells are not such a pair."""
     dates: bool = True
     """Whether all cells are dates."""
 
@@ -60,7 +64,7 @@ class Guess:
 
 
 def is_stray(facts: Facts) -> bool:
-    """Whether nearly all cells are numbers, so that the others are mistakes or missing values."""
+    """Return whether nearly all cells are numbers, so that the others are mistakes or missing values."""
     strays = facts.present - facts.numbers - facts.marks.total()
     return facts.numbers > 0 and 0 < strays <= max(1, STRAY_SHARE * (facts.numbers + strays))
 
@@ -80,7 +84,8 @@ def guess(facts: Facts) -> Guess:
 
 
 def _is_phrases(facts: Facts) -> bool:
-    """Whether cells have several words and are mostly different. Longer texts are allowed to repeat more often."""
+    """Return whether cells have several words and mostly differ. The more words per cell, the more repeated cells are
+    allowed."""
     many = facts.distinct is None
     if facts.words_a_cell >= SENTENCE_WORDS:
         return many or (facts.distinct or 0) > facts.present / 10

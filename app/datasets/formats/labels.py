@@ -12,18 +12,23 @@ from app.tabular.types import Array
 __all__ = ["Codes", "Encoded", "NumberCounts", "WordCounts", "check_storable", "encode_integers", "encode_list"]
 
 MAX_NUMERIC_CLASSES = 100
-"""Maximum different integer labels that count as classes; with more, the task is regression."""
+"""Maximum number of different integer labels that count as classes. With more, the suggested task is regression.
+Larger: more integer targets suggest classification. Set by hand; no measurement is recorded."""
 MAX_CLASSES = 65_536
-"""Maximum different text labels. Larger: larger rows in the database, and one model per class."""
+"""Maximum number of different text labels. Larger: larger rows in the database, and more weights, one vector per class.
+Set by hand; no measurement is recorded."""
 MAX_LABEL_CHARACTERS = 16 << 20
-"""Maximum characters of all different labels together. They are stored in the dataset's row."""
+"""Maximum total characters of all different labels. Larger: larger rows in the database, where the labels are stored.
+Set by hand; no measurement is recorded."""
 
-Encoded = tuple[Sequence[Any], Array]  # distinct values in order of appearance; for each row, the place of its own
+# distinct values in order of appearance, and for each row the position of its value among them
+Encoded = tuple[Sequence[Any], Array]
 Verdict = tuple[list[tuple[Label, int]], TaskHint, list[FileWarning]]
 
 
 class NumberCounts:
-    """Counts numeric labels as long as they can be classes: integers with at most 100 different values."""
+    """Counts each numeric label as long as labels can be classes: integers with at most MAX_NUMERIC_CLASSES different
+    values."""
 
     def __init__(self) -> None:
         self._counts: dict[float, int] | None = {}
@@ -31,7 +36,8 @@ class NumberCounts:
     def add(self, y: npt.NDArray[np.float64]) -> None:
         if self._counts is None:
             return
-        for part in (y[:10_000], y[10_000:]):  # avoids sorting a whole block for most real-valued targets
+        # most real-valued targets are recognized in the first part, so the rest is not sorted
+        for part in (y[:10_000], y[10_000:]):
             values, counts = np.unique(part, return_counts=True)
             if len(values) > MAX_NUMERIC_CLASSES or not np.array_equal(values, np.trunc(values)):
                 self._counts = None
@@ -62,7 +68,7 @@ def encode_integers(values: npt.NDArray[np.int64]) -> Encoded:
 
 
 class Codes:
-    """Numbers values from 0 in order of appearance."""
+    """Assigns numbers to values, from 0 in order of appearance."""
 
     def __init__(self) -> None:
         self.known: dict[Any, int] = {}
@@ -75,7 +81,7 @@ class Codes:
 
 
 class WordCounts:
-    """Numbers and counts labels that are strings."""
+    """Assigns numbers to labels that are strings, and counts the rows of each."""
 
     def __init__(self) -> None:
         self._codes = Codes()
@@ -113,7 +119,8 @@ class WordCounts:
 
 
 def check_storable(texts: Sequence[str]) -> None:
-    """Raise for a label or a name that databases cannot store. Text files are checked before they are read."""
+    """Raise for a label or a name that a database cannot store. Needed for binary formats; text files are checked
+    before."""
     for text in texts:
         if "\0" in text or (not text.isascii() and _has_surrogate(text)):
             detail = f"{excerpt(text)} contains a NUL character or a lone surrogate, which cannot be stored."
@@ -130,5 +137,5 @@ def _judge_classes(pairs: list[Any]) -> Verdict:
     if len(pairs) == 2:
         return pairs, "binary", []
     label = excerpt(str(pairs[0][0]))
-    warning = FileWarning("one_class", f"Every row has the label {label}; no classifier can be trained.")
+    warning = FileWarning("one_class", f"Every row has the label {label}; a classifier needs at least two labels.")
     return pairs, "binary", [warning]

@@ -1,9 +1,9 @@
 """Reads libsvm (svmlight) text: `label [qid:n] index:value ... [# comment]`, one row per line.
 
 Compiled kernels parse the bytes in pieces. This module sets the limits, converts the few numbers that the kernels leave
-to Python's float, and writes the error messages. Explicit zeros are stored and counted. A row whose indices do not
-ascend is sorted, with a warning; a repeated index in a row is an error. Lines end with LF or CR LF; blank and comment
-lines are skipped.
+to Python's float, and words the errors. Explicit zeros are stored and counted. A row whose indices do not ascend is
+sorted, with a warning. A repeated index in a row is an error. Lines end with LF or CR LF. Blank lines and comment lines
+are skipped.
 """
 
 import re
@@ -37,7 +37,7 @@ from app.datasets.formats.text import Piece, find_line_end, map_in_order, piece_
 __all__ = ["read_libsvm", "warm"]
 
 MAX_INDEX = 2**31 - 2
-"""Largest index: feature numbers are 32-bit integers."""
+"""Largest accepted index, because feature numbers are 32-bit integers."""
 LINE_FEED = ord("\n")
 TOKEN = re.compile(rb"[^ \t\r\n#]*")
 NOT_FINITE = re.compile(rb"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
@@ -56,7 +56,7 @@ class _Limits:
 
     @classmethod
     def of(cls, options: ReadOptions) -> "_Limits":
-        """Build the limits. Without a given base, 1 is assumed until an index 0 occurs."""
+        """Build the limits. If index_base is not given, it is assumed to be 1 until an index 0 occurs."""
         base = 0 if options.index_base == "0" else 1
         highest = MAX_INDEX if options.n_features is None else min(MAX_INDEX, options.n_features - 1 + base)
         return cls(base, 1 if options.index_base == "1" else 0, highest, options.n_features)
@@ -67,12 +67,12 @@ def _count_lines(text: Text) -> int:
 
 
 class _BaseIsZero(Exception):
-    """An index 0 occurred in a file whose base was assumed to be 1 and whose width was set."""
+    """Raised at an index 0 if index_base was assumed to be 1 and n_features is set: read the file again with base 0."""
 
 
 def read_libsvm(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
     if options.n_features is not None and not 1 <= options.n_features <= MAX_INDEX + 1:
-        raise InvalidOption("n_features", f"It must be between 1 and {MAX_INDEX + 1}.")
+        raise InvalidOption("n_features", f"n_features must be between 1 and {MAX_INDEX + 1}.")
     warm()
     with path.open("rb") as file:
         start = skip_byte_order_mark(file.read(4))
@@ -84,7 +84,7 @@ def read_libsvm(path: Path, options: ReadOptions, collector: Collector, ceiling:
         collector.clear()
         walk = _Walk(path, start, replace(options, index_base="0"), collector)
     if collector.n_rows == 0:
-        raise InvalidFile([FileError(None, None, "no_rows", "The file has no rows of data.")])
+        raise InvalidFile([FileError(None, None, "no_rows", "The file has no rows of data; add rows.")])
     if collector.nnz == 0 and options.n_features is None:
         raise InvalidFile(
             [
@@ -112,7 +112,7 @@ def warm() -> None:
 
 
 class _Walk:
-    """One pass over a file: passes its rows on, and collects facts and errors."""
+    """One pass over a file. Passes its rows to the collector, and collects its errors and the facts for warnings."""
 
     def __init__(self, path: Path, start: int, options: ReadOptions, collector: Collector) -> None:
         limits = _Limits.of(options)
@@ -131,7 +131,7 @@ class _Walk:
             if self._has_qid >= 0 and rows.found(Slot.HAS_QID) not in (-1, self._has_qid):
                 rows = _PieceRows(
                     rows.piece, limits, pool, self._has_qid
-                )  # read again to find the places of the errors
+                )  # parse this piece again to find the places of its errors
             rows.log_faults(faults, self._lines)
             self._note(rows)
             if self.base == 1 and self.min_index == 0:
@@ -181,7 +181,7 @@ class _Space:
 
 
 class _Pool:
-    """Buffers that are reused: with new ones the kernel would spend most of its time on page faults."""
+    """Buffers that are reused. With a new buffer per piece, the kernel would spend most of its time on page faults."""
 
     def __init__(self, usual_bytes: int) -> None:
         self._usual_bytes = usual_bytes
@@ -202,10 +202,10 @@ class _Pool:
 
 
 class _PieceRows:
-    """The rows of one piece, and its errors with line numbers within the piece."""
+    """The rows of one piece and its errors. Line numbers count within the piece."""
 
     def __init__(self, piece: Piece, limits: _Limits, pool: _Pool, has_qid: int = -1) -> None:
-        if piece.mapped[piece.past - 1] != LINE_FEED:  # the kernel needs one
+        if piece.mapped[piece.past - 1] != LINE_FEED:  # the kernel needs a line feed at the end
             piece = Piece(piece.text + b"\n", 0, len(piece.text) + 1)
         self.piece = piece
         self._limits = limits
@@ -256,7 +256,7 @@ class _PieceRows:
         log.add_unlisted(n_faults - min(len(faults), LISTED_ERRORS))
 
     def _settle(self, values: npt.NDArray[np.float64], length: Slot) -> list[int]:
-        """Convert the parked numbers with Python's float; return the offsets of those that overflow."""
+        """Convert the numbers that the kernel left to Python's float. Returns the offsets of those that overflow."""
         overflows: list[int] = []
         if self.found(Slot.PARKED) == 0:
             return overflows
@@ -285,7 +285,7 @@ class _PieceRows:
         )
 
     def _word(self, fault: int, place: int) -> tuple[str, str]:
-        """Return code and message of an error whose token is at `place`."""
+        """Return the code and the message of an error whose token is at byte offset `place`."""
         n_features, lowest = self._limits.n_features, self._limits.lowest
         token = self._token(place)
         shown = excerpt(token)
@@ -294,7 +294,7 @@ class _PieceRows:
         if fault in (Fault.BAD_LABEL, Fault.BAD_VALUE):
             what = "label" if fault == Fault.BAD_LABEL else "value"
             if not token:
-                return "missing_value", "There is no value after the colon."
+                return "missing_value", "There is no value after the colon; add one, or remove the index."
             if NOT_FINITE.fullmatch(token):
                 return "not_finite", f"The {what} is {shown}; only finite numbers are accepted."
             return "not_a_number", f"The {what} is {shown}, which is not a number."
@@ -303,13 +303,19 @@ class _PieceRows:
                 return "index_too_large", f"The index of {shown} exceeds the limit of {MAX_INDEX}."
             return (
                 "index_too_large",
-                f"The index of {shown} exceeds n_features, which is {n_features}.",
+                f"The index of {shown} exceeds n_features, which is {n_features}; set a larger n_features.",
             )
         return {
             Fault.MISSING_LABEL: ("missing_label", f"The line begins with {shown} instead of its label."),
-            Fault.BAD_QID: ("bad_qid", f"{shown} is not qid: followed by an integer below 10^18."),
-            Fault.MISSING_QID: ("missing_qid", "The line has no qid: but lines before it have one."),
-            Fault.UNEXPECTED_QID: ("unexpected_qid", "The line has a qid: but lines before it have none."),
+            Fault.BAD_QID: ("bad_qid", f"{shown} must be qid: followed by an integer below 10^18."),
+            Fault.MISSING_QID: (
+                "missing_qid",
+                "The line has no qid, but earlier lines have one; add qid to every line or to none.",
+            ),
+            Fault.UNEXPECTED_QID: (
+                "unexpected_qid",
+                "The line has a qid, but earlier lines have none; add qid to every line or to none.",
+            ),
             Fault.BAD_INDEX: (
                 "bad_index",
                 f"The index of {shown} is not an integer of at least {lowest}.",
@@ -317,7 +323,7 @@ class _PieceRows:
             Fault.MISSING_COLON: ("missing_colon", f"{shown} is not of the form index:value."),
             Fault.INDEX_BELOW_BASE: (
                 "index_below_base",
-                f"The index of {shown} is below index_base, which is 1.",
+                f"The index of {shown} is below index_base, which is 1; set index_base to 0.",
             ),
             Fault.DUPLICATE_INDEX: ("duplicate_index", f"The row has the index of {shown} twice."),
             Fault.STRAY_RETURN: (

@@ -1,8 +1,10 @@
-"""The compiled part of the libsvm reader: it parses bytes into CSR arrays, and returns errors as numbers with places.
+"""The compiled part of the libsvm reader. It parses bytes into CSR arrays, and returns errors as codes with byte
+offsets.
 
-One kernel parses the text line by line into arrays that the caller has allocated. A number whose rounding is not
-certain (`decimal_kernels`) is parked: its slot holds a NaN that contains the byte offset of the token, and the caller
-converts it with Python's float. Every loop over bytes stops only at a line feed, so the text must end with one.
+One kernel parses the text line by line into arrays that the caller has allocated. If the rounding of a number is not
+certain (`decimal_kernels`), its place in the array holds a NaN whose bits contain the byte offset of the token, and the
+caller converts the token with Python's float. Every loop over bytes stops only at a line feed, so the text must end
+with a line feed.
 """
 
 from enum import IntEnum
@@ -18,12 +20,13 @@ __all__ = ["PARKED_OFFSET", "Arrays", "Fault", "Limits", "Slot", "parse_lines"]
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int32]
-Arrays = tuple[Floats, Ints, Ints, Ints, Indices, Floats, Ints]  # as _parse_row unpacks them; bits: views
+# in the order in which _parse_row unpacks them; `bits` arrays are integer views of float arrays
+Arrays = tuple[Floats, Ints, Ints, Ints, Indices, Floats, Ints]
 Limits = tuple[int, int, int]  # lowest and highest index allowed; the number subtracted from each index
 
 
 class Slot(IntEnum):
-    """The elements of the state array."""
+    """Positions of the elements of the state array."""
 
     ROWS = 0
     NNZ = 1
@@ -35,7 +38,7 @@ class Slot(IntEnum):
     FIRST_UNSORTED = 7
     PARKED = 8
     HAS_QID = 9
-    """Whether rows have a qid: 1, 0, or -1 until the first row has been read."""
+    """1 if rows have a qid, 0 if not, -1 before the first row."""
 
 
 class Fault(IntEnum):
@@ -67,9 +70,9 @@ _ROW_ROOM = 2**32
 def parse_lines(
     text: Bytes, offset: int, limits: Limits, most_errors: int, state: Ints, arrays: Arrays, errors: Ints
 ) -> None:
-    """Parse `text`, which begins at byte `offset` of the file, and continue the counts in `state`.
+    """Parse `text`, which begins at byte `offset` of the file, and add to the counts in `state`.
 
-    Stops after `most_errors` errors. The first ones are written to `errors`: line, column, fault, byte offset.
+    Stops after `most_errors` errors. The first errors are written to `errors` as line, column, fault and byte offset.
     """
     p = 0
     while p < text.size and state[Slot.ERRORS] < most_errors:
@@ -99,7 +102,8 @@ def parse_lines(
 
 @njit(cache=True, nogil=True)
 def _parse_row(text: Bytes, p: int, offset: int, limits: Limits, state: Ints, arrays: Arrays) -> tuple[Fault, int, int]:
-    """Parse one row up to its line end or comment; return (fault, its offset, offset after the parsed text)."""
+    """Parse one row up to its line end or comment. Returns the fault, the offset of the fault, and the offset after the
+    parsed text."""
     lowest, highest, shift = limits
     y, y_bits, group, indptr, indices, data, data_bits = arrays
     row = state[Slot.ROWS]
@@ -206,7 +210,7 @@ def _ends_token(c: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _judge_index(text: Bytes, p: int) -> Fault:
-    """Return the error of a token that does not have the form index:value."""
+    """Return the fault of a token that does not have the form index:value."""
     while not _ends_token(text[p]):
         if text[p] == _COLON:
             return Fault.BAD_INDEX
@@ -216,7 +220,8 @@ def _judge_index(text: Bytes, p: int) -> Fault:
 
 @njit(cache=True, nogil=True)
 def _sort_row(indices: Indices, data: Floats, first: int, last: int) -> int:
-    """Sort one row by index. Return the first entry that repeats an index, by its position before the sort, or -1."""
+    """Sort one row by index. Returns the position, before the sort, of the first entry that repeats an index; -1 if
+    none does."""
     n = last - first
     values = data[first:last].copy()
     keys = np.empty(n, dtype=np.int64)

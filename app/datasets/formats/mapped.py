@@ -1,4 +1,4 @@
-"""Maps files into memory for sequential reading, and releases pages that were read."""
+"""Maps files into memory for sequential reading, and releases the pages that have been read."""
 
 import mmap
 from pathlib import Path
@@ -9,7 +9,7 @@ Mapped = mmap.mmap | bytes
 
 
 def map_file(path: Path) -> Mapped:
-    """Map a file, which must not change. An empty file cannot be mapped."""
+    """Map a file into memory. The file must not change while it is mapped, and must not be empty."""
     if path.stat().st_size == 0:
         return b""
     with path.open("rb") as file:
@@ -17,7 +17,7 @@ def map_file(path: Path) -> Mapped:
 
 
 def forget_pages(mapped: Mapped, first: int, past: int) -> None:
-    """Release the memory pages between two offsets. They are loaded again on access."""
+    """Release the memory pages between two offsets. A later access loads them from the file again."""
     first, past = (max(0, place) // mmap.PAGESIZE * mmap.PAGESIZE for place in (first, past))
     if first < past and isinstance(mapped, mmap.mmap):
         mapped.madvise(mmap.MADV_DONTNEED, first, past - first)

@@ -1,9 +1,9 @@
 """Reads ndjson: one JSON object per line, with the keys of the first line in any order.
 
-The keys of the first line are the columns. Its values determine whether labels are numbers, strings or booleans (the
-classes `false` and `true`), and whether groups are numbers or strings. The first value of a feature determines its
-type: numbers, booleans or strings; null or an absent key is missing. pyarrow converts the file in pieces; pieces that
-it refuses are read with Python's json. Blank lines are skipped.
+The keys of the first line are the columns. The values of the first line determine whether labels are numbers, strings
+or booleans (the classes `false` and `true`), and whether groups are numbers or strings. The first value of a feature
+determines its type: number, boolean or string. null or an absent key is a missing value. pyarrow converts the file in
+pieces. Python's json reads the pieces that pyarrow refuses. Blank lines are skipped.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ __all__ = ["read_ndjson"]
 
 TYPES = {"number": pa.float64(), "boolean": pa.bool_(), "string": pa.string()}
 NUMBER_BYTES = 8
-"""Bytes of a number in an array."""
+"""Bytes of a float64, the size of a number in an array."""
 FEWER_KEYS = "leave out keys that few lines have, or send sparse rows as libsvm"
 
 _decode_keys = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode_lines
@@ -56,7 +56,7 @@ def read_ndjson(path: Path, options: ReadOptions, collector: Collector, ceiling:
             if collector.features.settled():
                 break
         else:
-            at_once = False  # the second time, search the whole file for further columns
+            at_once = False  # the second pass searches the whole file for further such columns
         collector.clear()
     source = Source(layout.names, len(layout.names), layout.roles, _booleans(layout))
     return collector.finish(len(layout.roles.features), [], source)
@@ -74,7 +74,7 @@ def _find_layout(path: Path, start: int, options: ReadOptions) -> Layout:
         while line := file.readline(MAX_LINE_BYTES):
             number += 1
             if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
-                detail = f"The line exceeds the limit of {MAX_LINE_BYTES >> 20} MiB."
+                detail = f"The line exceeds the limit of {MAX_LINE_BYTES >> 20} MiB; write one object per line."
                 raise InvalidFile([FileError(number, None, "line_too_long", detail)])
             if line.strip(BLANK):
                 log = ErrorLog()
@@ -88,16 +88,17 @@ def _find_layout(path: Path, start: int, options: ReadOptions) -> Layout:
 
 
 def _admit(n_rows: int, layout: Layout, ceiling: Ceiling, file_bytes: int) -> None:
-    """Raise TooLarge if the table has far more cells than the file has bytes: lines can omit missing values."""
+    """Raise TooLarge if the table has far more cells than the file has bytes. That is possible because lines can omit
+    keys."""
     ceiling.check(n_rows * len(layout.roles.features) * NUMBER_BYTES, file_bytes, FEWER_KEYS)
 
 
 def _walk(
     path: Path, start: int, layout: Layout, collector: Collector, admit: Callable[[int], None], at_once: bool
 ) -> bool:
-    """Convert the whole file; return False if features that were assumed to be numeric are not.
+    """Convert the whole file. Returns False if a feature that was assumed to be numeric is not.
 
-    Rows after that, or after the first error, are only checked; with `at_once` they are not read.
+    After such a feature or the first error, rows are checked but not stored. With `at_once` they are not read.
     """
     faults = ErrorLog()
     as_thought = True
@@ -129,7 +130,7 @@ def _note_numbers(block: Block, layout: Layout) -> None:
 
 
 def _convert_piece(piece: Piece, layout: Layout, admit: Callable[[int], None]) -> tuple[Piece, Block | None]:
-    """Convert a piece with pyarrow; None: it fails, or the lines are not plain."""
+    """Convert a piece with pyarrow. The block is None if pyarrow fails or a line is not a plain object."""
     n_lines = _count_objects(piece.text)
     admit(n_lines or sum(1 for line in piece.text.split(b"\n") if line.strip(BLANK)))
     if n_lines == 0 or not _has_known_keys(piece.text, layout):
@@ -182,7 +183,7 @@ def _count_objects(text: bytes) -> int:
 
 
 def _has_known_keys(text: bytes, layout: Layout) -> bool:
-    """Whether all keys occur in the first line. Called only if columns are ignored; see `_parse`."""
+    """Return whether all keys occur in the first line. Called only if columns are ignored; see `_parse`."""
     if len(layout.used) == len(layout.names):
         return True
     known = set(layout.names)
@@ -199,7 +200,7 @@ def _parse(piece: Piece, layout: Layout, types: Mapping[int, Type]) -> Any:
     if roles.group is not None:
         fields[roles.group] = pa.string() if layout.has_word_groups else pa.int64()
     schema = pa.schema([(layout.names[j], kind) for j, kind in fields.items()])
-    # pyarrow must not infer ignored columns: each unknown key would become a column of all rows.
+    # pyarrow must not infer the types of ignored columns: it would make each unknown key a column of all rows.
     others = "error" if len(fields) == len(layout.names) else "ignore"
     return pyarrow.json.read_json(
         pa.BufferReader(piece.text),

@@ -1,7 +1,7 @@
-"""Reads ndjson line by line with Python's json: slow and exact, with the places of errors.
+"""Reads ndjson line by line with Python's json, which is slow but can name the place of every error.
 
-It is used for pieces that pyarrow refuses. The result is a block of rows, or errors with their places, or the types of
-columns that had no value before.
+The ndjson reader uses this module for pieces that pyarrow refuses. The result is a block of rows, or errors with their
+places, or the types of columns that had no value before.
 """
 
 import json
@@ -25,7 +25,7 @@ __all__ = ["BLANK", "Layout", "Lines", "Type", "parse_line", "read_lines"]
 
 BLANK = b" \t\r\n"
 EXACT_DIGITS = 18
-"""Digits of integers that surely fit 64 bits; longer ones are read as floats."""
+"""Maximum digits of an integer that always fits into 64 bits. Integers with more digits are read as floats."""
 
 Pairs = list[tuple[str, Any]]
 Type = Literal["number", "boolean", "string"]
@@ -33,8 +33,8 @@ FAULTS: dict[Type, str] = {"number": "not_a_number", "boolean": "not_a_boolean",
 
 
 class Layout:
-    """The columns and their types. The first line determines them; later lines determine features without a value in
-    it."""
+    """The columns and their types. The first line determines them; a later line determines the type of a feature that
+    has no value in the first line."""
 
     def __init__(self, first: Pairs, options: ReadOptions, line_bytes: int) -> None:
         self.names = [name for name, _ in first]
@@ -45,11 +45,12 @@ class Layout:
         self.line_bytes = line_bytes
         found = {j: type_of(values[j]) for j in self.roles.features}
         self.types: dict[int, Type] = {j: kind for j, kind in found.items() if kind is not None}
-        """Types of features, once known. Replaced and never modified, because other threads read it."""
+        """Types of the features whose type is known. The dict is replaced and never modified, because other threads
+        read it."""
 
     @property
     def has_words(self) -> bool:
-        """Whether labels are text: strings, or booleans as `false` and `true`."""
+        """Return whether labels are text: strings, or booleans as `false` and `true`."""
         return self.label_type != "number"
 
     @property
@@ -66,7 +67,7 @@ def _label_type(value: Any) -> Type:
 
 
 def type_of(value: Any) -> Type | None:
-    """Return the type of a value; None: missing, or a marker that can stand for a missing number."""
+    """Return the type of a value, or None if it is missing or a text that can mean a missing number."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):
@@ -80,13 +81,13 @@ class Lines:
 
     faults: ErrorLog = field(default_factory=ErrorLog)
     types: dict[int, Type] = field(default_factory=dict)
-    """New types of features; unknown ones are assumed to be "number"."""
+    """Types of features that these lines determined first. A feature of unknown type is assumed to be a number."""
     block: Block | None = None
-    """The rows; None: there are errors, or types other than numbers, or no rows."""
+    """The rows; None if there are errors, new types other than numbers, or no rows."""
 
 
 def read_lines(text: bytes, line: int, layout: Layout) -> Lines:
-    """Read complete lines. `line`: number of the first line."""
+    """Read complete lines. `line` is the number of the first line in the file."""
     reader = _LineReader(layout)
     for number, pairs in _objects(text, line, reader.found.faults):
         reader.add(number, pairs)
@@ -206,7 +207,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _objects(text: bytes, line: int, log: ErrorLog) -> Iterator[tuple[int, Pairs]]:
-    """Yield number and object of every valid line; log the errors of others."""
+    """Yield the number and the object of every valid line, and log the errors of the other lines."""
     for number, raw in enumerate(text.split(b"\n"), start=line):
         if raw.strip(BLANK):
             n_faults = len(log)
@@ -216,7 +217,7 @@ def _objects(text: bytes, line: int, log: ErrorLog) -> Iterator[tuple[int, Pairs
 
 
 def parse_line(raw: bytes, number: int, log: ErrorLog) -> Pairs:
-    """Return the keys and values of an object in order; log its errors."""
+    """Return the keys and values of a line's object in order, and log the errors of the line."""
     try:
         pairs = _DECODER.decode(raw.decode())
     except UnicodeDecodeError as error:
@@ -224,19 +225,24 @@ def parse_line(raw: bytes, number: int, log: ErrorLog) -> Pairs:
     except json.JSONDecodeError as error:
         log.add(number, error.colno, "not_json", f"The line is not JSON: {error.msg}.")
     except RecursionError:
-        log.add(number, None, "not_json", "The line is nested too deeply.")
+        log.add(
+            number,
+            None,
+            "not_json",
+            "The line is nested too deeply; values must be numbers, strings, true, false or null.",
+        )
     else:
         if not isinstance(pairs, _Object):
             log.add(number, 1, "not_an_object", "The line is not a JSON object: {...} with a key for each column.")
         elif len({name for name, _ in pairs}) < len(pairs):
-            log.add(number, None, "duplicate_name", "The object contains a key twice.")
+            log.add(number, None, "duplicate_name", "The object contains a key twice; remove one.")
         else:
             return pairs
     return []
 
 
 class _Object(Pairs):
-    """The pairs of an object, as a type that differs from an array."""
+    """The keys and values of a JSON object. A type of its own, so that a JSON array is not mistaken for an object."""
 
 
 def _read_integer(digits: str) -> int | float:

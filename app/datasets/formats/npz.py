@@ -1,7 +1,8 @@
 """Reads npz archives: arrays X and y, or the CSR parts data, indices, indptr, shape and y; optionally weight and group.
 
-float32 stays float32, other numbers become float64; boolean labels become the classes `false` and `true`. CSR rows
-whose indices do not ascend are sorted, with a warning. In error places the line is the row, and columns count from 1.
+float32 stays float32; other numbers become float64. Boolean labels become the classes `false` and `true`. CSR rows
+whose indices do not ascend are sorted, with a warning. In errors, `line` is the number of the row, and both line and
+column count from 1.
 """
 
 from pathlib import Path
@@ -23,12 +24,12 @@ DENSE = {"X", "y"}
 SPARSE = {"data", "indices", "indptr", "shape", "y"}
 OPTIONAL = {"weight", "group"}
 SCIPY_FORMAT = "format"
-"""Name of an array that scipy's save_npz adds. It contains the matrix format: csr, csc, ..."""
+"""Name of the array in which scipy's save_npz stores the matrix format, such as csr or csc."""
 NUMBERS, INTEGERS, WORDS = "fiub", "iu", "US"
 MAX_FEATURES = 2**31 - 1
-"""Largest number of features: indices are 32-bit integers."""
+"""Maximum number of features, because indices are 32-bit integers."""
 BLOCK_ROWS = 1 << 16
-"""Rows that are read at once. Larger: fewer calls, more memory."""
+"""Rows of a CSR matrix per read. Larger: fewer calls, more memory. Set by hand; no measurement is recorded."""
 
 
 def read_npz(path: Path, options: ReadOptions, collector: Collector, ceiling: Ceiling) -> Summary:
@@ -51,7 +52,7 @@ def _check_names(found: set[str]) -> None:
 
 
 def _as_float(values: Array) -> Array:
-    """Convert half precision to float32 and all else but float32 to float64."""
+    """Convert float16 to float32, keep float32, and convert all other types to float64."""
     if values.dtype.kind == "f" and values.dtype.itemsize <= 4:
         return values.astype(np.float32, copy=False)
     return values.astype(np.float64, copy=False)
@@ -61,7 +62,7 @@ def _read_dense(X: Member, others: "_Others", collector: Collector) -> Summary:
     X.check(2, NUMBERS, "numbers")
     n_features = X.shape[1]
     if n_features == 0:
-        raise refuse("no_features", "The array 'X' has no columns.")
+        raise refuse("no_features", "The array 'X' has no columns; add at least one feature.")
     others.check_lengths("X", X.n_rows)
     faults = ErrorLog()
     step = rows_a_block(8 * n_features)
@@ -82,7 +83,7 @@ def _read_dense(X: Member, others: "_Others", collector: Collector) -> Summary:
 
 
 class _Others:
-    """The arrays with one value per row: y, and weight and group if present."""
+    """Reads the arrays with one value per row: y, and weight and group if the archive has them."""
 
     def __init__(self, members: dict[str, Member]) -> None:
         self._y = members["y"]
@@ -100,10 +101,11 @@ class _Others:
                 lengths = f"{excerpt(member.name)} has {plural(member.n_rows, 'row')}, {excerpt(name)} has {n_rows}"
                 raise refuse("wrong_shape", f"The array {lengths}.")
         if n_rows == 0:
-            raise refuse("no_rows", "The file has no rows of data.")
+            raise refuse("no_rows", "The file has no rows of data; add rows.")
 
     def read(self, X: Array | SparseRows, n_rows: int, n_features: int, found: BlockFaults) -> Block:
-        """Read the next rows together with their X. Errors have column numbers after those of the features."""
+        """Read the labels, weights and groups of the next rows and return them with their X. In errors, these arrays
+        have the column numbers after the features."""
         y = _as_text(self._y.read(n_rows), "y")
         if y.dtype.kind == "b":
             y = np.where(y, "true", "false")
@@ -131,11 +133,13 @@ def _as_text(values: Array, name: str) -> Array:
     try:
         return np.char.decode(values, "utf-8")
     except UnicodeDecodeError:
-        raise refuse("not_utf8", f"The array {excerpt(name)} holds bytes that are not valid UTF-8.") from None
+        raise refuse(
+            "not_utf8", f"The array {excerpt(name)} contains bytes that are not valid UTF-8; store strings."
+        ) from None
 
 
 class _SparseReader:
-    """Reads CSR rows: first the row pointers, then their data and indices."""
+    """Reads CSR rows in blocks: first the row pointers of a block, then its data and indices."""
 
     def __init__(self, members: dict[str, Member], others: _Others, collector: Collector) -> None:
         self._data, self._indices, self._indptr = members["data"], members["indices"], members["indptr"]
@@ -158,7 +162,7 @@ class _SparseReader:
         self._unsorted_rows = 0
 
     def read(self) -> Summary:
-        end = int(self._indptr.read(1)[0])  # of the rows so far, in data and indices
+        end = int(self._indptr.read(1)[0])  # end of the rows read so far, as a position in data and indices
         if end != 0:
             raise refuse("bad_indptr", "The array 'indptr' must begin with 0.")
         row = 0
@@ -183,7 +187,9 @@ class _SparseReader:
         falls = np.flatnonzero(np.diff(pointers, prepend=end) < 0)
         if len(falls) or pointers[-1] > self._data.n_rows:
             at = row + int(falls[0] if len(falls) else np.argmax(pointers > self._data.n_rows)) + 1
-            raise refuse("bad_indptr", f"The array 'indptr' decreases, or exceeds the data, at row {at}.")
+            raise refuse(
+                "bad_indptr", f"The array 'indptr' decreases, or exceeds the data, at row {at}; use save_npz of scipy."
+            )
 
     def _read_rows(self, pointers: npt.NDArray[np.int64], row: int) -> None:
         indptr = pointers - pointers[0]
@@ -224,7 +230,7 @@ def _read_shape(shape: Member) -> tuple[int, int]:
     n_rows, n_features = shape.read(2).tolist()
     if n_rows < 0 or not 1 <= n_features <= MAX_FEATURES:
         raise refuse(
-            "wrong_shape", f"The array 'shape' has {n_rows} rows and {n_features} features, which is not possible."
+            "wrong_shape", f"The array 'shape' has {n_rows} rows and {n_features} features; both must be valid sizes."
         )
     return n_rows, n_features
 

@@ -1,7 +1,7 @@
 """Reads the arrays of an npz archive as streams of rows.
 
-The header of an array must agree with the size of its member, and declared sizes must be within the limit. Nothing is
-unpickled.
+The header of an array must agree with the size of its archive member, and the declared sizes must be within the limit.
+No object is unpickled.
 """
 
 import lzma
@@ -24,9 +24,10 @@ from app.tabular.types import Array
 __all__ = ["Member", "open_members", "refuse"]
 
 COPY_BYTES = 1 << 20
-"""Bytes per read while an array in Fortran order is copied. Larger: fewer calls, more memory."""
+"""Bytes per read while an array in Fortran order is copied. Larger: fewer calls, more memory. Set by hand; no
+measurement is recorded."""
 MAX_HEADER_BYTES = 10_000
-"""Maximum bytes of an .npy header, the limit of numpy."""
+"""Maximum bytes of an .npy header: the limit of numpy."""
 DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
@@ -67,7 +68,8 @@ class Member:
         return self.dtype.itemsize * math.prod(self.shape[1:])
 
     def check(self, n_dimensions: int, kinds: str, wanted: str) -> None:
-        """Raise if the array has other dimensions, or another kind of values (numpy's letters)."""
+        """Raise InvalidFile if the array has another number of dimensions, or a dtype whose `kind` is not in
+        `kinds`."""
         if len(self.shape) != n_dimensions:
             raise refuse(
                 "wrong_shape", f"The array {excerpt(self.name)} must have {plural(n_dimensions, 'dimension')}."
@@ -90,7 +92,7 @@ class Member:
         return rows.astype(self.dtype.newbyteorder("="), copy=False)
 
     def lay_out(self, file: IO[bytes]) -> None:
-        """Copy an array in Fortran order to a temporary file in which rows can be read."""
+        """Copy an array in Fortran order to a file in C order, so that its rows can be read one after another."""
         while block := self._stream.read(COPY_BYTES):
             file.write(block)
         file.flush()
@@ -110,7 +112,7 @@ def open_members(
             for info in archive.infolist():
                 name = info.filename.removesuffix(".npy")
                 if name in infos:
-                    raise refuse("duplicate_name", f"The archive has two arrays named {excerpt(name)}.")
+                    raise refuse("duplicate_name", f"The archive has two arrays named {excerpt(name)}; rename one.")
                 if name not in ignore:
                     infos[name] = info
             check_names(set(infos))
@@ -124,7 +126,9 @@ def open_members(
         except DAMAGES as error:
             if is_of_the_disk(error):
                 raise
-            raise refuse("unreadable_file", "The file is not a complete and valid npz archive.") from None
+            raise refuse(
+                "unreadable_file", "The file is not a complete and valid npz archive; write it again."
+            ) from None
 
 
 def _read_header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -133,9 +137,11 @@ def _read_header(stream: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, n
         version = np.lib.format.read_magic(stream)
         shape, is_fortran, dtype = readers[version](stream, max_header_size=MAX_HEADER_BYTES)
     except (ValueError, KeyError):
-        raise refuse("bad_header", f"The array {excerpt(name)} has no valid header of the .npy format.") from None
+        raise refuse("bad_header", f"The array {excerpt(name)} has no valid .npy header; write it again.") from None
     if dtype.hasobject or dtype.names is not None or dtype.itemsize == 0:
-        raise refuse("unsupported_type", f"The array {excerpt(name)} contains Python objects or records, not numbers.")
+        raise refuse(
+            "unsupported_type", f"The array {excerpt(name)} contains Python objects or records; convert it to numbers."
+        )
     if any(length < 0 for length in shape):
-        raise refuse("bad_header", f"The array {excerpt(name)} has a negative length.")
+        raise refuse("bad_header", f"The array {excerpt(name)} has a negative length; write it again.")
     return shape, is_fortran, dtype

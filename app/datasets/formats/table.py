@@ -1,4 +1,4 @@
-"""The interface of readers: options, arrays and `Summary`, and errors with their places.
+"""The types that all readers share: read options, the resulting table and its `Summary`, and errors with their places.
 
     Exception
       ValueError
@@ -52,19 +52,22 @@ TaskHint = Literal["binary", "multiclass", "regression"]
 DELIMITERS = "'tab' or one ASCII character other than a letter, digit, quote, sign, dot or line end"
 DELIMITER = re.compile(r"tab|[\x01-\x09\x0b\x0c\x0e-!#-*,/:-@\[-`{-\x7f]")
 LISTED_ERRORS = 20
-"""Maximum errors of a file that are listed."""
+"""Maximum number of errors of a file that the response lists. Larger: longer responses. Set by hand; no measurement is
+recorded."""
 COUNTED_ERRORS = 1000
-"""Maximum errors of a file that are counted. Larger: a file with errors on every line takes longer."""
+"""Number of errors at which a reader stops. Larger: a file with errors on every line takes longer. Set by hand; no
+measurement is recorded."""
 MAX_EXCERPT = 40
-"""Maximum characters of a quotation in a message."""
+"""Maximum characters of a quotation from a file in an error message. Larger: longer messages. Set by hand; no
+measurement is recorded."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a file. A reader refuses options that its format does not have.
+    """How to read a file. Options that the format does not accept are refused.
 
-    Columns are given by name, or by number from 0 (from the end: -1). `missing` lists texts that mean a missing value,
-    exactly as written; a blank cell is always missing.
+    A column is given by its name or by its number from 0; -1 is the last column. `missing` lists texts that mean a
+    missing value; a cell must equal such a text exactly. A blank cell is always missing.
     """
 
     target: str | None = None
@@ -81,10 +84,10 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class FileError:
-    """An error in a file. `line` and `column` count from 1; None: no place applies.
+    """An error in a file. `line` and `column` count from 1; None if the error has no place.
 
-    `line` is the row in formats without lines. `column` is the field's number, but the byte's number
-    in its line in libsvm text and where a line of ndjson is not JSON.
+    In formats without lines, `line` is the number of the row. `column` is the number of the field, with two exceptions:
+    in libsvm text, and in a line of ndjson that is not JSON, it is the number of the byte in the line.
     """
 
     line: int | None
@@ -100,15 +103,15 @@ class FileWarning:
     code: str
     detail: str
     features: tuple[int, ...] = ()
-    """First affected features, from 0."""
+    """Numbers, from 0, of the first affected features."""
     count: int | None = None
-    """Number of affected features; None: it is not about features."""
+    """Number of affected features; None if the warning is not about features."""
 
 
 class InvalidFile(ValueError):
-    """The file is invalid. `errors` has the first 20 errors; `more` counts the others.
+    """Raised for an invalid file. `errors` has the first LISTED_ERRORS errors, and `more` is the number of the others.
 
-    Counting stops at 1000 errors, so that a file with errors on every line is refused soon.
+    Reading stops at COUNTED_ERRORS errors, so that a file with errors on every line is refused soon.
     """
 
     def __init__(self, errors: Iterable[FileError], more: int = 0) -> None:
@@ -126,7 +129,7 @@ class InvalidFile(ValueError):
 
 
 class InvalidOption(ValueError):
-    """An option does not fit the file or its format; `field` is the name of the option."""
+    """Raised for an option that does not fit the file or its format. `field` is the name of the option."""
 
     def __init__(self, field: str, detail: str) -> None:
         self.field = field
@@ -138,7 +141,7 @@ class InvalidOption(ValueError):
 
 
 class TooLarge(ValueError):
-    """The content of the file exceeds a limit, or expands too much."""
+    """Raised when the decompressed content of a file exceeds a limit."""
 
 
 @dataclass(frozen=True)
@@ -157,10 +160,10 @@ class ColumnSummary:
 class Summary:
     """The description of a table without its arrays.
 
-    `nnz` counts the non-zeros of X, or the stored entries of a CSR (explicit zeros are kept as they came).
-    `class_counts` is empty for a real-valued target: numeric labels that are not all integers, or
-    take more than 100 values. `columns` is empty if they have no names and all hold numbers; otherwise the
-    features come first.
+    `nnz` is the number of non-zeros of a dense X, or of the stored entries of a CSR matrix, explicit zeros included.
+    `class_counts` is empty for a real-valued target: numeric labels that are not all integers, or have more than 100
+    different values. `columns` is empty if the columns have no names and are all numeric. Otherwise it lists the
+    features first.
     """
 
     storage: Literal["dense", "csr"]
@@ -208,7 +211,7 @@ class ErrorLog:
 
     @property
     def full(self) -> bool:
-        """Whether enough errors were found."""
+        """Return whether COUNTED_ERRORS errors were found, so that reading can stop."""
         return self._count >= COUNTED_ERRORS
 
     def add(self, line: int | None, column: int | None, code: str, detail: str) -> None:
@@ -221,7 +224,7 @@ class ErrorLog:
         self._count = min(self._count + count, COUNTED_ERRORS)
 
     def extend(self, other: "ErrorLog") -> None:
-        """Add the errors of another log, which come after those of this one."""
+        """Append the errors of another log."""
         self.add_unlisted(other._count)
         self._listed += other._listed[: LISTED_ERRORS - len(self._listed)]
 
@@ -231,7 +234,7 @@ class ErrorLog:
 
 
 def excerpt(raw: str | bytes) -> str:
-    """Quote input for a message: at most 40 characters, escaped."""
+    """Quote input for an error message: at most MAX_EXCERPT characters, with escapes."""
     text = raw[: 4 * MAX_EXCERPT]
     if isinstance(text, bytes):
         text = text.decode("utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
 """Splits text files into pieces for the readers, and checks that they are valid text.
 
-Pieces end at line ends, so they are independent and two can be parsed at the same time. `check_text` finds the first
-place where a delimited file is not valid text.
+Pieces end at line ends, so two pieces can be parsed at the same time. `check_text` finds the first place where a
+delimited file is not valid text.
 """
 
 import codecs
@@ -39,17 +39,22 @@ __all__ = [
 ]
 
 BLOCK_BYTES = 4 << 20
-"""Bytes per read when line ends are searched. Larger: fewer calls, more memory."""
+"""Bytes per read while line ends are searched. Larger: fewer calls, more memory. Set by hand; no measurement is
+recorded."""
 MAX_LINE_BYTES = 64 << 20
-"""Maximum bytes of a line. Larger: a file without line ends needs more memory."""
+"""Maximum bytes of a line. Larger: a file without line ends needs more memory. Set by hand; no measurement is
+recorded."""
 PIECE_BYTES = 2 << 20
-"""Usual bytes of a piece. Larger: fewer calls, more memory."""
+"""Usual size of a piece in bytes. Larger: fewer calls, more memory. Set by hand; no measurement is recorded."""
 LARGEST_PIECE_BYTES = 32 << 20
-"""Maximum bytes of a piece if records are wide. Larger: more memory."""
+"""Maximum size in bytes of a piece of long records. Larger: more rows per piece, which pyarrow converts faster, and
+more memory. Set by hand; no measurement is recorded."""
 PIECE_RECORDS = 128
-"""Records that a piece should contain even if they are wide. Larger: fewer pieces, more memory."""
+"""Number of records that a piece should contain even if records are long. Larger: fewer pieces, more memory. Set by
+hand; no measurement is recorded."""
 KEPT_BYTES = 8 << 20
-"""Bytes before the current piece whose pages stay in memory. Larger: more memory, fewer pages are read twice."""
+"""Bytes before the current piece whose pages stay in memory. Larger: more memory, fewer pages are loaded twice. Set by
+hand; no measurement is recorded."""
 THREADS = min(2, os.cpu_count() or 1)
 QUOTE = ord('"')
 COMPLAINTS = {
@@ -66,7 +71,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Piece:
-    """Complete lines of a file: the bytes from `first` up to `past` of the mapped file."""
+    """Complete lines of a file: the bytes of the mapped file from `first` up to, and not including, `past`."""
 
     mapped: Mapped
     first: int
@@ -81,7 +86,8 @@ FindEnd = Callable[[Mapped, int, int], int]
 
 
 def pieces(path: Path, start: int, find_end: FindEnd, usual_bytes: int) -> Iterator[Piece]:
-    """Yield the file from byte `start` on. `find_end` returns the end of the last complete line in a range, or 0."""
+    """Yield the pieces of a file from byte `start` on. `find_end` returns the end of the last complete line in a range,
+    or 0."""
     size = path.stat().st_size
     mapped = map_file(path)
     first, n_bytes = start, usual_bytes
@@ -90,7 +96,7 @@ def pieces(path: Path, start: int, find_end: FindEnd, usual_bytes: int) -> Itera
         end = size if past == size else find_end(mapped, first, past)
         if end:
             yield Piece(mapped, first, end)
-            forget_pages(mapped, first - KEPT_BYTES, end - KEPT_BYTES)  # of pieces that were parsed some time ago
+            forget_pages(mapped, first - KEPT_BYTES, end - KEPT_BYTES)  # pages of pieces that have been parsed
             first, n_bytes = end, usual_bytes
         elif n_bytes < MAX_LINE_BYTES:
             n_bytes = min(2 * n_bytes, MAX_LINE_BYTES)
@@ -101,7 +107,8 @@ def pieces(path: Path, start: int, find_end: FindEnd, usual_bytes: int) -> Itera
 
 
 def piece_bytes(record_bytes: int) -> int:
-    """Return the size of pieces by the size of the first record: columnar conversion is efficient with many rows."""
+    """Return the size of pieces in bytes for records of this size. Longer records get larger pieces, because pyarrow is
+    fast only with many rows."""
     return max(PIECE_BYTES, min(PIECE_RECORDS * record_bytes, LARGEST_PIECE_BYTES))
 
 
@@ -111,13 +118,13 @@ def find_line_end(mapped: Mapped, first: int, past: int) -> int:
 
 
 def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield the results in the order of the items; the next ones are computed while one is used.
+    """Yield the results in the order of the items. The next results are computed while the caller uses one.
 
     Uses threads, so the function should release the GIL most of the time.
     """
     upcoming = iter(items)
     first = list(islice(upcoming, 2))
-    if len(first) < 2:  # most files are small
+    if len(first) < 2:  # a small file has one piece, which needs no threads
         yield from map(function, first)
         return
     waiting: deque[Future[Result]] = deque()
@@ -135,7 +142,7 @@ def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> I
 
 
 class LineCounter:
-    """Counts the lines of a file from 1. Reads it once if offsets are queried in ascending order."""
+    """Counts the lines of a file from 1. Reads the file only once if offsets are queried in ascending order."""
 
     def __init__(self, path: Path, start: int) -> None:
         self._path = path
@@ -146,7 +153,7 @@ class LineCounter:
         """Return the number of the line that begins at this byte."""
         with self._path.open("rb") as file:
             file.seek(self._offset)
-            ends_open = False  # a carriage return that a line feed may follow
+            ends_open = False  # whether the block ends with a carriage return, which a line feed can follow
             while block := file.read(min(BLOCK_BYTES, offset - self._offset)):
                 self._line += _count_line_ends(block) - (ends_open and block.startswith(b"\n"))
                 self._offset += len(block)
@@ -155,7 +162,8 @@ class LineCounter:
 
 
 def skip_byte_order_mark(head: bytes) -> int:
-    """Return the offset of the text after a UTF-8 byte order mark. Refuses UTF-16 and UTF-32."""
+    """Return the offset of the text: 3 after a UTF-8 byte order mark, else 0. Raises InvalidFile for UTF-16 and
+    UTF-32."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         detail = "The file is UTF-16 or UTF-32; convert it to UTF-8."
         raise InvalidFile([FileError(1, 1, "not_utf8", detail)])
@@ -165,7 +173,7 @@ def skip_byte_order_mark(head: bytes) -> int:
 def text_lines(path: Path, start: int, first_line: int = 1, encoding: str = "utf-8") -> Iterator[str]:
     """Yield the lines from byte `start` on with their ends (LF, CR LF or CR).
 
-    Lines above 64 MiB are refused, so that a file without line ends cannot fill the memory.
+    Raises InvalidFile for a line above MAX_LINE_BYTES, so that a file without line ends cannot fill the memory.
     """
     with path.open("rb") as raw:
         raw.seek(start)
@@ -190,7 +198,8 @@ def is_utf8(text: bytes) -> bool:
 
 
 def is_sound(text: bytes, delimiter: str) -> bool:
-    """Whether complete lines of a delimited file are UTF-8 without NUL and correctly quoted (see `check_text`)."""
+    """Return whether complete lines of a delimited file are UTF-8 without NUL and correctly quoted (see
+    `check_text`)."""
     if b"\0" in text or not is_utf8(text):
         return False
     if b'"' not in text:
@@ -200,7 +209,7 @@ def is_sound(text: bytes, delimiter: str) -> bool:
 
 
 def check_text(path: Path, start: int, delimiter: str) -> None:
-    """Check NUL bytes, UTF-8 and quoting of a delimited file; raise InvalidFile at the first error."""
+    """Raise InvalidFile at the first NUL byte, invalid UTF-8 byte or misplaced quote of a delimited file."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     quotes = _QuoteCheck(delimiter)
     faults = _FirstFault(path, start, delimiter)
@@ -236,7 +245,7 @@ def _find_undecodable(decoder: codecs.IncrementalDecoder, block: bytes, offset: 
 
 
 class _FirstFault:
-    """The first of the noted errors of any kind. Its line and field are determined when it is raised."""
+    """The earliest error in the file among the noted ones. Its line and field are computed only when it is raised."""
 
     def __init__(self, path: Path, start: int, delimiter: str) -> None:
         self._path = path
@@ -277,7 +286,7 @@ class _FirstFault:
         return fields
 
     def _lines_up_to(self, offset: int) -> Iterator[str]:
-        """Yield the lines before `offset`, followed by one character for the byte there."""
+        """Yield the lines before `offset`, followed by one character for the byte at `offset`."""
         position = self._start
         for text in text_lines(self._path, self._start, encoding="latin-1"):
             if position + len(text) > offset:
@@ -291,21 +300,20 @@ class _FirstFault:
 class _QuoteCheck:
     """Finds quotes that do not enclose a whole field, which CSV readers interpret differently.
 
-    In well-formed text opening and closing quotes alternate. An opening quote follows a delimiter, a line end, or
-    directly a closing quote (a doubled quote). A closing quote is followed by a delimiter, a line end, or directly by a
-    quote.
+    In well-formed text, opening and closing quotes alternate. Before an opening quote there is a delimiter, a line end
+    or a closing quote (a doubled quote). After a closing quote there is a delimiter, a line end or an opening quote.
     """
 
     def __init__(self, delimiter: str) -> None:
         self._neighbours = np.zeros(256, dtype=np.bool_)
         self._neighbours[[ord(delimiter), ord("\r"), ord("\n"), QUOTE]] = True
-        self._inside = False  # of a quoted field, at the end of the last block
+        self._inside = False  # whether the last block ended inside a quoted field
         self._opened_at = 0
         self._last_byte = ord("\n")
-        self._closed_at_end: int | None = None  # a closing quote that was the last byte of its block
+        self._closed_at_end: int | None = None  # offset of a closing quote that was the last byte of its block
 
     def check(self, block: bytes, offset: int) -> int | None:
-        """Return the offset of the first misplaced quote, if any."""
+        """Return the offset of the first misplaced quote, or None."""
         closed_at_end, self._closed_at_end = self._closed_at_end, None
         if closed_at_end is not None and not self._neighbours[block[0]]:
             return closed_at_end
@@ -335,5 +343,5 @@ class _QuoteCheck:
         return None
 
     def unclosed(self) -> int | None:
-        """Return the offset of a quote that is not closed, if any."""
+        """Return the offset of a quote that is not closed, or None."""
         return self._opened_at if self._inside else None

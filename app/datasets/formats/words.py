@@ -1,7 +1,8 @@
-"""Text columns: collects the facts that determine their kind, block by block, in bounded memory.
+"""Determines the kind of text columns, block by block, in bounded memory.
 
-The kind of a column is known only at its end, but its cells are stored as they arrive. So the kind is assumed by the
-first block; if a column turns out to have another kind, the reader starts again with the known kinds.
+The kind of a column is known only after its last cell, but its cells are stored as they arrive. The first block
+therefore decides which kind is assumed. If a column turns out to have another kind, the reader starts again with the
+known kinds.
 """
 
 from collections import Counter
@@ -24,36 +25,41 @@ from app.tabular.types import Array
 __all__ = ["LevelBudget", "WordCells", "WordColumn", "encode_cells", "text_chunks"]
 
 MAX_LEVELS = 1 << 18
-"""Maximum different values of a categorical column; with more it becomes text. Larger: more memory and features."""
+"""Maximum number of different values of a categorical column. A column with more is text. Larger: more memory, and
+models with more features. Set by hand; no measurement is recorded."""
 MAX_LEVEL_BYTES = 32 << 20
-"""Maximum bytes of the different values of a categorical column; with more it becomes text."""
+"""Maximum total bytes of the different values of a categorical column. A column with more is text. Larger: more memory.
+Set by hand; no measurement is recorded."""
 MAX_BUDGET = 128 << 20
-"""Maximum memory for the different values of all columns of a file, in bytes. Larger: more columns stay categorical."""
+"""Maximum memory for the different values of all columns of a file, in bytes. Larger: more columns can be categorical,
+and more memory. Set by hand; no measurement is recorded."""
 ENTRY_BYTES = 128
-"""Assumed memory of a different value in addition to its text, in bytes."""
+"""Assumed memory of one different value in addition to its text, in bytes. Larger: fewer columns can be categorical.
+Set by hand; no measurement is recorded."""
 CHUNK_BYTES = 8 << 20
-"""Bytes of texts that are written to the disk together. Larger: fewer writes, more memory."""
+"""Bytes of texts per write to the disk. Larger: fewer writes, more memory. Set by hand; no measurement is recorded."""
 LONGEST_MARK = 15
-"""Maximum characters of a marker for a missing value."""
+"""Maximum characters of a common marker for a missing value. Longer cells are not compared with the markers."""
 NOT_FINITE = r"[ \t]*(?i:[+-]?inf|[+-]?infinity|[+-]nan)[ \t]*"
 """Pattern of cells that mean infinity or NaN. Without a sign, "nan" is a marker for a missing value instead."""
 LIKE_NUMBER = rf"^(?:[ \t]*{DECIMAL}[ \t]*|{NOT_FINITE})$"
 
 
 class WordCells(NamedTuple):
-    """Cells of a column: different texts, and for each row the position of its text; -1: missing."""
+    """The cells of a column: its different texts, and for each row the position of its text, or -1 if it is missing."""
 
     values: Any  # an Arrow array of strings
     places: npt.NDArray[np.int64]
-    may_be_numbers: bool  # the format does not tell a number from a text
+    may_be_numbers: bool  # true for CSV, which does not distinguish numbers from texts
 
 
 def encode_cells(column: Any, missing: frozenset[str] = frozenset(), may_be_numbers: bool = False) -> WordCells:
-    """Encode an Arrow array of strings, or a dictionary of them. Blank cells and the listed texts are missing."""
+    """Encode an Arrow array of strings, dictionary-encoded or not. Blank cells and the texts in `missing` are missing
+    values."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     places = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     values = encoded.dictionary
-    if len(values) > len(places):  # a dictionary can contain more than these rows use
+    if len(values) > len(places):  # a dictionary can contain values that no row uses
         used, compact = np.unique(places, return_inverse=True)
         first = int(len(used) > 0 and used[0] < 0)
         values, places = values.take(pa.array(used[first:])), compact.reshape(-1) - first
@@ -70,7 +76,7 @@ def encode_cells(column: Any, missing: frozenset[str] = frozenset(), may_be_numb
 
 
 def text_chunks(cells: WordCells) -> Iterator[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
-    """Yield the texts of all rows in chunks: bytes, and the length of each text; missing texts are empty."""
+    """Yield the texts of all rows in chunks: their bytes, and the length of each text. A missing text has length 0."""
     byte_lengths = np.append(_lengths(pc.binary_length(cells.values)), 0)
     lengths = byte_lengths[cells.places]
     chunk_of_row = np.cumsum(lengths) // CHUNK_BYTES
@@ -96,7 +102,7 @@ def _buffer(values: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
 
 
 def _count_words(values: Any) -> npt.NDArray[np.int64]:
-    """Count the words of each text, separated by white space or control characters."""
+    """Count the words of each text. White space and control characters separate words."""
     text, offsets = _buffer(values.fill_null(""))
     blank = text <= ord(" ")
     begins = ~blank
@@ -109,19 +115,20 @@ def _count_words(values: Any) -> npt.NDArray[np.int64]:
 
 @dataclass
 class LevelBudget:
-    """Shared memory limit of the category tables of all columns of a file."""
+    """Remaining memory for the different values of all columns of a file, in bytes."""
 
     left: int = field(default_factory=lambda: MAX_BUDGET)
 
 
 class WordColumn:
-    """A text column: receives cells block by block, returns their numbers for X, and determines its kind at the end."""
+    """A text column. It receives cells block by block, returns the numbers that represent them in X, and determines its
+    kind at the end."""
 
     def __init__(self, kind: Kind | None, budget: LevelBudget, may_be_numbers: bool) -> None:
         self.kind = kind
         self.facts = Facts()
-        self.spoilt = False  # the stored data is wrong by now
-        self._known: dict[str, int] | None = {}  # None: too many categories
+        self.spoilt = False  # true once stored cells have a wrong kind
+        self._known: dict[str, int] | None = {}  # text to code; None if there are too many categories
         self._level_bytes = 0
         self._budget = budget
         self._may_be_numbers = may_be_numbers
@@ -136,7 +143,7 @@ class WordColumn:
         return guess(self.facts)
 
     def add(self, cells: WordCells) -> Array:
-        """Add cells; return their numbers for X."""
+        """Add cells. Returns the numbers that represent them in X."""
         present = cells.places[cells.places >= 0]
         counts = np.bincount(present, minlength=len(cells.values))
         texts = cells.values.to_pylist() if self._needs_texts else None
@@ -181,7 +188,7 @@ class WordColumn:
             self.facts.example = next((word for word in words if not is_mark(word)), None)
 
     def _narrow(self, texts: Iterator[str]) -> None:
-        """Update whether all cells are dates, or one pair of words for true and false."""
+        """Update the facts `dates` and `pair` with more cells."""
         facts = self.facts
         for text in texts:
             pair = truth_pair(text)
@@ -194,7 +201,7 @@ class WordColumn:
                 break
 
     def _encode(self, texts: list[str], counts: Array) -> Array | None:
-        """Return the codes of these texts; None: there are too many categories."""
+        """Return the codes of these texts, or None if there are too many categories."""
         known = self._known
         if known is None:
             return None

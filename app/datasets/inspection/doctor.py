@@ -1,7 +1,8 @@
-"""Checks a dataset for issues that make training fail, mislead or take long, with places and remedies.
+"""Checks a dataset for properties that make training fail, slow or misleading, and reports each with its place and
+remedy.
 
-It uses the stored statistics and two passes over the mapped rows, in a child process with limits. The checks are exact,
-except for duplicates in very large files, which are searched among a part of the distinct rows.
+It reads the stored statistics and makes two passes over the mapped rows, in a child process with limits. The checks are
+exact, with one exception: in very large files, duplicates are searched only among a part of the distinct rows.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ from app.storage import BlobStore
 from app.tabular.types import Array
 
 WIDEST_TO_NARROWEST = 1000.0
-"""Ratio of the widest to the narrowest column from which different scales are reported. Larger: fewer reports."""
+"""Ratio of the largest to the smallest range (maximum - minimum) of the columns from which different scales are
+reported. Larger: fewer reports. Set by hand; no measurement is recorded."""
 SEVERITIES = ("error", "warning", "info")
 
 REMEDIES = {  # severity and remedy of each warning of the readers
@@ -27,7 +29,7 @@ REMEDIES = {  # severity and remedy of each warning of the readers
     "mixed_labels": ("warning", "Write every label in the same way."),
     "marked_missing": ("info", "No action is needed if these cells are missing values."),
     "mixed_column": ("warning", "Correct the column; if the words mean missing values, list them in `missing`."),
-    "identifier_like": ("warning", "Leave it out (`ignore`): no other row has the same value."),
+    "identifier_like": ("warning", "Leave the column out (`ignore`): no other row has the same value."),
 }
 
 
@@ -43,7 +45,7 @@ def examine(files: ArrayFiles, facts: Facts, statistics_sha256: str) -> list[Fin
 
 def _class_findings(facts: Facts) -> Iterator[Finding]:
     if len(facts.classes) == 1:
-        detail = "Every row has the same label; no classifier can be trained."
+        detail = "Every row has the same label; a classifier needs at least two labels."
         yield finding("error", "one_class", detail, "Add rows of another class, or choose another target column.")
     tiny = [one for one in facts.classes if one["count"] < TINY_CLASS]
     if len(facts.classes) > 1 and tiny:
@@ -54,15 +56,16 @@ def _class_findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _column_findings(figures: Array, facts: Facts, n_features: int) -> Iterator[Finding]:
-    """Check the statistics of the columns. A column without a record is zero in every row."""
+    """Check the statistics of the columns. A column without statistics is zero in every row."""
     columns = np.asarray(figures["column"])
     of_kind = partial(facts.of_kind, columns)
     gone = columns[2 * figures["missing"] > figures["missing"] + figures["count"]]
     if len(gone):
-        detail = f"{len(gone)} column(s) have missing values in more than half of the rows."
-        remedy = "Find out why; leave them out (`ignore`) if the rest is not informative."
+        detail = f"Values are missing in more than half of the rows in {len(gone)} column(s)."
+        remedy = "Find out why. If the other values do not help either, leave the columns out (`ignore`)."
         yield finding("warning", "missing_values", detail, remedy, **columns_of(gone, facts))
-    # texts of equal length can differ; a value that is sometimes missing is informative
+    # not text columns, because texts of equal length can differ; not columns with missing values, because a missing
+    # value is information
     same = (figures["min"] == figures["max"]) & (figures["missing"] == 0)
     constant = columns[same & of_kind("numeric", "boolean", "date", "categorical")]
     if count := len(constant) + n_features - len(columns):
@@ -108,7 +111,7 @@ def _group_findings(files: ArrayFiles) -> Iterator[Finding]:
 
 
 def _reader_findings(facts: Facts) -> Iterator[Finding]:
-    """Report the warnings of the reader that are not covered above."""
+    """Report the warnings of the reader that no other check reports."""
     for warning in facts.warnings:
         if warning["code"] != "one_class":
             severity, remedy = REMEDIES.get(warning["code"], ("warning", "Check that the file was read as intended."))

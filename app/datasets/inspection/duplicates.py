@@ -1,4 +1,4 @@
-"""Finds rows with equal features by 64-bit hashes; in very large files among a part of the distinct rows."""
+"""Finds rows with equal features by 64-bit hashes. In very large files it checks only a part of the distinct rows."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,12 @@ from app.datasets.inspection.stored_blocks import ArrayFiles, Integers, dense_bl
 from app.tabular.frame import Strings
 
 HASHED_ROWS = 1 << 24
-"""Maximum rows whose hashes are compared; of larger files a part is checked. Larger: more memory, 16 bytes per row."""
+"""Maximum number of rows whose hashes are compared; in larger files only a part of the rows is checked. Larger: more
+memory, 16 bytes per row. Set by hand; no measurement is recorded."""
 
 
 def find_duplicates(files: ArrayFiles, facts: Facts) -> Iterator[Finding]:
-    """Find rows with equal features, and those of them with different labels."""
+    """Report rows with equal features, and rows with equal features but different labels."""
     hashes, rows, share = _kept_hashes(files)
     order = np.argsort(hashes, kind="stable")
     hashes, rows = hashes[order], rows[order]
@@ -46,7 +47,8 @@ def find_duplicates(files: ArrayFiles, facts: Facts) -> Iterator[Finding]:
 
 
 def _kept_hashes(files: ArrayFiles) -> tuple[npt.NDArray[np.uint64], Integers, int]:
-    """Return hashes and numbers of rows; of large files only hashes below a bound, which keeps equal rows together."""
+    """Return the hashes and numbers of rows, and the share 1/n of the distinct rows that they cover. Large files keep
+    only hashes below a bound, so equal rows are kept or dropped together."""
     share = 1 << max(0, (files.n_rows - 1).bit_length() - HASHED_ROWS.bit_length() + 1)
     kept_hashes, kept_rows = [], []
     for hashes, rows in _row_hashes(files):
@@ -57,7 +59,7 @@ def _kept_hashes(files: ArrayFiles) -> tuple[npt.NDArray[np.uint64], Integers, i
 
 
 def _row_hashes(files: ArrayFiles) -> Iterator[tuple[npt.NDArray[np.uint64], slice]]:
-    """Hash rows to 64 bits: a sum over nonzero entries, so that dense and sparse rows have equal hashes."""
+    """Hash rows to 64 bits. A hash is a sum over nonzero entries, so equal dense and sparse rows have equal hashes."""
     if files.sparse:
         for block in sparse_blocks(files):
             terms = _mix(block.values.view(np.uint64) + _mix(block.columns.astype(np.uint64)))
@@ -68,23 +70,23 @@ def _row_hashes(files: ArrayFiles) -> Iterator[tuple[npt.NDArray[np.uint64], sli
     columns = _mix(np.arange(files.n_features, dtype=np.uint64))
     texts = {j: strings for j in range(files.n_features) if (strings := files.strings(f"text.{j}"))}
     for dense in dense_blocks(files):
-        values = np.where(np.isnan(dense.values), np.nan, dense.values)  # one representation of NaN
+        values = np.where(np.isnan(dense.values), np.nan, dense.values)  # all NaNs get the same bits
         terms = _mix(values.view(np.uint64) + columns)
-        terms[values == 0] = 0  # -0 equals 0
+        terms[values == 0] = 0  # -0 and 0 must have the same hash
         for j, strings in texts.items():
             terms[:, j] += _mix(_text_hashes(strings, dense.rows))
         yield _mix(terms.sum(axis=1, dtype=np.uint64)), dense.rows
 
 
 def _text_hashes(strings: Strings, rows: slice) -> npt.NDArray[np.uint64]:
-    """Hash texts with Python's hash, which differs between processes; here only one process uses it."""
+    """Hash texts with Python's hash. It differs between processes, but only this process compares the hashes."""
     places = zip(strings.starts[rows].tolist(), strings.ends[rows].tolist(), strict=True)
     hashes = [hash(strings.bytes[start:end].tobytes()) for start, end in places]
     return np.array(hashes, dtype=np.int64).view(np.uint64)
 
 
 def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Mix bits with the finaliser of SplitMix64: every input bit changes about half of the output bits."""
+    """Mix bits with the finalizer of SplitMix64, in which every input bit changes about half of the output bits."""
     bits = bits + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

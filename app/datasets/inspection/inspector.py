@@ -1,6 +1,6 @@
-"""Preview, statistics and issues of a dataset.
+"""Provides the preview, the statistics and the issues of a dataset to the endpoints.
 
-Statistics and issues are computed on the first request, once, in a child process, and stored with the dataset.
+Statistics and issues are computed by a child process on the first request and stored with the dataset.
 """
 
 import asyncio
@@ -34,18 +34,19 @@ from app.web.pagination import INVALID_CURSOR, MAX_PAGE, Page
 from app.web.thread_rooms import WRITES
 
 SHOWN_COLUMNS = 1000
-"""Maximum columns in a dataset response and a preview. Larger: larger responses."""
+"""Maximum number of columns in a dataset response and in a preview. Larger: larger responses. Set by hand; no
+measurement is recorded."""
 MAX_COLUMN = 2**31 - 1 - 2 * MAX_PAGE
-"""Largest column number of a cursor: with a page added it still fits 32 bits."""
+"""Largest column number in a cursor. The number plus a page must fit into 32 bits."""
 SHOWN_CHARACTERS = 1000
-"""Maximum characters of a text in a preview. Larger: larger responses."""
+"""Maximum characters of a text in a preview. Larger: larger responses. Set by hand; no measurement is recorded."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Result = TypeVar("Result")
 
 
 class ColumnRecord(NamedTuple):
-    """The statistics of a column; `id` is stored in the cursor."""
+    """The statistics of a column. The cursor of the next page stores `id`."""
 
     id: str
     column: Column | None
@@ -54,17 +55,17 @@ class ColumnRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """The mapped statistics of a dataset, and some of its columns."""
+    """The mapped statistics of a dataset, and the descriptions of its first columns."""
 
     records: Array
     first: int
     columns: Sequence[Column]
-    """The first columns; empty if they have no names."""
+    """Descriptions of the first columns; empty if the columns have no names."""
     n_rows: int
     n_features: int
 
     def page(self, limit: int) -> list[ColumnRecord]:
-        """Return the statistics of a page of columns."""
+        """Return the statistics of the next `limit` columns."""
         numbers = range(self.first, min(self.first + limit, self.n_features))
         columns: Sequence[Column | None] = self.columns or [None] * len(numbers)
         return [ColumnRecord(str(i), column, self._record(i)) for i, column in zip(numbers, columns, strict=False)]
@@ -77,7 +78,7 @@ class Figures:
 
 
 def following_number(page: Page) -> int:
-    """Return the first number of a page of numbered items: the one after the cursor."""
+    """Return the number of the first item of a page: the number after the cursor, or 0."""
     if page.cursor_id is None:
         return 0
     if not page.cursor_id.isdecimal() or int(page.cursor_id[:18]) > MAX_COLUMN:
@@ -88,7 +89,7 @@ def following_number(page: Page) -> int:
 def preview(
     blobs: BlobStore, dataset: DatasetRow, features: Sequence[dict[str, Any]], target: str | None, rows: int
 ) -> dict[str, Any]:
-    """Return the fields of `schemas.Preview`. `features`: the features to show."""
+    """Return the fields of `schemas.Preview`. `features` are the descriptions of the features to show."""
     stored = open_arrays(blobs, dataset, features)
     names = [column["name"] for column in features]
     width = min(dataset.n_features, SHOWN_COLUMNS)
@@ -115,7 +116,8 @@ def preview(
 
 
 class Inspector:
-    """Computes statistics and issues in child processes, each once at a time. One for each API process."""
+    """Computes statistics and issues in child processes. Simultaneous requests for the same result share one
+    computation. Each API process has one Inspector."""
 
     def __init__(self, settings: Settings, database: Database, blobs: BlobStore, parser_pool: ParserPool) -> None:
         self._data_dir = settings.data_dir
@@ -125,7 +127,7 @@ class Inspector:
         self._under_way: dict[tuple[str, str], asyncio.Task[Any]] = {}
 
     async def statistics(self, dataset_id: str, first: int, limit: int) -> list[ColumnRecord]:
-        """Return the statistics of some columns."""
+        """Return the statistics of at most `limit` columns, from column `first` on."""
 
         def read() -> tuple[DatasetRow, list[Column]]:
             with self._database.read() as session:
@@ -151,7 +153,8 @@ class Inspector:
         return await self._once(("statistics", dataset.id), lambda: self._compute_statistics(dataset))
 
     async def _once(self, key: tuple[str, str], start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Start a computation, or wait for the running one. It continues when a waiting client disconnects."""
+        """Start a computation, or wait for the one that runs for this key. The computation continues if a waiting
+        client disconnects."""
         task = self._under_way.get(key)
         if task is None:
             task = asyncio.create_task(start())
@@ -193,7 +196,7 @@ class Inspector:
         work = partial(self._parser_pool.run, function, *arguments)
         try:
             return await to_thread.run_sync(work, limiter=self._parser_pool.limiter)
-        except FileNotFoundError as error:  # the store is away, or the dataset was deleted meanwhile
+        except FileNotFoundError as error:  # the store is not available, or the dataset was deleted meanwhile
             reason = await run_in_threadpool(self._blobs.explain, error)
             if reason is not error:
                 raise reason from error
@@ -243,7 +246,7 @@ def _range(record: Any) -> dict[str, Any]:
 
 
 def _shown_value(frame: Frame, row: int, number: int) -> Any:
-    """Return a value as the client would write it; None: missing."""
+    """Return a value as a client would write it, or None if it is missing."""
     value = float(frame.X[row, number])
     if math.isnan(value) or not frame.columns:
         return None if math.isnan(value) else value

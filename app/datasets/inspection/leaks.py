@@ -1,4 +1,5 @@
-"""Finds columns that determine the label alone, in one pass over the mapped rows (two with categories)."""
+"""Finds columns each of which determines the label. Makes one pass over the mapped rows, or two if there are
+categorical columns."""
 
 from collections.abc import Iterator
 
@@ -19,11 +20,12 @@ from app.datasets.inspection.stored_blocks import (
 from app.tabular.types import Array, Floats
 
 LEAKING_CORRELATION = 0.9999
-"""Correlation with the label from which a column is reported. Larger: fewer reports."""
+"""Absolute correlation with the label from which a column is reported. Larger: fewer reports. Set by hand; no
+measurement is recorded."""
 
 
 class _Labels:
-    """The labels of a dataset, loaded one block at a time."""
+    """The labels of a dataset, read block by block."""
 
     def __init__(self, y: Array, classes: int) -> None:
         self._y = y
@@ -38,7 +40,8 @@ class _Labels:
         self.counts = np.array([len(y) - upper, upper] if self.binary else [len(y), 0])
 
     def of(self, rows: slice) -> tuple[Integers, Floats]:
-        """Return the class of each row, 0 or 1 (0 if there are not two), and its label minus the mean."""
+        """Return the class of each row, 0 or 1, and its label minus the mean of all labels. If there are not two
+        classes, each class is 0."""
         block = np.asarray(self._y[rows], dtype=np.float64)
         codes = (block == self._top) if self.binary else np.zeros(len(block))
         return codes.astype(np.int64), block - self._mean
@@ -49,7 +52,7 @@ class _Labels:
 
 
 def find_leaks(files: ArrayFiles, facts: Facts, figures: Array) -> Iterator[Finding]:
-    """Find columns that determine the label alone, which suggests that they were recorded after it."""
+    """Report columns each of which determines the label. Such a column was probably recorded after the label."""
     y = files.map("y")
     assert y is not None
     labels = _Labels(y, len(facts.classes))
@@ -59,13 +62,13 @@ def find_leaks(files: ArrayFiles, facts: Facts, figures: Array) -> Iterator[Find
         leaking |= _leaking_levels(files, y)
     if leaking.any():
         found = np.asarray(figures["column"])[leaking]
-        detail = f"{len(found)} column(s) determine the label alone."
-        remedy = "Check that they are known before the label; if not, leave them out (`ignore`)."
+        detail = f"{len(found)} column(s) predict the label (nearly) perfectly without any other column."
+        remedy = "Check that the values are known before the label. If not, leave the columns out (`ignore`)."
         yield finding("warning", "leaking_columns", detail, remedy, **columns_of(found, facts))
 
 
 def _leaking_numbers(files: ArrayFiles, facts: Facts, figures: Array, labels: "_Labels") -> npt.NDArray[np.bool_]:
-    """Find columns that correlate with the label, or that separate two classes."""
+    """Return for each column whether it correlates fully with the label, or separates two classes."""
     width = len(figures)
     covariances = np.zeros(width)
     low, high = np.full((2, width), np.inf), np.full((2, width), -np.inf)
@@ -83,7 +86,7 @@ def _leaking_numbers(files: ArrayFiles, facts: Facts, figures: Array, labels: "_
     leaking = np.zeros(width, dtype=np.bool_)
     if not facts.labels_are_text:
         correlation = covariances / files.n_rows / (figures["std"] * labels.std)
-        # Exclude correlations that rounding or missing values cause in nearly constant columns.
+        # Exclude nearly constant columns, in which rounding or missing values can cause such a correlation.
         judged = (figures["min"] < figures["max"]) & (figures["missing"] == 0)
         leaking |= judged & (np.abs(np.nan_to_num(correlation)) >= LEAKING_CORRELATION)
     if labels.binary:
@@ -93,7 +96,8 @@ def _leaking_numbers(files: ArrayFiles, facts: Facts, figures: Array, labels: "_
 
 
 def _leaking_levels(files: ArrayFiles, y: Array) -> npt.NDArray[np.bool_]:
-    """Find categorical columns whose categories have one label each, although they have several rows."""
+    """Return for each column whether it is categorical and the rows of every category have the same label, although
+    categories have several rows."""
     leaking = np.zeros(files.n_features, dtype=np.bool_)
     levels = {j: len(strings) for j in range(files.n_features) if (strings := files.strings(f"levels.{j}"))}
     low = {j: np.full(count, np.inf) for j, count in levels.items()}
@@ -144,7 +148,7 @@ def _add_sparse(
     stored: Integers,
 ) -> None:
     width = low.shape[1]
-    # centred labels sum to zero, so centring the columns would not change the sum
+    # the labels minus their mean sum to zero, so subtracting the mean of a column would not change this sum
     columns = places.of_columns(block.columns)
     covariances += np.bincount(columns, block.values * centered[block.row_numbers], minlength=width)
     of_class = columns + width * codes[block.row_numbers]

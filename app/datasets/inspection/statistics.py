@@ -1,14 +1,14 @@
-"""Statistics of every column, in two passes over the mapped rows and a sample. Runs in a child process with limits.
+"""Computes the statistics of every column in two passes over the mapped rows. Runs in a child process with limits.
 
-For text columns they describe the lengths. For categorical columns they describe the numbers of the categories, and
-only `top`, the most frequent categories, is meaningful.
+The statistics of a text column describe the lengths of its texts. The statistics of a categorical column describe the
+codes of its categories; only `top`, the most frequent categories, has a meaning.
 
-Of a sparse dataset only columns with an entry have a record: those of the others are known (`of_zeros`), and column
-numbers can be far larger than the file.
+In a sparse dataset, only columns with an entry have a record. All other columns have the record `of_zeros`. Column
+numbers can be far larger than the file, so a record for each would need too much space.
 
-Counts, range, mean, deviation and histogram are exact up to rounding. Quantiles come from one row out of each of 20,000
-equal parts of the file (all rows, if there are fewer): with probability 0.99 the rank of a quantile is wrong by at most
-1.2 % of the rows (Dvoretzky-Kiefer-Wolfowitz inequality).
+Counts, range, mean, standard deviation and histogram are exact up to rounding. Quantiles are estimated from a sample of
+20,000 rows, one from each of 20,000 equal parts of the file. With probability 0.99, the rank of a quantile is wrong by
+at most 1.2 % of the rows (Dvoretzky-Kiefer-Wolfowitz inequality). Files with fewer rows give exact quantiles.
 """
 
 import warnings
@@ -22,23 +22,29 @@ from app.storage import BlobStore
 from app.tabular.types import Array, Floats
 
 TOP = 10
-"""Number of most frequent categories that are stored per column. Larger: larger statistics files."""
+"""Number of most frequent categories that are stored per column. Larger: larger statistics files. Set by hand; no
+measurement is recorded."""
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS = 10
-"""Number of bars in a histogram. Larger: finer histograms, larger statistics files."""
+"""Number of bins of a histogram. Larger: finer histograms, larger statistics files. Set by hand; no measurement is
+recorded."""
 SAMPLE_ROWS = 20_000
-"""Rows of the sample for quantiles. Larger: more exact quantiles, more time."""
+"""Number of rows in the sample for quantiles. Larger: more exact quantiles, more time. The docstring of this module
+gives the error that follows from the value."""
 SAMPLE_ENTRIES = 1 << 22
-"""Maximum stored entries in the sample of a sparse dataset. Larger: more exact quantiles, more memory."""
+"""Maximum stored entries in the sample of a sparse dataset. Larger: more exact quantiles of datasets with long rows,
+more memory. Set by hand; no measurement is recorded."""
 SEED = 0
 
 MOST_BYTES = 64 << 20
-"""Bytes of stored statistics that are allowed for any dataset; above them MOST_RATIO applies."""
+"""Maximum size of the stored statistics of a small dataset, in bytes. MOST_RATIO allows more for large datasets.
+Larger: a client with read access can fill more of the disk. Set by hand; no measurement is recorded."""
 MOST_RATIO = 8
-"""Maximum size of the stored statistics: the larger of 64 MiB and 8 times the bytes of the dataset's arrays. Larger: a
-client with read access can fill more of the disk. Files with fewer than 23 rows exceed the ratio."""
+"""Maximum ratio of the stored statistics to the dataset's arrays, in bytes. Statistics up to MOST_BYTES are always
+allowed. Larger: a client with read access can fill more of the disk. Files with fewer than 23 rows exceed the ratio
+8."""
 
-# One record per column: the stored array is mapped, and a page is a slice of it.
+# The stored array has one record per column, so a page of statistics is a slice of the mapped array.
 _FIELDS: list[tuple[Any, ...]] = [
     ("column", np.int64),  # ascending
     ("count", np.int64),
@@ -52,12 +58,13 @@ _FIELDS: list[tuple[Any, ...]] = [
     ("histogram", np.int64, BINS),
 ]
 NUMERIC_RECORD = np.dtype(_FIELDS)
-RECORD = np.dtype([*_FIELDS, ("top", np.int64, TOP), ("top_counts", np.int64, TOP)])  # a count of 0: fewer categories
-"""Record of a dataset with categorical columns."""
+RECORD = np.dtype([*_FIELDS, ("top", np.int64, TOP), ("top_counts", np.int64, TOP)])
+"""Dtype of the statistics of one column, in a dataset with categorical columns. A column with fewer than TOP categories
+has zeros at the end of `top_counts`."""
 
 
 def is_current(records: Array) -> bool:
-    """Whether stored statistics have the current form; earlier versions had a record for every column."""
+    """Return whether stored statistics have the current dtype. Earlier versions stored a record for every column."""
     return records.dtype in (NUMERIC_RECORD, RECORD)
 
 
@@ -70,12 +77,14 @@ def of_zeros(n_rows: int) -> Array:
 
 
 def compute(files: ArrayFiles) -> tuple[str, int]:
-    """Compute the statistics of a dataset and store them as a blob; return (sha256, bytes)."""
+    """Compute the statistics of a dataset and store them as a blob. Returns the SHA-256 and the size in bytes of the
+    blob."""
     has_levels = any(name.startswith("levels.") for name in files.arrays)
     places = Places.of(files)
     figures = np.zeros(places.count, dtype=RECORD if has_levels else NUMERIC_RECORD)
     figures["column"] = places.numbers
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # statistics that overflow are reported as null
+    # the API returns a statistic that overflows as null
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if files.sparse:
             _describe_sparse(files, figures, places)
         else:
@@ -154,13 +163,13 @@ def _empty_range(width: int) -> tuple[Floats, Floats]:
 def _set_range(figures: Array, n_rows: int, low: Floats, high: Floats, sums: Floats) -> None:
     figures["count"] = n_rows - figures["missing"]
     figures["min"], figures["max"] = low, high
-    # the mean must lie within the range despite rounding
+    # rounding must not move the mean outside of the range
     means = np.clip(sums / figures["count"], low, high)
     figures["mean"] = np.where(np.isfinite(sums), means, np.nan)
 
 
 def _bins(figures: Array, columns: Integers, values: Floats) -> Integers:
-    """Return the bin of each value. Dividing by the width first avoids overflow for tiny ranges."""
+    """Return the bin of each value. Dividing by the width before multiplying avoids overflow for tiny ranges."""
     low, high = figures["min"][columns], figures["max"][columns]
     share = np.nan_to_num((values - low) / (high - low), nan=0.0, posinf=0.0, neginf=0.0)
     bins: Integers = np.clip((share * BINS).astype(np.int64), 0, BINS - 1)
@@ -172,7 +181,7 @@ def _count_bins(bins: Integers, columns: Integers, width: int) -> Integers:
 
 
 def _sample_rows(n_rows: int, wanted: int) -> Integers:
-    """Choose one row out of each of `wanted` equal parts, so that a sorted file is sampled evenly."""
+    """Choose one row from each of `wanted` equal parts of the file, so that a sorted file is sampled evenly."""
     if n_rows <= wanted:
         return np.arange(n_rows)
     within = np.random.default_rng(SEED).random(wanted)
@@ -182,19 +191,21 @@ def _sample_rows(n_rows: int, wanted: int) -> Integers:
 def _dense_quantiles(files: ArrayFiles, has_missing: bool) -> Floats:
     X = files.map("X")
     assert X is not None
-    quantile = np.nanquantile if has_missing else np.quantile  # the first is far slower
+    quantile = np.nanquantile if has_missing else np.quantile  # nanquantile is far slower
     rows = _sample_rows(files.n_rows, SAMPLE_ROWS)
     found = np.empty((files.n_features, len(SHARES)))
     at_once = max(1, SAMPLE_ENTRIES // len(rows))
     for first in range(0, files.n_features, at_once):
         some = slice(first, min(first + at_once, files.n_features))
-        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # a column can have no values
+        # numpy warns about columns without values
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
             found[some] = quantile(np.asarray(X[rows, some], dtype=np.float64), SHARES, axis=0).T
     return found
 
 
 def _sparse_quantiles(files: ArrayFiles, places: Places) -> Floats:
-    """Compute quantiles of mostly zero columns: the zeros lie between the sorted negative and positive values."""
+    """Compute the quantiles of mostly zero columns. Zeros are not stored; their ranks lie between those of the negative
+    and the positive values."""
     values, columns, height = _sparse_sample(files)
     columns = places.of_columns(columns)
     order = np.lexsort((values, columns))
@@ -204,7 +215,7 @@ def _sparse_quantiles(files: ArrayFiles, places: Places) -> Floats:
     negatives = np.bincount(columns[values < 0], minlength=width)
     starts = np.concatenate([[0], np.cumsum(stored)[:-1]])
     zeros = height - stored
-    padded = np.append(values, 0.0)  # unused indices must still be valid
+    padded = np.append(values, 0.0)  # an index that np.where discards must still be valid
 
     def value_at(rank: Integers) -> Floats:
         skipped = np.where(rank >= negatives + zeros, zeros, 0)
@@ -221,7 +232,8 @@ def _sparse_quantiles(files: ArrayFiles, places: Places) -> Floats:
 
 
 def _sparse_sample(files: ArrayFiles) -> tuple[Floats, Integers, int]:
-    """Return values and columns of the entries of sampled rows, and the number of rows: fewer if rows are long."""
+    """Return the values and columns of the entries of the sampled rows, and the number of sampled rows. The sample has
+    fewer rows if they are long (SAMPLE_ENTRIES)."""
     data, indices, indptr = (files.map(name) for name in ("data", "indices", "indptr"))
     assert data is not None
     assert indices is not None

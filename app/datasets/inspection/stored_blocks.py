@@ -1,6 +1,6 @@
 """Reads a stored matrix in blocks of rows, so that computations over it need bounded memory.
 
-Imports neither web nor database: it runs in the child processes of parser_pool.
+Imports neither web nor database modules, because it runs in the child processes of parser_pool.
 """
 
 from collections.abc import Iterator
@@ -15,20 +15,21 @@ from app.tabular.frame import Strings
 from app.tabular.types import Array, Floats
 
 BLOCK_ENTRIES = 1 << 21
-"""Numbers per block, 8 bytes each. Larger: fewer blocks, more memory."""
+"""Numbers per block of a dense matrix, 8 bytes each. Larger: fewer blocks, more memory. Set by hand; no measurement is
+recorded."""
 MOST_BLOCK_ENTRIES = 1 << 23
-"""Maximum entries per block of a wide sparse matrix, 24 bytes each and 24 more during use. Larger: fewer sums over all
-columns, more memory."""
+"""Maximum entries per block of a sparse matrix with many columns. An entry takes 24 bytes, and 24 more while it is
+used. Larger: fewer sums over all columns, more memory. Set by hand; no measurement is recorded."""
 
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ArrayFiles:
-    """The files of the arrays of a dataset: plain data that is sent to a child process."""
+    """The array files of a dataset, as plain data that can be sent to a child process."""
 
     blob_root: Path
-    arrays: dict[str, str]  # array name > sha256
+    arrays: dict[str, str]  # array name to SHA-256
     n_rows: int
     n_features: int
 
@@ -41,7 +42,7 @@ class ArrayFiles:
         return None if sha256 is None else BlobStore(self.blob_root, create=False).map_array(sha256)
 
     def strings(self, name: str) -> Strings | None:
-        """Return the category names (`levels.J`) or texts (`text.J`) of feature J, if it has any."""
+        """Return the category names (`levels.J`) or the texts (`text.J`) of feature J, or None if it has none."""
         if f"{name}.offsets" not in self.arrays:
             return None
         blobs = BlobStore(self.blob_root, create=False)
@@ -51,7 +52,7 @@ class ArrayFiles:
 
 @dataclass(frozen=True)
 class DenseBlock:
-    """Consecutive rows in float64."""
+    """Consecutive rows of a dense matrix, as float64."""
 
     rows: slice
     values: Floats
@@ -59,7 +60,8 @@ class DenseBlock:
 
 @dataclass(frozen=True)
 class SparseBlock:
-    """The nonzero entries of consecutive rows: values, columns, and row numbers within the block."""
+    """The nonzero entries of consecutive rows: their values, columns and row numbers. Row numbers count within the
+    block."""
 
     rows: slice
     values: Floats
@@ -69,14 +71,14 @@ class SparseBlock:
 
 @dataclass(frozen=True)
 class Places:
-    """Positions of columns in arrays with one element per column.
+    """The position of each column in arrays that have one element per column.
 
-    A sparse matrix with more columns than entries has positions only for columns that occur, so that the cost depends
-    on its entries and not on the largest column number.
+    If a sparse matrix has more columns than entries, only columns with an entry have a position. The cost then depends
+    on the number of entries and not on the largest column number.
     """
 
     numbers: Integers
-    """Columns with a position, ascending."""
+    """Numbers of the columns that have a position, ascending."""
     every: bool
     """Whether all columns have a position."""
 
@@ -94,7 +96,7 @@ class Places:
         return len(self.numbers)
 
     def of_columns(self, columns: Integers) -> Integers:
-        """Return the positions of columns that have one."""
+        """Return the positions of these columns, each of which must have one."""
         return columns if self.every else np.searchsorted(self.numbers, columns)
 
 
@@ -114,12 +116,12 @@ def dense_blocks(files: ArrayFiles) -> Iterator[DenseBlock]:
 
 
 def sparse_blocks(files: ArrayFiles) -> Iterator[SparseBlock]:
-    """Yield the nonzero entries of a CSR matrix in blocks of rows. Stored zeros are dropped."""
+    """Yield the nonzero entries of a CSR matrix in blocks of rows. Explicit zeros are dropped."""
     data, indices, indptr = (files.map(name) for name in ("data", "indices", "indptr"))
     assert data is not None
     assert indices is not None
     assert indptr is not None
-    # sums over a block have one element per column, so a block should not have far fewer entries
+    # each block costs a sum over all columns, so a block should not have far fewer entries than columns
     size = max(BLOCK_ENTRIES, min(files.n_features, MOST_BLOCK_ENTRIES))
     first = 0
     while first < files.n_rows:

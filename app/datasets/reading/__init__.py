@@ -1,1 +1,2 @@
-"""From the bytes of an upload to the arrays of a dataset: receive, parse in a child process, store."""
+"""Turns the bytes of an upload into the arrays of a dataset: receives the file, parses it in a child process, stores
+it."""

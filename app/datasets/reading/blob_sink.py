@@ -1,4 +1,4 @@
-"""The sink of a parser process: every array is a `.npy` file that grows by rows and becomes a blob at the end."""
+"""The sink of a parser process. It appends the rows of each array to a `.npy` file, which becomes a blob at the end."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -9,7 +9,8 @@ from app.storage.free_space import require_free_space
 from app.tabular.types import Array
 
 CHECKED_BYTES = 8 << 20
-"""Bytes of arrays between two checks of the free disk space. Larger: the reserve can be exceeded by as much."""
+"""Bytes written between two checks of the free disk space. Larger: fewer checks, and an upload can use that much more
+of the disk reserve. Set by hand; no measurement is recorded."""
 
 
 class BlobSink:
@@ -32,7 +33,7 @@ class BlobSink:
 
     def store(self, name: str, rows: Array) -> None:
         self._count(rows)
-        self._whole[name] = rows  # written at the end, when the other files are closed
+        self._whole[name] = rows  # written by commit(), when the other files are closed
 
     def _count(self, rows: Array) -> None:
         self._bytes += rows.nbytes
@@ -60,7 +61,7 @@ class BlobSink:
         self._bytes = 0
 
     def commit(self) -> dict[str, str]:
-        """Make all arrays durable; return their hashes by name."""
+        """Fsync all arrays and make them blobs. Returns their SHA-256 by array name."""
         grown = {name: array.commit() for name, array in self._arrays.items()}
         return grown | {name: self._blobs.put_array(array) for name, array in self._whole.items()}
 

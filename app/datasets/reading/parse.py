@@ -1,4 +1,5 @@
-"""The work of a parser process: read a file, store its arrays, describe the dataset. Imports no web, no database."""
+"""What a parser process does: read a file, store its arrays, describe the dataset. Imports no web and no database
+module."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,28 +11,31 @@ from app.datasets.reading.blob_sink import BlobSink
 from app.storage import BlobStore
 
 ARRAYS_RATIO = 4
-"""Maximum bytes of arrays per byte of the largest allowed text: "0," has two bytes and becomes eight."""
+"""Maximum bytes of arrays per byte of the largest allowed text. Larger: an upload can fill more of the disk. Four,
+because the cell "0," has two bytes and becomes a float64 of eight."""
 MAX_ARRAYS_RATIO = 200
-"""Maximum bytes of arrays per byte of the uploaded file. Larger: a small compressed file can fill more of the disk."""
+"""Maximum bytes of arrays per byte of the uploaded file. Larger: a small compressed file can fill more of the disk. Set
+by hand; no measurement is recorded."""
 ANY_ARRAYS_BYTES = 256 << 20
-"""Bytes of arrays that a file of any size is allowed; MAX_ARRAYS_RATIO limits only larger arrays. Larger: a small
-compressed file can fill more of the disk."""
+"""Size of the arrays in bytes up to which MAX_ARRAYS_RATIO does not apply. Larger: a small compressed file can fill
+more of the disk. Set by hand; no measurement is recorded."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed dataset: its arrays are stored as blobs; its description is plain data for the row."""
+    """A parsed dataset: the hashes of its arrays, which are stored as blobs, and the values of its database row."""
 
-    arrays: dict[str, str]  # array name > sha256
-    sizes: dict[str, int]  # sha256 > bytes
-    description: dict[str, Any]  # columns of DatasetRow
+    arrays: dict[str, str]  # array name to SHA-256
+    sizes: dict[str, int]  # SHA-256 to size in bytes
+    description: dict[str, Any]  # column of DatasetRow to value
 
 
 def parse(
     blob_root: Path, path: Path, file_format: Format, options: ReadOptions, most_bytes: int, reserve_bytes: int = 0
 ) -> Parsed:
-    """Read a file. `most_bytes`: maximum size of the decompressed text. `reserve_bytes`: disk space to keep free."""
-    blobs = BlobStore(blob_root, create=False)  # where there is no store, nothing is written
+    """Parse a file and store its arrays. `most_bytes` is the maximum size of the decompressed text, `reserve_bytes` the
+    disk space to keep free; both in bytes."""
+    blobs = BlobStore(blob_root, create=False)  # raises if the store does not exist, and does not create it
     ceiling = Ceiling(most_bytes, blobs.staging, reserve_bytes)
     by_file = max(ANY_ARRAYS_BYTES, MAX_ARRAYS_RATIO * path.stat().st_size)
     with BlobSink(blobs, min(ARRAYS_RATIO * most_bytes, by_file), reserve_bytes) as sink:

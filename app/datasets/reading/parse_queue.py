@@ -1,12 +1,13 @@
-"""Reads received files: while the request waits, and then in the background, by any API process.
+"""Has received files parsed, first while the upload request waits, then in the background.
 
-A dataset in the state `processing` belongs to one API process by lease and attempt number. A background task of that
-process renews the lease. Any process can take over a dataset whose lease has expired, except one that it reads itself:
-after a pause longer than the lease its own readers still run. In the first round after such a pause a process takes
-over nothing, so that other paused processes can renew their leases first.
+A dataset in the state `processing` belongs to one API process, which holds a lease and an attempt number. A background
+task of that process renews the lease. Any other process can take over a dataset whose lease has expired. A process
+never takes over a dataset that it parses itself: if the process was paused for longer than the lease, its own parsers
+still run. In the first round after such a pause a process takes over nothing, so that other paused processes can renew
+their leases first.
 
-While the storage or the database fails, reading is retried with back-off, because the file is not invalid. A file whose
-reader was killed is read again, up to MAX_READER_DEATHS times.
+While the storage or the database fails, parsing is retried with back-off, because the file is not at fault. If the
+parser of a file is killed, the file is parsed again, up to MAX_READER_DEATHS times.
 """
 
 import asyncio
@@ -39,21 +40,21 @@ from app.web.thread_rooms import FILES, WRITES
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
-"""First and longest pause in seconds between two attempts to read a file while the storage fails. Larger: less load,
-and a later end."""
+"""First and longest pause in seconds between two attempts to parse a file while the storage fails. Larger: less load,
+and datasets are ready later after an outage. Set by hand; no measurement is recorded."""
 
-GONE = "An equal file was deleted at the same moment; send the file again."
+GONE = "An identical file was deleted during this upload; send the file again."
 
-# Further tasks of each heartbeat, run in a thread: other features add their own.
+# A task that runs in a thread at each heartbeat. Other features pass such tasks to `take_care`.
 Upkeep = Callable[[], None]
 
 
 def _nothing_more(_session: Session, _dataset: DatasetRow) -> None:
-    """Do nothing else in the transaction that inserts a dataset."""
+    """Do nothing: the default of `on_insert`."""
 
 
 class ParseQueue:
-    """Creates datasets from received files. One for each API process."""
+    """Creates datasets from received files. Each API process has one ParseQueue."""
 
     def __init__(self, settings: Settings, database: Database, blobs: BlobStore, parser_pool: ParserPool) -> None:
         self._settings = settings
@@ -64,14 +65,15 @@ class ParseQueue:
         self._discarded: set[asyncio.Task[Parsed]] = set()
         self._stopping = False
         self._take_over_from = 0.0
-        """Time one lease after the last database outage. Until then live readers can have expired leases."""
+        """Time from which this process can take over datasets: one lease after the last database outage. Before that,
+        an expired lease can belong to a live process that could not renew it."""
 
     async def create(
         self, file: Path, received: Received, wait_seconds: float, on_insert: OnInsert = _nothing_more
     ) -> tuple[DatasetRow, bool]:
-        """Create the dataset of a file. Returns it, ready or `processing`, and whether it existed before.
+        """Create the dataset of a file. Returns the dataset, `ready` or `processing`, and whether it existed before.
 
-        Afterwards the caller can delete its file: the blob is read, not the file.
+        Afterwards the caller can delete `file`, because parsing reads the blob.
         """
         if known := await run_in_threadpool(service.find_known, self._database, received):
             await self._repair(file, received, known)
@@ -96,17 +98,17 @@ class ParseQueue:
         return dataset, was_known
 
     async def _repair(self, file: Path, received: Received, known: DatasetRow) -> None:
-        """Replace damaged files of a dataset that is uploaded again. Undamaged files are only read."""
+        """Repair a dataset whose file is uploaded again: check all its files, and replace the damaged ones."""
         dataset, damaged = await FILES.run(service.damaged_files, self._database, self._blobs, known.id)
         if received.sha256 in damaged:
             await FILES.run(self._blobs.adopt, file, received.sha256)
         if damaged - {received.sha256}:
-            log.warning("%s: %d damaged file(s), reading it again", known.id, len(damaged))
+            log.warning("dataset %s has %d damaged file(s); parsing its uploaded file again", known.id, len(damaged))
             parsed = await self._read(received)
             await WRITES.run(service.settle_repaired, self._database, self._blobs, dataset, parsed)
 
     async def take_care(self, *upkeep: Upkeep) -> None:
-        """Until cancelled: renew leases, take over datasets of dead processes, and run the upkeep tasks."""
+        """Renew leases, take over datasets of dead processes, and run the upkeep tasks, until cancelled."""
         duties: tuple[Upkeep, ...] = (partial(service.forget_expired, self._database), *upkeep)
         last_round = time.time()
         while True:
@@ -121,14 +123,14 @@ class ParseQueue:
                 for duty in duties:
                     await WRITES.run(duty)
             except DATABASE_ERRORS as error:
-                log.warning("the upkeep of datasets failed and is retried: %s", error)
+                log.warning("renewing leases of datasets failed, retrying at the next heartbeat: %s", error)
                 self._take_over_from = time.monotonic() + self._settings.lease_seconds
             except OSError as error:
-                log.warning("the storage failed: %s", error)
+                log.warning("storage failed during the upkeep of datasets, retrying at the next heartbeat: %s", error)
             await asyncio.sleep(self._settings.heartbeat_seconds)
 
     async def stop(self) -> None:
-        """Release the datasets that are being read, so that another process can start at once."""
+        """Release the datasets that are being parsed, so that another process can take them over at once."""
         self._stopping = True
         for child in active_children():
             child.terminate()
@@ -147,7 +149,7 @@ class ParseQueue:
     async def _parsed_or_refused(self, reading: asyncio.Task[Parsed], received: Received) -> Parsed:
         try:
             return reading.result()
-        except FileNotFoundError:  # another request with the same bytes was refused, and its blob deleted
+        except FileNotFoundError:  # another request with the same bytes was refused, which deleted the blob
             raise Unavailable(GONE) from None
         except BaseException:
             await WRITES.run(reclaim, self._database, self._blobs, [received.sha256])
@@ -165,15 +167,19 @@ class ParseQueue:
         async def finish() -> None:
             try:
                 await self._finish(claim, received, reading)
-            except (*DATABASE_ERRORS, OSError, BlobsGone) as error:  # another attempt follows when the lease expires
-                log.warning("%s could not be finished: %s", claim.dataset_id, error)
+            except (*DATABASE_ERRORS, OSError, BlobsGone) as error:  # a process tries again when the lease has expired
+                log.warning(
+                    "dataset %s was parsed but could not be stored; retrying after its lease: %s",
+                    claim.dataset_id,
+                    error,
+                )
             finally:
                 del self._reading[claim]
 
         self._reading[claim] = asyncio.create_task(finish())
 
     async def _finish(self, claim: Claim, received: Received, reading: asyncio.Task[Parsed]) -> None:
-        """Store the result of reading a claimed dataset; retry while the storage or the database fails."""
+        """Store the result of parsing a claimed dataset. Retries while the storage or the database fails."""
         waited, pause, deaths = 0.0, FIRST_PAUSE_SECONDS, 0
         while True:
             reason: Exception
@@ -201,7 +207,7 @@ class ParseQueue:
                     full = StorageFull("The disk was full while the file was read; free disk space and send it again.")
                     await WRITES.run(self._invalid(claim, full))
                     return
-            log.warning("%s: reading it again in %.0f s: %s", claim.dataset_id, pause, reason)
+            log.warning("dataset %s: parsing it again in %.0f s: %s", claim.dataset_id, pause, reason)
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2.0 * pause, LONGEST_PAUSE_SECONDS)
             reading = asyncio.create_task(self._read(received))
@@ -210,7 +216,7 @@ class ParseQueue:
         return partial(service.settle_invalid, self._database, self._blobs, claim, error)
 
     async def _read_again(self, claim: Claim) -> None:
-        log.warning("%s: the lease of its reader expired; reading it again", claim.dataset_id)
+        log.warning("dataset %s: the lease of its parser expired; parsing it again", claim.dataset_id)
         if claim.attempt > MAX_ATTEMPTS and await run_in_threadpool(self._is_old, claim):
             error = AppError(
                 f"Parsing failed {claim.attempt - 1} times because the process died; the dataset is marked invalid.",
@@ -227,8 +233,8 @@ class ParseQueue:
             self._finish_later(claim, received, asyncio.create_task(self._read(received)))
 
     def _is_old(self, claim: Claim) -> bool:
-        """Whether the file was retried for long enough to give it up. Many attempts in a short time mean a busy
-        machine."""
+        """Return whether the file was retried for HYPERPLANE_STORAGE_PATIENCE_SECONDS, so that it can be given up. Many
+        attempts in a shorter time are a sign of a busy machine, not of a bad file."""
         with self._database.read() as session:
             return service.age_seconds(session, claim) >= self._settings.storage_patience_seconds
 
@@ -241,14 +247,14 @@ class ParseQueue:
         if time.monotonic() < self._take_over_from:
             return []
         with self._database.read() as session:
-            if not any_silent(session):  # a read is cheaper than SQLite's write lock
+            if not any_silent(session):  # check with a read first, which needs no write lock on SQLite
                 return []
         with self._database.write() as session:
             alive = {claim.dataset_id for claim in list(self._reading)}
             return claim_silent(session, self._settings.lease_seconds, alive)
 
     def _discard(self, reading: asyncio.Task[Parsed]) -> None:
-        """Keep a reference to a task whose result is not needed: it could otherwise be garbage-collected early."""
+        """Keep a reference to a task whose result is not needed, so that it is not garbage-collected before it ends."""
 
         def on_end(task: asyncio.Task[Parsed]) -> None:
             self._discarded.discard(task)

@@ -1,6 +1,6 @@
-"""Runs work on uploaded data in child processes with limits, so that a bad file cannot harm the API process.
+"""Runs functions on uploaded data in child processes with limits, so that a bad file cannot harm the API process.
 
-Children are forked from a forkserver with compiled kernels, so they start in milliseconds.
+Children are forked from a forkserver that has loaded the compiled kernels, so they start in milliseconds.
 """
 
 import logging
@@ -24,32 +24,37 @@ from app.system.forkserver import FOR_READING, start_forkserver
 log = logging.getLogger(__name__)
 
 RUN_AT_ONCE = 2
-"""Child processes that run at the same time in an API process. Larger: more memory and CPU for reading."""
+"""Maximum number of child processes of an API process at the same time. Larger: more files are parsed at once, with
+more memory and CPU time. Set by hand; no measurement is recorded."""
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 SECONDS_A_MIB = 1
-"""Maximum CPU seconds per MiB of a file. The slowest reader needs a tenth of it."""
+"""Maximum CPU seconds per MiB of a file. Larger: a malicious file occupies a parser for longer. The slowest reader
+needs a tenth of it."""
 EXPANSION = 10
-"""Assumed expansion of a compressed file, from which its CPU limit is computed. Larger: more CPU time is allowed."""
+"""Assumed ratio of decompressed to compressed size, from which the CPU limit of a compressed file is computed. Larger:
+more CPU time is allowed. Set by hand; no measurement is recorded."""
 WARM_UP_PAUSE_SECONDS = 0.5
-"""Seconds between two attempts to start the first child process. Larger: an API whose forkserver was killed is ready
-later."""
+"""Seconds between two attempts to start the first child process. Larger: an API process whose forkserver was killed is
+ready later. Set by hand; no measurement is recorded."""
 
 Result = TypeVar("Result")
 
 
-KILLED = "The process that worked on this file was killed; nothing was stored. Try again."
+KILLED = "The process that parsed this file was killed; nothing was stored. Send the request again."
 FORKSERVER_DIED = 255
-"""Exit code that multiprocessing reports for a child whose forkserver is gone: the real one is unknown."""
+"""Exit code that multiprocessing reports for a child whose forkserver has died. The real exit code is unknown."""
 
 
 class ReaderDied(Unavailable):
-    """The process that read the file was killed, for example by the kernel for lack of memory. A retry can succeed."""
+    """Raised when the process that parsed the file was killed, for example by the kernel for lack of memory. A retry
+    can succeed."""
 
     code = "parser_died"
 
 
 class ParserPool:
-    """Runs child processes. Callers wait for its limiter as coroutines, without a thread."""
+    """Runs functions in child processes. Callers acquire `limiter` in a coroutine, so a waiting caller occupies no
+    thread."""
 
     def __init__(
         self, blob_root: Path, most_bytes: int = 16 << 30, limits: Limits | None = None, reserve_bytes: int = 0
@@ -63,8 +68,8 @@ class ParserPool:
         self._processes = start_forkserver(FOR_READING)
 
     def warm_up(self) -> None:
-        """Wait until the forkserver has compiled its kernels and can start a child. If it is killed, wait for the
-        next."""
+        """Wait until the forkserver has compiled its kernels and can start a child. If the forkserver is killed, wait
+        for the next one."""
         while not self.warm:
             process = self._processes.Process(target=sandbox.do_nothing, daemon=True)
             try:
@@ -72,12 +77,12 @@ class ParserPool:
                 process.join()
                 self.warm = process.exitcode == 0
             except (OSError, EOFError) as error:
-                log.warning("the process that readers come from does not answer: %s", error)
+                log.warning("the forkserver of parser processes does not respond: %s", error)
             if not self.warm:
                 time.sleep(WARM_UP_PAUSE_SECONDS)
 
     def ingest(self, path: Path, file_format: Format, options: ReadOptions) -> Parsed:
-        """Parse a file (blocking). Raises Invalid with the places of its errors."""
+        """Parse a file. Blocks. Raises Invalid with the places of its errors."""
         mebibytes = path.stat().st_size >> 20
         seconds = mebibytes * SECONDS_A_MIB * (1 if options.encoding == "identity" else EXPANSION)
         limits = replace(self._limits, cpu_seconds=self._limits.cpu_seconds + seconds)
@@ -85,7 +90,7 @@ class ParserPool:
         return self._run(limits, parse.parse, self._blob_root, path, file_format, options, *ceilings)
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function of a module in a child process (blocking). Raises its errors like `ingest`."""
+        """Call a module-level function in a child process. Blocks. Raises the errors of the function like `ingest`."""
         require_free_space(self._blob_root, self._reserve_bytes)
         return self._run(self._limits, function, *arguments)
 
@@ -117,13 +122,15 @@ class ParserPool:
 def _judge_death(exit_code: int | None) -> AppError:
     ended_by = -(exit_code or 0)
     if ended_by in CRASHES:
-        detail = "The file crashed its reader, so it is damaged. Nothing was stored."
+        detail = "The file crashed its parser, so it is probably damaged. Nothing was stored. Write the file again."
         return Invalid(detail, code="unreadable_file")
     if ended_by == signal.SIGXCPU:
         return Invalid("Reading the file exceeded the time limit for its size. Nothing was stored.", code="too_slow")
     if ended_by > 0 or exit_code == FORKSERVER_DIED:
         return ReaderDied(KILLED)
-    return AppError("The process that worked on this file died; nothing was stored.", code="parser_died")
+    return AppError(
+        "The process that parsed this file died; nothing was stored. Send the request again.", code="parser_died"
+    )
 
 
 def _translate(refusal: BaseException) -> BaseException:

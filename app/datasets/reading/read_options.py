@@ -1,4 +1,4 @@
-"""The query parameters of an upload that control how its file is read."""
+"""The query parameters of an upload that control how its file is parsed."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,8 @@ from app.datasets.formats.table import DELIMITER, DELIMITERS
 from app.names import Text
 
 MOST_REPEATS = 10_000
-"""Maximum values of a repeated query parameter. URLs are at most 64 KiB long, so few requests come near it."""
+"""Maximum number of values of a repeated query parameter. Larger: more work per request. Few requests reach it, because
+URLs are at most 64 KiB long."""
 
 
 def _check_delimiter(text: str) -> str:
@@ -26,11 +27,14 @@ Delimiter = Annotated[
 
 async def _read_options(
     target: Annotated[
-        Text | None, Query(description="Label column: its name, or its number from 0. Default: the last column.")
+        Text | None,
+        Query(description="Label column: its name, or its number counted from 0. Default: the last column."),
     ] = None,
-    weight: Annotated[Text | None, Query(description="Column of sample weights: its name or number.")] = None,
+    weight: Annotated[
+        Text | None, Query(description="Column of sample weights: its name, or its number counted from 0.")
+    ] = None,
     group: Annotated[
-        Text | None, Query(description="Column of groups (query ids): its name or number. libsvm files use `qid:`.")
+        Text | None, Query(description="Column of groups (query ids): its name or number. In libsvm files, `qid:`.")
     ] = None,
     ignore: Annotated[
         list[Text], Query(max_length=MOST_REPEATS, description="Column to leave out. Repeat it for several columns.")

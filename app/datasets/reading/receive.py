@@ -1,4 +1,4 @@
-"""Receives the file of a request: determines its format and streams its bytes to disk."""
+"""Receives the file of an upload request: determines its format and streams its bytes to disk."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,17 +17,20 @@ from app.web.media_types import guess_type
 from app.web.thread_rooms import FILES
 
 WRITE_BYTES = 1 << 20
-"""Bytes of one write of an upload. Larger: fewer writes, more memory per upload."""
+"""Usual bytes per write of an upload. Larger: fewer writes, more memory per upload. Set by hand; no measurement is
+recorded."""
 SMALLEST_WRITE_BYTES = 1 << 16
-"""Bytes of the smallest write of an upload, when many uploads share the memory."""
+"""Minimum bytes per write of an upload, when many uploads share the memory. Larger: fewer writes, more memory. Set by
+hand; no measurement is recorded."""
 BUFFER_BYTES = 64 << 20
-"""Memory for unwritten bytes of all uploads of a process. With more than 64 simultaneous uploads each write is smaller,
-down to 64 KiB. The blocks that are being written come on top."""
+"""Memory for bytes of all uploads of a process that are not yet written, in bytes. With more than 64 simultaneous
+uploads, each write is smaller, down to SMALLEST_WRITE_BYTES. Blocks that are being written need the same memory again.
+Larger: fewer writes with many uploads, more memory. Set by hand; no measurement is recorded."""
 FORM = "multipart/form-data"
 MEDIA_TYPES = {one.media_type: one.name for one in file_formats().values()}
 SUFFIXES = {suffix: one.media_type for one in file_formats().values() for suffix in one.suffixes}
 UNKNOWN_TYPES = ("", "application/octet-stream")
-"""Media types that do not say what a file contains. The suffix of the file's name then decides."""
+"""Media types that do not say what a file contains. For these, the suffix of the file name determines the format."""
 
 FILE_BODY = {
     "required": True,
@@ -48,7 +51,7 @@ FILE_BODY = {
 
 @dataclass(frozen=True)
 class FileKind:
-    """Format and compression of a file."""
+    """The format and the compression of a file."""
 
     format: Format
     encoding: Encoding
@@ -59,26 +62,26 @@ def media_type_of(request: Request) -> str:
 
 
 def file_kind(media_type: str, encoding: str, file_name: str = "") -> FileKind:
-    """Determine the kind of a file by its media type or, if that is unspecific, by its name."""
+    """Determine format and compression of a file from its media type or, for UNKNOWN_TYPES, from its name."""
     if media_type in UNKNOWN_TYPES and file_name:
         guessed, by_name = guess_type(file_name, SUFFIXES)
         media_type = guessed or media_type
         encoding = by_name if encoding == "identity" else encoding
     if media_type not in MEDIA_TYPES:
-        raise UnsupportedMediaType(f"Send one of {', '.join(MEDIA_TYPES)} as Content-Type.")
+        raise UnsupportedMediaType(f"The Content-Type is not supported; send one of {', '.join(MEDIA_TYPES)}.")
     if encoding not in ENCODINGS:
         raise UnsupportedMediaType(f"The Content-Encoding must be one of {', '.join(ENCODINGS)}.")
     return FileKind(MEDIA_TYPES[media_type], encoding)
 
 
 def declared_kind(request: Request, file_name: str = "") -> FileKind:
-    """Determine the kind of a file by the headers of the request."""
+    """Determine format and compression of a file from the headers of the request."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     return file_kind(media_type_of(request), encoding, file_name)
 
 
 class UploadBuffers:
-    """Limits of memory and disk space for uploads. One for each API process."""
+    """Limits the memory and disk space of uploads. Each API process has one UploadBuffers."""
 
     def __init__(self, folder: Path, reserve_bytes: int = 0) -> None:
         self._uploads = 0
@@ -87,11 +90,11 @@ class UploadBuffers:
 
     @property
     def write_bytes(self) -> int:
-        """Bytes that an upload collects before it writes."""
+        """Return the number of bytes that an upload collects before it writes."""
         return max(SMALLEST_WRITE_BYTES, min(WRITE_BYTES, BUFFER_BYTES // max(1, self._uploads)))
 
     def require_free_space(self, more_bytes: int) -> None:
-        """Raise SpaceReserved if the disk has no room for this number of bytes."""
+        """Raise SpaceReserved if the disk has no room for `more_bytes` bytes in addition to the reserve."""
         require_free_space(self._folder, self._reserve_bytes, more_bytes)
 
     def __enter__(self) -> Self:
@@ -103,7 +106,7 @@ class UploadBuffers:
 
 
 async def receive_file(request: Request, staged: StagedBlob, buffers: UploadBuffers) -> FileKind:
-    """Stream the file of a raw body or of a form to disk."""
+    """Stream the file of a raw body or of a form to disk. Returns its format and compression."""
     declared = request.headers.get("content-length", "")
     await FILES.run(buffers.require_free_space, int(declared) if declared.isdecimal() else 0)
     if media_type_of(request) != FORM:
@@ -117,7 +120,8 @@ async def receive_file(request: Request, staged: StagedBlob, buffers: UploadBuff
 
 
 async def _write(stream: AsyncIterator[bytes], staged: StagedBlob, buffers: UploadBuffers) -> None:
-    """Write in large blocks, each in a thread while the next one arrives, so that the event loop never waits."""
+    """Write the stream in large blocks. A thread writes a block while the next one arrives, so the event loop never
+    waits for the disk."""
     buffer, writing = bytearray(), None
 
     def write(content: bytearray) -> None:
@@ -133,7 +137,7 @@ async def _write(stream: AsyncIterator[bytes], staged: StagedBlob, buffers: Uplo
                         await writing
                     writing = asyncio.create_task(FILES.run(write, buffer))
                     buffer = bytearray()
-    finally:  # also if the body ends early: the file must not be closed while a thread writes to it
+    finally:  # also if the body ends early, because the caller must not close the file while a thread writes to it
         if writing is not None:
             await writing
     await FILES.run(write, buffer)

@@ -12,7 +12,8 @@ from app.system.resources import writable_bytes
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a child: additional private memory in bytes (mapped files do not count), and CPU seconds."""
+    """Limits of a child process: private memory in bytes in addition to its memory at the start, and CPU seconds.
+    Mapped files do not count as private memory."""
 
     memory_bytes: int = 2 << 30
     cpu_seconds: int = 600
@@ -23,7 +24,8 @@ def do_nothing() -> None:
 
 
 def run_limited(reply: Connection, limits: Limits, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Send back the result of the function, or its expected error. Any other exception ends the process."""
+    """Call the function and send its result, or its expected error, to the parent. Any other exception ends the
+    process."""
     _limit(limits)
     try:
         reply.send(function(*arguments))
@@ -34,6 +36,6 @@ def run_limited(reply: Connection, limits: Limits, function: Callable[..., Any],
 def _limit(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if (held := writable_bytes()) is not None:  # without it the initial memory is not known
+    if (held := writable_bytes()) is not None:  # None: the memory at the start is unknown, so no limit is set
         most_bytes = held + limits.memory_bytes
         resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))

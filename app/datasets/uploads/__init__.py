@@ -1,1 +1,1 @@
-"""Resumable uploads: a file sent in parts."""
+"""Resumable uploads: a client sends a file in parts."""

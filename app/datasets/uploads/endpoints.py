@@ -35,14 +35,16 @@ router = APIRouter(prefix="/v1/uploads", tags=["uploads"], route_class=RoomRoute
 PART_TYPES = ("application/partial-upload", "application/offset+octet-stream", "application/octet-stream")
 TUS_VERSION = "1.0.0"
 SYNC_BYTES = 32 << 20
-"""Bytes between two fsyncs of an upload: the most that a client must send again after a crash of the service. Larger:
-fewer fsyncs, more bytes to repeat."""
+"""Bytes between two fsyncs of an upload: the maximum that a client must send again after a crash of the service.
+Larger: fewer fsyncs, more bytes to send again. Set by hand; no measurement is recorded."""
 MAX_LENGTH = 2**62
-"""Upper limit of Upload-Length and Upload-Offset in bytes: offsets fit a signed 64-bit integer of the database."""
+"""Maximum of Upload-Length and Upload-Offset in bytes. Offsets must fit into a signed 64-bit integer of the
+database."""
 
 PART_BODY = {
     "required": True,
-    "description": "Bytes of the file from `Upload-Offset` on. Empty with `Upload-Complete: ?1`: the upload ends.",
+    "description": "Bytes of the file from `Upload-Offset` on. An empty body with `Upload-Complete: ?1` "
+    "completes the upload.",
     "content": {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in PART_TYPES},
 }
 OFFSETS = {
@@ -70,21 +72,23 @@ async def create_upload(
     context: InContext,
     options: InReadOptions,
     once: InOnce,
-    name: Annotated[Name | None, Query(description="Name of the dataset, to find it by.")] = None,
+    name: Annotated[Name | None, Query(description="Name of the dataset. `GET /v1/datasets?name=` finds it.")] = None,
     upload_length: Length = None,
     upload_metadata: Annotated[
         str | None, Header(description="tus metadata. `filename` determines the format if Content-Type does not.")
     ] = None,
 ) -> Upload:
-    """Begin a resumable upload. It takes the options of `POST /v1/datasets`; `Content-Type` is that of the file."""
+    """Begin a resumable upload. The query takes the options of `POST /v1/datasets`. `Content-Type` is the type of the
+    file."""
     kind = declared_kind(request, _file_name(upload_metadata))
     options = replace(options, encoding=kind.encoding)
     labels = label_parameters(request)
 
     def begin() -> Upload:
         parts, settings = _parts(request), context.settings
-        parts.check()  # outside the transaction, because it can write a file
-        service.check_length(upload_length or 0, settings)  # before the free space: a larger disk would not help
+        parts.check()  # outside of the transaction, because check() can write a file
+        # checked before the free space, because freeing disk space would not help
+        service.check_length(upload_length or 0, settings)
         context.part(UploadBuffers).require_free_space(upload_length or 0)
         with once.write() as session:
             upload = service.begin(session, parts, kind.format, options, name, labels, upload_length)
@@ -97,7 +101,7 @@ async def create_upload(
 
 @router.get("/{upload_id}", operation_id="get_upload", responses=problems(404))
 def get_upload(upload_id: UploadInPath, request: Request, response: Response, context: InContext) -> Upload:
-    """Get the progress of an upload, and the dataset that it became."""
+    """Get the progress of an upload and, once it is complete, the id of its dataset."""
     with context.database.read() as session:
         upload = service.get(session, upload_id)
     _tell(request, response, upload)
@@ -121,7 +125,10 @@ def get_upload_offset(upload_id: UploadInPath, request: Request, response: Respo
     operation_id="append_to_upload",
     openapi_extra={"requestBody": PART_BODY},
     responses={
-        200: {"model": Dataset, "description": "Complete. The same file was uploaded before: this is that dataset."},
+        200: {
+            "model": Dataset,
+            "description": "Complete. The same file was uploaded before; the response is that dataset.",
+        },
         201: {"model": Dataset, "description": "Complete: the new dataset.", "headers": OFFSETS},
         204: {"description": "Stored. The upload is not complete yet.", "headers": OFFSETS},
         **problems(400, 404, 408, 409, 413, 415, 423, 507),
@@ -133,18 +140,23 @@ async def append_to_upload(
     response: Response,
     context: InContext,
     upload_offset: Annotated[
-        int, Header(ge=0, le=MAX_LENGTH, description="Position of the first byte: the bytes that are stored so far.")
+        int,
+        Header(
+            ge=0,
+            le=MAX_LENGTH,
+            description="Position of the first byte of this part: the number of bytes stored so far.",
+        ),
     ],
     upload_complete: Annotated[Literal["?0", "?1"] | None, Header(description="`?1`: this is the last part.")] = None,
     prefer: Prefer = None,
 ) -> Dataset | None:
     """Append bytes to an upload. After a broken connection, `HEAD` returns the offset at which to continue.
 
-    The upload is complete after a part with `Upload-Complete: ?1`, or when `Upload-Length` bytes have arrived. It then
-    becomes a dataset, and the response is that of `POST /v1/datasets`.
+    The upload is complete after a part with `Upload-Complete: ?1`, or when `Upload-Length` bytes have arrived. A
+    complete upload becomes a dataset, and the response is that of `POST /v1/datasets`.
     """
     if media_type_of(request) not in (*PART_TYPES, ""):
-        raise UnsupportedMediaType(f"Send the part with Content-Type: {PART_TYPES[0]}.")
+        raise UnsupportedMediaType(f"The Content-Type of the part is not supported; send {PART_TYPES[0]}.")
     parts = _parts(request)
     upload, part = await FILES.run(service.open_part, context.database, parts, upload_id, upload_offset)
     with part:
@@ -159,7 +171,7 @@ async def append_to_upload(
 
 @router.delete("/{upload_id}", status_code=204, operation_id="delete_upload", responses=problems(404, 507))
 def delete_upload(upload_id: UploadInPath, request: Request, context: InContext) -> None:
-    """Delete an upload and its bytes. A dataset that it became is kept."""
+    """Delete an upload and its bytes. If the upload is complete, its dataset is kept."""
     service.abandon(context.database, _parts(request), upload_id)
 
 
@@ -197,7 +209,7 @@ async def _complete(
         async with _only_trusted(context, parts, upload.id):
             dataset = await create_from(request, response, part.path, received, prefer)
     except AppError as error:
-        if error.status < 500:  # the file is invalid: another attempt would fail as well
+        if error.status < 500:  # the file is invalid, so another attempt would fail too
             await WRITES.run(service.abandon, context.database, parts, upload.id)
         raise
     await WRITES.run(service.complete, context.database, parts, upload.id, dataset.id)
@@ -207,7 +219,7 @@ async def _complete(
 
 @asynccontextmanager
 async def _only_trusted(context: Context, parts: PartFiles, upload_id: str) -> AsyncIterator[None]:
-    """Reset an upload after a failed fsync. A retry could otherwise accept bytes that are not on the disk."""
+    """Reset an upload after a failed fsync. Without the reset, a retry could accept bytes that are not on the disk."""
     try:
         yield
     except UntrustedBytes:
@@ -220,7 +232,7 @@ def _parts(request: Request) -> PartFiles:
 
 
 def _tell(request: Request, response: Response, upload: UploadRow) -> None:
-    """Set the progress headers of both protocols."""
+    """Set the headers of both protocols that report the progress of an upload."""
     response.headers["Upload-Offset"] = str(upload.received)
     response.headers["Upload-Complete"] = "?0" if upload.dataset_id is None else "?1"
     response.headers["Cache-Control"] = "no-store"

@@ -1,7 +1,8 @@
-"""The files of unfinished uploads. A file lock, which the system releases when a process dies, allows one writer.
+"""The files of unfinished uploads. A file lock allows one writer; the operating system releases the lock when a process
+dies.
 
-A file can be longer than the acknowledged offset, if a process was killed before it could acknowledge bytes. The next
-writer begins at the acknowledged offset and overwrites them.
+If a process was killed before it acknowledged bytes, the file is longer than the acknowledged offset. The next writer
+begins at the acknowledged offset and overwrites the bytes after it.
 """
 
 import errno
@@ -22,8 +23,8 @@ from app.storage.blobs import UntrustedBytes, fsync_folder, make_durable_folder
 class Part:
     """An open, locked file that is written from an offset on.
 
-    After a failed write or fsync nothing more is written, synced or acknowledged: a second fsync can succeed although
-    bytes are lost. The client continues at the last acknowledged offset and sends the rest again.
+    After a failed write or fsync, nothing more is written, synced or acknowledged, because a second fsync can succeed
+    although bytes are lost. The client continues at the last acknowledged offset and sends the rest again.
     """
 
     def __init__(self, file: FileIO, path: Path, offset: int) -> None:
@@ -42,14 +43,15 @@ class Part:
                 left = left[written:]
 
     def sync(self) -> int:
-        """Make all written bytes durable; return the offset that can be acknowledged."""
+        """Fsync all written bytes. Returns the offset that can be acknowledged."""
         with self._trusted():
             os.fsync(self._file.fileno())
         self.durable_offset = self.offset
         return self.offset
 
     def seal(self) -> str:
-        """Remove bytes that were never acknowledged; return the hash of the rest. Raises UntrustedBytes."""
+        """Remove the bytes after the acknowledged offset. Returns the SHA-256 of the rest. Raises UntrustedBytes after
+        a failed write."""
         with self._trusted():
             self._file.truncate(self.offset)
         self.sync()
@@ -67,7 +69,7 @@ class Part:
             raise UntrustedBytes(error.errno, error.strerror) from error
 
     def close(self) -> None:
-        self._file.close()  # which unlocks it
+        self._file.close()  # closing releases the lock
 
     def __enter__(self) -> "Part":
         return self
@@ -79,7 +81,7 @@ class Part:
 
 
 class PartFiles:
-    """The folder of these files, `uploads/up_…`, on the file system of the blobs.
+    """The folder of the files `uploads/up_…`, on the file system of the blobs.
 
     `check` raises OSError if the store is not the one that the database knows (app/storage/identity.py).
     """
@@ -93,11 +95,12 @@ class PartFiles:
         return self._root / upload_id
 
     def create(self, upload_id: str) -> None:
-        """Create the empty file durably: every upload with a row has a file."""
+        """Create the empty file of an upload and fsync its folder. Every upload with a database row must have a
+        file."""
         self.check()
         if not self._folder_is_durable:
             make_durable_folder(self._root)
-            fsync_folder(self._root.parent)  # its creator can have failed to do so
+            fsync_folder(self._root.parent)  # the process that created the folder can have died before its own fsync
             self._folder_is_durable = True
         self.path(upload_id).touch(exist_ok=False)
         fsync_folder(self._root)
@@ -110,7 +113,7 @@ class PartFiles:
         fsync_folder(self._root)
 
     def lock(self, upload_id: str) -> FileIO:
-        """Open a file for exclusive writing. Raises FileNotFoundError if the upload is gone."""
+        """Open the file of an upload for exclusive writing. Raises FileNotFoundError if the upload is deleted."""
         self.check()
         file = self.path(upload_id).open("r+b", buffering=0)
         try:

@@ -22,7 +22,7 @@ def get(session: Session, upload_id: str) -> UploadRow | None:
 
 
 def change(session: Session, upload_id: str, **values: Any) -> bool:
-    """Update an upload, which also resets its idle time. Returns False if it is gone."""
+    """Update an upload and reset its idle time. Returns False if the upload is deleted."""
     statement = (
         update(UploadRow)
         .where(UploadRow.id == upload_id)
@@ -39,7 +39,7 @@ def delete(session: Session, upload_id: str) -> bool:
 
 
 def idle(session: Session, seconds: float) -> Sequence[str]:
-    """List the ids of uploads without new bytes for this long."""
+    """List the ids of uploads that have received no bytes for `seconds` seconds."""
     limit = current_time(session) - timedelta(seconds=seconds)
     return session.scalars(select(UploadRow.id).where(UploadRow.updated_at < limit)).all()
 

@@ -19,7 +19,7 @@ from app.ids import is_id, new_id
 
 
 def check_length(length: int, settings: Settings) -> None:
-    """Refuse a file above the size limit."""
+    """Raise PayloadTooLarge if a file of `length` bytes exceeds the limit."""
     if length > settings.max_upload_bytes:
         limit = f"the limit is {settings.max_upload_bytes} (HYPERPLANE_MAX_UPLOAD_BYTES)"
         raise PayloadTooLarge(f"The file has at least {length} bytes; {limit}.")
@@ -52,7 +52,7 @@ def begin(
 def get(session: Session, upload_id: str) -> UploadRow:
     upload = repository.get(session, upload_id) if is_id("up", upload_id) else None
     if upload is None:
-        raise NotFound("There is no such upload.")
+        raise NotFound("There is no such upload; it was never created, was deleted, or has expired. Create one.")
     return upload
 
 
@@ -70,18 +70,21 @@ def show(upload: UploadRow, settings: Settings) -> dict[str, Any]:
 
 
 def open_part(database: Database, parts: PartFiles, upload_id: str, offset: int) -> tuple[UploadRow, Part]:
-    """Return an upload and its locked file, positioned at the client's offset."""
+    """Return an upload and its locked file, positioned at `offset`. Raises Conflict if the stored offset differs."""
     with database.read() as session:
-        get(session, upload_id)  # before the file is opened: the id must be valid
+        get(session, upload_id)  # raises NotFound before a file is opened under an unknown id
     try:
         file = parts.lock(upload_id)
     except FileNotFoundError:
         raise _ended(database, upload_id) from None
     try:
-        with database.read() as session:  # again, now that the upload is locked
+        with database.read() as session:  # read again, now that the file is locked
             upload = get(session, upload_id)
         if upload.dataset_id is not None:
-            raise Conflict("The upload is complete.", code="upload_complete")
+            raise Conflict(
+                "The upload is complete and accepts no more bytes; its `dataset_id` is the dataset.",
+                code="upload_complete",
+            )
         if offset != upload.received:
             detail = f"Upload-Offset is {offset}, but {upload.received} bytes are stored; continue there."
             headers = {"Upload-Offset": str(upload.received)}
@@ -93,22 +96,24 @@ def open_part(database: Database, parts: PartFiles, upload_id: str, offset: int)
 
 
 def check_room(upload: UploadRow, settings: Settings, offset: int) -> None:
-    """Refuse bytes beyond the announced length or the size limit."""
+    """Raise PayloadTooLarge for bytes beyond the announced length or the size limit."""
     if upload.length is not None and offset > upload.length:
-        raise PayloadTooLarge(f"The body exceeds the announced Upload-Length of {upload.length} bytes.")
+        raise PayloadTooLarge(
+            f"The body exceeds the announced Upload-Length of {upload.length} bytes; send only the rest of the file."
+        )
     check_length(offset, settings)
 
 
 def acknowledge(database: Database, upload_id: str, part: Part) -> None:
-    """Make the received bytes durable, then store the new offset."""
+    """Fsync the received bytes, then store the new offset."""
     received = part.sync()
     with database.write() as session:
         if not repository.change(session, upload_id, received=received):
-            raise NotFound("The upload was deleted meanwhile.")
+            raise NotFound("The upload was deleted during this request; create a new one.")
 
 
 def seal(database: Database, upload: UploadRow, part: Part) -> Received:
-    """Close the upload for further bytes, and return its file."""
+    """Close the upload for further bytes. Returns its file and options."""
     if upload.length is not None and part.offset != upload.length:
         detail = f"Upload-Length is {upload.length} bytes, but {part.offset} have arrived; send the rest first."
         raise Invalid(detail, code="upload_incomplete")
@@ -119,14 +124,14 @@ def seal(database: Database, upload: UploadRow, part: Part) -> Received:
 
 
 def begin_again(database: Database, parts: PartFiles, upload_id: str) -> None:
-    """Reset an upload whose file cannot be trusted: the client sends it again from the start."""
+    """Reset an upload whose file cannot be trusted. The client must send it again from the start."""
     with database.write() as session:
         repository.change(session, upload_id, received=0)
     parts.replace(upload_id)
 
 
 def complete(database: Database, parts: PartFiles, upload_id: str, dataset_id: str) -> None:
-    """Store the dataset of an upload, for a client that did not receive the response."""
+    """Store the id of the dataset with the upload, for a client that did not receive the response."""
     with database.write() as session:
         repository.change(session, upload_id, dataset_id=dataset_id)
     parts.remove(upload_id)
@@ -140,8 +145,8 @@ def abandon(database: Database, parts: PartFiles, upload_id: str) -> None:
 
 
 def forget_idle(database: Database, parts: PartFiles, settings: Settings) -> None:
-    """Delete idle uploads, and files without a row that a killed process left."""
-    parts.check()  # otherwise files of another database would be deleted
+    """Delete idle uploads, and files of killed processes that have no database row."""
+    parts.check()  # raises for the store of another database, whose files would be deleted
     with database.read() as session:
         idle = repository.idle(session, settings.upload_idle_seconds)
     for upload_id in idle:
@@ -160,5 +165,7 @@ def _ended(database: Database, upload_id: str) -> Exception:
     with database.read() as session:
         upload = get(session, upload_id)
     if upload.dataset_id is not None:
-        return Conflict("The upload is complete.", code="upload_complete")
-    return NotFound("There is no such upload.")
+        return Conflict(
+            "The upload is complete and accepts no more bytes; its `dataset_id` is the dataset.", code="upload_complete"
+        )
+    return NotFound("There is no such upload; it was never created, was deleted, or has expired. Create one.")

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from app.jobs.admission import JUDGED_NUMBERS_A_ROW, PROCESS_BYTES
@@ -16,18 +16,35 @@ from app.jobs.model_jobs import (
     find_model,
     on_model,
 )
+from app.jobs.result_schemas import JobResult
 from app.jobs.validation.named_dataset import ready_dataset
+from app.models.metrics.schemas import TaskMetrics
 from app.storage import BlobStore
 
 
 class EvaluateOptions(OnDataset):
     """Options of an evaluation."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"dataset_id": "ds_…"}]})
+
 
 class EvaluateRequest(OnModel, EvaluateOptions):
     """Evaluate a model on a dataset and store the report."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"type": "evaluate", "dataset_id": "ds_…", "model": "radar"}]}
+    )
+
     type: Literal["evaluate"] = Field(description="Job type.")
+
+
+class EvaluateResult(JobResult):
+    """Result of an evaluation."""
+
+    evaluation_id: str = Field(description="Id of the stored report (`ev_…`).")
+    rows: int = Field(description="Number of rows that were scored.")
+    failed_rows: int = Field(description="Number of rows without a score.")
+    metrics: TaskMetrics = Field(description="Metrics on the scored rows.")
 
 
 def _plan(session: Session, request: EvaluateRequest, blobs: BlobStore) -> Plan:
@@ -39,4 +56,4 @@ def _plan(session: Session, request: EvaluateRequest, blobs: BlobStore) -> Plan:
     return Plan(model.row, dataset, PROCESS_BYTES + BLOCK_BYTES + 8 * dataset.n_rows * numbers_a_row)
 
 
-JOB_TYPE = on_model(EvaluateRequest, _plan, result_fields="evaluation_id, rows, failed_rows, metrics")
+JOB_TYPE = on_model(EvaluateRequest, _plan, result=EvaluateResult)

@@ -2,20 +2,23 @@
 
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
+from app.datasets.schemas import Label
 from app.db.job_state import JobStatus
 from app.db.tables import DatasetRow, JobRow
 from app.errors import Conflict
 from app.jobs.admission import PROCESS_BYTES
 from app.jobs.model_jobs import BLOCK_BYTES, OnDataset, OnModel, Plan, check_features, find_model, on_model
+from app.jobs.result_schemas import JobResult, StoredFile
 from app.jobs.validation.named_dataset import ready_dataset
 from app.predictions.outputs import DEFAULT_OUTPUTS, chosen, offered
+from app.predictions.set_outputs import asked_coverage
 from app.storage import BlobStore, ownership
 
 Output = Literal[
-    "label", "rank", "score", "probability", "probabilities", "scores", "score_error_bound", "label_certain"
+    "label", "rank", "score", "probability", "probabilities", "scores", "score_error_bound", "label_certain", "set"
 ]
 Which = Literal["output", "errors"]
 
@@ -23,12 +26,45 @@ Which = Literal["output", "errors"]
 class PredictRequest(OnModel, OnDataset):
     """Predict every row of a dataset into a file (batch prediction)."""
 
-    model_config = ConfigDict(populate_by_name=True)
+    model_config = ConfigDict(
+        populate_by_name=True,
+        json_schema_extra={
+            "examples": [{"type": "predict", "dataset_id": "ds_…", "model": "radar", "return": ["label", "score"]}]
+        },
+    )
 
     type: Literal["predict"] = Field(description="Job type.")
     format: Literal["csv", "ndjson", "parquet", "arrow"] = Field("csv", description="Format of the output file.")
     wanted: Annotated[list[Output], Field(min_length=1)] | None = Field(
         None, alias="return", description="Outputs for each row, as in predict; null: label and score."
+    )
+    coverage: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="With the output `set`: probability with which a set should contain the truth; null: 0.9."
+    )
+
+
+class Coverage(BaseModel):
+    """How often prediction sets contain the truth."""
+
+    requested: float = Field(description="The coverage that was asked for.")
+    nominal: float = Field(description="The coverage that the sets aim at.")
+    guaranteed: float | None = Field(description="The coverage that is proven; null: none, see `reason`.")
+    reason: str | None = Field(description="Why nothing is proven; null: it is.")
+
+
+class PredictResult(JobResult):
+    """Result of a batch prediction."""
+
+    rows: int = Field(description="Number of rows of the dataset.")
+    predicted: int = Field(description="Number of rows with a prediction.")
+    failed: int = Field(description="Number of rows without a prediction.")
+    format: str = Field(description="Format of the output file.")
+    columns: list[str] = Field(description="Columns of the output file.")
+    classes: list[Label] = Field(description="Classes in the order of `scores` and `probabilities`.")
+    coverage: Coverage | None = Field(None, description="Coverage of the output `set`; null: not requested.")
+    output: StoredFile = Field(description="The output file; `GET /v1/jobs/{id}/output` returns it.")
+    errors: StoredFile | None = Field(
+        description="The rows that failed, as ndjson; `GET /v1/jobs/{id}/errors` returns them; null: none did."
     )
 
 
@@ -41,7 +77,7 @@ class OutputFile(NamedTuple):
 def _plan(session: Session, request: PredictRequest, blobs: BlobStore) -> Plan:
     model = find_model(session, request.model, blobs)
     dataset = ready_dataset(session, "dataset_id", request.dataset_id)
-    chosen(offered(model.header), request.wanted, DEFAULT_OUTPUTS)
+    asked_coverage(chosen(offered(model.header), request.wanted, DEFAULT_OUTPUTS), request.coverage)
     check_features(model, dataset, target_name(dataset))
     return Plan(model.row, dataset, PROCESS_BYTES + BLOCK_BYTES)
 
@@ -78,4 +114,4 @@ def _check_has_files(job: JobRow) -> None:
         raise Conflict(detail, code="no_output")
 
 
-JOB_TYPE = on_model(PredictRequest, _plan, result_fields="rows, predicted, failed, columns, output, errors")
+JOB_TYPE = on_model(PredictRequest, _plan, result=PredictResult)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from app.db.tables import DatasetRow
 from app.errors import Invalid, invalid_field
-from app.jobs.schemas import TrainingSpec
+from app.jobs.schemas import TrainingFields
 from app.preprocess.column_figures import rows_in_single
 from app.preprocess.dates import LEVELS
 from app.preprocess.inputs import Inputs
@@ -15,16 +15,19 @@ from app.preprocess.spec import Choice, Preprocess, TextSettings
 from app.preprocess.values import check_kind
 from app.tabular.frame import Column
 
-# Typical figures of news and short messages, to estimate texts without reading them.
+# Typical figures of news articles and short messages, to estimate the features of texts without reading them. No
+# measurement is recorded.
 BYTES_A_TEXT, BYTES_A_WORD, DISTINCT = 500, 6.0, 0.7
 NEW_WORDS, NEW_PAIRS = 70.0, 0.5
 BYTES_A_TERM = 100
-"""Memory per term while a vocabulary is learnt, in bytes."""
+"""Estimated memory in bytes per term while a vocabulary is learnt. Larger: larger memory estimates. Set by hand; no
+measurement is recorded."""
 MOST_LEARNING_BYTES = BYTES_A_TERM << 22
-"""Maximum memory while a vocabulary is learnt, in bytes: that of text_counts.MAX_TERMS terms."""
+"""Maximum estimate in bytes of the memory while a vocabulary is learnt: BYTES_A_TERM for each of text_counts.MAX_TERMS
+terms."""
 
 
-def resolve(request: TrainingSpec, dataset: DatasetRow) -> Preprocess | None:
+def resolve(request: TrainingFields, dataset: DatasetRow) -> Preprocess | None:
     """Return the preprocessing to apply: the requested one, or the defaults if a column is not numeric or has gaps."""
     if request.preprocess is None and any(_needs_work(column) for column in _features(dataset)):
         return Preprocess()

@@ -28,7 +28,7 @@ def choose_task(asked: str, dataset: DatasetRow) -> TaskChoice:
 
 
 def check_labels(task: str, dataset: DatasetRow, field: str) -> None:
-    """Refuse text labels for a task that needs numbers. A solver sees only codes and could not notice."""
+    """Refuse text labels for a task that needs numbers. A solver gets only class codes, so it cannot check this."""
     if task in NUMBER_TASKS and dataset.label_names is not None:
-        detail = f"task {task} needs numeric labels, and the labels of this dataset are text"
+        detail = f"task {task} needs numeric labels, and the labels of this dataset are text; upload numbers as labels"
         raise invalid_field(field, "labels_are_text", detail)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 import solvers
 from app.db.tables import DatasetRow
 from app.errors import AppError, Invalid, NotFound, invalid_field
-from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainingSpec
+from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainingFields, TrainingSpec
 from app.jobs.validation import preprocessing
 from app.jobs.validation.named_dataset import ready_dataset
 from app.jobs.validation.refusals import class_misses_folds, solver_refusal
@@ -20,7 +20,7 @@ from app.storage import BlobStore
 
 TEST_DATASET = "split.test_dataset_id"
 
-Training = TypeVar("Training", bound=TrainingSpec)
+Training = TypeVar("Training", bound=TrainingFields)
 
 
 def refusals(session: Session, request: TrainingSpec, dataset: DatasetRow, blobs: BlobStore) -> Iterator[AppError]:
@@ -30,7 +30,7 @@ def refusals(session: Session, request: TrainingSpec, dataset: DatasetRow, blobs
     checks: list[Callable[[], None]] = [
         lambda: preprocessing.check_columns(spec, dataset),
         lambda: check_labels(task, dataset, "task"),
-        lambda: _check_solver(request, dataset, spec),
+        lambda: check_solver(request, dataset, spec),
         lambda: _check_class_weight(request, dataset),
         lambda: _check_split(request, dataset),
         lambda: _check_folds(request, dataset, task),
@@ -52,7 +52,9 @@ def with_settled_start(session: Session, request: Training) -> Training:
     return request.model_copy(update={"warm_start": models.locate(session, request.warm_start).id})
 
 
-def _check_solver(request: TrainingSpec, dataset: DatasetRow, spec: Preprocess | None) -> None:
+def check_solver(request: TrainingSpec, dataset: DatasetRow, spec: Preprocess | None) -> None:
+    """Refuse an unknown solver, a solver that does not support the problem, and parameters that define no valid
+    problem."""
     expected = preprocessing.expected(spec, dataset)
     try:
         solvers.check(
@@ -86,7 +88,7 @@ def _check_split(request: TrainingSpec, dataset: DatasetRow) -> None:
         detail = "the dataset has no groups; upload it with the parameter `group` (libsvm: qid)"
         raise invalid_field("split.group", "no_groups", detail)
     if isinstance(split, SplitByFolds):
-        if not has_groups or split.fold_column != _group_column(dataset):
+        if not has_groups or split.fold_column != group_column(dataset):
             detail = "the dataset has no such group column; upload it with `group` set to the column (libsvm: qid)"
             raise invalid_field("split.fold_column", "unknown_column", detail)
         if request.cross_validation is not None:
@@ -94,7 +96,8 @@ def _check_split(request: TrainingSpec, dataset: DatasetRow) -> None:
             raise invalid_field("cross_validation", "folds_are_given", detail)
 
 
-def _group_column(dataset: DatasetRow) -> str:
+def group_column(dataset: DatasetRow) -> str:
+    """Return the name of the column that holds the groups."""
     named: str | None = (dataset.options or {}).get("group")
     return named or ("qid" if dataset.format == "libsvm" else "group")
 
@@ -138,12 +141,12 @@ def _check_test_dataset(session: Session, request: TrainingSpec, train: DatasetR
     is_named = bool(train.columns and test.columns)  # columns are matched by name
     is_short = test.n_features < train.n_features and test.storage == "dense"
     if not is_named and (test.n_features > train.n_features or is_short):
-        detail = f"it has {test.n_features} features; the training dataset has {train.n_features}"
+        detail = f"it has {test.n_features} features; the training dataset has {train.n_features}; use equal features"
         raise invalid_field(field, "feature_mismatch", detail)
     check_labels(task, test, field)
     unseen = {one["label"] for one in test.classes} - {one["label"] for one in train.classes}
     if task in CLASS_TASKS and (unseen or not test.classes):
-        raise invalid_field(field, "unknown_class", "it has labels that the training dataset lacks")
+        raise invalid_field(field, "unknown_class", "it has labels that the training dataset lacks; remove these rows")
 
 
 def _check_warm_start(
@@ -157,23 +160,23 @@ def _check_warm_start(
     except NotFound:
         raise _refused_start("unknown_model", "there is no such model; `GET /v1/models` lists them") from None
     if model.task != task:
-        raise _refused_start("task_mismatch", f"the task of the model is {model.task}, and that of the job is {task}")
+        raise _refused_start("task_mismatch", f"the model has task {model.task}, the job {task}; use another or none")
     header, _ = file.read_header(blobs.path(model.blob))
     if task in CLASS_TASKS and set(header.classes) != {one["label"] for one in dataset.classes}:
-        raise _refused_start("class_mismatch", "the model has other classes than the dataset")
+        raise _refused_start("class_mismatch", "the model has other classes than the dataset; use another or none")
     if header.preprocess is None and preprocessing.resolve(request, dataset) is None:
         _check_start_features(header, dataset)
 
 
 def _check_start_features(header: file.Header, dataset: DatasetRow) -> None:
     if header.n_features != dataset.n_features:
-        detail = f"the model has {header.n_features} features, and the dataset has {dataset.n_features}"
+        detail = f"the model has {header.n_features} features, the dataset {dataset.n_features}; use another or none"
         raise _refused_start("feature_mismatch", detail)
     names = [column["name"] for column in dataset.columns if column["role"] == "feature"]
     if names and header.feature_names and names != header.feature_names:
         raise _refused_start(
             "feature_mismatch",
-            "the features of the model have other names, or another order, than those of the dataset",
+            "the features of the model and of the dataset differ in name or order; use another model or none",
         )
 
 

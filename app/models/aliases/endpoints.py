@@ -125,7 +125,7 @@ def roll_back_alias(
     with once.write() as session:
         row = service.roll_back(session, name, alias, wanted, Precondition(if_match))
         once.answer(_answer(request, response, row))
-    return _answer(request, response, row)  # once more after the commit: it drops the cached value
+    return _answer(request, response, row)  # called again after the commit, to drop the cached value
 
 
 def _answer(request: Request, response: Response, row: AliasRow) -> Alias:

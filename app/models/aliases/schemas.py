@@ -9,7 +9,8 @@ from app.web.fields import CreatedAt
 from app.web.validation import Body
 
 MOST_TARGETS = 16
-"""Maximum number of versions that share the requests of an alias. Larger: larger rows and responses."""
+"""Maximum number of versions that share the requests of an alias. Larger: larger rows and responses. Set by hand; no
+measurement is recorded."""
 MOST_VERSION = 10**15
 """Upper limit of version and revision numbers: 15 digits fit a cursor and an integer of either database."""
 
@@ -29,19 +30,12 @@ class Target(Body):
     )
 
 
-def _only(given: str, absent: str) -> dict[str, Any]:
-    """JSON Schema of an object that has the first field and not the second; null: not given."""
-    properties = {
-        given: {"not": {"type": "null"}, "description": "Is given."},
-        absent: {"type": "null", "description": "Is not given."},
-    }
-    return {"required": [given], "properties": properties}
-
-
 class AliasRequest(Body):
-    """New value of an alias: one version, or several by weight."""
+    """New value of an alias: one version, or several by weight. Give either `version` or `targets`."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [_only("version", "targets"), _only("targets", "version")]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"version": 1}, {"targets": [{"version": 1, "weight": 9}]}]}
+    )
 
     version: Version | None = Field(None, description="Version that receives all requests. Give it or `targets`.")
     targets: Annotated[list[Target], Field(min_length=1, max_length=MOST_TARGETS)] | None = Field(
@@ -69,6 +63,8 @@ class AliasRequest(Body):
 
 class RollbackRequest(Body):
     """Which earlier value an alias returns to."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"revision": 1}]})
 
     revision: Annotated[int, Field(ge=1, lt=MOST_VERSION)] | None = Field(
         None, description="Revision to return to; null: the one before the current revision."

@@ -17,7 +17,8 @@ from app.models.aliases.schemas import AliasRequest
 from app.names import NAME_PATTERN
 
 MOST_ALIASES = 1000
-"""Maximum aliases of a model. Larger: longer checks before a version is deleted."""
+"""Maximum aliases of a model. Larger: longer checks before a version is deleted. Set by hand; no measurement is
+recorded."""
 
 
 class Precondition(NamedTuple):
@@ -48,13 +49,13 @@ def etag(alias: AliasRow) -> str:
 def get(session: Session, name: str, alias: str) -> AliasRow:
     row = repository.get(session, name, alias) if _is_name(name) and _is_name(alias) else None
     if row is None:
-        raise NotFound("There is no such alias.")
+        raise NotFound("There is no such alias; `GET /v1/models/{name}/aliases` lists them.")
     return row
 
 
 def list_of(session: Session, name: str, limit: int, after: str | None) -> Sequence[AliasRow]:
     if not _is_name(name) or not models.name_exists(session, name):
-        raise NotFound("There is no such model.")
+        raise NotFound("There is no such model; `GET /v1/models` lists models.")
     return repository.of_name(session, name, limit, after)
 
 
@@ -76,7 +77,9 @@ def put(session: Session, name: str, alias: str, wanted: AliasRequest, when: Pre
     field = "version" if wanted.targets is None else "targets"
     for one, place in [*((one["version"], field) for one in targets), (wanted.shadow, "shadow")]:
         if one is not None and models.locate_version(session.connection(), name, int(one)) is None:
-            raise invalid_field(place, "unknown_version", f"the model has no version {one}")
+            raise invalid_field(
+                place, "unknown_version", f"the model has no version {one}; `GET /v1/models?name=` lists the versions"
+            )
     if current is not None and (current.targets, current.shadow) == (targets, wanted.shadow):
         return current, False
     return _write(session, name, alias, targets, wanted.shadow), current is None
@@ -86,7 +89,7 @@ def delete(session: Session, name: str, alias: str, when: Precondition) -> None:
     current = _locked(session, name, alias)
     when.check(current)
     if current is None:
-        raise NotFound("There is no such alias.")
+        raise NotFound("There is no such alias; `GET /v1/models/{name}/aliases` lists them.")
     _write_change(session, name, alias, None, None)
 
 
@@ -95,7 +98,7 @@ def roll_back(session: Session, name: str, alias: str, revision: int | None, whe
     when.check(_locked(session, name, alias))
     newest = repository.last_change(session, name, alias)
     if newest is None:
-        raise NotFound("There is no such alias.")
+        raise NotFound("There is no such alias; `GET /v1/models/{name}/aliases` lists them.")
     if revision is None:
         past = repository.last_change(session, name, alias, before=newest.revision, is_set=True)
         if past is None:
@@ -118,7 +121,7 @@ def history(session: Session, name: str, alias: str, limit: int, before: int | N
     """List the changes, newest first. A deleted alias still has a history."""
     is_known = _is_name(name) and _is_name(alias) and repository.last_change(session, name, alias) is not None
     if not is_known:
-        raise NotFound("There is no such alias.")
+        raise NotFound("There is no such alias; `GET /v1/models/{name}/aliases` lists them.")
     return repository.changes(session, name, alias, limit, before)
 
 
@@ -135,7 +138,7 @@ def _write_change(session: Session, name: str, alias: str, targets: list[Any] | 
 
 def _locked(session: Session, name: str, alias: str) -> AliasRow | None:
     if not _is_name(name) or not repository.lock_name(session, name):
-        raise NotFound("There is no such model.")
+        raise NotFound("There is no such model; `GET /v1/models` lists models.")
     return repository.get(session, name, alias) if _is_name(alias) else None
 
 

@@ -4,7 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.models.metrics.schemas import TaskMetrics
 from app.models.schemas import LabelShown, PrecisionRecall, Roc
+from app.web.described import described_as
 from app.web.fields import CreatedAt, DatasetId, JobId, ModelId
 
 RangeCounts = Annotated[list[int], Field(description="Number of rows in each bin.")]
@@ -45,7 +47,7 @@ class EvaluationSummary(BaseModel):
     failed_rows: int = Field(
         description="Number of rows without a score, because of a missing value for example. The metrics omit them."
     )
-    metrics: dict[str, Any] = Field(
+    metrics: Annotated[dict[str, Any], described_as(TaskMetrics)] = Field(
         description="Metrics as in a model's `metrics`, with those of probabilities for a calibrated model."
     )
     created_at: CreatedAt

@@ -28,5 +28,7 @@ def export(subject: Subject, format_name: str, output: str | None) -> Export:
     difference = largest_difference(probe.expected, chosen.scores(subject, draft, probe))
     file_name = f"{subject.name}-{subject.version}.{chosen.suffix}"
     headers = {"X-Max-Score-Difference": repr(difference), **chosen.headers(subject)}
+    if subject.file.header.sets is not None and not chosen.keeps_sets:
+        headers["X-Left-Out"] = "sets"
     content = chosen.write(subject, difference) if chosen.states_difference else draft
     return Export(content, chosen.media_type, file_name, difference, headers)

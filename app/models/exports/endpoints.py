@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/models", tags=["models"])
 
 MAX_AT_ONCE = 2
 """Maximum conversions that run at a time in an API process; others wait. Each holds several copies of its model in
-memory, so a larger value raises the peak memory."""
+memory, so a larger value raises the peak memory. Set by hand; no measurement is recorded."""
 
 
 class Conversions(asyncio.Semaphore):
@@ -43,7 +43,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
 def _schema_of(media_type: str) -> dict[str, Any]:
-    return {"schema": {"type": "object"}} if media_type == "application/json" else BINARY
+    return {"schema": {"type": "object", "additionalProperties": True}} if media_type == "application/json" else BINARY
 
 
 IMPORT_CONTENT = {media_type: _schema_of(media_type) for media_type in imports.MEDIA_TYPES}
@@ -61,7 +61,11 @@ IMPORT_CONTENT = {media_type: _schema_of(media_type) for media_type in imports.M
                 "X-Max-Score-Difference": {
                     "description": "Largest difference between scores of the file and of predict, on test rows.",
                     "schema": {"type": "string"},
-                }
+                },
+                "X-Left-Out": {
+                    "description": "Parts of the model that the format cannot hold: `sets`. Absent: none.",
+                    "schema": {"type": "string"},
+                },
             },
         },
         **problems(404),

@@ -17,8 +17,9 @@ __all__ = ["BINARY_WEIGHTS", "TEXT_WEIGHTS", "ExportFormat", "Output", "export_f
 
 TEXT_WEIGHTS = 5_000_000
 BINARY_WEIGHTS = 32_000_000
-"""Maximum weights of an exported model, for text and binary formats. Larger: more memory, because an export is built in
-memory in the API process."""
+"""Maximum number of weights of an exported model: TEXT_WEIGHTS for text formats, BINARY_WEIGHTS for binary formats.
+Larger: more memory, because an export is built in memory in the API process. Set by hand; no measurement is
+recorded."""
 
 Writer = Callable[[Subject, float | None], bytes]
 """Writes the file. The second argument is the measured score difference; None in the draft that is compared."""
@@ -47,6 +48,8 @@ class ExportFormat:
     read: Callable[[bytes], Parts] | None = None
     """Reads a file of the format for an import; None: the format is not imported."""
     max_weights: int = BINARY_WEIGHTS
+    keeps_sets: bool = False
+    """Whether the file contains the fold models of prediction sets."""
     states_difference: bool = True
     """Whether the file contains the measured difference."""
     headers: Callable[[Subject], dict[str, str]] = _no_headers

@@ -13,9 +13,10 @@ from app.models.exports.subject import Subject
 from app.tabular.types import Array
 
 MAX_ROWS = 64
-"""Maximum rows of the comparison. Larger: slower exports."""
+"""Maximum rows of the comparison. Larger: slower exports. Set by hand; no measurement is recorded."""
 MAX_VALUES = 1 << 22
-"""Maximum numbers of the comparison: wide models are compared on fewer rows."""
+"""Maximum numbers in the rows of the comparison, so that wide models are compared on fewer rows. Larger: more memory,
+slower exports. Set by hand; no measurement is recorded."""
 SEED = 20_000
 """Seed of the random rows. A fixed seed makes the comparison repeatable."""
 

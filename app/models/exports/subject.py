@@ -32,7 +32,7 @@ class Subject:
         named = {"coef": self.file.coef, "intercept": np.atleast_1d(np.asarray(self.file.intercept))}
         if self.file.thresholds is not None:
             named["thresholds"] = self.file.thresholds
-        return {**named, **self.file.extra}
+        return {**named, **self.file.extra, **self.file.set_arrays}
 
     @cached_property
     def pipeline(self) -> Pipeline | None:

@@ -12,7 +12,7 @@ from app.tabular.types import Array
 
 MOST_LISTED_CLASSES = 100
 """Maximum classes with metrics per class and a confusion matrix. Larger: a matrix of 10,000 entries and more in the
-card."""
+card. Set by hand; no measurement is recorded."""
 
 
 def binary_metrics(

@@ -7,7 +7,8 @@ import numpy as np
 from app.tabular.types import Array
 
 BINS = 10
-"""Number of points of the calibration curve. Larger: a finer curve, fewer rows per point."""
+"""Number of points of the calibration curve. Larger: a finer curve, fewer rows per point. Set by hand; no measurement
+is recorded."""
 SMALLEST = 1e-300
 """Lower bound of probabilities in the log loss, so that a probability rounded to 0 has a finite logarithm."""
 

@@ -10,7 +10,7 @@ from app.predictions.model_cache import ServedModel
 from app.predictions.model_features import Features
 from app.predictions.model_request import HEADER_LENGTH
 from app.predictions.open_inference.tensors import InferRequest, Tensor, read_request, write_response
-from app.predictions.outputs import DEFAULT_OUTPUTS
+from app.predictions.outputs import DEFAULT_OUTPUTS, SET
 from app.predictions.response_formats import Reply, plain
 from app.predictions.rows import Columns, ListRows, MatrixRows, MixedRows, Places, Rows, check_width
 from app.predictions.service import headers_of, score
@@ -18,7 +18,7 @@ from app.tabular.types import Array
 
 MATRIX = "X"
 IN_MATRIX = Places(MATRIX)
-NOT_A_TENSOR = frozenset({"contributions"})
+NOT_A_TENSOR = frozenset({"contributions", SET})
 OF_A_CERTIFICATE = frozenset({"score_error_bound", "label_certain"})
 
 

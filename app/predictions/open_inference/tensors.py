@@ -37,9 +37,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
 # By numpy's kind. null is a missing value, which numpy converts to NaN.
 LISTS: dict[str, Any] = {"b": list[bool], "u": list[int], "i": list[int], "f": list[float | None]}
 MAX_ELEMENTS = 1 << 31
-"""Maximum elements of a tensor."""
+"""Maximum elements of a tensor. Larger: a header can declare more than the body can contain. Set by hand."""
 MAX_LENGTH_DIGITS = 20
-"""Maximum digits of a length header."""
+"""Maximum digits of a length header: a 64-bit integer has at most 20."""
 LENGTH = struct.Struct("<I")
 
 Parameters = dict[str, Any]

@@ -9,25 +9,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+import solvers
 from app.datasets.arrays import DatasetArrays
 from app.datasets.schemas import Label
 from app.models import metrics
 from app.models.calibration import Argument, Calibration, Method, margins, sigmoid
 from app.tabular.types import Array
+from app.worker.train.load import Work
+from app.worker.train.result_metrics import labels_of
 
 ISOTONIC_ROWS = 1000
-"""Minimum rows of each class for isotonic calibration by default. With fewer rows the free curve follows noise, and a
-sigmoid is better."""
+"""Minimum rows of each class for which isotonic calibration is the default; with fewer rows Platt's sigmoid is. Larger:
+more models get a sigmoid. An isotonic curve of few rows overfits; scikit-learn's guide gives about 1000."""
 
 JOINT_STRATEGIES = ("crammer_singer", "multinomial")
 """Strategies that train the classes jointly: only differences of their scores are meaningful."""
 
 NEWTON_STEPS = 100
-"""Maximum Newton steps of the fit of Platt's sigmoid."""
+"""Maximum Newton steps of the fit of Platt's sigmoid. Larger: longer fits where the method converges slowly. From Lin,
+Lin and Weng (2007)."""
 SMALLEST_STEP = 1e-10
-"""Smallest step of the line search, as a fraction of the Newton step. With a smaller one the fit ends."""
+"""Smallest step of the line search, as a fraction of the Newton step; a smaller step ends the fit. Larger: the fit ends
+earlier. From Lin, Lin and Weng (2007)."""
 RIDGE = 1e-12
-"""Number added to the diagonal of the Hessian, which can be singular. Larger: shorter Newton steps."""
+"""Number added to the diagonal of the Hessian, which can be singular. Larger: shorter Newton steps. From Lin, Lin and
+Weng (2007)."""
 
 
 class Calibrated(NamedTuple):
@@ -36,13 +42,21 @@ class Calibrated(NamedTuple):
     """Description for the model's card."""
 
 
+def calibration_of(work: Work, result: solvers.SolveResult, held_out_scores: Array | None) -> Calibrated | None:
+    """Fit the calibration that the job asks for; logistic loss has one without a fit. None: there is none."""
+    classes = labels_of(work.train, result)
+    if held_out_scores is None or not work.request.calibrate:
+        return of_logistic_loss(result.strategy, len(classes)) if result.loss == "logistic" else None
+    return calibrated(work.request.calibrate, result.strategy, work.train, classes, held_out_scores)
+
+
 def calibrated(
     wanted: bool | Method, strategy: str | None, rows: DatasetArrays, classes: list[Label], held_out_scores: Array
 ) -> Calibrated | None:
     """Fit the calibration of a model; None if there are too few scores.
 
-    Scores are those of the rows while they were held out, NaN for others: a job that was finished early has not held
-    out all of them.
+    `held_out_scores`: the score of each row while it was held out; NaN: the row was not held out, because the job was
+    finished early.
     """
     is_scored = np.isfinite(held_out_scores.reshape(len(rows.y), -1)).all(axis=1)
     scores, codes = held_out_scores[is_scored], rows.codes(classes)[is_scored]

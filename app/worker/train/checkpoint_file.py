@@ -1,4 +1,4 @@
-"""The checkpoint file of a training: a JSON header and raw arrays in one blob. Nothing in it is executed.
+"""The checkpoint file of a job: a JSON header and raw arrays in one blob. Nothing in it is executed.
 
 bytes 0-7    magic "HYPRCKP1"
 bytes 8-15   length of the header, unsigned 64 bit little-endian
@@ -28,7 +28,7 @@ from app.storage import BlobStore
 MAGIC = b"HYPRCKP1"
 PREFIX = struct.Struct("<8sQ")
 ALIGNMENT = 64
-"""Arrays start at multiples of this many bytes."""
+"""Arrays start at multiples of this many bytes, the size of a cache line."""
 
 State = dict[str, Any]
 
@@ -50,6 +50,10 @@ class Header(BaseModel):
 
     format: Literal["hyperplane-checkpoint"] = "hyperplane-checkpoint"
     version: Literal[1] = 1
+    kind: Literal["training", "search"] = "training"
+    """training: the state of a solver. search: finished trainings of a search, in this file and in `segments`."""
+    segments: list[str] = []
+    """Blobs of earlier finished trainings, oldest first."""
     job_id: str
     fence: int
     data: str
@@ -76,7 +80,7 @@ def code_version() -> str:
 
 def write(blobs: BlobStore, header: Header, state: State) -> tuple[str, int]:
     """Write the file durably; return hash and size of its blob."""
-    arrays = {name: np.ascontiguousarray(value) for name, value in state.items() if isinstance(value, np.ndarray)}
+    arrays = {name: np.asarray(value, order="C") for name, value in state.items() if isinstance(value, np.ndarray)}
     entries, offset = {}, 0
     for name, array in arrays.items():
         entries[name] = {"dtype": array.dtype.newbyteorder("<").str, "shape": list(array.shape), "offset": offset}

@@ -18,21 +18,20 @@ from app.jobs import queue
 from app.jobs.repository import Claim
 from app.storage.ownership import BlobsGone, reclaim
 from app.tabular.types import Array
-from app.worker.failures import PermanentFailure
 from app.worker.train import checkpoint_file
 from app.worker.train.checkpoint_file import Header, State, UnusableCheckpoint
-from app.worker.train.encode_model import encode_model
+from app.worker.train.encode_model import encode_interim
 from app.worker.train.load import Work
-from app.worker.train.result_metrics import labels_of
 from app.worker.worker_context import WorkerContext
 
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 1.0
-"""Seconds of training before the first checkpoint. Larger: short jobs write none, and more work is lost after a
-crash."""
+"""Seconds of training before the first checkpoint. Larger: short jobs write none, and more work is lost after a crash.
+Set by hand; no measurement is recorded."""
 MOST_COST = 0.05
-"""Maximum share of the time for checkpoints. Larger: more frequent checkpoints, slower training."""
+"""Maximum fraction of the training time that checkpoints can take. Larger: more frequent checkpoints, slower training.
+Set by hand; no measurement is recorded."""
 
 
 class Note(NamedTuple):
@@ -41,6 +40,8 @@ class Note(NamedTuple):
     report: dict[str, Any]
     scores: Array
     """Scores of the held-out rows."""
+    model: bytes | None = None
+    """The model file of the fold, for prediction sets; None: it is not kept."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,17 @@ class Checkpoints:
         if job.checkpoint is None:
             return None
         try:
-            header, state = checkpoint_file.read(self._context.blobs, job.checkpoint)
-            if (header.job_id, header.data) != (job.id, self._work.dataset.sha256):
-                raise UnusableCheckpoint("the checkpoint belongs to other data")
-            if header.code != checkpoint_file.code_version():
-                raise UnusableCheckpoint("the checkpoint was written by another version")
+            header, state = read_own(self._context, self._work, job.checkpoint)
         except UnusableCheckpoint as reason:
             self.begin_anew(str(reason))
             return None
-        scores = [state.pop(_scores_of(number)) for number in range(len(header.folds))]
-        found = Found(header, state, [Note(*both) for both in zip(header.folds, scores, strict=True)])
+        if header.kind != "training":
+            return None
+        notes = [
+            Note(report, state.pop(_scores_of(number)), _bytes(state.pop(_model_of(number), None)))
+            for number, report in enumerate(header.folds)
+        ]
+        found = Found(header, state, notes)
         self._tell("job.resumed", {"training": header.training, "passes": found.passes, "seconds": header.seconds})
         return found
 
@@ -105,7 +107,8 @@ class Checkpoints:
     ) -> None:
         """Write a checkpoint, and the interim model if the solver is training the final model.
 
-        Raises LeaseLost if another worker has the job. Without free disk space the training continues without it.
+        Raises LeaseLost if another worker has the job. If the disk is full, the training continues without the
+        checkpoint.
         """
         began = time.monotonic()
         try:
@@ -128,42 +131,59 @@ class Checkpoints:
             folds=[note.report for note in notes],
             **where,
         )
-        scores = {_scores_of(number): note.scores for number, note in enumerate(notes)}
+        arrays = {_scores_of(number): note.scores for number, note in enumerate(notes)}
+        kept = {number: note.model for number, note in enumerate(notes) if note.model is not None}
+        arrays |= {_model_of(number): np.frombuffer(model, dtype=np.uint8) for number, model in kept.items()}
         new = {
-            "checkpoint": checkpoint_file.write(self._context.blobs, header, {**report.snapshot(copy=False), **scores})
+            "checkpoint": checkpoint_file.write(self._context.blobs, header, {**report.snapshot(copy=False), **arrays})
         }
-        if model_of is not None and (content := self._model_file(report, model_of)):
+        if model_of is not None and (content := encode_interim(model_of, self._claim, report)):
             new["snapshot"] = self._context.blobs.put(content), len(content)
         with self._context.database.write() as session:
             replaced = queue.keep(session, self._claim, new, self._context.blobs)
         reclaim(self._context.database, self._context.blobs, replaced)
-
-    def _model_file(self, report: solvers.StepReport, work: Work) -> bytes | None:
-        """Encode the interim model, if its weights are finite. Its card has only a few fields."""
-        if not report.has_model:
-            return None
-        model = report.model()
-        if not (np.isfinite(model.coef).all() and np.isfinite(model.intercept).all()):
-            return None
-        gap = report.relative_gap
-        card = {
-            "classes": labels_of(work.train, model),
-            "job_id": self._claim.job_id,
-            "attempt": self._claim.fence,
-            "passes": report.passes,
-            "seconds": report.seconds,
-            "relative_gap": gap if gap is not None and np.isfinite(gap) else None,
-        }
-        try:
-            return encode_model(work, model, card)
-        except PermanentFailure:  # its weights can become finite later
-            return None
 
     def _tell(self, event: str, data: dict[str, Any]) -> None:
         with self._context.database.write() as session:
             queue.tell(session, self._claim, event, data)
 
 
+def read_own(context: WorkerContext, work: Work, blob: str) -> tuple[Header, State]:
+    """Read a checkpoint of this job. Raises UnusableCheckpoint if it belongs to other data or another version."""
+    header, state = checkpoint_file.read(context.blobs, blob)
+    if (header.job_id, header.data) != (work.job.id, work.dataset.sha256):
+        raise UnusableCheckpoint("the checkpoint belongs to other data")
+    if header.code != checkpoint_file.code_version():
+        raise UnusableCheckpoint("the checkpoint was written by another version")
+    return header, state
+
+
+class NoCheckpoints:
+    """Writes no checkpoints: for the trainings of a job that starts again after an interruption."""
+
+    is_due = False
+
+    def find(self) -> None:
+        return None
+
+    def begin_anew(self, reason: str) -> None:
+        pass
+
+    def save(
+        self, report: solvers.StepReport, where: dict[str, Any], notes: Sequence[Note], model_of: Work | None
+    ) -> None:
+        pass
+
+
 def _scores_of(number: int) -> str:
     """Return the name of a fold's scores among the arrays of the state."""
     return f"note.{number}.scores"
+
+
+def _model_of(number: int) -> str:
+    """Return the name of a fold's model file among the arrays of the state."""
+    return f"note.{number}.model"
+
+
+def _bytes(array: Array | None) -> bytes | None:
+    return None if array is None else array.tobytes()

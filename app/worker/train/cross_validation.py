@@ -12,6 +12,7 @@ from app.jobs.validation.task import CLASS_TASKS
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 from app.worker.train.checkpoints import Note
+from app.worker.train.encode_model import encode_fold
 from app.worker.train.load import Work, groups_to_keep, missing_class
 from app.worker.train.prepare import prepare
 from app.worker.train.result_metrics import Judged
@@ -20,10 +21,14 @@ from app.worker.train.trainer import Trainer
 
 
 class Validation(NamedTuple):
-    report: dict[str, Any]
-    """Metrics of each fold; mean and standard deviation over the folds."""
+    report: dict[str, Any] | None
+    """Metrics of each fold; mean and standard deviation over the folds. None: a search reports them."""
     scores: Array
-    """Score of each row while it was held out; NaN: it was not."""
+    """Score of each row while it was held out; NaN: the row was not held out."""
+    fold_of_row: Array | None = None
+    """None: the folds are not those of a cross-validation."""
+    models: Sequence[bytes | None] = ()
+    """The model file of each trained fold, for prediction sets; None: it is not kept."""
 
 
 def choose_folds(work: Work) -> Array | None:
@@ -48,14 +53,17 @@ def choose_folds(work: Work) -> Array | None:
 def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validation:
     """Hold out each fold in turn, train on the others and compute metrics on the held-out rows."""
     judged: list[dict[str, Any]] = []
+    models: list[bytes | None] = []
+    n_folds = int(fold_of_row.max()) + 1
     n_classes = len(np.unique(work.train.y)) if work.task == "multiclass" else None
     scores = np.full(len(work.train.y) if n_classes is None else (len(work.train.y), n_classes), np.nan)
 
     def take(number: int, note: Note) -> None:
         judged.append(note.report)
+        models.append(note.model)
         scores[fold_of_row == number] = note.scores
 
-    for number in range(int(fold_of_row.max()) + 1):
+    for number in range(n_folds):
         if (note := trainer.recall()) is not None:
             take(number, note)
             continue
@@ -83,12 +91,13 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
                 "metrics": _figures(outcome.figures()),
             },
             outcome.scores,
+            encode_fold(fold, result, n_folds) if work.wants_validation else None,
         )
         trainer.note(note)
         take(number, note)
     figures = [fold["metrics"] for fold in judged]
     summary = {"mean": _summary(figures, _mean), "std": _summary(figures, _deviation)}
-    return Validation({"by": _kind(work), "folds": judged, **summary}, scores)
+    return Validation({"by": _kind(work), "folds": judged, **summary}, scores, fold_of_row, models)
 
 
 def _calibration_folds(work: Work) -> Array:

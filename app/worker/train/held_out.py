@@ -14,9 +14,11 @@ from app.worker.train.load import Work
 from app.worker.train.result_metrics import score
 
 LOOK_EVERY_SECONDS = 0.5
-"""Minimum seconds between two measurements of the test error. Larger: fewer points of its curve, less time."""
+"""Minimum seconds between two measurements of the test error. Larger: fewer points of its curve, less time. Set by
+hand; no measurement is recorded."""
 MOST_COST = 0.05
-"""Maximum share of the time for these measurements. Larger: more points of the test error, slower training."""
+"""Maximum fraction of the training time that measurements of the test error can take. Larger: more points of the test
+error, slower training. Set by hand; no measurement is recorded."""
 
 
 class HeldOut:
@@ -65,7 +67,8 @@ class HeldOut:
 
 
 def final_error(figures: dict[str, dict[str, object]]) -> float | None:
-    """Return the same figure from the metrics of a trained model."""
+    """Return the test error from the metrics of a trained model: the figure that `HeldOut.error` returns during
+    training."""
     test = figures.get("test", {})
     found = test.get("error", test.get("rmse"))
     return found if isinstance(found, float) else None

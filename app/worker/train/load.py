@@ -1,6 +1,6 @@
 """Loads a claimed training job: its request, its task, and the rows to train and test on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from app.db import Database
 from app.db.tables import DatasetRow, JobRow
 from app.jobs import lease
 from app.jobs.repository import Claim
-from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare
+from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainingSpec
 from app.jobs.types.train_request import TrainRequest
 from app.jobs.validation.task import CLASS_TASKS, TaskChoice, choose_task
 from app.preprocess.pipeline import Pipeline
@@ -28,7 +28,7 @@ class Work:
     """A training job with its data."""
 
     job: JobRow
-    request: TrainRequest
+    request: TrainingSpec
     dataset: DatasetRow
     choice: TaskChoice
     train: DatasetArrays
@@ -62,7 +62,7 @@ def load(database: Database, blobs: BlobStore, claim: Claim) -> Work:
     return load_training(database, blobs, job, TrainRequest.model_validate(job.spec))
 
 
-def load_training(database: Database, blobs: BlobStore, job: JobRow, request: TrainRequest) -> Work:
+def load_training(database: Database, blobs: BlobStore, job: JobRow, request: TrainingSpec) -> Work:
     """Load the data of a training job. The same request gives the same rows."""
     with database.read() as session:
         dataset = _dataset(session, request.dataset_id, "dataset_id")
@@ -75,6 +75,17 @@ def load_training(database: Database, blobs: BlobStore, job: JobRow, request: Tr
         return _held_out(Work(job, request, dataset, choice, arrays, test, None))
     # Here the group column defines folds, and not which rows are comparable.
     return Work(job, request, dataset, choice, replace(arrays, group=None), test, arrays.group)
+
+
+def training_of(job: JobRow, card: Mapping[str, Any], dataset_id: str) -> TrainingSpec:
+    """Return the training that made a model: the job's own request, or the values that a search or a race chose."""
+    if job.type == "train":
+        request: TrainingSpec = TrainRequest.model_validate({**job.spec, "C": card["params"]["C"]})
+    else:
+        chosen = {name: card["params"][name] for name in TrainingSpec.model_fields if name in card["params"]}
+        given = {name: value for name, value in chosen.items() if value is not None}
+        request = TrainingSpec.model_validate({**given, "dataset_id": dataset_id})
+    return request.model_copy(update={"dataset_id": dataset_id})
 
 
 def groups_to_keep(work: Work) -> Array | None:

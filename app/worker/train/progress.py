@@ -18,17 +18,23 @@ from app.jobs.repository import Claim
 log = logging.getLogger(__name__)
 
 WRITE_EVERY_SECONDS = 0.5
-"""Seconds between two writes of the progress. Larger: less load, later progress."""
+"""Seconds between two writes of the progress. Larger: less load, later progress. Set by hand; no measurement is
+recorded."""
 MAX_TRACE_POINTS = 200
-"""Maximum points of the stored convergence curve. Larger: larger rows and responses."""
+"""Maximum points of the stored convergence curve. Larger: larger rows and responses. Set by hand; no measurement is
+recorded."""
 LONGEST_SECONDS = 1e8
-"""Longest estimate of the remaining time in seconds, about three years; longer estimates are reported as unknown."""
+"""Longest estimate of the remaining time in seconds, about three years. Longer estimates are reported as unknown. Set
+by hand."""
 COUNT_WEIGHT = 0.1
-"""Weight of the number of reports when a curve is thinned; time and log time have 1. Larger: closer to every n-th."""
+"""Weight of the report number when a curve is thinned; time and log time have weight 1. Larger: closer to keeping every
+n-th point. Set by hand; no measurement is recorded."""
 TEST_ERROR_WEIGHT = 8.0
-"""Weight of a point with a test error when a curve is thinned. Larger: kept at the cost of more points without one."""
+"""Weight of a point with a test error when a curve is thinned. Larger: more points with a test error are kept, and
+fewer without. Set by hand; no measurement is recorded."""
 FEWEST_POINTS = 4
-"""Minimum points to estimate the remaining time. Larger: later, more reliable estimates."""
+"""Minimum points to estimate the remaining time. Larger: later, more reliable estimates. Set by hand; no measurement is
+recorded."""
 
 
 class Progress:
@@ -63,7 +69,7 @@ class Progress:
         self, report: solvers.StepReport, seconds_left: float | None = None, test_error: float | None = None
     ) -> None:
         """Add a report. `seconds_left`: rest of the time limit. Raises LeaseLost if another worker has the job."""
-        point = {**_point(report, report), "test_error": test_error}
+        point = {**point_of(report, report), "test_error": test_error}
         self._points.append(point)
         if len(self._points) > 2 * MAX_TRACE_POINTS:
             self._points = thinned(self._points)
@@ -89,7 +95,7 @@ class Progress:
 
     def final_figures(self, result: solvers.SolveResult, test_error: float | None = None) -> dict[str, Any]:
         """Return the columns of the finished job. The last point of the curve is the certificate."""
-        last = _point(result, result.certificate)
+        last = point_of(result, result.certificate)
         figures = {name: value for name, value in last.items() if name != "seconds"}
         return {**figures, "trace": [*thinned(self._points), {**last, "test_error": test_error}]}
 
@@ -99,9 +105,15 @@ class Progress:
             return
         if self._first_gap is None:
             self._first_gap = max(gap, self._tol)
-        way = math.log(self._first_gap / self._tol)
-        share = 1.0 - math.log(max(gap, self._tol) / self._tol) / way if way > 0 else 1.0
-        self._progress = max(self._progress, (self._part + min(share, 0.99)) / self._parts)
+        share = share_of_way(self._first_gap, gap, self._tol)
+        self._progress = max(self._progress, (self._part + share) / self._parts)
+
+
+def share_of_way(first_gap: float, gap: float, tol: float) -> float:
+    """Return the progress of a running training from its first gap to `tol`, on a logarithmic scale: 0 to 0.99."""
+    way = math.log(max(first_gap, tol) / tol)
+    share = 1.0 - math.log(max(gap, tol) / tol) / way if way > 0 else 1.0
+    return max(0.0, min(share, 0.99))
 
 
 def eta_seconds(points: Sequence[Mapping[str, Any]], tol: float) -> float | None:
@@ -126,13 +138,14 @@ def eta_seconds(points: Sequence[Mapping[str, Any]], tol: float) -> float | None
     return way / -slope if -slope * LONGEST_SECONDS > way else None
 
 
-def thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Select MAX_TRACE_POINTS of a longer curve, spread over time and log time, including the first and the last.
+def thinned(points: list[dict[str, Any]], most: int = MAX_TRACE_POINTS) -> list[dict[str, Any]]:
+    """Select `most` points of a longer curve, spread over time and log time, including the first and the last.
 
     Drops the point whose neighbours are closest until few enough are left. A curve that is thinned again and again
-    keeps its beginning: as time passes, both measures compress what is old, so that new points are dropped as often.
+    keeps its beginning: as time passes, old points move closer together in both measures, so old and new points are
+    dropped equally often.
     """
-    if len(points) <= MAX_TRACE_POINTS:
+    if len(points) <= most:
         return points
     positions = _positions(points)
     before, after = list(range(-1, len(points) - 1)), list(range(1, len(points) + 1))
@@ -144,9 +157,9 @@ def thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     gaps = {place: gap(place) for place in range(1, len(points) - 1)}
     heap = [(size, place) for place, size in gaps.items()]
     heapq.heapify(heap)
-    while len(gaps) > MAX_TRACE_POINTS - 2:
+    while len(gaps) > most - 2:
         size, place = heapq.heappop(heap)
-        if gaps.get(place) != size:  # a neighbour was dropped since
+        if gaps.get(place) != size:  # a neighbour was dropped after this entry was made
             continue
         del gaps[place]
         after[before[place]], before[after[place]] = after[place], before[place]
@@ -169,9 +182,10 @@ def _positions(points: Sequence[Mapping[str, Any]]) -> list[float]:
     return [float(position) for position in positions]
 
 
-def _point(
+def point_of(
     counts: solvers.StepReport | solvers.SolveResult, bounds: solvers.StepReport | solvers.Certificate
 ) -> dict[str, Any]:
+    """Return a point of the curve. A figure that is not finite is null."""
     return {
         "seconds": counts.seconds,
         "iterations": counts.iterations,

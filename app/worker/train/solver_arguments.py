@@ -20,6 +20,18 @@ def definition(work: Work, rows: DatasetArrays, chosen: dict[str, Any]) -> dict[
     }
 
 
+def training_arguments(work: Work, rows: DatasetArrays) -> dict[str, Any]:
+    """Return the arguments of `solvers.train` for these rows, without time limit, threads and callback."""
+    request = work.request
+    return {
+        **request.solver_arguments(),
+        "task": work.task,
+        "sample_weight": rows.weight,
+        "class_weight": class_weight_of(request.class_weight, rows),
+        "groups": rows.group if work.task == "ordinal" else None,
+    }
+
+
 def class_weight_of(wanted: Any, rows: DatasetArrays) -> Any:
     """Replace the keys of class weights: the request names a class by its label, the solver by its value in y."""
     if not isinstance(wanted, dict):

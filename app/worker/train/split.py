@@ -11,8 +11,8 @@ def split_rows(
 ) -> tuple[Array, Array]:
     """Return (training rows, held-out rows), both ascending. The same seed gives the same split.
 
-    Stratified: each class gives its share, rounded; a class of one row stays in training.
-    By group: whole groups, until the share is met as nearly as they allow.
+    Stratified: the same share of each class is held out, rounded; a class of one row stays in training. By group: whole
+    groups are held out, until their rows are as close to the share as possible.
     """
     random = np.random.default_rng(split.seed)
     held_out = np.zeros(len(y), dtype=bool)
@@ -30,8 +30,9 @@ def split_rows(
 def draw_folds(y: Array, folds: int, seed: int, *, group: Array | None = None, has_classes: bool = True) -> Array:
     """Return the fold of each row, from 0.
 
-    By group: whole groups, the largest first, each to the fold with the fewest rows so far. Otherwise the folds differ
-    by one row at most, and if there are classes, so do the rows of each class in them.
+    By group: whole groups are assigned, the largest first, each to the fold with the fewest rows so far. Otherwise the
+    sizes of the folds differ by at most one row. If there are classes, the rows of each class per fold also differ by
+    at most one.
     """
     random = np.random.default_rng(seed)
     if group is not None:

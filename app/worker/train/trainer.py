@@ -1,21 +1,23 @@
-"""Runs the trainings of a job one after another. The only module that calls `solvers.train`.
+"""Runs the trainings of a job one after another. Only this module and app/worker/race.py call `solvers.train`.
 
 An attempt that finds a checkpoint continues from it: results of finished trainings are read from their notes, and the
 interrupted one is resumed. Limits count over all attempts; compiling kernels does not count.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import solvers
 from app.datasets.arrays import DatasetArrays
+from app.jobs.schemas import TrainingSpec
 from app.jobs.validation.refusals import solver_refusal
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure, Stopped
-from app.worker.train.checkpoints import Checkpoints, Note
+from app.worker.train.checkpoints import Checkpoints, NoCheckpoints, Note
 from app.worker.train.held_out import HeldOut
 from app.worker.train.load import Work
 from app.worker.train.progress import Progress
-from app.worker.train.solver_arguments import class_weight_of
+from app.worker.train.solver_arguments import training_arguments
 from app.worker.worker_context import StopAsked
 from solvers.linalg.clock import solving_time
 
@@ -29,7 +31,7 @@ class Trainer:
         threads: int,
         trainings: int,
         progress: Progress,
-        checkpoints: Checkpoints,
+        checkpoints: Checkpoints | NoCheckpoints,
         stop_reason: StopAsked,
     ) -> None:
         self._work = work
@@ -58,13 +60,23 @@ class Trainer:
         """Whether the next training is the interrupted one."""
         return self._found is not None and self._found.header.training == self._number
 
-    def recall(self) -> Note | None:
-        """Return the note of an earlier attempt about the next training, which then counts as done; None: none."""
-        if self._found is None or self._number >= len(self._found.notes):
+    def recall(self, trainings: int = 1) -> Note | None:
+        """Return the next note of an earlier attempt, whose `trainings` then count as done; None: there is none."""
+        if self._found is None or len(self._notes) >= len(self._found.notes):
             return None
-        self.note(self._found.notes[self._number])
-        self._number += 1
+        self.note(self._found.notes[len(self._notes)])
+        self._number += trainings
         return self._notes[-1]
+
+    def count(self, outcome: Note, trainings: int, seconds: float) -> None:
+        """Store the result of trainings that ran elsewhere, and count them and their seconds."""
+        self.note(outcome)
+        self._number += trainings
+        self.seconds_before += seconds
+
+    def settle(self, request: TrainingSpec) -> None:
+        """Use this request for all trainings from now on."""
+        self._work = replace(self._work, request=request)
 
     def note(self, outcome: Note) -> None:
         """Store the result of the training that has just ended, so that later attempts need not repeat it."""
@@ -73,7 +85,8 @@ class Trainer:
     def train(
         self, rows: DatasetArrays, start: tuple[Array, float | Array] | None = None, *, model_of: Work | None = None
     ) -> solvers.SolveResult:
-        """Train on these rows, starting from these weights. `model_of`: the work whose model it will be, if any.
+        """Train on these rows, starting from these weights. `model_of`: the work whose final model is trained; None:
+        the model of a fold.
 
         Raises PermanentFailure or Stopped if there is no usable result.
         """
@@ -98,18 +111,13 @@ class Trainer:
         self._last = result
         return result
 
+    def arguments(self, rows: DatasetArrays) -> dict[str, Any]:
+        """Return the arguments of `solvers.train` for these rows, without the rows and the limits of time."""
+        work = self._model_of or self._work
+        return {**training_arguments(work, rows), "threads": self._threads}
+
     def _solve(self, rows: DatasetArrays, start: tuple[Array, float | Array] | None) -> solvers.SolveResult:
-        request = self._work.request
-        arguments = {
-            **request.solver_arguments(),
-            "task": self._work.task,
-            "max_seconds": self._seconds(),
-            "sample_weight": rows.weight,
-            "class_weight": class_weight_of(request.class_weight, rows),
-            "groups": rows.group if self._work.task == "ordinal" else None,
-            "threads": self._threads,
-            "callback": self._on_step,
-        }
+        arguments = {**self.arguments(rows), "max_seconds": self._seconds(), "callback": self._on_step}
         if self._found is not None and self.is_resuming:
             found, self._found = self._found, None
             limit = arguments["max_seconds"]

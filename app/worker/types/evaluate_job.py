@@ -28,7 +28,7 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
         failed += len(block.failures)
         passing.advance(len(block.rows) + len(block.failures))
     judged = np.concatenate(numbers)
-    if failed:  # without a copy of the features, which can exceed the memory
+    if failed:  # select rows without copying the features: a copy could exceed the memory
         weight, group = (None if one is None else one[judged] for one in (rows.weight, rows.group))
         rows = replace(rows, y=rows.y[judged], weight=weight, group=group)
     report = {"rows": len(judged), "failed_rows": failed, **judge(subject.file, rows, np.concatenate(scores))}

@@ -10,7 +10,8 @@ from app.jobs.repository import Claim
 from app.jobs.types.predict_request import PredictRequest, target_name
 from app.models.repository import Location
 from app.predictions.model_cache import ServedModel
-from app.predictions.outputs import DEFAULT_OUTPUTS, Scored, chosen
+from app.predictions.outputs import DEFAULT_OUTPUTS, SET, Scored, chosen
+from app.predictions.set_outputs import asked_coverage
 from app.storage import ownership
 from app.storage.ownership import Rewrites
 from app.worker.model_subject import Passing, Subject, load_subject
@@ -27,15 +28,21 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     row = subject.model
     model = ServedModel.opened(Location(row.id, row.name, row.version, row.blob), subject.file)
     outputs = chosen(model.outputs, request.wanted, DEFAULT_OUTPUTS)
-    scorer = DatasetScorer(subject.file, open_arrays(context.blobs, subject.dataset), target_name(subject.dataset))
+    level = asked_coverage(outputs, request.coverage)
+    rows, target = open_arrays(context.blobs, subject.dataset), target_name(subject.dataset)
+    scorer = DatasetScorer(subject.file, rows, target)
+    folds = [] if level is None else [DatasetScorer(fold, rows, target) for fold in model.sets.sets.folds]
     passing = Passing(context.database, claim, scorer.n_rows, stop_reason)
     failed = 0
     with context.blobs.stage() as staged, context.blobs.stage() as refused:
         written = batch_file(request.format, staged, subject.file.header, outputs)
-        for block in scorer.blocks():
+        for block, *of_folds in zip(scorer.blocks(), *(fold.blocks() for fold in folds), strict=True):
             scored = Scored(subject.file, model.features, block.matrix, block.scores)
             if len(block.rows):
-                written.append({"row": block.rows, **scored.columns(outputs)})
+                columns = scored.columns([name for name in outputs if name != SET])
+                if level is not None:
+                    columns[SET] = model.sets.from_scores([one.scores_of(block.rows) for one in of_folds], level)
+                written.append({"row": block.rows, **columns})
             refused.write(_encode([failure._asdict() for failure in block.failures]))
             failed += len(block.failures)
             passing.advance(len(block.rows) + len(block.failures))
@@ -43,7 +50,8 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
         files = {"output": {"sha256": staged.commit(), "bytes": staged.size}}
         if failed:
             files["errors"] = {"sha256": refused.commit(), "bytes": refused.size}
-        counts = {"rows": scorer.n_rows, "failed": failed, "columns": outputs}
+        told = None if level is None else model.sets.coverage(level)
+        counts = {"rows": scorer.n_rows, "failed": failed, "columns": outputs, "coverage": told}
         rewrites = {staged.sha256: staged.commit, refused.sha256: refused.commit}
         _commit(context, claim, subject, request, files, counts, rewrites)
 
@@ -57,13 +65,15 @@ def _commit(
     counts: dict[str, Any],
     rewrites: Rewrites,
 ) -> None:
-    """Own the files in the transaction that ends the job. Equal files of another job can be deleted meanwhile."""
+    """Record the job as owner of the files in the transaction that ends it. `rewrites` restores a file if another job
+    with an equal file deletes it meanwhile."""
     outcome = {
         "rows": counts["rows"],
         "predicted": counts["rows"] - counts["failed"],
         "failed": counts["failed"],
         "format": request.format,
         "columns": ["row", *counts["columns"]],
+        "coverage": counts["coverage"],
         "classes": subject.file.header.classes,
         "output": files["output"],
         "errors": files.get("errors"),

@@ -11,10 +11,9 @@ import numpy as np
 
 import solvers
 from app.datasets.arrays import DatasetArrays
-from app.db.tables import JobRow, ModelRow
 from app.jobs import queue
 from app.jobs.repository import Claim
-from app.jobs.types.train_request import TrainRequest
+from app.jobs.types.tune_request import TuneRequest
 from app.jobs.types.verify_request import VerifyRequest
 from app.jobs.validation.refusals import solver_refusal
 from app.jobs.validation.task import CLASS_TASKS
@@ -23,11 +22,12 @@ from app.tabular.types import Array
 from app.worker.claimed_certificate import contradictions, is_confirmed
 from app.worker.failures import PermanentFailure, Stopped
 from app.worker.model_subject import Subject, load_subject
-from app.worker.stored_proof import Proof, UnusableProof, Weights, read_proof
-from app.worker.train.load import Work, load_training
+from app.worker.stored_solution import load_trained, read_solution
+from app.worker.train.load import Work
 from app.worker.train.model_card import certificate_of
-from app.worker.train.prepare import as_trained, is_served_from
+from app.worker.train.prepare import as_trained
 from app.worker.train.solver_arguments import definition
+from app.worker.tune.claimed_proof import check_again
 from app.worker.worker_context import JobWork, StopAsked, WorkerContext
 
 STORED, FOUND = "the stored dual point", "a dual point found from the weights"
@@ -35,18 +35,17 @@ STORED, FOUND = "the stored dual point", "a dual point found from the weights"
 
 def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     subject = load_subject(context, claim)
-    with context.database.read() as session:
-        training = session.get(JobRow, subject.model.job_id)
-        card = session.get_one(ModelRow, subject.model.id).card  # the card in the database; the model file has a copy
-    assert training is not None, "submitted for a model that was trained here"
-    request = TrainRequest.model_validate(training.spec).model_copy(update={"dataset_id": subject.dataset.id})
-    work = load_training(context.database, context.blobs, training, request)
+    training, card, work = load_trained(context, subject)
     outcome = _verdict(context, subject, work, card)
+    outcome["tuning"] = None
+    if _request(subject).tuning and (claimed := (card.get("tuning") or {}).get("certificate")):
+        searched = TuneRequest.model_validate({**training.spec, "dataset_id": subject.dataset.id})
+        outcome["tuning"] = check_again(context, claim, stop_reason, subject.job, searched, claimed)
     if (reason := stop_reason()) not in (None, "finish"):
         raise Stopped(reason)
     figures = {name: outcome[name] for name in ("primal", "dual_bound", "relative_gap")}
     write_rows = partial(_write_rows, context.blobs, as_trained(subject.file, work.train)[0], work.task)
-    if VerifyRequest.model_validate(subject.job.spec).rows:
+    if _request(subject).rows:
         outcome["output"] = write_rows()
     with context.database.write() as session:
         queue.succeed(session, claim, subject.model.id, outcome, **figures)
@@ -58,22 +57,7 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
 
 def _verdict(context: WorkerContext, subject: Subject, work: Work, card: dict[str, Any]) -> dict[str, Any]:
     model, stored = subject.model, subject.file
-    rows, *unfolded = as_trained(stored, work.train)
-    weights, notes = Weights(*unfolded), []
-    proof = Proof(None, [])
-    if model.proof is None:
-        notes.append("the model has no stored dual point, so the bound comes from another one and can be weaker")
-    else:
-        is_one_vs_rest = stored.header.task == "multiclass" and stored.header.strategy == "ovr"
-        problems = len(stored.header.classes) if is_one_vs_rest else 1
-        try:
-            proof = read_proof(context.blobs, model.proof, problems, len(rows.y), weights)
-        except UnusableProof as error:
-            notes.append(f"{error}, so the bound comes from another one and can be weaker")
-    if proof.weights is not None and is_served_from(stored, proof.weights.coef, proof.weights.intercept):
-        weights = proof.weights
-    elif stored.header.preprocess is not None:
-        notes.append("the weights were converted back from those of the model file: rounding can cause differences")
+    rows, weights, proof, notes = read_solution(context, subject, work)
     try:
         arguments = definition(work, rows, card["params"])
         found = solvers.certify(rows.X, rows.y, *weights, proof.points or None, **arguments)
@@ -100,6 +84,10 @@ def _verdict(context: WorkerContext, subject: Subject, work: Work, card: dict[st
         "rows": len(rows.y),
         "dataset_id": work.dataset.id,
     }
+
+
+def _request(subject: Subject) -> VerifyRequest:
+    return VerifyRequest.model_validate(subject.job.spec)
 
 
 def _other_sources(subject: Subject, work: Work, card: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""One module per format, or per reader; each declares `FileFormat`s and imports no large library."""
+"""The formats of datasets. Each module declares the formats of one reader, and imports no large library."""

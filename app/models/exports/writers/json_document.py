@@ -18,7 +18,7 @@ from app.tabular.types import Array
 
 MAX_BRACKETS = 200_000
 """Maximum lists and objects of a document. A model has one list per class and few others; more would only cost memory
-to decode."""
+to decode. Set by hand; no measurement is recorded."""
 
 DTYPES = Literal["<f8", "<i8", "|u1"]
 
@@ -39,6 +39,7 @@ class Description(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     feature_names: list[str] | None = None
     preprocess: dict[str, Any] | None = None
     calibration: dict[str, Any] | None = None
+    sets: dict[str, Any] | None = None
     card: dict[str, Any] = {}
     format: Literal["hyperplane-model"] = "hyperplane-model"
     version: Literal[1] = 1
@@ -60,7 +61,7 @@ def write(subject: Subject, difference: float | None) -> bytes:
         "coef": model.coef.tolist(),
         "intercept": model.intercept if isinstance(model.intercept, float) else model.intercept.tolist(),
         "thresholds": None if model.thresholds is None else model.thresholds.tolist(),
-        "arrays": {name: _pack(array) for name, array in model.extra.items()},
+        "arrays": {name: _pack(array) for name, array in {**model.extra, **model.set_arrays}.items()},
     }
     return msgspec.json.encode(document)
 
@@ -103,6 +104,7 @@ def header_of(said: Description, n_features: int) -> Header:
         feature_names=said.feature_names,
         preprocess=said.preprocess,
         calibration=said.calibration,
+        sets=said.sets,
         card=said.card,
     )
 
@@ -124,7 +126,9 @@ def _numbers(values: Any, field: str) -> Array:
     try:
         return np.array(values, dtype=np.float64)
     except ValueError as error:
-        raise invalid_field(field, "ragged", "its rows differ in length") from error
+        raise invalid_field(
+            field, "ragged", "its rows differ in length; give every row one number per feature"
+        ) from error
 
 
 def _pack(array: Array) -> dict[str, Any]:
@@ -146,6 +150,7 @@ JSON = ExportFormat(
     suffix="json",
     write=write,
     scores=scores,
+    keeps_sets=True,
     read=read,
     max_weights=TEXT_WEIGHTS,
 )

@@ -21,9 +21,10 @@ OTHERS = "use json, npz, safetensors, onnx, mlflow or sql"
 LABEL_LIMIT = 2**31
 """Upper limit of labels: LIBLINEAR stores them as 32-bit integers."""
 MAX_LINE = 1 << 20
-"""Maximum bytes of a header line. Longer lines are refused."""
+"""Maximum bytes of a header line; longer lines are refused. Larger: a damaged file costs more memory. Set by hand; no
+measurement is recorded."""
 MAX_DIGITS = 12
-"""Maximum digits of an integer in the file. Longer numbers are refused."""
+"""Maximum digits of an integer in the file; longer numbers are refused. LIBLINEAR's 32-bit integers have at most 10."""
 
 CLASSIFIERS = {
     ("hinge", "ovr"): "L2R_L1LOSS_SVC_DUAL",

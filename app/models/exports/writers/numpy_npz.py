@@ -29,4 +29,5 @@ NPZ = ExportFormat(
     suffix="npz",
     write=write,
     scores=scores,
+    keeps_sets=True,
 )

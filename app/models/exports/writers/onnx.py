@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 IR_VERSION, OPSET, ML_OPSET = 8, 17, 3
 MAX_BYTES = (1 << 31) - (1 << 20)
-"""Maximum bytes of a file: protocol buffers are limited to 2 GiB."""
+"""Maximum bytes of the weights in a file. Protocol buffers are limited to 2 GiB; 1 MiB is left for the rest of the
+file."""
 
 
 @dataclass
@@ -69,7 +70,7 @@ def build(subject: Subject, difference: float | None, *, wide: bool) -> bytes:
 
     header = subject.file.header
     if subject.file.coef.nbytes > MAX_BYTES:
-        raise not_in("onnx", "the file would exceed 2 GiB", "take npz or safetensors")
+        raise not_in("onnx", "the file would exceed 2 GiB", "use npz or safetensors")
     graph = Graph()
     scores = _add_scores(graph, Table.of(subject, "onnx"), subject.rows_of_weights[1])
     outputs = _add_answers(graph, subject, scores, wide)

@@ -19,7 +19,7 @@ from app.tabular.types import Array
 # Types that are read. Narrower floats are converted to float64 without loss; the integers are for preprocessing.
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "U8": "|u1"}
 LENGTH_BYTES = 8
-"""Bytes of the length of the header at the start of a file."""
+"""Size in bytes of the number at the start of a file, which is the length of the header. Defined by the format."""
 
 
 def write(subject: Subject, difference: float | None) -> bytes:
@@ -39,7 +39,7 @@ def read(content: bytes) -> Parts:
         raise Unparsable("The body is not a valid safetensors file.") from error
     arrays = {name: _array(name[:64], tensor) for name, tensor in tensors}
     if "coef" not in arrays or not arrays["coef"].ndim:
-        raise invalid_field("coef", "missing", "the file has no tensor of this name")
+        raise invalid_field("coef", "missing", "the file has no tensor of this name; add one")
     said = decode(_description(content), Description, KEY)
     return Parts(header_of(said, arrays["coef"].shape[-1]), arrays)
 
@@ -71,5 +71,6 @@ SAFETENSORS = ExportFormat(
     suffix="safetensors",
     write=write,
     scores=scores,
+    keeps_sets=True,
     read=read,
 )

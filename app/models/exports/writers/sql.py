@@ -21,7 +21,8 @@ MAX_COLUMNS = 1600
 MAX_CLASSES = 500
 """Maximum classes: SQLite limits a compound SELECT to 500 terms."""
 MAX_BYTES = 1_000_000
-"""Maximum bytes of an expression. Larger: slower parsing by the database, with every query."""
+"""Maximum bytes of an expression. Larger: slower parsing by the database, with every query. Set by hand; no measurement
+is recorded."""
 OTHERS = "use json, npz, safetensors, onnx or mlflow"
 
 
@@ -80,7 +81,7 @@ def _scores(subject: Subject) -> list[str]:
     names = table.number_names
     columns = [names[number] for number in used] + [words.name for words in table.words]
     if len(columns) > MAX_COLUMNS:
-        raise not_in("sql", f"it has {len(columns)} columns; a table can have {MAX_COLUMNS}", OTHERS)
+        raise not_in("sql", f"it has {len(columns)} columns; a table can have at most {MAX_COLUMNS}", OTHERS)
     if len({name.lower() for name in columns}) < len(columns):
         raise not_in("sql", "two of its column names differ only in case", OTHERS)
     expressions = []
@@ -146,7 +147,7 @@ def _label(subject: Subject) -> str:
 def _largest(scores: list[str], output: str, labels: list[str]) -> str:
     """Return label or score of the class with the largest score; of equal ones the first."""
     if len(scores) > MAX_CLASSES:
-        raise not_in("sql", f"it has {len(scores)} classes; an expression can have {MAX_CLASSES}", OTHERS)
+        raise not_in("sql", f"it has {len(scores)} classes; an expression can have at most {MAX_CLASSES}", OTHERS)
     classes = [
         f'SELECT {number} AS "number", {label} AS "label", {score} AS "score"'
         for number, (score, label) in enumerate(zip(scores, labels, strict=True))
