@@ -159,7 +159,7 @@ def test_a_wheel_migrates_without_the_checkout(tmp_path: Path, database_url: str
     done = run_in(
         installed,
         [sys.executable, "-S", "-m", "app.cli", "migrate"],
-        PYTHONPATH=os.pathsep.join(map(str, (installed, SITE_PACKAGES))),
+        PYTHONPATH=os.pathsep.join(map(str, (installed, ROOT / "clients" / "python", SITE_PACKAGES))),
         HYPERPLANE_DATABASE_URL=database_url,
     )
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,6 +148,34 @@ def test_a_file_that_is_deleted_meanwhile_is_in_the_backup(
     assert files_of(settings) == {}
     assert set(made.blobs) == set(whole)
     assert check_backup(tmp_path / "backup")[1] == []
+
+
+def test_a_deletion_waits_until_the_files_of_the_snapshot_are_linked(
+    settings: Settings, filled: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes between the snapshot and the first link, from another process."""
+    store, link = BlobStore(settings.data_dir), backup._link
+    whole = set(store)
+
+    def delete_all() -> None:
+        with filled.write() as session:
+            ids = {owner for owners in ownership.owners(session).values() for owner in owners}
+            freed = [sha256 for owner in ids for sha256 in ownership.disown(session, owner)]
+        reclaim(filled, store, freed)
+
+    deleting = threading.Thread(target=delete_all)
+
+    def delete_then_link(*arguments: Any) -> None:
+        if deleting.ident is None:
+            deleting.start()
+            deleting.join(0.5)
+        link(*arguments)
+
+    monkeypatch.setattr(backup, "_link", delete_then_link)
+    made = back_up(settings, tmp_path / "backup")
+    deleting.join(20)
+    assert list(store) == []
+    assert (set(made.blobs), made.lacking) == (whole, {})
 
 
 def test_a_backup_with_a_fault_is_refused(settings: Settings, filled: Database, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from app.ui.endpoints import SAMPLE, STATIC
+from app.ui.assets import SAMPLE, STATIC
 from tests.support.wheels import unpacked_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,7 @@ async def fetched():
     digest = lambda answer: hashlib.sha256(answer.raise_for_status().content).hexdigest()
     async with httpx.AsyncClient(transport=httpx.ASGITransport(service), base_url="http://127.0.0.1") as client:
         page = (await client.get("/ui/")).text
-        version = re.search(r'src="([^"/]+)/app.js"', page).group(1)
+        version = re.search(r'src="([^"/]+)/all.js"', page).group(1)
         found = {name: digest(await client.get(f"/ui/{version}/{name}")) for name in sys.argv[1:]}
         return {**found, "sample.csv": digest(await client.get("/ui/sample.csv")), "package": app.__file__}
 

@@ -21,7 +21,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for path, methods in document["paths"].items():
+    for path, methods in (*document["paths"].items(), *document["webhooks"].items()):
         for method, operation in methods.items():
             yield f"{method.upper()} {path}", operation
 

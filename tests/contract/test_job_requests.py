@@ -66,7 +66,7 @@ def test_a_refusal_names_the_field_that_the_client_wrote(
     [
         (b"", "body: is missing"),
         (b"[]", "body: must be an object"),
-        (b'{"type": "dance"}', "body: type must be one of train, evaluate, predict, verify"),
+        (b'{"type": "dance"}', "body: type must be one of train, evaluate, leave_one_out, predict, race, tune, verify"),
     ],
 )
 def test_a_body_that_is_no_job_is_said_to_be_none(http: InProcess, content: bytes, detail: str) -> None:

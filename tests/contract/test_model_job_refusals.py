@@ -114,7 +114,7 @@ def test_an_output_that_the_model_has_not_is_refused_as_predict_refuses_it(
     assert checked_problem(unknown, 422)["errors"][0]["field"].startswith("return")
 
 
-@pytest.mark.parametrize("type", ["predict", "evaluate", "verify"])
+@pytest.mark.parametrize("type", ["predict", "evaluate", "verify", "leave_one_out"])
 def test_a_dataset_without_the_columns_of_the_model_is_refused(api: Api, type: str) -> None:
     api.add_model("wide", [1.0, 2.0, 3.0])
     api.add_model("named", [1.0, 2.0], feature_names=["a", "b"])

@@ -87,24 +87,28 @@ def test_a_blob_that_is_gone_cannot_be_owned(database: Database, tmp_path: Path)
 
 
 def test_who_owns_and_who_deletes_wait_for_each_other(database: Database, tmp_path: Path) -> None:
-    """A delete that comes while a unit of work is owning the blob sees the owner and leaves it."""
+    """A delete by another process that comes while a unit of work is owning the blob sees the owner and leaves it.
+
+    It comes at once after the look for the file, when the unit of work has sent no statement of its own yet.
+    """
     blobs = BlobStore(tmp_path)
     blob = blobs.put(b"wanted")
     owning, freed = threading.Event(), []
+    other = Database(database.url.render_as_string(hide_password=False))
 
     def delete() -> None:
         owning.wait(20)
-        freed.append(reclaim(database, blobs, [blob]))
+        freed.append(reclaim(other, blobs, [blob]))
 
     thread = threading.Thread(target=delete)
     thread.start()
     with database.write() as session:
         ownership.own(session, blobs, "ds_1", {blob: 6})
-        session.flush()
         owning.set()
         time.sleep(0.3)
         assert freed == []
     thread.join(20)
+    other.close()
     assert freed == [0]
     assert list(blobs) == [blob]
 

@@ -141,5 +141,5 @@ def test_a_time_without_a_zone_is_refused(database: Database) -> None:
     (job_id,) = queued_jobs(database, [0])
     with database.read() as session:
         naive = current_time(session).replace(tzinfo=None)
-    with pytest.raises(Exception, match="must have a zone"), database.write() as session:
+    with pytest.raises(Exception, match="must have a time zone"), database.write() as session:
         service.register(session, ANY_BLOBS, model_row(job_id, created_at=naive), blob_bytes=1)

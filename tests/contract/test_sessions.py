@@ -1,6 +1,7 @@
 """Browsers that sign in: the cookie, the CSRF token, and how a session ends. On every database."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -49,14 +50,30 @@ def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(http: InProcess,
     answer = sign_in(http, make_key(database, "admin"))
     assert answer.status_code == 201
     flags = {part.strip().lower() for part in answer.headers["set-cookie"].split(";")[1:]}
-    assert {"httponly", "samesite=strict", "path=/", f"max-age={session_store.SESSION_SECONDS}"} <= flags
+    assert {"httponly", "samesite=strict", "path=/", "max-age=43200"} <= flags, "12 hours"
     assert answer.json()["scopes"] == ["admin"]
     secret = cookie_of(answer).partition(".")[2]
-    assert len(secret) >= 43
+    assert len(secret) == 43, "256 bits"
     assert secret not in answer.text
     with database.read() as session:
         row = session.scalars(select(SessionRow)).one()
         assert secret not in (row.id, row.secret_sha256)
+        assert row.expires_at - row.created_at == timedelta(hours=12)
+
+
+@pytest.mark.parametrize(("scheme", "is_secure"), [("http", False), ("https", True)])
+def test_a_cookie_that_came_over_https_is_never_sent_without_it(
+    http: InProcess, database: Database, scheme: str, is_secure: bool
+) -> None:
+    answer = sign_in(InProcess(http.app, f"{scheme}://127.0.0.1"), make_key(database, "admin"))
+    flags = {part.strip().lower() for part in answer.headers["set-cookie"].split(";")[1:]}
+    assert ("secure" in flags) is is_secure
+
+
+def test_keys_work_beside_sessions(http: InProcess, database: Database) -> None:
+    key = make_key(database, "read")
+    sign_in(http, key)
+    assert http.get("/v1/jobs", headers={"Authorization": f"Bearer {key}"}).status_code == 200
 
 
 def test_a_cookie_reads_and_changes_need_the_token_too(http: InProcess, database: Database) -> None:
@@ -93,7 +110,8 @@ def test_signing_out_ends_the_session_everywhere(http: InProcess, database: Data
     checked_problem(http.request("DELETE", "/v1/session", headers={"Cookie": headers["Cookie"]}), 403)
     ended = http.request("DELETE", "/v1/session", headers=headers)
     assert ended.status_code == 204
-    assert "max-age=0" in ended.headers["set-cookie"].lower()
+    flags = {part.strip().lower() for part in ended.headers["set-cookie"].split(";")[1:]}
+    assert {"max-age=0", "path=/", "httponly", "samesite=strict"} <= flags
     checked_problem(http.get("/v1/jobs", headers=headers), 401)
 
 
@@ -115,6 +133,8 @@ def test_what_is_no_key_gets_no_session(http: InProcess, database: Database) -> 
         answer = sign_in(http, wrong)
         checked_problem(answer, 401)
         assert "set-cookie" not in answer.headers
+    checked_problem(sign_in(http, "x" * 256), 401)
+    checked_problem(sign_in(http, "x" * 257), 422)
     checked_problem(http.get("/v1/jobs", headers={"Authorization": f"Bearer {session}"}), 401)
     key = make_key(database, "admin")
     checked_problem(http.get("/v1/jobs", headers={"Cookie": f"{session_store.COOKIE}={key}"}), 401)

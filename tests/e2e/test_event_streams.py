@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hyperplane import Client
 from sqlalchemy import insert
 
-from app.client import Client
 from app.config import Settings
 from app.db import Database
 from app.db.tables import EventRow
@@ -184,7 +184,7 @@ def test_a_client_that_does_not_read_loses_its_stream(service: Service, dataset:
 def test_the_client_watches_through_the_death_of_the_server(service: Service, dataset: str) -> None:
     job_id = start_endless_job(service, dataset)
     with Client(service.url) as client:
-        watched = client.jobs.watch(job_id)
+        watched = client.jobs.stream(job_id)
         told = [next(watched) for _ in range(3)]
         os.kill(service.child("api"), signal.SIGKILL)
         told.append(next(watched))

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hyperplane import ApiError, Client
 
-from app.client import ApiError, Client
 from tests.support.serving import Service, running_service, wait_until
 from tests.support.tables import csv_text, noisy_rows
 
@@ -36,7 +36,7 @@ def refusal(error: pytest.ExceptionInfo[ApiError]) -> tuple[int, str]:
 
 
 def test_a_job_is_watched_paused_resumed_and_finished(service: Service, dataset: str, client: Client) -> None:
-    slow = client.train(dataset, model="slow", solver="dcd", C=1000.0, tol=1e-12, stop={"seconds": 300})["id"]
+    slow = client.jobs.train(dataset, model="slow", solver="dcd", C=1000.0, tol=1e-12, stop={"seconds": 300})["id"]
     wait_until(lambda: service.job(slow)["status"] == "running", 20, "the job to run")
     wait_until(lambda: service.job(slow)["request"] is None and has_model(service, slow), 30, "a model as it stands")
     first = predict(service, slow)
@@ -44,36 +44,36 @@ def test_a_job_is_watched_paused_resumed_and_finished(service: Service, dataset:
     assert first["passes"] > 0
     assert set(first["predictions"][0]) == {"label", "score"}
 
-    assert client.pause(slow)["request"] == "pause"
+    assert client.jobs.pause(slow)["request"] == "pause"
     wait_until(lambda: service.job(slow)["status"] == "paused", 20, "the job to be paused")
     with pytest.raises(ApiError) as refused:
-        service_delete(client, dataset)
+        client.datasets.delete(dataset)
     assert refusal(refused)[0] == 409, "a paused job needs its data"
-    quick = client.train(dataset, model="quick", tol=0.5)
-    assert client.wait(quick["id"])["status"] == "succeeded", "the worker is free for others"
+    quick = client.jobs.train(dataset, model="quick", tol=0.5)
+    assert quick.wait()["status"] == "succeeded", "the worker is free for others"
     paused = predict(service, slow)
     assert paused["passes"] >= first["passes"]
     assert service.job(slow)["queue_position"] is None
 
-    assert client.resume(slow)["status"] == "queued"
+    assert client.jobs.resume(slow)["status"] == "queued"
     wait_until(lambda: predict(service, slow)["passes"] > paused["passes"], 30, "the job to continue")
     running = service.job(slow)
     assert running["attempt"] == 2
     (resumed,) = [event["data"] for event in events(service, slow) if event["type"] == "job.resumed"]
     assert resumed["passes"] >= paused["passes"]
 
-    client.finish(slow)
-    ended = client.wait(slow)
+    client.jobs.finish(slow)
+    ended = client.jobs.wait(slow)
     assert (ended["status"], ended["result"]["status"], ended["request"]) == ("succeeded", "stopped", "finish")
     assert ended["result"]["training"]["status"] == "stopped"
     assert ended["passes"] >= running["passes"]
     assert ended["eta_seconds"] is None
     final = predict(service, slow)
     assert (final["is_final"], final["model"], final["passes"]) == (True, ended["model_id"], ended["passes"])
-    assert final["predictions"] == client.predict("slow", ROW)["predictions"]
-    assert client.finish(slow)["status"] == "succeeded", "asking again is no error"
+    assert final["predictions"] == client.models.predict("slow", ROW)["predictions"]
+    assert client.jobs.finish(slow)["status"] == "succeeded", "asking again is no error"
     with pytest.raises(ApiError) as refused:
-        client.pause(slow)
+        client.jobs.pause(slow)
     assert refusal(refused) == (409, "job_ended")
     kinds = [event["type"] for event in events(service, slow) if event["type"] != "job.progress"]
     assert kinds == [
@@ -83,18 +83,18 @@ def test_a_job_is_watched_paused_resumed_and_finished(service: Service, dataset:
 
 
 def test_a_job_without_a_model_says_so(service: Service, dataset: str, client: Client) -> None:
-    blocking = client.train(dataset, solver="dcd", C=1000.0, tol=1e-12)["id"]
-    waiting = client.train(dataset)["id"]
+    blocking = client.jobs.train(dataset, solver="dcd", C=1000.0, tol=1e-12)["id"]
+    waiting = client.jobs.train(dataset)["id"]
     response = service.http.post(f"/v1/jobs/{waiting}/predict", json={"instances": ROW})
     assert (response.status_code, response.json()["code"]) == (409, "no_model_yet")
     assert (response.headers["retry-after"], response.json()["retryable"]) == ("1", True)
     with pytest.raises(ApiError) as refused:
-        client.finish(waiting)
+        client.jobs.finish(waiting)
     assert refusal(refused) == (409, "no_model_yet")
-    assert client.pause(waiting)["status"] == "paused"
-    assert client.cancel(waiting)["status"] == "cancelled"
-    client.cancel(blocking)
-    assert client.wait(blocking)["status"] == "cancelled"
+    assert client.jobs.pause(waiting)["status"] == "paused"
+    assert client.jobs.cancel(waiting)["status"] == "cancelled"
+    client.jobs.cancel(blocking)
+    assert client.jobs.wait(blocking, check=False)["status"] == "cancelled"
     response = service.http.post(f"/v1/jobs/{blocking}/predict", json={"instances": ROW})
     assert (response.status_code, response.json()["code"]) == (409, "job_ended")
 
@@ -137,7 +137,3 @@ def predict(service: Service, job_id: str) -> dict[str, Any]:
 
 def events(service: Service, job_id: str) -> list[dict[str, Any]]:
     return service.get(f"/v1/jobs/{job_id}/events", limit=200)["data"]
-
-
-def service_delete(client: Client, dataset: str) -> None:
-    client._send("DELETE", f"/v1/datasets/{dataset}")

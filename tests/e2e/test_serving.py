@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import tritonclient.http as triton
+from hyperplane import Client
 from tritonclient.utils import InferenceServerException
 
-from app.client import Client
 from tests.support.serving import Service
 from tests.support.tables import csv_text
 
@@ -283,9 +283,11 @@ def test_our_client_sends_what_python_users_have(service: Service) -> None:
     expected = predict(service, "words", X[:4])
     frame = pd.DataFrame(X[:4], columns=NAMES)
     with Client(service.url) as client:
-        for rows in (X[:4], X[:4].tolist(), frame, frame[NAMES[::-1]], sp.csr_array(X[:4]), sp.csc_matrix(X[:4])):
-            assert client.predict("words", rows)["predictions"] == expected
-        scores = client.predict("words", X[:4], outputs=["score"])["predictions"]
+        for rows in (X[:4], X[:4].tolist(), sp.csr_array(X[:4]), sp.csc_matrix(X[:4])):
+            assert client.models.predict("words", rows)["predictions"] == expected
+        for table in (frame, frame[NAMES[::-1]]):
+            assert client.models.predict("words", table).to_dict("records") == expected
+        scores = client.models.predict("words", X[:4], outputs=["score"])["predictions"]
         assert scores == [{"score": one["score"]} for one in expected]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hyperplane import Client
 
-from app.client import Client, part_upload
 from tests.support.builders import NOBODY, checked_problem
 from tests.support.serving import Service, checked, wait_until
 from tests.support.tables import csv_text, noisy_rows
@@ -216,12 +216,11 @@ def test_a_tus_client_is_served(service: Service) -> None:
 def test_the_client_sends_large_files_in_parts(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.client.RESUMABLE_BYTES", 1000)
-    monkeypatch.setattr(part_upload, "PART_BYTES", 50_000)
+    monkeypatch.setattr("hyperplane._sync.datasets.RESUMABLE_BYTES", 1000)
     file = tmp_path / "rows.csv"
     file.write_bytes(csv_text(*noisy_rows(3000, 4, seed=5)))
     with Client(service.url) as client:
-        data = client.upload(file, name="by-client")
+        data = client.datasets.create(file, name="by-client")
     assert (data["status"], data["n_rows"], data["name"]) == ("ready", 3000, "by-client")
     assert data["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
 

@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.serving import Service, checked, running_service, wait_until
+from tests.support.serving import Service, checked, children_of, command_line, running_service, wait_until
 from tests.support.tables import csv_text, noisy_rows
 
 LEASE_SECONDS = 3.0
@@ -32,6 +33,11 @@ def service(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) 
 def dataset(service: Service) -> str:
     uploaded: str = service.upload(csv_text(*noisy_rows(20_000, 30, seed=1, flipped=0.3)))["id"]
     return uploaded
+
+
+def children_named(service: Service, name: str) -> list[int]:
+    assert service.process is not None
+    return [pid for pid in children_of(service.process.pid) if f"hyperplane {name}" in command_line(pid)]
 
 
 def start_slow_job(service: Service, dataset: str, seconds: float = 300.0) -> str:
@@ -92,6 +98,28 @@ def test_a_killed_training_process_costs_what_it_did_since_its_checkpoint(servic
     assert curve[0]["seconds"] < 1.0
 
 
+def test_a_killed_search_repeats_no_finished_training(service: Service, dataset: str) -> None:
+    """25 values of C times 5 folds, killed in between: the second attempt trains what the first had not stored."""
+    values = [round(1e-4 * 1.5**number, 8) for number in range(25)]
+    search = {"type": "tune", "C": values, "loss": "squared_hinge", "solver": "dcd", "tol": 1e-6, "model": "searched"}
+    job_id = service.submit(dataset, **search)["id"]
+
+    def trainings() -> int:
+        return max((event["trainings"] for event in told(service, job_id, "job.progress")), default=0)
+
+    wait_until(lambda: trainings() >= 40, PATIENCE_SECONDS, "forty trainings to be reported")
+    (victim,) = service.training_processes()
+    seen = trainings()
+    os.kill(victim, signal.SIGKILL)
+    ended = service.wait(job_id, 120.0)
+    assert (ended["status"], ended["attempt"]) == ("succeeded", 2), ended["error"]
+    (resumed,) = told(service, job_id, "job.resumed")
+    assert resumed["trainings"] >= seen // 2, "most trainings are stored: writes take at most a twentieth of the time"
+    assert len(ended["result"]["trials"]) == 25
+    assert ended["result"]["finished"]
+    assert service.get("/v1/models", name="searched")["data"][0]["version"] == 1
+
+
 def test_a_killed_training_process_costs_one_attempt(service: Service, dataset: str) -> None:
     job_id = start_slow_job(service, dataset)
     (victim,) = service.training_processes()
@@ -107,6 +135,21 @@ def test_a_killed_training_process_costs_one_attempt(service: Service, dataset: 
         "job.finish_requested",
         "job.succeeded",
     ]
+
+
+def test_a_killed_race_starts_again_and_makes_one_model(service: Service, dataset: str) -> None:
+    rivals = {"type": "race", "model": "raced", "solvers": ["dcd", "pegasos"], "C": 1000.0, "tol": 1e-12}
+    job_id: str = service.submit(dataset, **rivals, stop={"seconds": 300})["id"]
+    wait_for_attempt(service, job_id, 1)
+    wait_for_checkpoint(service, job_id)
+    (victim,) = service.training_processes()
+    os.kill(victim, signal.SIGKILL)
+    ended = finish(service, job_id, 2)
+    assert (ended["status"], ended["attempt"]) == ("succeeded", 2)
+    assert [event["reason"] for event in told(service, job_id, "job.restarted")] == ["a race has no checkpoint"]
+    assert {one["solver"] for one in ended["result"]["race"]} == {"dcd", "pegasos"}
+    mine = [one for one in service.get("/v1/models", limit=200)["data"] if one["name"] == "raced"]
+    assert [one["id"] for one in mine] == [ended["model_id"]]
 
 
 def test_a_job_that_kills_three_processes_fails(service: Service, dataset: str) -> None:
@@ -167,6 +210,17 @@ def test_sigterm_gives_running_jobs_back(service: Service, dataset: str) -> None
     (resumed,) = told(service, job_id, "job.resumed")
     assert resumed["passes"] >= seen["passes"], "nothing was lost"
     assert ended["passes"] > resumed["passes"]
+
+
+def test_an_api_process_killed_during_its_start_comes_back(tmp_path: Path) -> None:
+    service = Service(tmp_path, workers=0)
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(service.start)
+        victim = wait_until(lambda: service.process and children_named(service, "api"), 60, "the API to be started")[0]
+        os.kill(victim, signal.SIGKILL)
+        started.result()
+    assert service.stop() < 10
+    service.http.close()
 
 
 def test_the_children_do_not_outlive_a_killed_launcher(tmp_path: Path) -> None:

@@ -21,6 +21,20 @@ SERVICE_EQUIVALENT: tuple[Equivalent, ...] = (
         "The last shift is 0 either way.",
     ),
     Equivalent("app/ids.py", "number = 0", "number = 1", "The bit is shifted out of what 26 digits show."),
+    Equivalent("app/ids.py", "_last = 0", "_last = 1", "Every number of this century is larger."),
+    *(
+        Equivalent(
+            "app/keys/guard.py",
+            f"{name} = frozenset({{{members}}})",
+            f"{name} = ({{{members}}})",
+            "Nothing changes the set.",
+        )
+        for name, members in (
+            ("OPEN_PATHS", '"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"'),
+            ("OPEN_REDIRECTS", '"/", "/ui"'),
+            ("SAFE_METHODS", '"GET", "HEAD", "OPTIONS"'),
+        )
+    ),
     Equivalent(
         "app/keys/guard.py",
         "room = None if is_upload else self._predict_bodies if _is_predict(scope) else self._other_bodies",
@@ -59,6 +73,31 @@ SERVICE_EQUIVALENT: tuple[Equivalent, ...] = (
         ".where(SessionRow.id == session_id, SessionRow.expires_at > now, KeyRow.revoked_at.is_(None))",
         ".where(SessionRow.id == session_id, KeyRow.revoked_at.is_(None), SessionRow.expires_at > now)",
         ORDER,
+    ),
+    Equivalent(
+        "app/keys/session_store.py",
+        ".where(SessionRow.id == session_id, SessionRow.expires_at > now, KeyRow.revoked_at.is_(None))",
+        ".where(SessionRow.expires_at > now, SessionRow.id == session_id, KeyRow.revoked_at.is_(None))",
+        ORDER,
+    ),
+    *(
+        Equivalent(
+            "app/keys/session_store.py",
+            "select(SessionRow.secret_sha256, SessionRow.expires_at, KeyRow.id, KeyRow.scopes)",
+            f"select({columns})",
+            "Columns are read by name.",
+        )
+        for columns in (
+            "SessionRow.expires_at, SessionRow.secret_sha256, KeyRow.id, KeyRow.scopes",
+            "SessionRow.secret_sha256, KeyRow.id, SessionRow.expires_at, KeyRow.scopes",
+            "SessionRow.secret_sha256, SessionRow.expires_at, KeyRow.scopes, KeyRow.id",
+        )
+    ),
+    Equivalent(
+        "app/keys/session_store.py",
+        "session.flush()",
+        "pass",
+        "The next query or the commit writes the row; the key was found in the same transaction.",
     ),
     Equivalent(
         "app/keys/session_store.py",
@@ -110,8 +149,8 @@ SERVICE_EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "app/datasets/uploads/endpoints.py",
-        "service.check_length(upload_length or 0, settings) # before the free space: a larger disk would not help",
-        "service.check_length(upload_length or 1, settings) # before the free space: a larger disk would not help",
+        "service.check_length(upload_length or 0, settings)",
+        "service.check_length(upload_length or 1, settings)",
         "A limit is at least one byte.",
     ),
     Equivalent(

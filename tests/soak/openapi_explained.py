@@ -1,6 +1,7 @@
 """What schemathesis reports and is meant to be so: one entry for an operation, a check and a code.
 
-Anything else fails the run. An entry that no case needs is printed at the end: remove it.
+Anything else fails the run. An entry that no case needs is printed at the end: remove it if no run needs it. Operations
+that read rows share READ_ROWS, because they share the code that reads them.
 """
 
 ALIAS = "/v1/models/{name}/aliases/{alias}"
@@ -22,6 +23,20 @@ TOGETHER = "the schema lists each field; which of them fit each other is said by
 CHANGED = "If-Match or If-None-Match does not hold"
 DECIMAL_POINT = "1.0 is an integer in JSON Schema; here it is written without a decimal point"
 TOO_LARGE = "over HYPERPLANE_MAX_UPLOAD_BYTES"
+NO_FOLDS = "the model was trained without folds, so it has no prediction sets"
+WORD = "in a text format every body is a text: `null`, `false` or 1 is a libsvm row with a label and no features"
+
+READ_ROWS = {
+    "bad_line": LINES,
+    "empty": NO_ROWS,
+    "missing_feature": ROWS,
+    "not_a_number": ROWS,
+    "unknown_feature": ROWS,
+    "unparsable": LINES,
+    "wrong_type": DECIMAL_POINT,
+    "wrong_width": ROWS,
+}
+"""Why rows that the schema allows are refused, whichever operation reads them."""
 
 REFUSED: dict[str, dict[str, str]] = {
     **{
@@ -47,9 +62,11 @@ REFUSED: dict[str, dict[str, str]] = {
             "/v1/jobs/{job_id}/finish",
             "/v1/jobs/{job_id}/pause",
             "/v1/jobs/{job_id}/resume",
+            "/v1/models/{ref}/restore",
             "/v1/webhooks/{webhook_id}/test",
         )
     },
+    f"DELETE {ALIAS}": {"precondition_failed": CHANGED},
     "GET /v1/models/{ref}/export": {"unexpected": "only sql has `output`"},
     "PATCH /v1/uploads/{upload_id}": {"empty_body": FILE, "payload_too_large": TOO_LARGE},
     "POST /v1/datasets": {
@@ -63,9 +80,15 @@ REFUSED: dict[str, dict[str, str]] = {
         "url_too_long": LONG_URL,
     },
     "POST /v1/jobs": {
+        "fold_column defines the folds": TOGETHER,
         "idempotency_key_reused": KEY,
+        "invalid_options": "the options are those of another solver",
         "invalid_problem": TOGETHER,
+        "min must be smaller than max": TOGETHER,
+        "must not look like an id (a prefix such as mdl_ and 26 characters)": "a new model is named, and the id of an "
+        "answer was put in",
         "ngrams: the first number must be at most the second": TOGETHER,
+        "no_sets": NO_FOLDS,
         "refused_address": HOST,
         "unknown_class": ABSENT,
         "unknown_dataset": ABSENT,
@@ -75,13 +98,18 @@ REFUSED: dict[str, dict[str, str]] = {
         "unsupported_problem": TOGETHER,
     },
     f"POST {SNAPSHOT}": {
-        "empty": NO_ROWS,
+        **READ_ROWS,
+        "no_sets": NO_FOLDS,
+        "unexpected": TOGETHER,
         "given_twice": "`return` is in the query and in the body",
-        "unknown_feature": ROWS,
         "unknown_output": OUTPUT,
-        "wrong_width": ROWS,
     },
-    "POST /v1/models/import": {"invalid_body": FILE, "unparsable": FILE, "unsupported": FILE},
+    "POST /v1/models/import": {
+        "idempotency_key_reused": KEY,
+        "invalid_body": FILE,
+        "unparsable": FILE,
+        "unsupported": FILE,
+    },
     f"POST {ALIAS}/rollback": {
         "idempotency_key_reused": KEY,
         "precondition_failed": CHANGED,
@@ -93,28 +121,26 @@ REFUSED: dict[str, dict[str, str]] = {
         "refused_address": HOST,
         "unknown_dataset": ABSENT,
     },
-    "POST /v1/models/{ref}/explain": {
-        "empty": NO_ROWS,
-        "missing_feature": ROWS,
-        "not_a_number": ROWS,
-        "unknown_feature": ROWS,
-        "wrong_width": ROWS,
-    },
+    "POST /v1/models/{ref}/explain": READ_ROWS,
     "POST /v1/models/{ref}/invocations": {
-        "bad_line": LINES,
-        "empty": NO_ROWS,
-        "missing_feature": ROWS,
-        "unknown_feature": ROWS,
-        "wrong_width": ROWS,
+        **READ_ROWS,
+        "duplicate_column": "the names of the columns must differ if the model has names",
+        "unknown_output": OUTPUT,
+        "wrong_length": TOGETHER,
+        "wrong_order": "columns that are numbers must be 0, 1, 2, …",
+        "wrong_shape": "exactly one of the four forms is given",
+    },
+    "POST /v1/models/{ref}/leave_one_out": {
+        "idempotency_key_reused": KEY,
+        "refused_address": HOST,
+        "unknown_dataset": ABSENT,
     },
     "POST /v1/models/{ref}/predict": {
-        "bad_line": LINES,
-        "empty": NO_ROWS,
-        "not_a_number": ROWS,
-        "unknown_feature": ROWS,
+        **READ_ROWS,
+        "no_sets": NO_FOLDS,
+        "unexpected": TOGETHER,
+        "given_twice": "`return` is in the query and in the body",
         "unknown_output": OUTPUT,
-        "unparsable": LINES,
-        "wrong_width": ROWS,
     },
     "POST /v1/models/{ref}/verify": {
         "idempotency_key_reused": KEY,
@@ -135,10 +161,12 @@ REFUSED: dict[str, dict[str, str]] = {
             "unknown_output": OUTPUT,
             "unparsable": FILE,
             "wrong_shape": TOGETHER,
+            "wrong_size": TOGETHER,
         }
         for version in ("", "/versions/{version}")
     },
     f"PUT {ALIAS}": {
+        "give either version or targets": TOGETHER,
         "int_type": DECIMAL_POINT,
         "precondition_failed": CHANGED,
         "shadow must not be one of the targets": TOGETHER,
@@ -150,6 +178,10 @@ REFUSED: dict[str, dict[str, str]] = {
 ACCEPTED: dict[str, dict[str, str]] = {
     "POST /v1/datasets": {"url_too_long": "414 is a refusal, which schemathesis does not expect"},
     f"POST {REREAD}": {"url_too_long": "414 is a refusal, which schemathesis does not expect"},
+    **{
+        f"POST {path}": {"accepted as text": WORD}
+        for path in (SNAPSHOT, *(f"/v1/models/{{ref}}/{act}" for act in ("explain", "invocations", "predict")))
+    },
     "POST /v1/jobs": {"valid: false": "`validate_only` answers 200 and says what is wrong"},
 }
 """Why a request that the schema forbids gets another status than those that schemathesis expects."""
@@ -157,6 +189,10 @@ ALLOWED: dict[str, dict[str, str]] = {
     "POST /v1/models/import": {"method_not_allowed": "`import` can be the name of a model, which GET and DELETE take"}
 }
 """Why `Allow` names other methods than the document."""
+STREAMED: dict[str, dict[str, str]] = {
+    "GET /v1/events": {"accepted": "the schema is that of the whole text; schemathesis compares each event with it"}
+}
+"""Why an answer does not fit its schema."""
 
 ENTRIES: dict[str, str] = {
     f"{check}, {operation}: {said}": reason
@@ -164,6 +200,7 @@ ENTRIES: dict[str, str] = {
         ("RejectedPositiveData", REFUSED),
         ("AcceptedNegativeData", ACCEPTED),
         ("AllowHeaderMismatch", ALLOWED),
+        ("JsonSchemaError", STREAMED),
     )
     for operation, reasons in table.items()
     for said, reason in reasons.items()

@@ -29,7 +29,7 @@ STARTING_SHARE = 0.4
 LATEST_START_SECONDS = 3.0
 """Until when a stop of a starting service comes: about the time until it is ready on two cores."""
 GONE_SECONDS = 30.0
-KILLED = "did not stop in time and is killed"
+KILLED = "did not stop in time; killing it"
 
 
 @dataclass(frozen=True)

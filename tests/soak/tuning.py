@@ -1,14 +1,16 @@
 """`python -m tests.soak.tuning [--problems N] [--first SEED] [--values N] [--sets a,b] [--no-sets]`
 
 Looks for a point of a true cross-validation curve outside of its proven bounds: N random small problems of every loss,
-task and metric, leave-one-out bounds against exact trainings, then real sets of up to 5,000 rows (those that lie beside
-the project) with 40 random C each. Prints the counts and every violation, and exits with 1 if there is one.
+task and metric, searches of several variants, and real sets of up to 5,000 rows (those that lie beside the project)
+with 40 random C each. Leave-one-out bounds are compared with exact trainings. Prints the counts and every violation,
+and exits with 1 if there is one.
 """
 
 import argparse
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +43,12 @@ KINDS = (
     ("regression", "ovr", ("mae", "mse")),
 )
 """Task, strategy and metrics of the random problems, in turn; half of them have two classes."""
+VARIANTS = (
+    {"loss": "hinge", "class_weight": None},
+    {"loss": "squared_hinge", "class_weight": "balanced"},
+    {"loss": "logistic", "bias": "none"},
+)
+"""Variants of one search. Each has a curve of its own."""
 MOST_ROWS = 5000
 
 
@@ -52,6 +60,18 @@ def judge_random(seed, values, counts):
     counts[f"points of curves of {task} {metric}"] += values
     counts["proofs that were complete"] += result.certificate.proven
     return [f"seed {seed}: {metric} {case.definition}: {one}" for one in found]
+
+
+def judge_variants(seed, values, counts):
+    case = random_case(seed)
+    result = tuned(case, metric="error", max_values=12, variants=list(VARIANTS))
+    faults = []
+    for number, changed in enumerate(VARIANTS):
+        one = replace(case, definition=case.definition | changed)
+        found = violations(one, result, random_values(seed, values), variant=number)
+        faults += [f"seed {seed}: variant {changed} of {case.definition}: {fault}" for fault in found]
+        counts["points of curves of variants"] += values
+    return faults
 
 
 def judge_left_out(seed, counts):
@@ -101,7 +121,8 @@ def main() -> int:
     wanted = parser.parse_args()
     counts, faults, began = Counter(), [], time.monotonic()
     work = [(judge_random, (seed, 4)) for seed in range(wanted.first, wanted.first + wanted.problems)]
-    work += [(judge_left_out, (seed,)) for seed in range(wanted.first, wanted.first + wanted.problems // 4)]
+    some = range(wanted.first, wanted.first + wanted.problems // 4)
+    work += [(judge_variants, (seed, 4)) for seed in some] + [(judge_left_out, (seed,)) for seed in some]
     if not wanted.no_sets:
         work += [(judge_set, (name, wanted.values)) for name in wanted.sets.split(",") if (SHARED / name).exists()]
     for number, (judge, arguments) in enumerate(work):

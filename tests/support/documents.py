@@ -18,6 +18,8 @@ REASONS = {
     "needs docker",
     "needs a second machine",
     "needs PostgreSQL",
+    "needs Airflow 3",
+    "needs Prefect 3",
     "blocks the shell",
     "changes the checkout",
     "takes minutes",

@@ -15,6 +15,7 @@ import solvers
 
 EXACT = 1e-10
 LOSSES = ("hinge", "squared_hinge", "logistic")
+HIGHER_IS_BETTER = ("f1", "roc_auc")
 
 
 @dataclass
@@ -132,18 +133,24 @@ def true_figure(case, fold, C, metric):
     return wrong.mean(), 1.0 - right.mean()
 
 
-def violations(case, result, values):
-    """The values of C whose true figure lies outside of the bounds of the certificate, as texts."""
-    found = []
-    steps, n_folds = result.certificate.steps, len(np.unique(case.folds))
+def violations(case, result, values, variant=0):
+    """The values of C at which the certificate is false for a variant, as texts; `case` is the problem of the variant.
+
+    Its claims are the bounds of the step that holds C, and that no C is better than the best by more than the reached
+    epsilon.
+    """
+    found, proof = [], result.certificate
+    n_folds, sign = len(np.unique(case.folds)), -1.0 if result.metric in HIGHER_IS_BETTER else 1.0
     for C in values:
         parts = [true_figure(case, fold, C, result.metric) for fold in range(n_folds)]
         low, high = (float(np.mean([part[side] for part in parts])) for side in (0, 1))
-        for start, end, lower, upper in steps:
+        for start, end, lower, upper in proof.steps_by_variant[variant]:
             if start <= C <= end and (high < lower - 1e-9 or low > upper + 1e-9):
                 found.append(
                     f"C = {C!r}: [{low!r}, {high!r}] outside of [{lower!r}, {upper!r}] on [{start!r}, {end!r}]"
                 )
+        if max(sign * low, sign * high) < sign * proof.best - proof.epsilon_reached - 1e-9:
+            found.append(f"C = {C!r}: [{low!r}, {high!r}] is better than {proof.best!r} by more than was proved")
     return found
 
 

@@ -29,7 +29,6 @@ PLUG_INS = (
 """Found by their registry: no module imports them by name, except the package that lists them."""
 SMALL_ON_PURPOSE = {
     "app/db/write_queue.py": "a lock of its own, tested by itself",
-    "app/client/part_upload.py": "leaves with the client's own distribution",
     "app/datasets/reading/parser_preload.py": "imported by name by the forkserver",
     "app/worker/preload.py": "imported by name by the forkserver",
     "app/runtime/warm_up.py": "run as a module",
@@ -60,7 +59,7 @@ def test_few_files_lie_at_the_top(package: str) -> None:
     assert len(list((ROOT / package).glob("*.py"))) <= MAX_TOP_FILES[package]
 
 
-@pytest.mark.parametrize("package", ["solvers", "app", "alembic", "benchmarks", "tests"])
+@pytest.mark.parametrize("package", ["solvers", "app", "alembic", "benchmarks", "clients", "tests"])
 def test_no_file_is_long(package: str) -> None:
     lengths = {shown(path): len(path.read_text().splitlines()) for path in modules(package)}
     assert {name: n for name, n in lengths.items() if n > LONG_ON_PURPOSE.get(name, MAX_LINES)} == {}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("alembic", "app", "benchmarks", "docker", "docs", "solvers", "tests")
+FOLDERS = ("alembic", "app", "benchmarks", "clients", "docker", "docs", "solvers", "tests")
 """Folders that are checked. Add one when its prose has been rewritten."""
 SUFFIXES = {".py", ".md", ".yaml", ".toml", ".mako", ""}
 

@@ -92,7 +92,7 @@ print(json.dumps({
     assert [row["values"] for row in said["preview"]["data"]] == [[0.5, 2.0], [3.0, 4.0], [5.0, 6.0]]
     assert said["content"].startswith("text/x-points")
     assert (said["form"]["format"], said["form"]["n_rows"]) == ("points", 4)
-    assert said["option"]["detail"] == "header: Only the format csv or tsv accepts it, not points."
+    assert said["option"]["detail"] == "header: The format points does not accept this option; use csv or tsv."
     assert "text/csv" in said["refusal"]["detail"]
     assert "text/x-points" in said["refusal"]["detail"]
     assert {"text/csv", "text/x-points"} <= set(said["openapi"])

@@ -87,7 +87,7 @@ def test_arrays_are_made_again_from_the_file(
 ) -> None:
     monkeypatch.setattr(repair, "ParserPool", Reader)
     damage(settings, *dataset.arrays.values())
-    assert list(repair_storage(settings)) == [f"{dataset.id}: its arrays were rebuilt from its uploaded file"]
+    assert list(repair_storage(settings)) == [f"{dataset.id}: arrays rebuilt from its uploaded file"]
     assert verify_storage(settings).faults == []
 
 

@@ -19,6 +19,9 @@ REQUEST = '''
 from typing import Literal
 
 from app.errors import AppError, invalid_field
+from pydantic import Field
+
+from app.jobs.result_schemas import JobResult
 from app.jobs.schemas import JobOptions
 from app.jobs.submission import JobType, enqueue, verdict
 from app.jobs.validation.named_dataset import ready_dataset
@@ -30,6 +33,12 @@ class CountRequest(JobOptions):
     type: Literal["count"]
     dataset_id: str
     least: float = 0.0
+
+
+class CountResult(JobResult):
+    """Labels that were counted."""
+
+    counted: int = Field(description="Number of rows.")
 
 
 def _dataset(session, request):
@@ -51,7 +60,7 @@ def validate(session, request, admission):
     return verdict([])
 
 
-JOB_TYPE = JobType(CountRequest, submit, validate, result_fields="rows, counted")
+JOB_TYPE = JobType(CountRequest, submit, validate, CountResult)
 '''
 
 WORK = '''
@@ -160,14 +169,24 @@ def test_a_type_from_outside_is_validated_and_refused_like_the_others(said: dict
 
 
 def test_an_unknown_type_is_refused_with_a_list_that_has_the_type_from_outside(said: dict[str, Any]) -> None:
-    assert said["unknown_type"]["detail"] == "body: type must be one of train, count, evaluate, predict, verify"
+    assert (
+        said["unknown_type"]["detail"]
+        == "body: type must be one of train, count, evaluate, leave_one_out, predict, race, tune, "
+        "verify"
+    )
     assert "'count'" in said["unknown_filter"]["detail"]
 
 
 def test_the_description_of_the_api_has_the_type_from_outside(said: dict[str, Any]) -> None:
     assert "CountRequest" in said["described"]
-    assert "count: rows, counted." in said["described"]["Job"]["properties"]["result"]["description"]
+    choices = said["described"]["Job"]["properties"]["result"]["anyOf"]
+    assert {"$ref": "#/components/schemas/CountResult"} in choices
+    assert "counted" in said["described"]["CountResult"]["properties"]
 
 
 def test_every_type_that_can_be_requested_has_work_and_the_other_way_round() -> None:
-    assert set(job_types.TYPES) == set(WORK_OF_TYPE) == {"train", "evaluate", "predict", "verify"}
+    assert (
+        set(job_types.TYPES)
+        == set(WORK_OF_TYPE)
+        == {"train", "evaluate", "predict", "race", "tune", "verify", "leave_one_out"}
+    )

@@ -155,8 +155,13 @@ def test_the_announced_length_is_limited_by_what_the_route_takes(
 
 
 def test_the_limit_is_told(gate: Gate) -> None:
-    problem = gate.ask("POST", "/v1/jobs", [(b"content-length", b"1001")]).problem
-    assert (problem["code"], "limit is 1000 " in problem["detail"]) == ("payload_too_large", True)
+    for path, length, limit in (
+        ("/v1/jobs", b"1001", "1000 (HYPERPLANE_MAX_JSON_BYTES)"),
+        ("/v1/datasets", b"5001", "5000 (HYPERPLANE_MAX_UPLOAD_BYTES)"),
+    ):
+        problem = gate.ask("POST", path, [(b"content-length", length)]).problem
+        assert problem["code"] == "payload_too_large"
+        assert problem["detail"] == f"The body has {length.decode()} bytes; the limit is {limit}."
 
 
 def test_a_body_that_does_not_say_its_length_is_limited_too(gate: Gate) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from app.errors import DatabaseUnavailable
 from app.keys import key_cache
 from app.keys.key_cache import KeyCache
 from tests.support.builders import NOBODY
@@ -66,6 +67,33 @@ def test_a_key_in_use_is_looked_up_again_before_its_time_is_over(monkeypatch: py
     _, looks, found = asked_for([VALID] * 3)
     assert found == [READ] * 3
     assert 2 <= len(looks.asked) <= 3  # none of them was waited for, except the first
+
+
+def test_a_renewal_that_fails_is_logged_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(key_cache, "RENEW_FROM", 0.0)
+    looks: list[str] = []
+
+    def look(token: str) -> frozenset[str] | None:
+        looks.append(token)
+        if len(looks) == 2:
+            raise DatabaseUnavailable("no connection")
+        return READ
+
+    async def ask() -> list[object]:
+        cache, found = KeyCache(look), []
+        for _ in range(3):
+            found.append(await cache.scopes_of(VALID))
+            while cache._renewals:
+                await asyncio.sleep(0.001)
+        return found
+
+    assert asyncio.run(ask()) == [READ] * 3
+    assert len(looks) == 3
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("app.keys.key_cache", "WARNING")
+    assert record.getMessage() == "renewing a cached API key failed: no connection"
 
 
 def test_an_answer_is_believed_for_a_short_time_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,14 @@
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from app.runtime import launcher
 from app.runtime.launcher import Child
+from app.system.stop_signals import StopSignals
+from tests.support.builders import temporary_settings
 
 
 class Stub(Child):
@@ -75,3 +78,51 @@ def test_a_child_that_dies_young_waits_longer_each_time_and_holds_up_no_other(at
     at(launcher.CALM_SECONDS + 1 + 0.9)
     one.revive()
     assert one.starts == 3
+
+
+class Mortal(Stub):
+    """A child that dies with these exit codes, one after each start, and then lives."""
+
+    codes: list[int]
+
+    def start(self) -> None:
+        super().start()
+        self.exit_code = self.codes.pop(0) if self.codes else None
+
+
+class Sleeps(StopSignals):
+    """No signal ever arrives, and a sleep only sets the clock."""
+
+    def __init__(self, at: Callable[[float], None]) -> None:
+        self.asked, self._seconds, self._at = False, 0.0, at
+
+    def wait(self, seconds: float) -> bool:
+        self._seconds += seconds
+        self._at(self._seconds)
+        return self.asked
+
+
+@pytest.mark.parametrize(
+    ("codes", "starts", "becomes_ready"),
+    [
+        ([-9], 2, True),
+        ([-9, -11, -9], 4, True),
+        ([-9] * 4, 4, False),
+        ([3], 1, False),
+        ([-9, 0], 2, False),
+    ],
+)
+def test_an_api_process_killed_during_the_start_is_started_again_but_not_for_ever(
+    at: Callable[[float], None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    codes: list[int],
+    starts: int,
+    becomes_ready: bool,
+) -> None:
+    api = Mortal("api", lambda: os._exit(0))
+    api.codes = list(codes)
+    api.start()
+    monkeypatch.setattr(launcher, "server_answers", lambda url: api.poll() is None)
+    assert launcher._wait_until_ready(temporary_settings(tmp_path), api, Sleeps(at)) is becomes_ready
+    assert api.starts == starts

@@ -148,13 +148,10 @@ class Recorded:
 
     def __init__(self, dialect: str) -> None:
         self.statements: list[str] = []
-        self._dialect = SimpleNamespace(dialect=SimpleNamespace(name=dialect))
-
-    def get_bind(self) -> Any:
-        return self._dialect
+        self._dialect = SimpleNamespace(name=dialect)
 
     def connection(self) -> Any:
-        return SimpleNamespace(exec_driver_sql=self.statements.append)
+        return SimpleNamespace(dialect=self._dialect, exec_driver_sql=self.statements.append)
 
     def add_all(self, rows: Any) -> None:
         self.statements.append(f"{len(list(rows))} rows")

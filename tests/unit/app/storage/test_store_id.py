@@ -124,7 +124,7 @@ def test_a_database_that_got_its_store_meanwhile_keeps_it(
     other.check()
     known, looks = other._known(), [None]
     monkeypatch.setattr(here, "_known", lambda: looks.pop() if looks else known)
-    with pytest.raises(StoreAway, match=f"knows the store {known}"):
+    with pytest.raises(StoreAway, match=f"belongs to the store {known}"):
         here.check()
 
 

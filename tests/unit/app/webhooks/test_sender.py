@@ -167,7 +167,9 @@ def test_a_proxy_of_the_environment_is_not_used(receiver: Receiver, monkeypatch:
 def test_a_name_that_leads_here_is_refused(receiver: Receiver, found: str | list[str]) -> None:
     port = receiver.url.rpartition(":")[2]
     outcome = send(f"http://evil.example.org:{port}/x", private=False, by=resolver(found))
-    assert outcome == Outcome("unreachable", "the address does not lead to the public internet")
+    assert outcome == Outcome(
+        "unreachable", "the address does not resolve to a public address (see HYPERPLANE_WEBHOOK_ALLOW_PRIVATE)"
+    )
     assert receiver.messages == []
 
 
@@ -176,7 +178,7 @@ def test_a_name_that_leads_elsewhere_the_next_time_is_judged_each_time(receiver:
     port = receiver.url.rpartition(":")[2]
     url = f"http://rebinding.example.org:{port}/x"
     outcome = send(url, private=False, by=resolver(OSError("as if there were no response"), "127.0.0.1"), times=2)
-    assert outcome.error == "the address does not lead to the public internet"
+    assert outcome.error == "the address does not resolve to a public address (see HYPERPLANE_WEBHOOK_ALLOW_PRIVATE)"
     assert receiver.messages == []
 
 
@@ -191,7 +193,7 @@ def test_the_peer_itself_is_judged_before_anything_is_sent(receiver: Receiver, m
     monkeypatch.setattr(sender_module, "is_public", first_only)
     port = receiver.url.rpartition(":")[2]
     outcome = send(f"http://hooks.example.org:{port}/x", private=False, by=resolver("127.0.0.1"))
-    assert outcome.error == "the address does not lead to the public internet"
+    assert outcome.error == "the address does not resolve to a public address (see HYPERPLANE_WEBHOOK_ALLOW_PRIVATE)"
     assert (judged, receiver.messages) == (["127.0.0.1", "127.0.0.1"], [])
 
 

@@ -120,7 +120,7 @@ def test_nothing_is_compiled_once_nobody_wants_it_or_only_the_cached_is_asked_fo
 WORKING = """
 import time
 from app.worker import kernels
-kernels.compile_first = lambda: (print("works", flush=True), time.sleep(60))
+kernels.compile_first = lambda: (print("works", flush=True), time.sleep(20))
 kernels.main("first")
 """
 PARENT = "import os, subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); os.read(0, 1)"
@@ -135,6 +135,11 @@ def test_it_ends_with_its_parent_in_the_middle_of_a_kernel() -> None:
     parent.kill()
     parent.wait()
     wait_until(lambda: not Path(f"/proc/{child}").exists(), 10, "the process that compiles to end")
+
+
+def test_it_does_nothing_if_its_parent_died_before_it_began() -> None:
+    ended = subprocess.run([sys.executable, "-c", WORKING], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+    assert (ended.returncode, ended.stdout) == (1, b"")
 
 
 def test_a_process_tells_when_its_job_waits_for_a_kernel() -> None:

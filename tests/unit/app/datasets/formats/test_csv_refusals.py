@@ -124,7 +124,7 @@ def test_a_wrong_delimiter_is_suspected(tmp_path: Path) -> None:
         ({"group": "a", "ignore": ("a",)}, "ignore", "group"),
         ({"target": "a", "ignore": ("a",)}, "ignore", "target"),
         ({"weight": "a", "ignore": ("a",)}, "ignore", "weight"),
-        ({"ignore": ("a", "b", "c", "d", "e")}, "ignore", "no feature column"),
+        ({"ignore": ("a", "b", "c", "d", "e")}, "ignore", "No column is left as a feature"),
         ({"delimiter": ""}, "delimiter", "one ASCII character"),
         ({"delimiter": ",,"}, "delimiter", "one ASCII character"),
         ({"delimiter": '"'}, "delimiter", "one ASCII character"),

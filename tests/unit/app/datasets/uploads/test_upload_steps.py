@@ -226,7 +226,7 @@ def test_an_abandoned_upload_leaves_nothing(database: Database, parts: PartFiles
     _, part = service.open_part(database, parts, upload.id, 0)
     service.abandon(database, parts, upload.id)
     assert not parts.path(upload.id).exists()
-    with part, pytest.raises(NotFound, match="deleted meanwhile"):
+    with part, pytest.raises(NotFound, match="deleted during this request"):
         service.acknowledge(database, upload.id, part)
     for _ in range(2):
         with pytest.raises(NotFound):
