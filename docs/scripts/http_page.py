@@ -6,7 +6,7 @@ from typing import Any
 
 from docs.scripts.markdown import sentence, table
 
-__all__ = ["http_page"]
+__all__ = ["api_document", "http_page"]
 
 Json = dict[str, Any]
 SHARED_STATUSES = {"401", "403", "422", "503"}
@@ -14,7 +14,7 @@ SHARED_HEADERS = {"Idempotency-Key"}
 
 
 def http_page() -> str:
-    description = _description()
+    description = api_document()
     operations = [
         (path, method, operation)
         for path, methods in description["paths"].items()
@@ -25,6 +25,10 @@ def http_page() -> str:
     for tag in sorted(tags):
         sections.append(f"## {tag.capitalize()}\n")
         sections += [_operation(*one) for one in operations if one[2]["tags"][0] == tag]
+    messages = [
+        (f"`{name}`", _type(_body(item["post"])), item["post"]["description"])
+        for name, item in description["webhooks"].items()
+    ]
     schemas = [
         _schema(name, schema)
         for name, schema in sorted(description["components"]["schemas"].items())
@@ -40,6 +44,11 @@ listed. A `POST` that creates or changes something takes the header `Idempotency
 
 {table(("route", "what it does"), [_entry(*one) for one in operations])}
 {chr(10).join(sections)}
+## Messages to webhooks
+
+The service sends these requests; [Events and webhooks](../how-to/events-and-webhooks.md) shows how to check them.
+
+{table(("message", "body", "meaning"), messages)}
 ## Schemas
 
 Properties in requests and answers. Lists answer with `{{data, has_more, next_cursor}}`.
@@ -47,13 +56,19 @@ Properties in requests and answers. Lists answer with `{{data, has_more, next_cu
 {chr(10).join(schemas)}"""
 
 
-def _description() -> Json:
+def api_document() -> Json:
+    """Return the OpenAPI document of a service with the default settings."""
     from app.config import Settings
     from app.main import create_app
 
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder), memory_budget_bytes=1 << 30)
         found: Json = create_app(settings).openapi()
+    return found
+
+
+def _body(operation: Json) -> Json:
+    found: Json = operation["requestBody"]["content"]["application/json"]["schema"]
     return found
 
 

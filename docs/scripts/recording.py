@@ -18,7 +18,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from app.client import Client
+import hyperplane
 
 __all__ = ["draw", "main"]
 
@@ -29,16 +29,16 @@ START_SECONDS = 180.0
 
 STATEMENTS = [
     "# upload a table: 351 radar returns, 34 numbers each",
-    'dataset = client.upload(Path("ionosphere.csv"))',
+    'dataset = client.datasets.create(Path("ionosphere.csv"))',
     'dataset["n_rows"], dataset["n_features"], dataset["task_hint"]',
     "# train to a proven relative gap of at most 1e-6",
-    'job = client.train(dataset["id"], model="radar", loss="squared_hinge", tol=1e-6, split={"test": 0.2})',
-    'result = client.wait(job["id"])["result"]',
+    'job = client.jobs.train(dataset, model="radar", loss="squared_hinge", tol=1e-6, split={"test": 0.2})',
+    "result = job.wait().result",
     'result["solver"], result["status"], round(result["metrics"]["test"]["accuracy"], 3)',
     'result["certificate"]["dual_bound"], result["certificate"]["primal"]   # the optimum is in between',
     "# predict; the exact optimum would give this row the same label",
     'row = {"indices": [0, 2, 4], "values": [1, 0.9, 0.8]}',
-    'client.predict("radar", [row], outputs=["label", "score", "label_certain"])["predictions"]',
+    'client.models.predict("radar", [row], outputs=["label", "score", "label_certain"])["predictions"]',
 ]
 """Lines of Python, typed into an interpreter that has a client and `Path`."""
 
@@ -102,9 +102,11 @@ def _session() -> Iterator[tuple[str, str]]:
 
 def _python(folder: Path, address: str) -> Iterator[tuple[str, str]]:
     yield "command", "$ python"
-    console = code.InteractiveConsole({"client": Client(f"http://{address}"), "Path": lambda name: folder / name})
-    yield "command", ">>> from app.client import Client"
-    yield "command", f'>>> client = Client("http://{SHOWN_ADDRESS}")'
+    console = code.InteractiveConsole(
+        {"client": hyperplane.Client(f"http://{address}"), "Path": lambda name: folder / name}
+    )
+    yield "command", ">>> import hyperplane"
+    yield "command", f'>>> client = hyperplane.Client("http://{SHOWN_ADDRESS}")'
     for statement in STATEMENTS:
         is_comment = statement.startswith("#")
         yield "comment" if is_comment else "command", f">>> {statement}"
