@@ -26,16 +26,19 @@ COMPILED_STAMP := $(VENV)/.compiled-run
 # What the benchmark compares with, in an environment of its own.
 PEERS := .venv-bench
 PEERS_STAMP := $(PEERS)/.installed
+# Programs that generate clients from the OpenAPI document, for tests. Their pins differ from ours.
+GENERATORS := .venv-generators
+GENERATORS_STAMP := $(GENERATORS)/.installed
 
 # uv is the fast way; it does not read pip's settings, so where only pip knows the package index, pip does the same work.
 define install_pinned
 	@echo "installing $(1) with the versions of constraints.txt"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --constraints constraints.txt --build-constraints constraints.txt --editable '$(1)' \
-		|| PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)'
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --constraints constraints.txt --build-constraints constraints.txt --editable clients/python --editable '$(1)' \
+		|| PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable clients/python --editable '$(1)'
 endef
 
-.PHONY: help install run test test-quick check kernels bench soak docs reference recording screenshots constraints
+.PHONY: help install run test test-quick check kernels generators bench soak docs reference recording screenshots sync-client constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +48,7 @@ install: $(DEV_STAMP) ## make .venv with everything, pinned, editable
 run: $(COMPILED_STAMP) ## start the API and its workers on http://127.0.0.1:8000 (ARGS="--port 9000" is passed on)
 	@exec $(BIN)/hyperplane serve $(ARGS)
 
-test: check kernels ## the quality gates, then every test (SQLite and a PostgreSQL that the tests start)
+test: check kernels generators ## the quality gates, then every test (SQLite and a PostgreSQL that the tests start)
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 test-quick: check ## the quality gates and the fast unit tests, for the inner loop (under 2 minutes once compiled)
@@ -60,6 +63,10 @@ check: $(DEV_STAMP) ## ruff, mypy --strict, import-linter
 # Once, before many processes need them at the same time.
 kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing counts into numba's cache
 	@$(BIN)/python -m app.runtime.warm_up
+
+# A machine without npm or an index of packages runs the other tests; those of a missing program are skipped.
+generators: | $(BIN)/python ## install the programs that tests generate clients with, in an environment of their own
+	@$(MAKE) --no-print-directory $(GENERATORS_STAMP) || echo "tests of generated clients are skipped"
 
 bench: $(DEV_STAMP) kernels $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -77,11 +84,14 @@ docs: $(DEV_STAMP) ## build the documentation into site/ (a broken link is an er
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "built: site/index.html"
 
-screenshots: $(DEV_STAMP) kernels ## write docs/images/ui/*.png with the Chromium of this machine
+screenshots: $(DEV_STAMP) kernels ## write docs/images/ui/*.webp with the Chromium of this machine
 	$(BIN)/python -m tests.browser.screenshots $(ARGS)
 
 reference: $(DEV_STAMP) ## write the pages of docs/ that come from the code
 	$(BIN)/python -m docs.scripts.reference
+
+sync-client: $(DEV_STAMP) ## write the synchronous client from the asynchronous one
+	$(BIN)/python clients/python/write_sync.py
 
 recording: $(DEV_STAMP) kernels ## record docs/images/session.svg from a real session
 	$(BIN)/python -m docs.scripts.recording
@@ -89,7 +99,7 @@ recording: $(DEV_STAMP) kernels ## record docs/images/session.svg from a real se
 # hatchling and uv are what the installation itself runs on, so they are pinned in the same file.
 constraints: $(RUN_STAMP) ## resolve the pins of constraints.txt anew
 	printf 'hatchling\nuv\n' | $(BIN)/uv pip compile --upgrade --all-extras --no-annotate --no-header \
-		--no-emit-index-url --no-emit-find-links --python-version 3.11 --output-file constraints.txt pyproject.toml -
+		--no-emit-package hyperplane-client --no-emit-index-url --no-emit-find-links --python-version 3.11 --output-file constraints.txt pyproject.toml -
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Hyperplane needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -97,7 +107,7 @@ $(BIN)/python:
 		|| { echo "Hyperplane needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+$(RUN_STAMP): pyproject.toml clients/python/pyproject.toml constraints.txt | $(BIN)/python
 	$(call install_pinned,.)
 	@touch $@
 
@@ -108,7 +118,7 @@ $(COMPILED_STAMP): $(RUN_STAMP) $(shell find solvers app/datasets app/preprocess
 	@touch $@
 
 # What tests need contains what running needs.
-$(DEV_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+$(DEV_STAMP): pyproject.toml clients/python/pyproject.toml constraints.txt | $(BIN)/python
 	$(call install_pinned,.[dev])
 	@touch $@ $(RUN_STAMP)
 
@@ -119,4 +129,11 @@ $(PEERS_STAMP): benchmarks/peers/requirements.txt benchmarks/peers/liblinear.txt
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
 	@while read -r edition; do $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 		--target "$(PEERS)/$${edition%%=*}" "$$edition" || exit 1; done < benchmarks/peers/liblinear.txt
+	@touch $@
+
+$(GENERATORS_STAMP): tests/e2e/generated/requirements.txt tests/e2e/generated/package.json
+	@echo "installing the generators of clients into $(GENERATORS)"
+	@$(BIN)/python -m venv $(GENERATORS)
+	@$(GENERATORS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/e2e/generated/requirements.txt
+	@cp tests/e2e/generated/package.json $(GENERATORS)/ && npm install --silent --no-audit --no-fund --prefix $(GENERATORS)
 	@touch $@

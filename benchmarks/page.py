@@ -35,6 +35,10 @@ class Page:
     def end_table(self) -> None:
         self._add("")
 
+    def text(self) -> str:
+        """Return what the page has so far, without its title."""
+        return "\n".join(self._lines)
+
     def write(self) -> None:
         """Over the page that was there."""
         head = [f"# {self._title}", "", f"Written by `make bench ARGS={self.name}` ({circumstances()}).", ""]
