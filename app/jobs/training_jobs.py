@@ -36,16 +36,12 @@ def training_type(
     references of an accepted request, so that later changes do not alter the job.
     """
 
-    def checked(session: Session, request: Asked, admission: Admission, dataset: DatasetRow) -> Needs:
-        needs = estimate(session, request, dataset, admission)
-        admission.admit(needs.peak_bytes)
-        return needs
-
     def submit(session: Session, request: Asked, admission: Admission) -> JobRow:
         dataset = ready_dataset(session, "dataset_id", request.dataset_id)
         for refusal in refusals(session, request, dataset, admission.blobs):
             raise refusal
-        needs, split = checked(session, request, admission, dataset), request.split
+        needs, split = estimate(session, request, dataset, admission), request.split
+        admission.admit(needs.peak_bytes)
         return enqueue(
             session,
             settle(session, request),
@@ -56,13 +52,14 @@ def training_type(
         )
 
     def validate(session: Session, request: Asked, admission: Admission) -> dict[str, Any]:
-        """List all errors of a request, not only the first."""
+        """List all errors of a request, not only the first, with the estimate even where it exceeds the budget."""
         needs: Needs | None = None
         try:
             dataset = ready_dataset(session, "dataset_id", request.dataset_id)
             found = list(refusals(session, request, dataset, admission.blobs))
             if not found:
-                needs = checked(session, request, admission, dataset)
+                needs = estimate(session, request, dataset, admission)
+                admission.admit(needs.peak_bytes)
         except AppError as refusal:
             found = [refusal]
         return verdict(found, needs)

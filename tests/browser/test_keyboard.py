@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from tests.support.chromium import SAMPLE
+from tests.support.chromium import SAMPLE, SETTLED
 from tests.support.serving import Service
 
 NAME_OF_FOCUS = """() => {
@@ -76,9 +76,11 @@ def test_the_walk_needs_no_mouse(page: Any, service: Service) -> None:
     page.get_by_role("heading", name="radar:2", exact=True).wait_for()
     press(page, "Aliases")
     page.get_by_role("heading", name="Promote this version").wait_for()
+    page.wait_for_function(SETTLED)
     reach(page, "Alias")
     page.keyboard.press("Control+A")
     page.keyboard.type("typed")
+    page.get_by_text("requests to radar@typed go to version 2").wait_for()
     press(page, "Promote version 2")
     page.get_by_role("img", name="version 2: 100 %").wait_for()
 

@@ -154,7 +154,7 @@ def test_the_time_that_easy_classes_leave_is_for_those_that_need_it(ticks, threa
     limited = ovr(X, labels, max_seconds=300.0, threads=threads, **arguments)
     assert limited.converged
     assert all(ticks.has_model)
-    assert max(part.relative_gap for part in limited.per_class) <= 1e-6
+    assert limited.certificate.relative_gap <= 1e-6  # of the sum: how far each class gets depends on the threads' turns
     assert limited.seconds == ticks.now == len(ticks.reports) < 300.0
     assert limited.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-6)
     # It continues from its state: nothing is done or counted twice.
