@@ -99,7 +99,7 @@ def test_a_killed_training_process_costs_what_it_did_since_its_checkpoint(servic
 
 
 def test_a_killed_search_repeats_no_finished_training(service: Service, dataset: str) -> None:
-    """25 values of C times 5 folds, killed in between: the second attempt trains what the first had not stored."""
+    """25 values of C times 5 folds, killed in between: the second attempt has every training that had ended."""
     values = [round(1e-4 * 1.5**number, 8) for number in range(25)]
     search = {"type": "tune", "C": values, "loss": "squared_hinge", "solver": "dcd", "tol": 1e-6, "model": "searched"}
     job_id = service.submit(dataset, **search)["id"]
@@ -114,7 +114,7 @@ def test_a_killed_search_repeats_no_finished_training(service: Service, dataset:
     ended = service.wait(job_id, 120.0)
     assert (ended["status"], ended["attempt"]) == ("succeeded", 2), ended["error"]
     (resumed,) = told(service, job_id, "job.resumed")
-    assert resumed["trainings"] >= seen // 2, "most trainings are stored: writes take at most a twentieth of the time"
+    assert resumed["trainings"] >= seen, "only the training that was running is lost"
     assert len(ended["result"]["trials"]) == 25
     assert ended["result"]["finished"]
     assert service.get("/v1/models", name="searched")["data"][0]["version"] == 1

@@ -136,6 +136,7 @@ class Search:
             field = FIELD_OF_ARGUMENT.get(field, field)
             raise PermanentFailure(code, f"{field}: {message}", field) from error
         assert result.held_out_scores is not None
+        self._state.end()
         return Found(self._report(result, metric), result.held_out_scores)
 
     def spec(self, variant: int, C: float) -> TrainingSpec:
