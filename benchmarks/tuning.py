@@ -45,7 +45,7 @@ SHORT_ROWS, SPLITS = 13_000, 3
 RANGE, VALUES, FOLDS, TOL = (1e-3, 1e3), 25, 5, 1e-3
 SAMPLED = 4
 """One in this many values of C is timed for a peer, on the first fold. Peers take minutes for all of them."""
-TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4)
+TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """Tolerances of a peer, from loose to tight: the loosest one that reaches the gap at every sampled C is timed."""
 LIMIT, SEARCH_LIMIT = 20, 90
 """Most seconds of a sample of a peer's trainings at one tolerance, and of LIBLINEAR's own search. A peer that takes
@@ -62,10 +62,12 @@ bias, every column standardised. Beside it, seconds of a plain grid of 13 values
 runs it: one cold training for each fold and C. It is timed at the loosest tolerance for which its weights have that gap
 too, checked against our bound on every {SAMPLED}th C of the first fold. Its seconds are those of a real `GridSearchCV`
 (`grid`) if the sample promises at most {GRID_LIMIT:g} s, otherwise those of the sample, times what is left out.
-`LIBLINEAR -C` (-s 2, warm starts) tries C in steps of a factor of 2 and stops where weights no longer change. Its
-seconds are those of one search with {FOLDS} folds at the tolerance that reached the gap in the primal, times {VALUES}
-over the number of values that it tried. A peer that takes too long is ended (`>`): {LIMIT} s for the sampled trainings
-at one tolerance, {SEARCH_LIMIT} s for a search.
+`LIBLINEAR -C` (-s 2, warm starts) tries C in steps of a factor of 2 and stops where weights no longer change. It is
+held to the gap like `LinearSVC`: LIBLINEAR's own trainings (-s 2) at the same sampled C decide its tolerance. Its
+seconds are those of one search with {FOLDS} folds at that tolerance, times {VALUES} over the number of values that it
+tried. A peer that takes too long is ended (`>`): {LIMIT} s for the sampled trainings at one tolerance, {SEARCH_LIMIT} s
+for a search. Where LIBLINEAR reaches the gap with no tolerance within {LIMIT} s, its search runs at the one that was
+ended.
 
 **The short search** is that of a job that names no C (`choose_c`, 3 folds). Its limit is 5 times one cold training at
 the C that it chose, or 2 s. Its error on rows that no search saw is compared with that of `solvers.tune` with {FOLDS}
@@ -147,7 +149,8 @@ def _proofs(page: Page, wanted: list[str] | None) -> None:
 def _speed(page: Page, wanted: list[str] | None) -> None:
     page.say("## Without a proof")
     page.table(
-        "set", "rows", "ours (s)", "LinearSVC (s)", "its tolerance", "its worst gap", "LIBLINEAR -C (s)", "ratio"
+        *("set", "rows", "ours (s)", "LinearSVC (s)", "its tolerance", "its worst gap"),
+        *("LIBLINEAR -C (s)", "its tolerance", "its worst gap", "ratio"),
     )
     ratios = []
     for name in SPEED:
@@ -157,8 +160,10 @@ def _speed(page: Page, wanted: list[str] | None) -> None:
         values = np.geomspace(*RANGE, VALUES).tolist()
         ours = partial(solvers.tune, X, signs, C=values, folds=FOLDS, loss="squared_hinge", tol=TOL, refit=False)
         seconds = min(timed(ours)[1].cpu for _ in range(2))  # the first one may compile
-        linear = _linear_svc(X, signs, values)
-        search = _limited(partial(_liblinear, X, signs, linear.in_primal), SEARCH_LIMIT)
+        sample = _Sample.of(X, signs, values)
+        linear = _linear_svc(sample, X, signs, values)
+        allowed = sample.loosest(_liblinear_fit)
+        search = _limited(partial(_liblinear, X, signs, allowed.tolerance), SEARCH_LIMIT)
         liblinear = float(SEARCH_LIMIT) if search is None else search
         faster = min(linear.seconds, liblinear)
         is_ended = linear.is_ended if faster == linear.seconds else search is None
@@ -171,6 +176,8 @@ def _speed(page: Page, wanted: list[str] | None) -> None:
             linear.tolerance,
             linear.gap,
             f"{'> ' if search is None else ''}{liblinear:.1f}",
+            f"{allowed.tolerance:g}",
+            "ended" if allowed.gap is None else f"{allowed.gap:.1e}",
             f"{'< ' if is_ended else ''}{seconds / faster:.3f}",
         )
     page.end_table()
@@ -230,46 +237,98 @@ def _opened(name: str) -> tuple[Any, NDArray[np.float64]]:
     return np.ascontiguousarray(data.X[rows]), data.signs[rows]
 
 
+Fit = Callable[[Any, NDArray[np.float64], float, float], NDArray[np.float64]]
+"""A training of a peer: rows, signs, C and tolerance to weights with the intercept at the end."""
+
+
+class _Loosest(NamedTuple):
+    """The loosest tolerance of a peer that reaches the gap."""
+
+    tolerance: float
+    seconds: float
+    gap: float | None
+    """The worst gap at the sampled C; None: the peer was ended before it reached the gap."""
+
+
+class _Sample(NamedTuple):
+    """Rows and values of C that decide the tolerance of a peer."""
+
+    X: Any
+    signs: NDArray[np.float64]
+    costs: list[float]
+    bounds: list[float]
+    """Lower bounds of the optimum at each C."""
+
+    @classmethod
+    def of(cls, X: Any, signs: NDArray[np.float64], values: list[float]) -> "_Sample":
+        held_out = np.arange(signs.size) % FOLDS == 0
+        X, signs, costs = X[~held_out], signs[~held_out], values[::SAMPLED]
+        models = solvers.path(X, signs, C=costs, loss="squared_hinge", tol=0.1 * TOL).models
+        return cls(X, signs, costs, [model.certificate.dual_bound or 0.0 for model in models])
+
+    def loosest(self, fit: Fit) -> _Loosest:
+        for tolerance in TOLERANCES:
+            found = _limited(partial(self._fits, fit, tolerance), LIMIT)
+            if found is None:
+                return _Loosest(tolerance, float(LIMIT), None)
+            seconds, gap = found
+            if gap <= TOL:
+                return _Loosest(tolerance, seconds, gap)
+        return _Loosest(TOLERANCES[-1], float(LIMIT), None)
+
+    def _fits(self, fit: Fit, tolerance: float) -> tuple[float, float]:
+        """Return the seconds of these trainings and the largest gap, or that of the first one that is too large."""
+        seconds, worst = 0.0, 0.0
+        for C, bound in zip(self.costs, self.bounds, strict=True):
+            weights, spent = timed(partial(fit, self.X, self.signs, C, tolerance))
+            seconds += spent.cpu
+            primal = problems.objective(self.X, self.signs, "squared_hinge", C, weights)
+            worst = max(worst, (primal - bound) / primal)
+            if worst > TOL:
+                break
+        return seconds, worst
+
+
 class _Peer(NamedTuple):
     seconds: float
     tolerance: str
     gap: str
     is_ended: bool = False
     """Whether it was ended before it reached the gap at every C."""
-    in_primal: float = TOLERANCES[-1]
-    """The tolerance at which the primal solver, LIBLINEAR's -s 2, reached the gap or was ended."""
     is_grid: bool = False
     """Whether the seconds are those of a real `GridSearchCV`."""
 
 
-def _linear_svc(X: Any, signs: NDArray[np.float64], values: list[float]) -> _Peer:
+def _linear_svc(sample: _Sample, X: Any, signs: NDArray[np.float64], values: list[float]) -> _Peer:
     """Return the seconds of the whole grid for the faster of the two solvers, at a tolerance that reaches the gap."""
-    every, labels = X, signs
-    held_out = np.arange(signs.size) % FOLDS == 0
-    X, signs = X[~held_out], signs[~held_out]
-    sampled = values[::SAMPLED]
-    models = solvers.path(X, signs, C=sampled, loss="squared_hinge", tol=0.1 * TOL).models
-    bounds = [model.certificate.dual_bound or 0.0 for model in models]
-    scale = FOLDS * len(values) / len(sampled)
-    best, fastest = _Peer(LIMIT * scale, "none reached the gap", "-", is_ended=True), {}
-    for is_dual in (False, True):
-        for tolerance in TOLERANCES:
-            found = _limited(partial(_fits, X, signs, sampled, bounds, is_dual=is_dual, tolerance=tolerance), LIMIT)
-            if found is None:
-                best = best if is_dual else best._replace(in_primal=tolerance)
-                break
-            seconds, gap = found
-            if gap <= TOL:
-                if not is_dual:
-                    best = best._replace(in_primal=tolerance)
-                if seconds * scale < best.seconds:
-                    how = f"{tolerance:g} ({'dual' if is_dual else 'primal'})"
-                    best = _Peer(seconds * scale, how, f"{gap:.1e}", in_primal=best.in_primal)
-                    fastest = {"dual": is_dual, "tol": tolerance}
-                break
-    if best.seconds > GRID_LIMIT:
-        return best
-    return best._replace(seconds=_grid_seconds(every, labels, values, fastest), is_grid=True)
+    scale = FOLDS * len(values) / len(sample.costs)
+    found = {is_dual: sample.loosest(partial(_linear_svc_fit, is_dual)) for is_dual in (False, True)}
+    is_dual = min(found, key=lambda one: (found[one].gap is None, found[one].seconds))
+    best = found[is_dual]
+    if best.gap is None:
+        return _Peer(LIMIT * scale, "none reached the gap", "-", is_ended=True)
+    how = f"{best.tolerance:g} ({'dual' if is_dual else 'primal'})"
+    if best.seconds * scale > GRID_LIMIT:
+        return _Peer(best.seconds * scale, how, f"{best.gap:.1e}")
+    seconds = _grid_seconds(X, signs, values, {"dual": is_dual, "tol": best.tolerance})
+    return _Peer(seconds, how, f"{best.gap:.1e}", is_grid=True)
+
+
+def _linear_svc_fit(
+    is_dual: bool, X: Any, signs: NDArray[np.float64], C: float, tolerance: float
+) -> NDArray[np.float64]:
+    from sklearn.svm import LinearSVC
+
+    peer = LinearSVC(C=C, dual=is_dual, tol=tolerance, max_iter=1000).fit(X, signs)
+    return np.append(peer.coef_[0], peer.intercept_)
+
+
+def _liblinear_fit(X: Any, signs: NDArray[np.float64], C: float, tolerance: float) -> NDArray[np.float64]:
+    from liblinear.liblinearutil import parameter, problem, train
+
+    model = train(problem(signs, X, 1.0), parameter(f"-s 2 -c {C} -B 1 -e {tolerance:g} -q"))
+    weights, bias = model.get_decfun(0)
+    return np.append(np.asarray(weights), bias)
 
 
 def _grid_seconds(X: Any, signs: NDArray[np.float64], values: list[float], settings: dict[str, Any]) -> float:
@@ -279,24 +338,6 @@ def _grid_seconds(X: Any, signs: NDArray[np.float64], values: list[float], setti
 
     search = GridSearchCV(LinearSVC(max_iter=1000, **settings), {"C": values}, cv=FOLDS, refit=False)
     return timed(partial(search.fit, X, signs))[1].cpu
-
-
-def _fits(
-    X: Any, signs: NDArray[np.float64], values: list[float], bounds: list[float], *, is_dual: bool, tolerance: float
-) -> tuple[float, float]:
-    """Return the seconds of these trainings and the largest gap, or that of the first one that is too large."""
-    from sklearn.svm import LinearSVC
-
-    seconds, worst = 0.0, 0.0
-    for C, bound in zip(values, bounds, strict=True):
-        peer = LinearSVC(C=C, dual=is_dual, tol=tolerance, max_iter=1000)
-        seconds += timed(partial(peer.fit, X, signs))[1].cpu
-        weights = np.append(peer.coef_[0], peer.intercept_)
-        primal = problems.objective(X, signs, "squared_hinge", C, weights)
-        worst = max(worst, (primal - bound) / primal)
-        if worst > TOL:
-            break
-    return seconds, worst
 
 
 def _liblinear(X: Any, signs: NDArray[np.float64], tolerance: float) -> float:
