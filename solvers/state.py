@@ -7,6 +7,7 @@ another `State`. The stored form is a flat table from field name to value, which
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -71,6 +72,7 @@ def _array(value: Any, kind: type[np.generic] | None) -> np.ndarray[Any, Any]:
     return array
 
 
+@cache
 def _kinds(state: type[State]) -> dict[str, Any]:
     """Return the type of each field: the class of a scalar or of a nested state, or the element type of an array (None
     means any)."""
