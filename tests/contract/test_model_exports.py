@@ -186,7 +186,7 @@ def test_mlflow(http: InProcess, name: str, tmp_path: Path) -> None:
     assert_close(frame["score"], scores if scores.ndim == 1 else scores.max(axis=1))
     if MODELS[name]["classes"]:
         assert list(frame["label"]) == labels
-    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".pkl", ".py")]
+    assert not [path for path in tmp_path.rglob("*") if path.suffix == ".pkl"]
 
 
 def run_sqlite(columns: list[str], rows: list[list[float | None]], expressions: list[str]) -> list[tuple[Any, ...]]:
@@ -292,7 +292,7 @@ CALIBRATED = {
 
 
 @pytest.mark.parametrize("name", CALIBRATED)
-def test_probabilities_in_onnx(http: InProcess, name: str) -> None:
+def test_probabilities(http: InProcess, name: str, tmp_path: Path) -> None:
     document, kind, curves = CALIBRATED[name]
     arrays = {f"calibration.{part}": np.array(values) for part, values in curves.items()}
     packed = {part: packed_array(array) for part, array in arrays.items()}
@@ -308,6 +308,10 @@ def test_probabilities_in_onnx(http: InProcess, name: str) -> None:
     predicted = http.post(f"/v1/models/{name}/predict", json=body).json()["predictions"]
     for output in body["return"]:
         assert_close(told[output], np.array([row[output] for row in predicted]))
+    with zipfile.ZipFile(io.BytesIO(exported(http, name, "mlflow").content)) as archive:
+        archive.extractall(tmp_path)
+    by_mlflow = mlflow.pyfunc.load_model(str(tmp_path)).predict(ROWS)
+    assert_close(by_mlflow["probability"], np.array([row["probability"] for row in predicted]))
 
 
 def packed_array(array: np.ndarray) -> dict[str, Any]:

@@ -1,34 +1,40 @@
-"""MLflow: a zip of a model folder with the flavours `onnx` and `python_function`, for `mlflow.pyfunc.load_model`.
+"""MLflow: a zip of a model folder with the flavour `python_function`, for `mlflow.pyfunc.load_model`.
 
-MLflow's own ONNX loader runs it: the folder contains no code and no pickle, and does not need Hyperplane. The loader
-returns a data frame, so the model has only outputs with one value per row.
+Its loader is `app/models/exports/scorer/score_rows.py`, included unchanged: it needs only numpy and pandas, reads
+`model.npz`, and applies the whole preprocessing, also of dates, texts and hashed columns. Nothing is pickled. The name
+of the module contains a hash of its content, so that models of several releases can be loaded in one process.
 """
 
+import hashlib
 import io
 import json
 import zipfile
+from functools import cache
+from importlib import resources
 from typing import Any
+
+import numpy as np
 
 from app.models.exports.export_format import ExportFormat
 from app.models.exports.probe import Probe
-from app.models.exports.raw_columns import Table
-from app.models.exports.subject import Subject
-from app.models.exports.writers import onnx
+from app.models.exports.scorer import score_rows
+from app.models.exports.subject import Subject, describe
+from app.models.exports.writers.numpy_npz import pack
 from app.tabular.types import Array
 
-FIRST_VERSION = "2.9.0"
-"""Oldest version of MLflow that reads such a folder."""
-REQUIREMENTS = ("mlflow>=2.9", "numpy", "onnx>=1.16", "onnxruntime>=1.18", "pandas")
-DATA = "model.onnx"
+FIRST_VERSION = "2.19.0"
+"""Oldest version of MLflow with the column type `any`."""
+REQUIREMENTS = ("mlflow>=2.19", "numpy", "pandas")
+DATA = "model.npz"
 
 
 def write(subject: Subject, difference: float | None) -> bytes:
-    from onnx import __version__ as onnx_version  # imported late, as in onnx.py
-
+    loader, program = _loader()
     files = {
-        # YAML. All texts of users are in the signature, which is JSON, a subset of YAML.
-        "MLmodel": json.dumps(_description(subject, difference, onnx_version), indent=2).encode(),
-        DATA: onnx.build(subject, difference, wide=False),
+        # YAML. All texts of users are in JSON, a subset of YAML.
+        "MLmodel": json.dumps(_description(subject, difference, loader), indent=2).encode(),
+        DATA: pack({**describe(subject, difference), "sets": None}, _arrays(subject)),
+        f"code/{loader}.py": program,
         "requirements.txt": "\n".join([*REQUIREMENTS, ""]).encode(),
     }
     buffer = io.BytesIO()
@@ -39,18 +45,36 @@ def write(subject: Subject, difference: float | None) -> bytes:
 
 
 def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
+    """Compute scores with the program of the folder. Scores of one class have one dimension, as those of predict."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return onnx.scores(subject, archive.read(DATA), probe)
+        model = score_rows.read_model(io.BytesIO(archive.read(DATA)))
+    columns: dict[Any, Any] = probe.columns
+    if probe.numbers is not None:
+        columns = {name: probe.numbers[:, place] for place, name in enumerate(model.names)}
+    found: Array = np.asarray(model.scores(columns, len(probe.expected)))
+    return found[:, 0] if probe.expected.ndim == 1 else found
 
 
-def _description(subject: Subject, difference: float | None, onnx_version: str) -> dict[str, Any]:
+def _arrays(subject: Subject) -> dict[str, Array]:
+    """Return the arrays that the loader uses: all but the fold models of prediction sets."""
+    return {name: array for name, array in subject.arrays.items() if name not in subject.file.set_arrays}
+
+
+@cache
+def _loader() -> tuple[str, bytes]:
+    """Return the name and the content of the module that reads the folder."""
+    program = resources.files("app.models.exports").joinpath("scorer", "score_rows.py").read_bytes()
+    return f"hyperplane_scorer_{hashlib.sha256(program).hexdigest()[:12]}", program
+
+
+def _description(subject: Subject, difference: float | None, loader: str) -> dict[str, Any]:
+    inputs = _inputs(subject)
     return {
         "flavors": {
-            "onnx": {"code": None, "data": DATA, "onnx_version": onnx_version, "providers": ["CPUExecutionProvider"]},
-            "python_function": {"data": DATA, "loader_module": "mlflow.onnx", "python_version": "3.11.0"},
+            "python_function": {"code": "code", "data": DATA, "loader_module": loader, "python_version": "3.11.0"},
         },
         "mlflow_version": FIRST_VERSION,
-        "signature": {"inputs": json.dumps(_inputs(subject)), "outputs": None, "params": None},
+        **({"signature": {"inputs": json.dumps(inputs), "outputs": None, "params": None}} if inputs else {}),
         "metadata": {
             "hyperplane_model": subject.id,
             "hyperplane_name": subject.name,
@@ -61,15 +85,18 @@ def _description(subject: Subject, difference: float | None, onnx_version: str) 
 
 
 def _inputs(subject: Subject) -> list[dict[str, Any]]:
-    table = Table.of(subject, "mlflow")
-    if table.words:
-        kinds = dict.fromkeys(table.number_names, "double")
-        kinds |= {words.name: "string" if words.is_text else "double" for words in table.words}
-    elif table.names is not None:
-        kinds = dict.fromkeys(table.names, "double")
+    """Return the columns by name; empty: they have no names, and a row is a vector.
+
+    All are of type `any`, because MLflow refuses 64-bit integers for `double`, and texts for `datetime`. The loader
+    checks the cells.
+    """
+    pipeline = subject.pipeline
+    if pipeline is None:
+        names = subject.file.header.feature_names or []
     else:
-        return [{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, table.n_columns]}}]
-    return [{"name": name, "type": kind, "required": True} for name, kind in kinds.items()]
+        kept = (number for number in range(pipeline.n_columns) if number not in pipeline.ignored)
+        names = [] if pipeline.names is None else [pipeline.names[number] for number in kept]
+    return [{"name": name, "type": "any", "required": True} for name in names]
 
 
 MLFLOW = ExportFormat(

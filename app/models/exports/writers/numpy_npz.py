@@ -1,6 +1,7 @@
 """npz: the arrays in NumPy's format, and the description as JSON in `header`. No pickle."""
 
 import io
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,9 +13,13 @@ from app.tabular.types import Array
 
 
 def write(subject: Subject, difference: float | None) -> bytes:
-    header = np.frombuffer(msgspec.json.encode(describe(subject, difference)), dtype=np.uint8)
+    return pack(describe(subject, difference), subject.arrays)
+
+
+def pack(description: dict[str, Any], arrays: dict[str, Array]) -> bytes:
+    header = np.frombuffer(msgspec.json.encode(description), dtype=np.uint8)
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, header=header, **subject.arrays)
+    np.savez(buffer, allow_pickle=False, header=header, **arrays)
     return buffer.getvalue()
 
 

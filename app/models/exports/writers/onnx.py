@@ -1,10 +1,11 @@
 """ONNX in double precision: input `X` or one input per column, outputs `label`, `score` and others.
 
+Text columns need onnxruntime, because they use one of its own operators; see `onnx_graph/texts.py`.
+
 scores         multiclass models: the scores of all classes
 probabilities  calibrated models: of all classes; `probability` as in predict: of the second of two, else of the label
 """
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -13,71 +14,38 @@ import numpy as np
 
 from app.models.calibration import Calibration
 from app.models.exports.export_format import ExportFormat
+from app.models.exports.onnx_graph.columns import add_scores
+from app.models.exports.onnx_graph.graph import Graph
+from app.models.exports.onnx_graph.texts import CONTRIB, reference_tokenizer
 from app.models.exports.probe import Probe
-from app.models.exports.raw_columns import Table, Words
+from app.models.exports.raw_columns import Table
 from app.models.exports.subject import KEY, Subject, describe, not_in
+from app.tabular.cells import read_date
 from app.tabular.types import Array
 
 if TYPE_CHECKING:
-    from onnx import NodeProto, TensorProto, ValueInfoProto
+    from onnx import ValueInfoProto
 
-IR_VERSION, OPSET, ML_OPSET = 8, 17, 3
+IR_VERSION, OPSET, ML_OPSET = 9, 20, 3
+"""Versions of the file format and of the operators: those of ONNX 1.15, which onnxruntime reads from 1.17 on."""
 MAX_BYTES = (1 << 31) - (1 << 20)
 """Maximum bytes of the weights in a file. Protocol buffers are limited to 2 GiB; 1 MiB is left for the rest of the
 file."""
 
 
-@dataclass
-class Graph:
-    """A graph under construction: inputs, nodes and constants. Values are referred to by name."""
-
-    inputs: dict[str, "ValueInfoProto"] = field(default_factory=dict)
-    nodes: list["NodeProto"] = field(default_factory=list)
-    constants: list["TensorProto"] = field(default_factory=list)
-
-    def input(self, name: str, kind: int, *width: int) -> str:
-        from onnx import helper
-
-        self.inputs[name] = helper.make_tensor_value_info(name, kind, [None, *width])
-        return name
-
-    def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        from onnx import helper
-
-        output = output or f"hyperplane/value_{len(self.nodes)}"
-        outputs = [output, f"{output}_places"] if operator == "TopK" else [output]
-        self.nodes.append(helper.make_node(operator, list(inputs), outputs, **attributes))
-        return output
-
-    def constant(self, value: Any) -> str:
-        from onnx import numpy_helper
-
-        name = f"hyperplane/constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def whole(self, number: int) -> str:
-        return self.constant(np.array([number], dtype=np.int64))
-
-
 def write(subject: Subject, difference: float | None) -> bytes:
-    return build(subject, difference, wide=True)
-
-
-def build(subject: Subject, difference: float | None, *, wide: bool) -> bytes:
-    """Build the model. `wide`: include outputs with several values per row."""
     from onnx import helper  # imported on use: it takes half a second
 
     header = subject.file.header
     if subject.file.coef.nbytes > MAX_BYTES:
         raise not_in("onnx", "the file would exceed 2 GiB", "use npz or safetensors")
-    graph = Graph()
-    scores = _add_scores(graph, Table.of(subject, "onnx"), subject.rows_of_weights[1])
-    outputs = _add_answers(graph, subject, scores, wide)
+    graph, table = Graph(), Table.of(subject, "onnx", ("date", "text"))
+    outputs = _add_answers(graph, subject, add_scores(graph, table, subject.rows_of_weights[1]))
+    versions = {"": OPSET, "ai.onnx.ml": ML_OPSET} | ({CONTRIB: 1} if table.texts else {})
     model = helper.make_model(
         helper.make_graph(graph.nodes, "hyperplane", list(graph.inputs.values()), outputs, graph.constants),
         ir_version=IR_VERSION,
-        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)],
+        opset_imports=[helper.make_opsetid(domain, version) for domain, version in versions.items()],
         producer_name="hyperplane",
         doc_string=f"{subject.name}:{subject.version}, task {header.task}",
     )
@@ -101,7 +69,7 @@ def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
     with np.errstate(
         over="ignore", invalid="ignore"
     ):  # the evaluator's sigmoid computes both branches, and one can overflow
-        (found,) = ReferenceEvaluator(model).run([wanted], feeds)
+        (found,) = ReferenceEvaluator(model, new_ops=[reference_tokenizer()]).run([wanted], feeds)
     return np.asarray(found)
 
 
@@ -110,86 +78,11 @@ def _fed(values: list[Any], given: "ValueInfoProto") -> Array:
 
     if given.type.tensor_type.elem_type == TensorProto.STRING:
         return np.array(["" if value is None else value for value in values], dtype=object)
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    numbers = (read_date(value) if isinstance(value, str) else value for value in values)
+    return np.array([np.nan if number is None else number for number in numbers], dtype=np.float64)
 
 
-def _add_scores(graph: Graph, table: Table, intercept: Array) -> str:
-    """Add the scores: [rows, scores per row]."""
-    from onnx import TensorProto
-
-    if not table.words:
-        graph.input("X", TensorProto.DOUBLE, table.n_columns)
-        return _add_numbers(graph, "X", *_of_all_columns(table), intercept)
-    parts = []
-    if len(table.places):
-        columns = [graph.input(name, TensorProto.DOUBLE) for name in table.number_names]
-        matrix = graph.add("Concat", *(graph.add("Unsqueeze", name, graph.whole(1)) for name in columns), axis=1)
-        parts.append(_add_numbers(graph, matrix, table.weights, table.fill, table.missing, intercept))
-    else:
-        parts.append(graph.constant(intercept[None]))
-    for words in table.words:
-        kind = TensorProto.STRING if words.is_text else TensorProto.DOUBLE
-        column = graph.input(words.name, kind)
-        parts.append((_add_texts if words.is_text else _add_levels)(graph, column, words))
-    return graph.add("Sum", *parts)
-
-
-def _of_all_columns(table: Table) -> tuple[Array, Array, Array]:
-    """Return weights, fill values and weights of missing numbers for all columns; zeros for ignored ones."""
-    if len(table.places) == table.n_columns:
-        return table.weights, table.fill, table.missing
-    weights = np.zeros((len(table.weights), table.n_columns))
-    fill, missing = np.zeros(table.n_columns), np.zeros_like(weights)
-    weights[:, table.places], fill[table.places], missing[:, table.places] = table.weights, table.fill, table.missing
-    return weights, fill, missing
-
-
-def _add_numbers(graph: Graph, matrix: str, weights: Array, fill: Array, missing: Array, intercept: Array) -> str:
-    from onnx import TensorProto
-
-    gaps, filled = "", matrix
-    if not np.isnan(fill).all():
-        gaps = graph.add("IsNaN", matrix)
-        filled = graph.add("Where", gaps, graph.constant(fill[None]), matrix)
-    factors = graph.constant(np.ascontiguousarray(weights.T))
-    scores = graph.add("Gemm", filled, factors, graph.constant(intercept))
-    if missing.any():
-        counted = graph.add("Cast", gaps, to=TensorProto.DOUBLE)
-        added = graph.add("MatMul", counted, graph.constant(np.ascontiguousarray(missing.T)))
-        scores = graph.add("Add", scores, added)
-    return scores
-
-
-def _add_texts(graph: Graph, column: str, words: Words) -> str:
-    """Map texts to category numbers and these to weights. Unknown and missing categories have the last numbers."""
-    count = len(words.levels)
-    numbers = {"": count + 1} | {level: number for number, level in enumerate(words.levels)}
-    number = graph.add(
-        "LabelEncoder",
-        column,
-        domain="ai.onnx.ml",
-        keys_strings=list(numbers),
-        values_int64s=list(numbers.values()),
-        default_int64=count,
-    )
-    weights = np.vstack([words.weights.T, words.unknown, words.missing])
-    return graph.add("Gather", graph.constant(weights), number, axis=0)
-
-
-def _add_levels(graph: Graph, column: str, words: Words) -> str:
-    """Compare a numeric column with each of its categories."""
-    from onnx import TensorProto
-
-    values = graph.add("Unsqueeze", column, graph.whole(1))
-    equal = graph.add("Equal", values, graph.constant(np.array([words.numbers])))
-    hits = graph.add("Cast", equal, to=TensorProto.DOUBLE)
-    weighed = graph.add("MatMul", hits, graph.constant(np.ascontiguousarray(words.weights.T)))
-    known = graph.add("Cast", graph.add("ReduceSum", hits, graph.whole(1), keepdims=1), to=TensorProto.BOOL)
-    found = graph.add("Where", known, weighed, graph.constant(words.unknown[None]))
-    return graph.add("Where", graph.add("IsNaN", values), graph.constant(words.missing[None]), found)
-
-
-def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> list[Any]:
+def _add_answers(graph: Graph, subject: Subject, scores: str) -> list[Any]:
     from onnx import TensorProto, helper
 
     model = subject.file
@@ -203,7 +96,7 @@ def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> lis
         outputs.append(helper.make_tensor_value_info(name, kind, [None, *width]))
 
     if task == "multiclass":
-        score = graph.add("ReduceMax", scores, axes=[1], keepdims=0)
+        score = graph.add("ReduceMax", scores, graph.whole(1), keepdims=0)
         number = graph.add("ArgMax", scores, axis=1, keepdims=0)
     else:
         score = graph.add("Squeeze", scores, graph.whole(1))
@@ -217,7 +110,7 @@ def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> lis
     elif task == "regression":
         tell("label", TensorProto.DOUBLE, score)
     tell("score", TensorProto.DOUBLE, score)
-    if task == "multiclass" and wide:
+    if task == "multiclass":
         tell("scores", TensorProto.DOUBLE, scores, len(classes))
     if calibration := Calibration.of(model):
         shares = _add_probabilities(graph, calibration, scores)
@@ -226,8 +119,7 @@ def _add_answers(graph: Graph, subject: Subject, scores: str, wide: bool) -> lis
         else:
             share = graph.add("GatherElements", shares, graph.add("Unsqueeze", number, graph.whole(1)), axis=1)
         tell("probability", TensorProto.DOUBLE, graph.add("Squeeze", share, graph.whole(1)))
-        if wide:
-            tell("probabilities", TensorProto.DOUBLE, shares, len(classes))
+        tell("probabilities", TensorProto.DOUBLE, shares, len(classes))
     return outputs
 
 
@@ -263,7 +155,7 @@ def _add_probabilities(graph: Graph, calibration: Calibration, scores: str) -> s
 
 def _add_margins(graph: Graph, scores: str) -> str:
     """Add the margin of each class: its score minus the best score of the others."""
-    best = graph.add("ReduceMax", scores, axes=[1], keepdims=1)
+    best = graph.add("ReduceMax", scores, graph.whole(1), keepdims=1)
     two = graph.add("TopK", scores, graph.whole(2), axis=1)
     lead = graph.add("Sub", best, graph.add("Gather", two, graph.whole(1), axis=1))
     return graph.add("Where", graph.add("Equal", scores, best), lead, graph.add("Sub", scores, best))

@@ -2,7 +2,7 @@
 
 It uses only what SQLite and PostgreSQL both accept: identifiers in double quotes, shortest exact decimals, balanced
 sums (SQLite limits the depth to 1,000). Values that predict refuses (a missing value or an unknown category, where the
-model does not allow them) give NULL.
+model does not allow them, or a text that is no date) give NULL.
 """
 
 import sqlite3
@@ -13,6 +13,7 @@ import numpy as np
 from app.models.exports.export_format import ExportFormat, Output
 from app.models.exports.probe import Probe
 from app.models.exports.raw_columns import Table, Words
+from app.models.exports.sql_dates import date_term
 from app.models.exports.subject import Subject, not_in
 from app.tabular.types import Array
 
@@ -40,13 +41,15 @@ def write_label(subject: Subject, difference: float | None) -> bytes:
 def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
     """Compute scores with SQLite. An expression of labels is checked by the scores that it compares."""
     expression = write_score(subject, None).decode()
-    columns = {"nothing": [None] * len(probe.expected)} | _probe_columns(Table.of(subject, "sql"), probe)
+    columns = {"nothing": [None] * len(probe.expected)} | _probe_columns(Table.of(subject, "sql", ("date",)), probe)
     connection = sqlite3.connect(":memory:")
     try:
         connection.execute(f"CREATE TABLE probe ({', '.join(map(_identifier, columns))})")
         marks = ", ".join("?" * len(columns))
         connection.executemany(f"INSERT INTO probe VALUES ({marks})", zip(*columns.values(), strict=True))
         found = connection.execute(f"SELECT {expression} FROM probe ORDER BY rowid").fetchall()
+    except sqlite3.OperationalError as error:  # such as an expression that its parser cannot hold
+        raise not_in("sql", f"SQLite cannot read the expression ({error})", OTHERS) from error
     finally:
         connection.close()
     return np.array([score for (score,) in found])
@@ -76,10 +79,11 @@ def _document(subject: Subject, difference: float | None, output: str, expressio
 
 def _scores(subject: Subject) -> list[str]:
     """Return one expression per score."""
-    table = Table.of(subject, "sql")
+    table = Table.of(subject, "sql", ("date",))
     used = np.flatnonzero(table.used).tolist()
     names = table.number_names
     columns = [names[number] for number in used] + [words.name for words in table.words]
+    columns += [date.name for date in table.dates]
     if len(columns) > MAX_COLUMNS:
         raise not_in("sql", f"it has {len(columns)} columns; a table can have at most {MAX_COLUMNS}", OTHERS)
     if len({name.lower() for name in columns}) < len(columns):
@@ -90,7 +94,10 @@ def _scores(subject: Subject) -> list[str]:
         for number in used:
             terms += _number_terms(table, number, _identifier(names[number]), row)
         terms += [_word_term(words, row) for words in table.words]
-        expressions.append(_sum(terms))
+        total = _sum(terms)
+        if table.dates:  # as near the top as possible: SQLite's parser has a stack of 100 entries
+            total = f"({total} + {_sum([date_term(_identifier(date.name), date, row) for date in table.dates])})"
+        expressions.append(total)
     return expressions
 
 
