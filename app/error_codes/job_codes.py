@@ -35,6 +35,8 @@ JOB_CODES: tuple[ErrorCode, ...] = (
           "Wait until `status` is `succeeded`."),
     entry("no_classes", 422, "Task has no classes", "`calibrate` needs a classification task.",
           "Omit `calibrate`, or choose a classification task."),
+    entry("not_binary", 422, "Task has not two classes", "`positive_class` and `threshold` need two classes.",
+          "Omit the field."),
     entry("no_groups", 422, "Dataset has no groups", "`split.group` needs a dataset with a group column.",
           "Upload the dataset with `group=<column>` (libsvm: `qid`)."),
     entry("folds_are_given", 422, "Folds given twice", "`split.fold_column` and `cross_validation` are both set.",

@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel, Field
 
-from app.models.metrics.schemas import CalibrationReport, CrossValidation, Figures, Metrics
-from app.models.schemas import Certificate, TrainingRun, Warned
+from app.models.metrics.schemas import CalibrationReport, CrossValidation, Figures, Metrics, TunedThreshold
+from app.models.schemas import Certificate, Headline, TrainingRun, Warned
 
 
 class JobResult(Figures):
@@ -90,7 +90,11 @@ class TrainResult(JobResult):
     solver: str = Field(description="Solver that ran.")
     solver_reason: str = Field(description="Why this solver, in a sentence.")
     certificate: Certificate = Field(description="Optimality certificate.")
-    metrics: Metrics = Field(description="Metrics on the training rows and, with a split, the test rows.")
+    headline: Headline | None = Field(None, description="The metric that lists show; null: it is not defined.")
+    metrics: Metrics = Field(
+        description="Metrics on the training rows and, with a split, the test rows; `baseline`: of a constant model."
+    )
+    threshold: TunedThreshold | None = Field(None, description="Tuned decision threshold; null: it is 0.")
     cross_validation: CrossValidation | None = Field(description="Cross-validation; null: there was none.")
     calibration: CalibrationReport | None = Field(description="Calibration; null: no probabilities.")
     training: TrainingRun = Field(description="Facts of the training run.")
@@ -107,7 +111,9 @@ class TuneResult(SearchReport):
     path: StoredFile = Field(description="The path as an Arrow stream; `GET /v1/jobs/{id}/path` returns it.")
     model_certificate: Certificate | None = Field(None, description="Certificate of the model; null: no `refit`.")
     converged: bool | None = Field(None, description="Whether the model reached `tol`; null: no `refit`.")
+    headline: Headline | None = Field(None, description="The metric that lists show; null: no `refit`.")
     metrics: Metrics | None = Field(None, description="Metrics of the model; null: no `refit`.")
+    threshold: TunedThreshold | None = Field(None, description="Tuned decision threshold; null: it is 0.")
     training: TrainingRun | None = Field(None, description="Facts of the model's training; null: no `refit`.")
 
 

@@ -8,6 +8,9 @@ from pydantic import (
     Discriminator,
     Field,
     StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
     Tag,
     WithJsonSchema,
     create_model,
@@ -196,8 +199,32 @@ class Stop(Body):
     )
 
 
+class Threshold(Body):
+    """Tune the decision threshold of two classes on the scores of held-out rows."""
+
+    metric: Literal["f1", "balanced_accuracy", "accuracy", "matthews"] = Field(
+        description="Metric to maximise: `f1` of the positive class, `balanced_accuracy`, `accuracy`, or `matthews`."
+    )
+
+
+PositiveClass = Annotated[
+    StrictStr | StrictInt | Annotated[StrictFloat, Field(allow_inf_nan=False)] | None,
+    Field(
+        description="Of two classes, the label that precision, recall, F1, the areas and `threshold` are about; null: "
+        "the rarer class. A score above the threshold still predicts `classes[1]`."
+    ),
+]
+
+
 class RunLimits(Body):
     """How to train, apart from the problem and the solver: fields that all jobs that train share."""
+
+    positive_class: PositiveClass = None
+    threshold: Threshold | None = Field(
+        None,
+        description="Tune the decision threshold of two classes for a metric, on the scores of held-out rows (the "
+        f"folds of `cross_validation`, or {CALIBRATION_FOLDS}); null: a score above 0 predicts `classes[1]`.",
+    )
 
     split: Split | None = Field(None, description="Rows to test on: a share, another dataset or folds; null: none.")
     calibrate: Annotated[
@@ -249,7 +276,7 @@ class TrainingFields(RunLimits, ProblemFields):
     def most_folds(self) -> int | None:
         """Return the maximum number of folds that are trained before the model; None: none, or a column decides."""
         of_search = AUTO_FOLDS if self.C == AUTO else None
-        return self.cross_validation or (CALIBRATION_FOLDS if self.calibrate else of_search)
+        return self.cross_validation or (CALIBRATION_FOLDS if self.calibrate or self.threshold else of_search)
 
     @property
     def keeps_groups_whole(self) -> bool:

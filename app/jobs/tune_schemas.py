@@ -167,7 +167,7 @@ class TuneSpec(RunFields, TriedFields):
     metric: Text | None = Field(
         None,
         description="What to compare on the held-out rows. Classes: error, accuracy, balanced_error, "
-        "balanced_accuracy, f1, precision, recall, roc_auc, pr_auc. Regression: mae, mse, rmse, r2. Ordinal: "
+        "balanced_accuracy, f1, precision, recall, roc_auc, pr_auc, matthews. Regression: mae, mse, rmse, r2. Ordinal: "
         "swapped_pairs, kendall_tau, ndcg. null: error, mae or swapped_pairs.",
     )
     certify: Certify | None = Field(

@@ -87,7 +87,8 @@ class ModelFile:
     """One weight per feature; multiclass: one row per class."""
     intercept: float | Array
     thresholds: Array | None
-    """Thresholds of an ordinal model with ranks: a score above the first k predicts `classes[k]`."""
+    """A score above the first k thresholds predicts `classes[k]`. Ordinal models with ranks have them, and binary
+    models with a tuned threshold; None: the threshold of a binary model is 0."""
     extra: dict[str, Array]
     """Arrays of `preprocess` and `calibration` by their full names."""
     bytes: int
@@ -140,7 +141,8 @@ def decode(content: Content) -> ModelFile:
     coef = _view(content, start, header, "coef", [header.n_features])
     intercept = _view(content, start, header, "intercept", [1])
     thresholds = None
-    if header.task == "ordinal" and header.classes:
+    is_tuned = header.task == "binary" and "thresholds" in header.arrays
+    if is_tuned or (header.task == "ordinal" and header.classes):
         thresholds = _view(content, start, header, "thresholds", [len(header.classes) - 1])
         if (np.diff(thresholds) < 0).any():
             raise CorruptModel("the thresholds are not in order")

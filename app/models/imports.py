@@ -151,6 +151,7 @@ def _card(parts: Parts, format_name: str, sha256: str) -> dict[str, Any]:
         "params": params,
         "certificate": _certificate(said.get("certificate")),
         "metrics": {},
+        "threshold": {"value": float(parts.arrays["thresholds"][0])} if _is_tuned(parts) else None,
         "curves": None,
         "cross_validation": None,
         "sets": None if header.sets is None else {**header.sets, "reason": UNKNOWN_FOLDS},
@@ -163,6 +164,10 @@ def _card(parts: Parts, format_name: str, sha256: str) -> dict[str, Any]:
             "claims": claims,
         },
     }
+
+
+def _is_tuned(parts: Parts) -> bool:
+    return parts.header.task == "binary" and "thresholds" in parts.arrays
 
 
 def _certificate(said: Any) -> dict[str, Any] | None:

@@ -127,7 +127,7 @@ def _blocks(count: int, width: int) -> Iterator[tuple[int, int]]:
 
 def class_positions(scores: Array, thresholds: Array | None = None) -> Array:
     """Return the position of the predicted class of each row: the largest of several scores (the first of equal ones),
-    the rank by the thresholds of an ordinal model, or the second of two classes for a score above 0."""
+    the class by ascending thresholds, or the second of two classes for a score above 0."""
     positions: Array
     if scores.ndim == 2:
         positions = scores.argmax(axis=1)

@@ -41,9 +41,10 @@ class Parts:
             _check_order("thresholds", arrays["thresholds"].tolist(), strictly=False)
             _check_order("classes", header.classes, strictly=True)
         elif "thresholds" in arrays:
-            raise invalid_field(
-                "thresholds", "unexpected", "only ordinal models with classes have thresholds; remove them"
-            )
+            if header.task != "binary":
+                detail = "only binary models and ordinal models with classes have thresholds; remove them"
+                raise invalid_field("thresholds", "unexpected", detail)
+            _expect_shape("thresholds", arrays, (1,))
         for name, array in arrays.items():
             if name not in ("coef", "intercept", "thresholds") and not name.startswith(EXTRA):
                 raise invalid_field(name[:64], "unknown_array", "is not an array of a model")

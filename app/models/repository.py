@@ -11,9 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.db.queries import newest
 from app.db.tables import ModelNameRow, ModelRow
-
-HEADLINES = {"binary": "accuracy", "multiclass": "accuracy", "regression": "r2", "ordinal": "swapped_pairs"}
-"""The metric by which a list compares models, by task."""
+from app.models.metrics.headline import HEADLINES
 
 
 class Location(NamedTuple):
@@ -108,7 +106,9 @@ def list_newest(
 def figures(session: Session, model_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the figures that a list shows for each model. The database extracts them from the cards, which are
     large."""
-    paths = {"relative_gap": ModelRow.card[("certificate", "relative_gap")].as_float()}
+    paths: dict[str, Any] = {"relative_gap": ModelRow.card[("certificate", "relative_gap")].as_float()}
+    paths |= {f"headline.{name}": ModelRow.card[("headline", name)].as_string() for name in ("name", "rows")}
+    paths["headline.value"] = ModelRow.card[("headline", "value")].as_float()
     for rows in ("test", "train"):
         for name in set(HEADLINES.values()):
             paths[f"{rows}.{name}"] = ModelRow.card[("metrics", rows, name)].as_float()
@@ -118,7 +118,10 @@ def figures(session: Session, model_ids: Sequence[str]) -> dict[str, dict[str, A
 
 
 def _figures(row: Any) -> dict[str, Any]:
-    name = HEADLINES.get(row["task"], "accuracy")
+    if row["headline.value"] is not None:
+        told = {name: row[f"headline.{name}"] for name in ("name", "value", "rows")}
+        return {"relative_gap": row["relative_gap"], "headline": told}
+    name = HEADLINES.get(row["task"], "accuracy")  # cards of older versions have no headline
     known = [(rows, row[f"{rows}.{name}"]) for rows in ("test", "train") if row[f"{rows}.{name}"] is not None]
     headline = {"name": name, "value": known[0][1], "rows": known[0][0]} if known else None
     return {"relative_gap": row["relative_gap"], "headline": headline}

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.models.metrics.schemas import CalibrationReport, CrossValidation, Figures, Metrics
+from app.models.metrics.schemas import CalibrationReport, CrossValidation, Figures, Metrics, TunedThreshold
 from app.web.described import described_as
 from app.web.fields import CreatedAt, ModelId
 
@@ -64,7 +64,7 @@ class Warned(Figures):
     """An automatic decision or a likely mistake."""
 
     code: str = Field(description="Code of the warning, for programs.")
-    detail: str = Field(description="What was found, in a sentence.")
+    detail: str = Field(description="What was found, and what to do, in a sentence.")
 
 
 class TrainingRun(Figures):
@@ -97,7 +97,7 @@ PrecisionRecall = Annotated[PrecisionRecallCurve, Field(description="Precision a
 
 
 class Curves(BaseModel):
-    """Curves of at most 200 points each, from the highest score down."""
+    """Curves of at most 200 points each, from the rows that are surest positive down."""
 
     rows: Literal["train", "test"] = Field(description="Rows that the curves were computed on.")
     roc: Roc
@@ -107,9 +107,15 @@ class Curves(BaseModel):
 class Headline(BaseModel):
     """The one figure by which models of a task are compared."""
 
-    name: str = Field(description="`accuracy` for classes, `r2` for numbers, `swapped_pairs` for ranks.")
+    name: str = Field(
+        description="`accuracy` for classes, `balanced_accuracy` if the rarest class has less than half of an equal "
+        "share of the training rows, `r2` for numbers, `swapped_pairs` for ranks."
+    )
     value: float = Field(description="Value of the metric.")
-    rows: Literal["train", "test"] = Field(description="Rows it was computed on: test rows if the job had a split.")
+    rows: Literal["train", "test", "folds"] = Field(
+        description="Rows it was computed on: `test` with a split, else `folds` with cross-validation (their mean), "
+        "else `train`."
+    )
 
 
 class ModelSummary(BaseModel):
@@ -141,10 +147,14 @@ class Model(ModelSummary):
     params: dict[str, Any] = Field(description="Parameters of the problem: task, loss, C and others.")
     certificate: Certificate | None = Field(description="Optimality certificate; null: imported without one.")
     metrics: Annotated[dict[str, Any], described_as(Metrics)] = Field(
-        description="Metrics on the training rows (`train`) and, with a split, the test rows (`test`). Empty: imported."
+        description="Metrics on the training rows (`train`) and, with a split, the test rows (`test`), and of the "
+        "constant model (`baseline`). Empty: imported."
+    )
+    threshold: Annotated[dict[str, Any] | None, described_as(TunedThreshold | None)] = Field(
+        None, description="Tuned decision threshold of two classes; null: a score above 0 predicts `classes[1]`."
     )
     curves: Curves | None = Field(
-        None, description="Curves for the second of two classes or ranks; null for other models."
+        None, description="Curves for the positive of two classes, or the second of two ranks; null for other models."
     )
     cross_validation: Annotated[dict[str, Any] | None, described_as(CrossValidation | None)] = Field(
         None, description="Cross-validation: `by`, `folds`, `mean`, `std`; null: there was none."
@@ -168,8 +178,8 @@ class Model(ModelSummary):
         None,
         description="Preprocessing settings, columns and the features of each; null: features are the columns.",
     )
-    warnings: Annotated[list[dict[str, str]], described_as(list[Warned])] = Field(
-        [], description="Automatic decisions and likely mistakes, each with `code` and `detail`."
+    warnings: Annotated[list[dict[str, Any]], described_as(list[Warned])] = Field(
+        [], description="Automatic decisions and likely mistakes with their cure, each with `code` and `detail`."
     )
     training: Annotated[dict[str, Any], described_as(TrainingRun)] = Field(
         description="Facts of the training run: status, seconds, iterations, passes, rows."
@@ -184,8 +194,9 @@ class Model(ModelSummary):
 class Weights(BaseModel):
     """All weights: `score = coef . x + intercept`.
 
-    Binary: a score above 0 predicts `classes[1]`. Multiclass: one row of `coef` and one intercept for each class; the
-    largest score wins, the first of equal ones. Ordinal: a score above the first k thresholds predicts `classes[k]`.
+    Binary: a score above the threshold (null: 0) predicts `classes[1]`. Multiclass: one row of `coef` and one intercept
+    for each class; the largest score wins, the first of equal ones. Ordinal: a score above the first k thresholds
+    predicts `classes[k]`.
     Regression: the score is the prediction.
     """
 
@@ -195,7 +206,9 @@ class Weights(BaseModel):
         description="Weights in the units of the uploaded columns; multiclass: one list for each class."
     )
     intercept: float | list[float] = Field(description="Intercept; multiclass: one for each class.")
-    thresholds: list[float] | None = Field(description="Ascending thresholds of an ordinal model; else null.")
+    thresholds: list[float] | None = Field(
+        description="Ascending thresholds of an ordinal model, or the tuned threshold of a binary one; else null."
+    )
     classes: list[Label] = Field(description="Labels of the classes; empty if the model predicts numbers.")
     feature_names: list[str] | None = Field(description="Names of the features; null: they have none.")
 

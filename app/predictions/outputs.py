@@ -135,7 +135,8 @@ class Scored:
         certainty = Certainty.of(self.model.header)
         if certainty is None:
             return [None] * len(self.scores)
-        return certainty.is_label_certain(self._row_errors, self.scores)
+        threshold = 0.0 if self.model.thresholds is None else float(self.model.thresholds[0])
+        return certainty.is_label_certain(self._row_errors, self.scores, threshold)
 
     @cached_property
     def _row_errors(self) -> RowErrors:

@@ -111,12 +111,13 @@ class Certainty:
         return bounds * UP
 
     @np.errstate(over="ignore", invalid="ignore")
-    def is_label_certain(self, errors: RowErrors, scores: Array) -> Array:
-        """Whether the exact optimum provably predicts the same class for each row. A bound that overflows proves
-        nothing: no score is above NaN or infinity."""
+    def is_label_certain(self, errors: RowErrors, scores: Array, threshold: float = 0.0) -> Array:
+        """Whether the exact optimum, with the same decision threshold, provably predicts the same class for each row. A
+        bound that overflows proves nothing: no score is above NaN or infinity."""
         bounds = self.bounds(errors)
         if scores.ndim == 1:
-            return np.abs(scores) > bounds
+            rounded = UP if threshold else 1.0  # covers the rounding of the difference
+            return np.abs(scores - threshold) > bounds * rounded
         best = class_positions(scores)[:, None]
         lead = np.take_along_axis(scores, best, axis=1) - scores
         if isinstance(self.radius, float):  # trained jointly: one ball for all classes

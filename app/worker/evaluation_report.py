@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 from app.datasets.arrays import DatasetArrays
+from app.datasets.schemas import Label
+from app.jobs.validation.positive_class import place_of
 from app.models import metrics
 from app.models.calibration import Calibration
 from app.models.file import ModelFile
@@ -17,8 +19,9 @@ HISTOGRAM_BINS = 20
 recorded."""
 
 
-def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any]:
-    """Return `metrics` and `curves` as in a model's card, and a `histogram` of the scores."""
+def judge(model: ModelFile, rows: DatasetArrays, scores: Array, positive: Label | None = None) -> dict[str, Any]:
+    """Return `metrics` and `curves` as in a model's card, and a `histogram` of the scores. `positive`: the positive
+    class; None: that of the model."""
     header = model.header
     if header.task == "regression":
         figures = metrics.regression_metrics(rows.y, scores, rows.weight)
@@ -32,8 +35,9 @@ def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any
     codes = _codes(model, rows)
     ranking = None
     if header.task == "binary":
-        ranking = metrics.Ranking.of(codes == 1, scores, rows.weight)
-        figures = metrics.binary_metrics(header.classes, codes, scores, rows.weight, ranking)
+        decision = _decision(model, positive)
+        ranking = metrics.Ranking.of_class(decision.positive, codes, scores, rows.weight)
+        figures = metrics.binary_metrics(header.classes, codes, scores, rows.weight, decision, ranking)
     else:
         figures = metrics.multiclass_metrics(header.classes, codes, scores, rows.weight)
     if (calibration := Calibration.of(model)) is not None:
@@ -42,6 +46,15 @@ def judge(model: ModelFile, rows: DatasetArrays, scores: Array) -> dict[str, Any
         drawn = histogram(scores, codes, header.classes)
         return {"metrics": figures, "curves": ranking.curves(), "histogram": drawn}
     return {"metrics": figures, "curves": None, "histogram": histogram(scores.max(axis=1), None, [])}
+
+
+def _decision(model: ModelFile, positive: Label | None) -> metrics.Decision:
+    """Return the decision of a binary model. One without a positive class was trained before there was a choice, or
+    imported: its own metrics are those of the second class."""
+    wanted = positive if positive is not None else (model.header.card.get("params") or {}).get("positive_class")
+    place = None if wanted is None else place_of(wanted, model.header.classes)
+    threshold = 0.0 if model.thresholds is None else float(model.thresholds[0])
+    return metrics.Decision(1 if place is None else place, threshold)
 
 
 def histogram(scores: Array, codes: Array | None, classes: list[Any]) -> dict[str, Any] | None:

@@ -54,6 +54,7 @@ def model(task: str, classes: list[Any], scores: int = 0, **fields: Any) -> dict
 MODELS = {
     "binary": model("binary", ["it's 'no'", "ja, größer"], feature_names=AWKWARD),
     "binary_numbers": model("binary", [-1, 1]),
+    "binary_tuned": model("binary", ["fine", "fraud"], thresholds=[-12.5]),
     "multiclass": model("multiclass", ["a", "b", "c'"], 3, strategy="ovr", feature_names=AWKWARD),
     "crammer_singer": model("multiclass", [3, 1, 2, -7], 4, strategy="crammer_singer"),
     "real_labels": model("multiclass", [0.5, 1, 2.25], 3, strategy="ovr"),
@@ -122,6 +123,9 @@ def test_liblinear(http: InProcess, name: str, tmp_path: Path) -> None:
     loaded = load_model(str(path))
     labels, _, values = predict([], ROWS, loaded, "-q")
     scores, told = answers(http, name)
+    if name == "binary_tuned":  # the format has no place for a threshold
+        assert response.headers["x-threshold"] == "-12.5; subtracted from the intercept"
+        scores = scores + 12.5
     assert_close(np.array(values).reshape(scores.shape) if scores.ndim == 1 else values, scores)
     classes = MODELS[name]["classes"]
     if not classes:
@@ -251,6 +255,24 @@ def test_numpy_and_safetensors(http: InProcess, name: str) -> None:
     assert (thresholds is None) is ("thresholds" not in tensors)
     if thresholds:
         assert tensors["thresholds"].tolist() == thresholds
+
+
+def test_a_tuned_threshold_leaves_with_the_model(http: InProcess) -> None:
+    """Labels by the threshold differ from those by the sign, and every format says what it is."""
+    scores, labels = answers(http, "binary_tuned")
+    assert labels == ["fraud" if score > -12.5 else "fine" for score in scores]
+    assert labels != ["fraud" if score > 0 else "fine" for score in scores]
+    for kind in export_formats():
+        if kind not in ("liblinear", "verifier"):
+            assert exported(http, "binary_tuned", kind).headers["x-threshold"] == "-12.5", kind
+    assert "x-threshold" not in exported(http, "binary", "onnx").headers
+    assert "a score above -12.5 predicts" in exported(http, "binary_tuned", "sql").text
+    again = http.post("/v1/models/import?name=again", json=exported(http, "binary_tuned", "json").json())
+    assert again.json()["threshold"]["value"] == -12.5
+    refused = http.post("/v1/models/import?name=x", json={**MODELS["regression"], "thresholds": [1.0]})
+    assert checked_problem(refused, 422)["errors"][0]["field"] == "thresholds"
+    refused = http.post("/v1/models/import?name=x", json={**MODELS["binary"], "thresholds": [1.0, 2.0]})
+    assert checked_problem(refused, 422)["errors"][0]["code"] == "wrong_shape"
 
 
 def metadata(content: bytes) -> dict[str, str]:

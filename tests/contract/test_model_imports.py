@@ -173,7 +173,7 @@ def test_a_model_of_liblinear(http: InProcess, tmp_path: Path, options: str, lab
         ({"classes": [1, 2**70]}, "classes[1]"),
         ({"classes": list(range(70_000))}, "classes"),
         ({"intercept": [1.0, 2.0]}, "intercept"),
-        ({"thresholds": [1.0]}, "thresholds"),
+        ({"thresholds": [1.0, 2.0]}, "thresholds"),
         ({"n_features": 4}, "n_features"),
         ({"n_features": 10**18}, "n_features"),
         ({"feature_names": ["a", "b"]}, "feature_names"),

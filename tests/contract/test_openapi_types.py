@@ -13,7 +13,14 @@ from app.jobs.types.predict_request import PredictRequest
 from app.jobs.types.verify_request import VerifyRequest
 from app.keys.guard import OPEN_PATHS
 from app.main import create_app
-from app.models.metrics.schemas import BinaryMetrics, MulticlassMetrics, OrdinalMetrics, RegressionMetrics, TaskMetrics
+from app.models.metrics.schemas import (
+    Baseline,
+    BinaryMetrics,
+    MulticlassMetrics,
+    OrdinalMetrics,
+    RegressionMetrics,
+    TaskMetrics,
+)
 from app.models.schemas import Lineage, TrainingRun
 from app.webhooks.repository import SUMMARY
 from app.webhooks.schemas import JobInMessage
@@ -152,7 +159,10 @@ def test_results_and_metrics_have_the_fields_of_their_schemas(bench: Bench, task
     check_fields(TYPES["train"].result, job["result"])
     check_fields(TrainingRun, card["training"])
     check_fields(Lineage, {"parent": None, "params": {}, **card["lineage"]})
-    for figures in job["result"]["metrics"].values():
+    measured = dict(job["result"]["metrics"])
+    check_fields(Baseline, measured.pop("baseline"))
+    assert set(measured) == {"train", "test"}
+    for figures in measured.values():
         assert type(TypeAdapter(TaskMetrics).validate_python(figures)) is TASKS[task]
         check_fields(TASKS[task], figures)
     of_model = {"model": job["model_id"], "dataset_id": dataset_id}

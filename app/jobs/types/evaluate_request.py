@@ -17,7 +17,9 @@ from app.jobs.model_jobs import (
     on_model,
 )
 from app.jobs.result_schemas import JobResult
+from app.jobs.schemas import PositiveClass
 from app.jobs.validation.named_dataset import ready_dataset
+from app.jobs.validation.positive_class import check_positive_class
 from app.models.metrics.schemas import TaskMetrics
 from app.storage import BlobStore
 
@@ -26,6 +28,12 @@ class EvaluateOptions(OnDataset):
     """Options of an evaluation."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"dataset_id": "ds_…"}]})
+
+    positive_class: PositiveClass = Field(
+        None,
+        description="Of two classes, the label that precision, recall, F1 and the areas are about; null: that of the "
+        "model, or `classes[1]` of a model that has none.",
+    )
 
 
 class EvaluateRequest(OnModel, EvaluateOptions):
@@ -52,6 +60,7 @@ def _plan(session: Session, request: EvaluateRequest, blobs: BlobStore) -> Plan:
     dataset = ready_dataset(session, "dataset_id", request.dataset_id)
     check_labels_known(model, dataset)
     check_features(model, dataset)
+    check_positive_class(request.positive_class, model.row.task, model.row.card["classes"])
     numbers_a_row = JUDGED_NUMBERS_A_ROW + 2 * max(1, len(model.row.card["classes"]))
     return Plan(model.row, dataset, PROCESS_BYTES + BLOCK_BYTES + 8 * dataset.n_rows * numbers_a_row)
 

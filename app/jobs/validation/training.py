@@ -11,6 +11,7 @@ from app.errors import AppError, Invalid, NotFound, invalid_field
 from app.jobs.schemas import SplitByDataset, SplitByFolds, SplitByShare, TrainingFields, TrainingSpec
 from app.jobs.validation import preprocessing
 from app.jobs.validation.named_dataset import ready_dataset
+from app.jobs.validation.positive_class import check_positive_class, check_threshold
 from app.jobs.validation.refusals import class_misses_folds, solver_refusal
 from app.jobs.validation.task import CLASS_TASKS, check_labels, choose_task
 from app.models import file
@@ -35,6 +36,8 @@ def refusals(session: Session, request: TrainingSpec, dataset: DatasetRow, blobs
         lambda: _check_split(request, dataset),
         lambda: _check_folds(request, dataset, task),
         lambda: _check_calibrate(request, dataset, task),
+        lambda: check_positive_class(request.positive_class, task, [one["label"] for one in dataset.classes]),
+        lambda: _check_threshold(request, dataset, task),
         lambda: _check_test_dataset(session, request, dataset, task),
         lambda: _check_warm_start(session, blobs, request, dataset, task),
     ]
@@ -126,10 +129,20 @@ def _check_calibrate(request: TrainingSpec, dataset: DatasetRow, task: str) -> N
         raise invalid_field(
             "calibrate", "no_classes", f"task {task} has no classes, so there are no probabilities; omit calibrate"
         )
+    _check_smallest_class("calibrate", dataset)
+
+
+def _check_threshold(request: TrainingSpec, dataset: DatasetRow, task: str) -> None:
+    check_threshold(request.threshold, task)
+    if request.threshold is not None:
+        _check_smallest_class("threshold", dataset)
+
+
+def _check_smallest_class(field: str, dataset: DatasetRow) -> None:
     smallest = min(dataset.classes, key=lambda one: one["count"], default=None)
     if smallest is not None and smallest["count"] < 2:
         detail = f"class {smallest['label']!r:.60} has one row, which cannot be both held out and trained on; add rows"
-        raise invalid_field("calibrate", "class_too_small", detail)
+        raise invalid_field(field, "class_too_small", detail)
 
 
 def _check_test_dataset(session: Session, request: TrainingSpec, train: DatasetRow, task: str) -> None:

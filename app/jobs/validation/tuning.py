@@ -14,7 +14,7 @@ from app.storage import BlobStore
 
 CLASS_METRICS = (
     *("error", "accuracy", "balanced_error", "balanced_accuracy", "f1", "precision", "recall"),
-    *("roc_auc", "pr_auc"),
+    *("roc_auc", "pr_auc", "matthews"),
 )
 METRICS = {
     "binary": CLASS_METRICS,

@@ -13,7 +13,7 @@ RangeCounts = Annotated[list[int], Field(description="Number of rows in each bin
 
 
 class EvaluationCurves(BaseModel):
-    """Curves of at most 200 points each, from the highest score down."""
+    """Curves of at most 200 points each, from the rows that are surest positive down."""
 
     roc: Roc
     pr: PrecisionRecall
@@ -56,5 +56,5 @@ class EvaluationSummary(BaseModel):
 class Evaluation(EvaluationSummary):
     """Metrics and curves of a model on a dataset."""
 
-    curves: EvaluationCurves | None = Field(description="Curves for the second of two classes; null for other models.")
+    curves: EvaluationCurves | None = Field(description="Curves for the positive of two classes; else null.")
     histogram: ScoreHistogram | None = Field(description="Distribution of the scores; null: no row has a score.")

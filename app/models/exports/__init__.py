@@ -30,5 +30,8 @@ def export(subject: Subject, format_name: str, output: str | None) -> Export:
     headers = {"X-Max-Score-Difference": repr(difference), **chosen.headers(subject)}
     if subject.file.header.sets is not None and not chosen.keeps_sets:
         headers["X-Left-Out"] = "sets"
+    if subject.threshold is not None:
+        place = "; subtracted from the intercept" if chosen.folds_threshold else ""
+        headers["X-Threshold"] = f"{subject.threshold!r}{place}"
     content = chosen.write(subject, difference) if chosen.states_difference else draft
     return Export(content, chosen.media_type, file_name, difference, headers)

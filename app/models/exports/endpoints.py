@@ -62,6 +62,11 @@ IMPORT_CONTENT = {media_type: _schema_of(media_type) for media_type in imports.M
                     "description": "Largest difference between scores of the file and of predict, on test rows.",
                     "schema": {"type": "string"},
                 },
+                "X-Threshold": {
+                    "description": "Tuned decision threshold of a binary model, and whether the format has no place "
+                    "for it, so that it is subtracted from the intercept. Absent: the threshold is 0.",
+                    "schema": {"type": "string"},
+                },
                 "X-Left-Out": {
                     "description": "Parts of the model that the format cannot hold: `sets`. Absent: none.",
                     "schema": {"type": "string"},

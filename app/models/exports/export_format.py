@@ -50,6 +50,8 @@ class ExportFormat:
     max_weights: int = BINARY_WEIGHTS
     keeps_sets: bool = False
     """Whether the file contains the fold models of prediction sets."""
+    folds_threshold: bool = False
+    """Whether the file has no place for a tuned threshold, so that the threshold is subtracted from the intercept."""
     states_difference: bool = True
     """Whether the file contains the measured difference."""
     headers: Callable[[Subject], dict[str, str]] = _no_headers

@@ -34,6 +34,12 @@ class Subject:
             named["thresholds"] = self.file.thresholds
         return {**named, **self.file.extra, **self.file.set_arrays}
 
+    @property
+    def threshold(self) -> float | None:
+        """Return the tuned decision threshold of a binary model; None: it is 0, or the task has none."""
+        limits = self.file.thresholds
+        return float(limits[0]) if self.file.header.task == "binary" and limits is not None else None
+
     @cached_property
     def pipeline(self) -> Pipeline | None:
         """Return the preprocessing; None: raw columns are the features."""

@@ -1,6 +1,6 @@
 """ROC and precision-recall curves of scores, and the areas under them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,15 @@ class Ranking:
         counted = weight[order]
         hits, false_alarms = np.cumsum(np.where(is_hit, counted, 0.0)), np.cumsum(np.where(is_hit, 0.0, counted))
         return cls(descending[last], hits[last], false_alarms[last])
+
+    @classmethod
+    def of_class(cls, positive: int, codes: Array, scores: Array, weight: Array | None = None) -> "Ranking":
+        """Rank the rows of two classes for one of them: low scores first, if it is the first class. Thresholds stay
+        scores."""
+        if positive == 1:
+            return cls.of(codes == 1, scores, weight)
+        mirrored = cls.of(codes == 0, -scores, weight)
+        return replace(mirrored, thresholds=0.0 - mirrored.thresholds)
 
     @property
     def n_positive(self) -> float:

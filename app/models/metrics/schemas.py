@@ -1,6 +1,6 @@
 """Response schemas of metrics, one for each task. All keep fields that they do not list: new metrics are added."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -9,6 +9,11 @@ from app.datasets.schemas import Label
 Share = Annotated[float | None, Field(ge=0, le=1)]
 RowsMeasured = Annotated[int, Field(description="Number of rows that the metrics were computed on.")]
 Accuracy = Annotated[Share, Field(description="Share of the rows with the right label; null: not defined.")]
+BalancedAccuracy = Annotated[Share, Field(description="Mean recall of the classes; null: not defined.")]
+Matthews = Annotated[
+    float | None,
+    Field(ge=-1, le=1, description="Matthews correlation coefficient; 0: no better than a constant; null: no rows."),
+]
 Error = Annotated[Share, Field(description="1 - accuracy; null: not defined.")]
 Precision = Annotated[Share, Field(description="Share of the rows predicted so that are so; null: none is.")]
 Recall = Annotated[Share, Field(description="Share of the rows that are so and are predicted so; null: none is.")]
@@ -73,6 +78,8 @@ class ClassificationMetrics(ProbabilityMetrics):
     rows: RowsMeasured
     accuracy: Accuracy
     error: Error
+    balanced_accuracy: BalancedAccuracy = None
+    matthews: Matthews = None
     precision: Precision
     recall: Recall
     f1: F1
@@ -82,8 +89,12 @@ class ClassificationMetrics(ProbabilityMetrics):
 
 
 class BinaryMetrics(ClassificationMetrics):
-    """Metrics of two classes. Precision, recall, F1 and the areas are those of the second class."""
+    """Metrics of two classes. Precision, recall, F1 and the areas are those of the positive class."""
 
+    positive_class: Label | None = Field(
+        None, description="Label of the positive class; absent: stored by an older version, and it is `classes[1]`."
+    )
+    threshold: float = Field(0.0, description="Decision threshold: a score above it predicts `classes[1]`.")
     prbep: Share = Field(description="Precision at which it equals recall; null: not defined.")
     per_class: list[ClassMetrics] = Field(description="Metrics of each class.")
     confusion: Confusion = Field(description="Confusion matrix.")
@@ -130,11 +141,51 @@ FoldFigures = Annotated[
 ]
 
 
+class Baseline(Figures):
+    """Metrics of the constant model: the most frequent class or rank of the training rows, or their mean. The metrics
+    of the task follow, those of single numbers only."""
+
+    prediction: Label | None = Field(description="What it predicts for every row; null: equal scores without ranks.")
+    measured_on: Literal["train", "test"] = Field(description="Rows that it was measured on: test rows if any.")
+    rows: RowsMeasured
+    accuracy: Accuracy = None
+    error: Error = None
+    balanced_accuracy: BalancedAccuracy = None
+    matthews: Matthews = None
+    precision: Precision = None
+    recall: Recall = None
+    f1: F1 = None
+    roc_auc: RocAuc = None
+    pr_auc: PrAuc = None
+    mae: MeanAbsoluteError = None
+    rmse: float | None = Field(None, description="Root of the mean squared error.")
+    r2: float | None = Field(None, description="Coefficient of determination: 0 on the training rows.")
+    swapped_pairs: Share = Field(None, description="Share of the pairs in the wrong order: 0.5, all are ties.")
+    kendall_tau: float | None = Field(None, description="Always null: equal scores have no order.")
+    ndcg: dict[str, float | None] | None = Field(None, description="NDCG at `5` and `10` of equal scores.")
+    groups: int | None = Field(None, description="Number of groups.")
+    groups_without_pairs: int | None = Field(None, description="Number of groups whose rows are equally relevant.")
+
+
+class TunedThreshold(Figures):
+    """A decision threshold that was tuned on the scores of held-out rows. An imported model has only `value`."""
+
+    value: float = Field(description="The threshold: a score above it predicts `classes[1]`.")
+    metric: str | None = Field(None, description="Metric that was maximised.")
+    positive_class: Label | None = Field(None, description="Label of the class that the metric is about.")
+    rows: int | None = Field(None, description="Number of held-out rows.")
+    held_out: float | None = Field(
+        None, description="The metric on these rows. It is slightly too good: they chose the threshold."
+    )
+    at_zero: float | None = Field(None, description="The metric on these rows at the threshold 0.")
+
+
 class Metrics(Figures):
     """Metrics by the rows that they were computed on."""
 
     train: TaskMetrics | None = Field(None, description="Metrics on the training rows; absent: imported.")
     test: TaskMetrics | None = Field(None, description="Metrics on the test rows; absent: there was no split.")
+    baseline: Baseline | None = Field(None, description="Metrics of the constant model; absent: imported or older.")
 
 
 class Fold(Figures):

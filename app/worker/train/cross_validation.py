@@ -9,13 +9,15 @@ import numpy as np
 from app.jobs.schemas import CALIBRATION_FOLDS, MAX_FOLDS
 from app.jobs.validation.refusals import class_misses_folds
 from app.jobs.validation.task import CLASS_TASKS
+from app.models import metrics
+from app.models.metrics import Decision
 from app.tabular.types import Array
 from app.worker.failures import PermanentFailure
 from app.worker.train.checkpoints import Note
 from app.worker.train.encode_model import encode_fold
 from app.worker.train.load import Work, groups_to_keep, missing_class
 from app.worker.train.prepare import prepare
-from app.worker.train.result_metrics import Judged
+from app.worker.train.result_metrics import Judged, decision_of
 from app.worker.train.split import draw_folds
 from app.worker.train.trainer import Trainer
 
@@ -37,7 +39,7 @@ def choose_folds(work: Work) -> Array | None:
         return _read_folds(work.given_folds)
     folds = work.request.cross_validation
     if folds is None:
-        return _calibration_folds(work) if work.request.calibrate else None
+        return _inner_folds(work) if work.request.calibrate or work.request.threshold else None
     group, y = groups_to_keep(work), work.train.y
     if group is not None:
         _require_enough(len(np.unique(group)), folds, "groups")
@@ -54,6 +56,7 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
     """Hold out each fold in turn, train on the others and compute metrics on the held-out rows."""
     judged: list[dict[str, Any]] = []
     models: list[bytes | None] = []
+    decision = decision_of(work)
     n_folds = int(fold_of_row.max()) + 1
     n_classes = len(np.unique(work.train.y)) if work.task == "multiclass" else None
     scores = np.full(len(work.train.y) if n_classes is None else (len(work.train.y), n_classes), np.nan)
@@ -79,7 +82,7 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
         fold = prepare(replace(work, train=training, test=held_out))
         assert fold.test is not None
         result = trainer.train(fold.train)
-        outcome = Judged(fold.test, result, fold.train)
+        outcome = Judged(fold.test, result, fold.train, decision)
         note = Note(
             {
                 "fold": number + 1,
@@ -95,20 +98,37 @@ def cross_validate(work: Work, fold_of_row: Array, trainer: Trainer) -> Validati
         )
         trainer.note(note)
         take(number, note)
-    figures = [fold["metrics"] for fold in judged]
-    summary = {"mean": _summary(figures, _mean), "std": _summary(figures, _deviation)}
-    return Validation({"by": _kind(work), "folds": judged, **summary}, scores, fold_of_row, models)
+    return Validation({"by": _kind(work), "folds": judged, **_summaries(judged)}, scores, fold_of_row, models)
 
 
-def _calibration_folds(work: Work) -> Array:
-    """Draw the folds for calibration: fewer than the default if the rows do not allow more."""
+def judged_again(work: Work, validation: Validation, decision: Decision) -> Validation:
+    """Return the validation with the metrics of a binary model at another threshold."""
+    if validation.report is None or validation.fold_of_row is None:
+        return validation
+    labels, rows = [work.train.label(value) for value in np.unique(work.train.y)], work.train
+    codes, folds = rows.codes(labels), []
+    for number, fold in enumerate(validation.report["folds"]):
+        held_out = validation.fold_of_row == number
+        weight = None if rows.weight is None else rows.weight[held_out]
+        figures = metrics.binary_metrics(labels, codes[held_out], validation.scores[held_out], weight, decision)
+        folds.append({**fold, "metrics": _figures(figures)})
+    return validation._replace(report={**validation.report, "folds": folds, **_summaries(folds)})
+
+
+def _summaries(folds: list[dict[str, Any]]) -> dict[str, Any]:
+    figures = [fold["metrics"] for fold in folds]
+    return {"mean": _summary(figures, _mean), "std": _summary(figures, _deviation)}
+
+
+def _inner_folds(work: Work) -> Array:
+    """Draw the folds for calibration or a threshold: fewer than the default if the rows do not allow more."""
     group, y = groups_to_keep(work), work.train.y
     values, counts = np.unique(y, return_counts=True)
     most = int(counts.min()) if group is None else len(np.unique(group))
     if most < 2:
         rare = f"class {work.train.label(values[counts.argmin()])!r:.60} has one row"
         message = "too few rows to hold any out: " + (rare if group is None else "there is only one group")
-        raise PermanentFailure("class_too_small", message, "calibrate")
+        raise PermanentFailure("class_too_small", message, "calibrate" if work.request.calibrate else "threshold")
     folds = min(CALIBRATION_FOLDS, most)
     return draw_folds(y, folds, work.request.seed, group=group, has_classes=work.has_classes)
 
@@ -135,10 +155,12 @@ def _kind(work: Work) -> str:
     return "class" if work.has_classes else "row"
 
 
-def _figures(metrics: dict[str, Any]) -> dict[str, Any]:
+def _figures(judged: dict[str, Any]) -> dict[str, Any]:
     """Return the metrics that are single numbers: those that have a mean over folds."""
     figures: dict[str, Any] = {}
-    for name, value in metrics.items():
+    for name, value in judged.items():
+        if name == "positive_class":  # a label, which can be a number
+            continue
         if value is None or isinstance(value, int | float):
             figures[name] = value
         elif isinstance(value, dict) and (inner := _figures(value)):

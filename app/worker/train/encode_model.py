@@ -25,8 +25,10 @@ def encode_model(
     card: dict[str, Any],
     calibrated: Calibrated | None = None,
     sets: tuple[dict[str, Any], dict[str, Array]] | None = None,
+    threshold: float | None = None,
 ) -> bytes:
-    """Encode the model file. `sets`: header and arrays of its prediction sets."""
+    """Encode the model file. `sets`: header and arrays of its prediction sets. `threshold`: tuned, of a binary
+    model."""
     names = [column["name"] for column in work.dataset.columns if column["role"] == "feature"]
     coef, intercept, document = result.coef, result.intercept, None
     extra: dict[str, Array] = {}
@@ -55,8 +57,9 @@ def encode_model(
         **curves,
         **({} if sets is None else sets[1]),
     }
-    if result.thresholds is not None:
-        arrays["thresholds"] = result.thresholds
+    thresholds = result.thresholds if threshold is None else np.array([threshold])
+    if thresholds is not None:
+        arrays["thresholds"] = thresholds
     return file.encode(header, arrays)
 
 

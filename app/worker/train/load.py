@@ -39,7 +39,7 @@ class Work:
     """Preprocessing that produced these rows; None: they are as uploaded."""
     preprocess: dict[str, Any] | None = None
     """Description of the preprocessing for the model's card."""
-    warnings: Sequence[dict[str, str]] = ()
+    warnings: Sequence[dict[str, Any]] = ()
 
     @property
     def task(self) -> str:

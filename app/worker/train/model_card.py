@@ -12,10 +12,13 @@ import solvers
 from app import __version__
 from app.datasets.schemas import Label
 from app.models import metrics
+from app.models.metrics.headline import headline_of
 from app.worker.train.calibrate import Calibrated
 from app.worker.train.cross_validation import Validation
 from app.worker.train.load import Work
-from app.worker.train.result_metrics import Judged, labels_of
+from app.worker.train.result_metrics import Judged, decision_of, labels_of
+from app.worker.train.result_warnings import imbalanced_classes, result_warnings
+from app.worker.train.tuned_threshold import TunedThreshold
 
 NOT_PARAMETERS = {"type", "dataset_id", "model", "priority", "labels"}
 
@@ -25,29 +28,51 @@ def write_card(
     result: solvers.SolveResult,
     validation: Validation | None,
     calibrated: Calibrated | None,
+    threshold: TunedThreshold | None,
     started: float,
 ) -> dict[str, Any]:
     """Build the card. `started`: start of the job by `time.perf_counter`."""
     classes = labels_of(work.train, result)
     request, dataset = work.request, work.dataset
     params = request.model_dump(mode="json", exclude=NOT_PARAMETERS)
-    chosen = {"task": result.task, "strategy": result.strategy, "solver": result.solver, "loss": result.loss}
+    chosen: dict[str, Any] = {
+        "task": result.task,
+        "strategy": result.strategy,
+        "solver": result.solver,
+        "loss": result.loss,
+    }
+    decision = decision_of(work)
+    if result.task == "binary":
+        chosen["positive_class"] = classes[decision.positive]
+    if threshold is not None:
+        decision = decision._replace(threshold=threshold.value)
     parts = {"train": work.train} if work.test is None else {"train": work.train, "test": work.test}
-    judged = {name: Judged(rows, result, work.train) for name, rows in parts.items()}
+    judged = {name: Judged(rows, result, work.train, decision) for name, rows in parts.items()}
     last_part = list(parts)[-1]
     drawn = judged[last_part].curves()
+    figures = _metrics(work, judged, calibrated)
+    baseline = {"measured_on": last_part, **judged[last_part].baseline(work.train)}
+    reported = None if validation is None or not work.wants_validation else validation.report
+    measured = {**figures, "folds": None if reported is None else reported["mean"]}
+    headline = headline_of(result.task, measured, imbalanced=imbalanced_classes(work))
+    has_folds = validation is not None and (work.wants_validation or validation.report is None)
     return {
         "classes": classes,
         "strategy": result.strategy,
         "n_features": dataset.n_features,
         "params": {**params, **chosen},
         "certificate": certificate_of(result.certificate, result.per_class, classes),
-        "metrics": _metrics(work, judged, calibrated),
+        "headline": headline,
+        "metrics": {**figures, "baseline": baseline},
+        "threshold": None if threshold is None else threshold.told,
         "curves": None if drawn is None else {"rows": last_part, **drawn},
-        "cross_validation": None if validation is None or not work.wants_validation else validation.report,
+        "cross_validation": reported,
         "calibration": None if calibrated is None else calibrated.told,
         "preprocess": work.preprocess,
-        "warnings": list(work.warnings),
+        "warnings": [
+            *work.warnings,
+            *result_warnings(work, judged, baseline, headline, has_folds=has_folds, is_tuned=threshold is not None),
+        ],
         "training": {
             "status": str(result.status),
             "rows": len(work.train.y),

@@ -16,6 +16,7 @@ from app.preprocess.preprocess_error import PreprocessError
 from app.tabular.frame import Frame
 from app.worker.failures import PermanentFailure
 from app.worker.train.load import Work
+from app.worker.train.result_warnings import codes_as_numbers
 
 OF_REQUEST = {"unknown_column": "preprocess.columns", "missing_values": "preprocess.missing"}
 """Field of the request for each error code."""
@@ -26,7 +27,7 @@ def prepare(work: Work) -> Work:
     spec = resolve(work.request, work.dataset)
     if spec is None:
         columns = work.train.frame.columns
-        warnings = scale_warning(work.train.frame)
+        warnings = [*scale_warning(work.train.frame), *codes_as_numbers(work.train.frame, None)]
         return replace(work, test=_tested(work, lambda frame: aligned(frame, columns).X), warnings=warnings)
     try:
         pipeline, report, warnings = fit(spec, work.train.frame, work.request.tol)
@@ -34,6 +35,7 @@ def prepare(work: Work) -> Work:
     except PreprocessError as error:
         raise _failure(error, OF_REQUEST.get(error.code, "preprocess")) from error
     test = _tested(work, lambda frame: solver_rows(pipeline, frame))
+    warnings = [*warnings, *codes_as_numbers(work.train.frame, pipeline)]
     return replace(work, train=train, test=test, pipeline=pipeline, preprocess=report, warnings=warnings)
 
 

@@ -19,15 +19,20 @@ from app.storage.ownership import reclaim
 from app.worker.patience import insist
 from app.worker.stored_proof import encode_proof
 from app.worker.train.calibrate import calibration_of
-from app.worker.train.cross_validation import Validation
+from app.worker.train.cross_validation import Validation, judged_again
 from app.worker.train.encode_model import encode_model
 from app.worker.train.fold_models import FoldModels, fold_models
 from app.worker.train.held_out import final_error
 from app.worker.train.load import Work
 from app.worker.train.model_card import write_card
+from app.worker.train.result_metrics import decision_of
+from app.worker.train.tuned_threshold import tuned_threshold
 from app.worker.worker_context import StopAsked, WorkerContext
 
-OF_CARD = ("strategy", "certificate", "metrics", "cross_validation", "calibration", "training", "warnings")
+OF_CARD = (
+    *("strategy", "certificate", "headline", "metrics", "threshold", "cross_validation", "calibration"),
+    *("training", "warnings"),
+)
 """Fields of the model's card that the job's result repeats."""
 
 
@@ -61,12 +66,17 @@ def store_model(
 ) -> None:
     """Store the model and end the job as succeeded. While the storage fails, wait and try again."""
     work, result = trained.work, trained.result
-    scores = None if trained.validation is None else trained.validation.scores
-    calibration = calibration_of(work, result, scores)
-    card = write_card(work, result, trained.validation, calibration, trained.started) | dict(trained.of_card)
-    sets = fold_models(work, trained.validation, is_tuned=card.get("tuning") is not None)
+    validation = trained.validation
+    scores = None if validation is None else validation.scores
+    calibration, decision = calibration_of(work, result, scores), decision_of(work)
+    threshold = tuned_threshold(work, result, scores, decision)
+    if validation is not None and threshold is not None:
+        validation = judged_again(work, validation, decision._replace(threshold=threshold.value))
+    card = write_card(work, result, validation, calibration, threshold, trained.started) | dict(trained.of_card)
+    sets = fold_models(work, validation, is_tuned=card.get("tuning") is not None)
     card["sets"] = sets.told if isinstance(sets, FoldModels) else sets
-    content = encode_model(work, result, card, calibration, sets.parts if isinstance(sets, FoldModels) else None)
+    parts = sets.parts if isinstance(sets, FoldModels) else None
+    content = encode_model(work, result, card, calibration, parts, None if threshold is None else threshold.value)
     proof = encode_proof(result, with_weights=work.pipeline is not None)
     insist(
         claim,

@@ -5,6 +5,7 @@ groups of rows are computed by app/models/metrics, without bounds.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -14,13 +15,17 @@ from app.models import metrics
 from app.models.metrics.ranking import count_pairs, ndcg
 from app.tabular.types import Array
 from app.worker.train.load import Work
+from app.worker.train.result_metrics import decision_of
 
 LOWER_IS_BETTER = frozenset({"error", "balanced_error", "mae", "mse", "rmse", "swapped_pairs"})
-WITHOUT_BOUNDS = frozenset({"precision", "recall"})
+WITHOUT_BOUNDS = frozenset({"precision", "recall", "matthews"})
 """Class metrics that `solvers.tune` does not implement. app/models/metrics computes them, without bounds."""
 NDCG_PLACES = 10
 """Number of top rows that NDCG counts. Larger: rows further down the list count. Set by hand; no measurement is
 recorded."""
+
+OF_POSITIVE = frozenset({"f1", "pr_auc"})
+"""Metrics of two classes that `solvers.tune` implements for the second class only."""
 
 Value = Callable[[Array, Array], float]
 """(scores, numbers of the held-out rows) -> the metric."""
@@ -31,6 +36,7 @@ def metric_for(name: str, work: Work) -> str | solvers.Scorer:
     if work.task == "ordinal":
         return solvers.Scorer(name, name not in LOWER_IS_BETTER, _of_ranks(name, work))
     is_known = name not in WITHOUT_BOUNDS and not (name in ("roc_auc", "pr_auc") and work.task == "multiclass")
+    is_known = is_known and not (name in OF_POSITIVE and decision_of(work).positive == 0)
     if work.train.weight is None and is_known:
         return name
     value = _of_classes(name, work) if work.task in CLASS_TASKS else _of_numbers(name, work)
@@ -41,14 +47,14 @@ def _of_classes(name: str, work: Work) -> Value:
     values, codes = np.unique(work.train.y, return_inverse=True)
     labels = [work.train.label(value) for value in values]
     weight = work.train.weight
-    figures = metrics.binary_metrics if len(labels) == 2 else metrics.multiclass_metrics
+    figures = metrics.multiclass_metrics
+    if len(labels) == 2:
+        figures = partial(metrics.binary_metrics, decision=decision_of(work))
 
     def value(scores: Array, rows: Array) -> float:
         found = figures(labels, codes[rows], scores, None if weight is None else weight[rows])
-        if name in ("balanced_error", "balanced_accuracy"):
-            recalls = [one["recall"] for one in found["per_class"] or () if one["recall"] is not None]
-            mean = float(np.mean(recalls)) if recalls else None
-            return _defined(mean if mean is None or name == "balanced_accuracy" else 1.0 - mean, name)
+        if name == "balanced_error":
+            return 1.0 - _defined(found["balanced_accuracy"], name)
         return _defined(found[name], name)
 
     return value

@@ -10,6 +10,7 @@ from app.db.tables import EvaluationRow
 from app.ids import new_id
 from app.jobs import queue
 from app.jobs.repository import Claim
+from app.jobs.types.evaluate_request import EvaluateRequest
 from app.worker.evaluation_report import judge
 from app.worker.model_subject import Passing, load_subject
 from app.worker.scoring import DatasetScorer
@@ -31,7 +32,9 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     if failed:  # select rows without copying the features: a copy could exceed the memory
         weight, group = (None if one is None else one[judged] for one in (rows.weight, rows.group))
         rows = replace(rows, y=rows.y[judged], weight=weight, group=group)
-    report = {"rows": len(judged), "failed_rows": failed, **judge(subject.file, rows, np.concatenate(scores))}
+    positive = EvaluateRequest.model_validate(subject.job.spec).positive_class
+    figures = judge(subject.file, rows, np.concatenate(scores), positive)
+    report = {"rows": len(judged), "failed_rows": failed, **figures}
     evaluation = EvaluationRow(
         id=new_id("ev"),
         model_id=subject.model.id,

@@ -23,6 +23,7 @@ this gap. Larger: looser bounds, less training. Set by hand; no measurement is r
 REFITS_FROM = 0.2
 """Progress of the job, from 0 to 1, when the trainings without a row begin. Set by hand."""
 FROZEN = "the preprocessing that was learnt from all rows is used for the models without a row, too"
+BY_SIGN = "the bounds are those of predicting by the sign of the score: the tuned threshold is not used"
 NO_ORDER = "ordinal compares rows with each other, so that a row without others has no prediction"
 
 
@@ -32,6 +33,8 @@ def run(context: WorkerContext, claim: Claim, stop_reason: StopAsked) -> None:
     _, card, work = load_trained(context, subject)
     about = {"rows": len(work.train.y), "dataset_id": work.dataset.id}
     notes = [FROZEN] if subject.file.header.preprocess is not None else []
+    if work.task == "binary" and subject.file.thresholds is not None:
+        notes.append(BY_SIGN)
     outcome: dict[str, Any] = {"metric": None, "lower": None, "upper": None, "undecided": None, "refits": 0}
     if work.task == "ordinal":
         outcome |= {"relative_gap": None, "trained": False, "reason": NO_ORDER}

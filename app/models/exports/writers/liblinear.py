@@ -1,7 +1,8 @@
 """LIBLINEAR's model file, for its program `predict` and compatible readers.
 
 Labels are integers; other labels are replaced by their position in `classes`. Of two classes the first label has
-positive scores. The intercept is the weight of a last feature, `bias`.
+positive scores. The intercept is the weight of a last feature, `bias`. The format has no place for a tuned threshold:
+it is subtracted from the intercept.
 """
 
 import re
@@ -62,6 +63,7 @@ def write(subject: Subject, difference: float | None) -> bytes:
     header = subject.file.header
     lines = _head(subject)
     coef, intercept = subject.rows_of_weights
+    intercept = intercept - (subject.threshold or 0.0)
     lines += [f"nr_feature {header.n_features}", "bias 1", "w"]
     if len(coef) == 1:
         lines += map(repr, [*coef[0].tolist(), *intercept.tolist()])
@@ -101,7 +103,7 @@ def headers(subject: Subject) -> dict[str, str]:
 
 
 def scores(subject: Subject, content: bytes, probe: Probe) -> Array:
-    return linear_scores(read(content).arrays, probe.features)
+    return linear_scores(read(content).arrays, probe.features) + (subject.threshold or 0.0)
 
 
 def read(content: bytes) -> Parts:
@@ -188,6 +190,7 @@ LIBLINEAR = ExportFormat(
     scores=scores,
     read=read,
     max_weights=TEXT_WEIGHTS,
+    folds_threshold=True,
     states_difference=False,
     headers=headers,
 )

@@ -100,7 +100,7 @@ def _add_answers(graph: Graph, subject: Subject, scores: str) -> list[Any]:
         number = graph.add("ArgMax", scores, axis=1, keepdims=0)
     else:
         score = graph.add("Squeeze", scores, graph.whole(1))
-        limits = np.zeros(1) if task == "binary" else model.thresholds
+        limits = np.zeros(1) if task == "binary" and model.thresholds is None else model.thresholds
         if limits is not None:  # number of thresholds below the score
             above = graph.add("Cast", graph.add("Greater", scores, graph.constant(limits)), to=TensorProto.INT64)
             number = graph.add("ReduceSum", above, graph.whole(1), keepdims=0)

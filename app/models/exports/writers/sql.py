@@ -5,6 +5,7 @@ sums (SQLite limits the depth to 1,000). Values that predict refuses (a missing 
 model does not allow them, or a text that is no date) give NULL.
 """
 
+import json
 import sqlite3
 from typing import Any
 
@@ -69,12 +70,21 @@ def _document(subject: Subject, difference: float | None, output: str, expressio
     lines = [
         f"-- Hyperplane model {subject.name}:{subject.version} ({subject.id}), {output} of task {task}",
         f"-- largest score difference from predict on a probe set: {stated}",
+        *_threshold_line(subject),
         expression,
     ]
     content = "\n".join(lines).encode()
     if len(content) > MAX_BYTES:
         raise not_in("sql", f"the expression would exceed {MAX_BYTES} bytes", OTHERS)
     return content
+
+
+def _threshold_line(subject: Subject) -> list[str]:
+    header, limit = subject.file.header, subject.threshold
+    if limit is None:
+        return []
+    label = json.dumps(str(header.classes[1]))  # on one line, whatever the label contains
+    return [f"-- tuned threshold: a score above {limit!r} predicts {label}"]
 
 
 def _scores(subject: Subject) -> list[str]:
@@ -140,7 +150,8 @@ def _label(subject: Subject) -> str:
     if model.header.task == "multiclass":
         return _largest(scores, "label", labels)
     if model.header.task == "binary":
-        cases = [f'"score" <= 0 THEN {labels[0]}', f'"score" > 0 THEN {labels[1]}']
+        limit = "0" if model.thresholds is None else repr(float(model.thresholds[0]))
+        cases = [f'"score" <= {limit} THEN {labels[0]}', f'"score" > {limit} THEN {labels[1]}']
     elif model.thresholds is not None:
         limits = model.thresholds.tolist()
         cases = [f'"score" <= {limit!r} THEN {label}' for limit, label in zip(limits, labels, strict=False)]

@@ -27,13 +27,21 @@ The program needs Python 3.9 or newer and numpy. It exits with 0 (proved), 1 (no
 data.npz holds the training rows as the solver saw them. The service writes it: POST /v1/models/{id}/verify with
 {{"rows": true}}, then GET /v1/jobs/{{job}}/output. Without preprocessing and without a split it is also
 numpy.savez("data.npz", X=X, y=y), or data, indices, indptr of CSR; weight and group where the dataset has such.
+{threshold}"""
+THRESHOLD = """\
+The model predicts {label} for a score above its tuned threshold {value!r} ("threshold" in the header of model.npz). The
+threshold is no part of the problem that the certificate is about.
 """
 
 
 def write(subject: Subject, difference: float | None) -> bytes:
     model = io.BytesIO()
     np.savez(model, allow_pickle=False, **_arrays(subject))
-    explanation = EXPLANATION.format(id=subject.id, name=subject.name, version=subject.version)
+    threshold = ""
+    if subject.threshold is not None:
+        label = json.dumps(str(subject.file.header.classes[1]))
+        threshold = THRESHOLD.format(label=label, value=subject.threshold)
+    explanation = EXPLANATION.format(id=subject.id, name=subject.name, version=subject.version, threshold=threshold)
     program = resources.files("app.models.exports").joinpath("verifier", PROGRAM).read_bytes()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -121,6 +129,7 @@ def _claims(subject: Subject) -> dict[str, Any]:
         "p": params["p"] if loss == "hinge_p" else 2.0 if loss.startswith("squared") else 1.0,
         **{name: params[name] for name in ("C", "c_scale", "bias_scale", "epsilon")},
         "bias": _bias(subject),
+        "threshold": subject.threshold,
         "class_factors": factors,
         "tol": params["tol"] if card["training"]["status"] == "converged" else None,
         "certificate": card["certificate"],

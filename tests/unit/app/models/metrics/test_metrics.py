@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
-from app.models.metrics import Ranking, binary_metrics, multiclass_metrics, regression_metrics
+from app.models.metrics import Decision, Ranking, binary_metrics, multiclass_metrics, regression_metrics
 from app.models.metrics.curves import CURVE_POINTS
 
 TOLERANCE = 1e-12
@@ -42,6 +42,7 @@ def test_two_classes_are_judged_as_by_scikit_learn(seed: int) -> None:
     weight = drawn_weight(random, rows, seed)
     weighted = {"sample_weight": weight}
     ours = binary_metrics(["no", "yes"], codes, scores, weight)
+    assert (ours["positive_class"], ours["threshold"]) == ("yes", 0.0)
     assert ours["rows"] == rows
     assert ours["confusion"]["labels"] == ["no", "yes"]
     confusion = reference.confusion_matrix(codes, predicted, labels=[0, 1], **weighted)
@@ -53,6 +54,8 @@ def test_two_classes_are_judged_as_by_scikit_learn(seed: int) -> None:
         "precision": reference.precision_score(codes, predicted, **undefined),
         "recall": reference.recall_score(codes, predicted, **weighted),
         "f1": reference.f1_score(codes, predicted, **weighted),
+        "balanced_accuracy": reference.balanced_accuracy_score(codes, predicted, **weighted),
+        "matthews": reference.matthews_corrcoef(codes, predicted, **weighted),
         "roc_auc": reference.roc_auc_score(codes, scores, **weighted),
         "pr_auc": reference.average_precision_score(codes, scores, **weighted),
     }
@@ -63,6 +66,40 @@ def test_two_classes_are_judged_as_by_scikit_learn(seed: int) -> None:
         for code in (0, 1):
             assert_equal(ours["per_class"][code][name], values[code], f"{name} of class {code}")
         assert_equal(ours["macro"][name], np.nanmean(values), f"macro {name}")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_first_class_can_be_the_positive_one_at_any_threshold(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = int(random.integers(4, 200))
+    codes = (random.random(rows) < 0.8).astype(np.int64)
+    codes[:2] = [0, 1]
+    scores = random.integers(-3, 4, rows) / 2.0 if seed % 2 else random.normal(size=rows)
+    threshold = float(random.choice([-0.5, 0.25, 1.0]))
+    weight = drawn_weight(random, rows, seed)
+    weighted = {"sample_weight": weight}
+    ours = binary_metrics(["no", "yes"], codes, scores, weight, Decision(0, threshold))
+    assert (ours["positive_class"], ours["threshold"]) == ("no", threshold)
+    truth, predicted = codes == 0, scores <= threshold
+    expected = {
+        "accuracy": reference.accuracy_score(truth, predicted, **weighted),
+        "precision": reference.precision_score(truth, predicted, zero_division=np.nan, **weighted),
+        "recall": reference.recall_score(truth, predicted, **weighted),
+        "f1": reference.f1_score(truth, predicted, **weighted),
+        "balanced_accuracy": reference.balanced_accuracy_score(truth, predicted, **weighted),
+        "matthews": reference.matthews_corrcoef(truth, predicted, **weighted),
+        "roc_auc": reference.roc_auc_score(truth, -scores, **weighted),
+        "pr_auc": reference.average_precision_score(truth, -scores, **weighted),
+    }
+    for name, value in expected.items():
+        assert_equal(ours[name], value, name)
+    curve = Ranking.of_class(0, codes, scores, weight).pr_curve()
+    for precision, recall, limit in zip(*(curve[name] for name in ("precision", "recall", "threshold")), strict=True):
+        chosen = scores <= limit  # thresholds of the curve are scores
+        counted = np.ones(rows) if weight is None else weight
+        assert recall == pytest.approx(counted[chosen & truth].sum() / counted[truth].sum())
+        if counted[chosen].sum() > 0:
+            assert precision == pytest.approx(counted[chosen & truth].sum() / counted[chosen].sum())
 
 
 @pytest.mark.parametrize("seed", range(30))
