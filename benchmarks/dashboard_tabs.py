@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.chromium import SETTLED
 
-__all__ = ["TASK_MS", "TRACED_SECONDS", "Tracer", "Watched", "opened", "page_cpu"]
+__all__ = ["EMPTY", "TASK_MS", "TRACED_SECONDS", "Tracer", "Watched", "opened", "overlapping", "page_cpu"]
 
 PATIENCE_MS = 120_000
 AFTER_COLLECTION_MS = 300
@@ -14,6 +14,8 @@ TRACED_SECONDS = 5.0
 """Of each sample: what is traced, to know the processor time of single tasks."""
 TASK_MS = 50
 """What a task or a frame of a live page must stay below."""
+EMPTY = "data:text/html,<title>empty</title>"
+"""A page without content. Its frames are late only if the browser or the machine is."""
 WATCH = Path(__file__).with_name("dashboard_watch.js")
 
 
@@ -24,7 +26,8 @@ def opened(browser: Any, url: str, context: Any = None) -> tuple[Any, Any]:
     tab.add_init_script(path=WATCH)
     session = _measured(tab)
     tab.goto(url)
-    tab.wait_for_function(SETTLED)
+    if url != EMPTY:
+        tab.wait_for_function(SETTLED)
     return tab, session
 
 
@@ -53,7 +56,8 @@ class Watched:
         self.heaps: list[float] = []
         self.nodes: list[int] = []
         self.tasks: list[float] = []
-        self.frames: list[float] = []
+        self.frames: list[tuple[float, float]] = []
+        """End, in ms since 1970, and duration in ms."""
         self._busy: list[tuple[float, float]] = []
 
     @property
@@ -62,12 +66,16 @@ class Watched:
         (first, began), *_, (last, ended) = self._busy
         return (last - first) / (ended - began)
 
+    @property
+    def slow_frames(self) -> list[tuple[float, float]]:
+        return [(end, duration) for end, duration in self.frames if duration > TASK_MS]
+
     def look(self) -> None:
         """Take a sample. Tasks and frames of opening the page and of the collections are left out."""
         tasks, frames = self._tab.evaluate("taken()")
         if self.heaps:
             self.tasks += tasks
-            self.frames += frames
+            self.frames += [(end, duration) for end, duration in frames]
         self._session.send("HeapProfiler.collectGarbage")
         self.heaps.append(self._session.send("Runtime.getHeapUsage")["usedSize"] / 1e6)
         metrics = _metrics(self._session)
@@ -79,6 +87,12 @@ class Watched:
     def forget(self) -> None:
         """Leave out the tasks and frames since the last look: a measurement disturbed them."""
         self._tab.evaluate("taken()")
+
+
+def overlapping(frame: tuple[float, float], others: list[tuple[float, float]]) -> bool:
+    """Whether one of the other frames was on the screen at the same time."""
+    end, duration = frame
+    return any(end - duration < other and other - lasted < end for other, lasted in others)
 
 
 class Tracer:

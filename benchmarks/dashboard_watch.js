@@ -1,5 +1,5 @@
 // Runs before the page's own scripts: long tasks, times between frames, when rows and charts are on the screen.
-window.watched = { tasks: [], frames: [], drawn: [], rows: null };
+window.watched = { tasks: [], frames: [], drawn: [], rows: null };  // a frame is [end in ms since 1970, duration]
 
 new PerformanceObserver((list) => {
   watched.tasks.push(...list.getEntries().map((one) => one.duration));
@@ -7,7 +7,7 @@ new PerformanceObserver((list) => {
 
 let before = null;
 const frame = (now) => {
-  if (before !== null) watched.frames.push(now - before);
+  if (before !== null) watched.frames.push([performance.timeOrigin + now, now - before]);
   before = now;
   requestAnimationFrame(frame);
 };
