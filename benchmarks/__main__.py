@@ -38,7 +38,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     """Of the measurements that take any."""
     parser.add_argument("--quick", action="store_true", help="few sets only, under five minutes")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu on a machine that is not quiet")
-    parser.add_argument("--parts", help="dashboard: only these of lists, screens, curves, live, separated by commas")
+    parser.add_argument(
+        "--parts", help="dashboard: only these of lists, screens, curves, live; tuning: of proof, speed, short"
+    )
     parser.add_argument("--against", help="commits: the folder of the other checkout")
     peers = parser.add_argument_group("peers")
     peers.add_argument("--fresh", action="store_true", help="measure again what is already on disk")

@@ -18,7 +18,7 @@ from app.config import Settings
 from app.db import Database
 from app.storage import BlobStore
 from benchmarks.dashboard_tabs import EMPTY, TASK_MS, TRACED_SECONDS, Tracer, Watched, opened, overlapping, page_cpu
-from benchmarks.page import FOLDER, Page, circumstances
+from benchmarks.page import Page, keep_section
 from tests.support.chromium import SAMPLE, launched
 from tests.support.filled_store import LiveJobs, fill
 from tests.support.serving import Service, running_service
@@ -68,19 +68,8 @@ def run(options: argparse.Namespace) -> None:
                 title, how, measure = PARTS[name]
                 page = Page("dashboard", title, how)
                 measure(page, Bench(service, browser, database, dataset, minutes))
-                _keep(title, f"Measured {circumstances()}. {page.text()}")
+                keep_section("dashboard", f"{TITLE}\n\n{HOW}", [one for one, *_ in PARTS.values()], title, page)
         database.close()
-
-
-def _keep(title: str, text: str) -> None:
-    """Replace the section of one part. Those of the other parts stay as they were measured."""
-    path = FOLDER / "dashboard.md"
-    old = path.read_text() if path.exists() else ""
-    kept = dict(re.findall(r"^## (.*)\n\n((?:(?!^## ).*\n)*)", old, re.MULTILINE))
-    kept[title] = f"{text.strip()}\n\n"
-    sections = [f"## {one}\n\n{kept[one]}" for one, *_ in PARTS.values() if one in kept]
-    path.write_text(f"{TITLE}\n\n{HOW}\n\n{''.join(sections)}".rstrip() + "\n")
-    print(f"written: {path}, {title}", flush=True)
 
 
 def _judge(page: Page, what: str, figure: float, limit: float) -> None:

@@ -1,10 +1,12 @@
 """A page of docs/benchmarks that is written while it is measured: what goes onto it is printed as it comes."""
 
 import os
+import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["FOLDER", "Page", "circumstances"]
+__all__ = ["FOLDER", "Page", "circumstances", "keep_section"]
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
@@ -50,3 +52,17 @@ class Page:
         self._lines += lines
         for line in lines:
             print(line, flush=True)
+
+
+def keep_section(name: str, head: str, order: Iterable[str], title: str, page: Page) -> None:
+    """Write one section of a page that is measured in parts. The other sections stay as they were measured.
+
+    `head`: the page's title and what stands above its sections. `order`: the titles of all sections.
+    """
+    path = FOLDER / f"{name}.md"
+    old = path.read_text() if path.exists() else ""
+    kept = dict(re.findall(r"^## (.*)\n\n((?:(?!^## ).*\n)*)", old, re.MULTILINE))
+    kept[title] = f"Measured {circumstances()}. {page.text().strip()}\n\n"
+    sections = [f"## {one}\n\n{kept[one].rstrip()}\n\n" for one in order if one in kept]
+    path.write_text(f"{head}\n\n{''.join(sections)}".rstrip() + "\n")
+    print(f"written: {path}, {title}", flush=True)

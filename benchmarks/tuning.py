@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 import solvers
 from benchmarks import problems
 from benchmarks.data import SHARED, is_sparse, load
-from benchmarks.page import Page
+from benchmarks.page import Page, keep_section
 from benchmarks.peers.cells import geometric_mean
 from benchmarks.timing import timed
 from solvers.tuning.quick import choose_c
@@ -52,12 +52,13 @@ LIMIT, SEARCH_LIMIT = 20, 90
 longer is ended, and counts with these."""
 GRID_LIMIT = 30.0
 """A whole grid of scikit-learn is run if the sample promises at most this many seconds."""
-HOW = f"""\
-**The proof**: values of C at which all {FOLDS} folds were trained until `solvers.tune(..., certify=epsilon)` had proved
+COMMON = "One thread, seconds of the processor."
+PROOF = f"""\
+Values of C at which all {FOLDS} folds were trained until `solvers.tune(..., certify=epsilon)` had proved
 that no C from {RANGE[0]:g} to {RANGE[1]:g} has a cross-validated error below best - epsilon. Squared hinge, regularised
-bias, every column standardised. Beside it, seconds of a plain grid of 13 values without a proof, in the same run.
-
-**Without a proof**: {VALUES} values of C times {FOLDS} folds, squared hinge, every model to a relative gap of
+bias, every column standardised. Beside it, seconds of a plain grid of 13 values without a proof, in the same run."""
+WITHOUT = f"""\
+{VALUES} values of C times {FOLDS} folds, squared hinge, every model to a relative gap of
 {TOL:g} by its own certificate. A peer is scikit-learn's `LinearSVC` (in the primal and in the dual) as `GridSearchCV`
 runs it: one cold training for each fold and C. It is timed at the loosest tolerance for which its weights have that gap
 too, checked against our bound on every {SAMPLED}th C of the first fold. Its seconds are those of a real `GridSearchCV`
@@ -67,41 +68,40 @@ held to the gap like `LinearSVC`: LIBLINEAR's own trainings (-s 2) at the same s
 seconds are those of one search with {FOLDS} folds at that tolerance, times {VALUES} over the number of values that it
 tried. A peer that takes too long is ended (`>`): {LIMIT} s for the sampled trainings at one tolerance, {SEARCH_LIMIT} s
 for a search. Where LIBLINEAR reaches the gap with no tolerance within {LIMIT} s, its search runs at the one that was
-ended.
-
-**The short search** is that of a job that names no C (`choose_c`, 3 folds). Its limit is 5 times one cold training at
+ended."""
+SHORT_SEARCH = f"""\
+The short search is that of a job that names no C (`choose_c`, 3 folds). Its limit is 5 times one cold training at
 the C that it chose, or 2 s. Its error on rows that no search saw is compared with that of `solvers.tune` with {FOLDS}
 folds, as the mean of {SPLITS} random splits of at most {SHORT_ROWS:,} rows. The difference is in standard errors of the
-judged error.
-
-One thread, seconds of the processor."""
-
+judged error."""
 TRUTH = """\
-## Truth
-
-`python -m tests.soak.tuning --problems 1000` (18 November 2026) compared proofs with exact trainings, to a relative gap
-of 1e-10: 1,000 random small problems (hinge, squared hinge and logistic loss, regression, several classes; no and
+**Truth**: `python -m tests.soak.tuning --problems 1000` (18 November 2026) compared proofs with exact trainings, to a
+gap of 1e-10: 1,000 random small problems (hinge, squared hinge and logistic loss, regression, several classes; no and
 regularised bias; sparse and dense) with 4 random C each, 250 searches of three variants with 4 random C each, 250
-problems with 4 rows left out each, and 13 real sets of up to 5,000 rows with 40 random C each. That is 4,000, 3,000 and
-520 points of true cross-validation curves and 1,000 scores of rows left out: 0 were outside of their bounds, and none
-was better than the best by more than was proved. Since then trainings start from the state of the one before: 380 more
-random problems (`--first 1000 --problems 300` with 4 of the sets, `--first 2000 --problems 80 --no-sets`), 0 again."""
+problems with 4 rows left out each, and 13 real sets of up to 5,000 rows with 40 random C each. That is 4,000, 3,000
+and 520 points of true cross-validation curves and 1,000 scores of rows left out: 0 were outside of their bounds, and
+none was better than the best by more than was proved. Since then trainings start from the state of the one before: 380
+more random problems (`--first 1000 --problems 300` with 4 of the sets, `--first 2000 --problems 80 --no-sets`), 0
+again."""
+TITLE = "# Choosing C, measured"
 
 
 def run(options: argparse.Namespace) -> None:
-    page = Page("tuning", "Choosing C, measured", HOW)
     wanted = options.sets.split(",") if options.sets else None
-    if wanted:
-        page.say(f"Only these sets were measured: {', '.join(wanted)}.")
+    names = options.parts.split(",") if options.parts else list(PARTS)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         solvers.tune(*_made(), C=RANGE, loss="squared_hinge", certify=0.05)  # compiles
-        _proofs(page, wanted)
-        page.write()  # the rest takes an hour
-        _speed(page, wanted)
-        _short_searches(page, wanted)
-    page.say(TRUTH)
-    page.write()
+        for name in names:
+            title, how, measure = PARTS[name]
+            page = Page("tuning", title, how)
+            if wanted:
+                page.say(f"Only these sets were measured: {', '.join(wanted)}.")
+            measure(page, wanted)
+            head = (
+                f'{TITLE}\n\nWritten by `make bench ARGS=tuning`; `ARGS="tuning --parts short"` rewrites one section.'
+            )
+            keep_section("tuning", f"{head} {COMMON}\n\n{TRUTH}", [one for one, *_ in PARTS.values()], title, page)
 
 
 def _made() -> tuple[Any, Any]:
@@ -121,7 +121,6 @@ def _scaled(X: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _proofs(page: Page, wanted: list[str] | None) -> None:
-    page.say("## The proof")
     page.table("set", "epsilon", "proven", "values of C", "aim", "best", "lower bound", "seconds", "grid of 13 (s)")
     for name, epsilon, aim in PROOFS:
         if not (SHARED / name).exists() or (wanted and name not in wanted):
@@ -147,7 +146,6 @@ def _proofs(page: Page, wanted: list[str] | None) -> None:
 
 
 def _speed(page: Page, wanted: list[str] | None) -> None:
-    page.say("## Without a proof")
     page.table(
         *("set", "rows", "ours (s)", "LinearSVC (s)", "its tolerance", "its worst gap"),
         *("LIBLINEAR -C (s)", "its tolerance", "its worst gap", "ratio"),
@@ -187,12 +185,11 @@ def _speed(page: Page, wanted: list[str] | None) -> None:
 
 
 def _short_searches(page: Page, wanted: list[str] | None) -> None:
-    page.say("## The short search")
     page.table(
         "set", "rows", "error", "error of 5 folds", "in standard errors", "seconds", "one training (s)", "allowed"
     )
     for name in SHORT:
-        if not (SHARED / name).exists() or (wanted and "short" not in wanted and name not in wanted):
+        if not (SHARED / name).exists() or (wanted and name not in wanted):
             continue
         X, y = load(name)
         rows = np.random.default_rng(0).permutation(y.size)[:SHORT_ROWS]
@@ -371,3 +368,11 @@ def _limited(work: Callable[[], Any], seconds: int) -> Any:
         return None
     finally:
         process.join()
+
+
+PARTS: dict[str, tuple[str, str, Callable[[Page, list[str] | None], None]]] = {
+    "proof": ("The proof", PROOF, _proofs),
+    "speed": ("Without a proof", WITHOUT, _speed),
+    "short": ("The short search", SHORT_SEARCH, _short_searches),
+}
+"""The parts by name: title of the section, what it says first, the measurement."""
